@@ -1,0 +1,37 @@
+import { defineConfig } from 'vitest/config'
+
+const exclude = ['**/node_modules/**']
+
+export default defineConfig({
+  test: {
+    pool: 'forks',
+    // Two cores are the smallest machine the suite is meant for, and the servers need a share as well.
+    maxWorkers: 2,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'unit',
+          include: [
+            '{services,packages,host,scripts}/**/*.test.ts',
+            'tests/*.test.ts',
+            'tests/support/*.test.ts',
+          ],
+          exclude: [...exclude, '**/*.integration.test.ts'],
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'integration',
+          include: ['**/*.integration.test.ts', 'tests/*/**/*.test.ts'],
+          exclude: [...exclude, 'tests/support/**'],
+          // Only these need PostgreSQL, Redis and RabbitMQ; a run of unit tests alone starts none.
+          globalSetup: ['tests/support/backends.ts'],
+        },
+      },
+    ],
+  },
+})
