@@ -1,0 +1,36 @@
+import { z } from 'zod'
+import { Fault } from './credential.ts'
+import { CredentialName } from './realm.ts'
+
+/** Topic exchange of credential events; the routing key is `credential.<kind>`. */
+export const CREDENTIALS_EXCHANGE = 'integration.credentials'
+
+export const credentialEventKinds = ['stored', 'refreshed', 'faulted', 'removed'] as const
+export type CredentialEventKind = (typeof credentialEventKinds)[number]
+
+/** Body of a credential event. No token ever travels in a message. */
+export const CredentialEvent = z.object({
+  Name: CredentialName,
+  Environment: z.string(),
+  Expiry: z.iso.datetime(),
+  Version: z.int().positive(),
+  At: z.iso.datetime(),
+  Fault: Fault.optional(),
+  revoked: z
+    .boolean()
+    .optional()
+    .meta({ description: 'removed only: the provider confirmed the revocation' }),
+})
+export type CredentialEvent = z.output<typeof CredentialEvent>
+
+/** `credential.stored` and so on. */
+export const credentialRoutingKey = (kind: CredentialEventKind): string => `credential.${kind}`
+
+/** The kind in a routing key, or null when it is none of ours. */
+export function credentialEventKind(routingKey: string): CredentialEventKind | null {
+  return credentialEventKinds.find((kind) => credentialRoutingKey(kind) === routingKey) ?? null
+}
+
+/** Message id, stable over re-publishes so that consumers can drop a duplicate: `<Name>/<Version>/<kind>`. */
+export const credentialMessageId = (event: CredentialEvent, kind: CredentialEventKind): string =>
+  `${event.Name}/${event.Version}/${kind}`

@@ -1,0 +1,37 @@
+import { z } from 'zod'
+import { CredentialName } from './realm.ts'
+
+/** Why a refresh ended for good, and what mends it. Carries no token. */
+export const Fault = z.object({
+  Code: z.string().meta({ description: 'class of the fault, such as invalid_grant' }),
+  Message: z.string().meta({
+    description:
+      "Couldn't refresh token for realm <credential_name>, <token endpoint response body>",
+  }),
+  At: z.iso.datetime(),
+  Attempts: z.int().nonnegative(),
+  TraceId: z.string().optional().meta({ description: "the provider's trace id (intuit_tid)" }),
+  Remedy: z.string().optional().meta({ description: 'what to do' }),
+})
+export type Fault = z.output<typeof Fault>
+
+/** A credential as token-service shows it: everything but the secrets. */
+export const CredentialView = z.object({
+  Name: CredentialName,
+  Environment: z.string().meta({ description: 'the realm; empty where none is known' }),
+  Expiry: z.iso.datetime().meta({ description: 'when the access token expires, UTC' }),
+  Status: z.enum(['active', 'faulted']),
+  Version: z.int().positive(),
+  RefreshedAt: z.iso.datetime(),
+  Fault: Fault.optional(),
+})
+export type CredentialView = z.output<typeof CredentialView>
+
+/** `GET /credentials/{name}/token`: an access token that is valid now. Never logged, never cached by intermediaries. */
+export const AccessTokenView = z.object({
+  Name: CredentialName,
+  Authenticator: z.string().min(1).meta({ description: 'the bearer access token' }),
+  Expiry: z.iso.datetime(),
+  Version: z.int().positive(),
+})
+export type AccessTokenView = z.output<typeof AccessTokenView>

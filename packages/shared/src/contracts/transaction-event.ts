@@ -1,0 +1,20 @@
+import { z } from 'zod'
+import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
+
+/** Topic exchange for other systems; the routing key is `transaction.<Process>.<status>`. */
+export const TRANSACTIONS_EXCHANGE = 'integration.transactions'
+
+/** One transition of a transaction's header. Identifiers and status only: business data stays in the database. */
+export const TransactionEvent = z.object({
+  Process: z.string(),
+  TransactionID,
+  ReplayID,
+  Status: z.enum(headerStatuses),
+  StepName: z.string(),
+  Version: z.int().nonnegative(),
+  At: z.iso.datetime(),
+})
+export type TransactionEvent = z.output<typeof TransactionEvent>
+
+export const transactionRoutingKey = (event: TransactionEvent): string =>
+  `transaction.${event.Process}.${event.Status.toLowerCase()}`

@@ -1,0 +1,107 @@
+import { z } from 'zod'
+import { Realm } from './realm.ts'
+
+/** `Completed` is the seed's; the others are ours (docs/glossary.md). */
+export const headerStatuses = [
+  'Queued',
+  'Running',
+  'Retrying',
+  'Waiting',
+  'Completed',
+  'Failed',
+  'Cancelled',
+] as const
+export type HeaderStatus = (typeof headerStatuses)[number]
+
+export const itemStatuses = [
+  'Running',
+  'Retrying',
+  'Waiting',
+  'InDoubt',
+  'Completed',
+  'Failed',
+  'Cancelled',
+  'Copied',
+] as const
+export type ItemStatus = (typeof itemStatuses)[number]
+
+const CONTROL_CHARACTERS = /\p{Cc}/u
+
+/** Identifier given by who queues: 1-128 characters, none of them a control character. */
+export const TransactionID = z
+  .string()
+  .min(1, 'must not be empty')
+  .max(128, 'must have at most 128 characters')
+  .refine((id) => !CONTROL_CHARACTERS.test(id), 'must not contain control characters')
+  .refine((id) => id.isWellFormed(), 'must be well-formed Unicode')
+  // As the last part of a path they would mean another path: such a transaction could never be asked for.
+  .refine((id) => id !== '.' && id !== '..', 'must not be . or ..')
+
+/** 0 for the first run of a transaction, then 1, 2, … */
+export const ReplayID = z.int().min(0).max(2_147_483_647)
+
+/**
+ * Whatever `JSON.parse` gives, as it is: `z.json()` makes a copy, and a copy loses a member named `__proto__`.
+ * The cast holds because these values come out of `JSON.parse` and nowhere else.
+ */
+const AnyJson = z
+  .unknown()
+  .refine((data) => data !== undefined, 'is missing') as unknown as z.ZodType<z.core.util.JSONType>
+
+/** `POST /processes/{process}/transactions`. */
+export const QueueTransaction = z.strictObject({
+  TransactionID,
+  InitialData: AnyJson,
+  Realm: Realm.optional(),
+})
+export type QueueTransaction = z.output<typeof QueueTransaction>
+
+export const HeaderView = z.object({
+  Process: z.string(),
+  TransactionID: z.string(),
+  ReplayID,
+  Status: z.enum(headerStatuses),
+  StepName: z.string(),
+  InitialData: z.json(),
+  Realm: z.string().nullable(),
+  Version: z.int().nonnegative(),
+  Attempt: z.int().nonnegative(),
+  NextAttemptAt: z.iso.datetime().nullable(),
+  LastError: z.string().nullable(),
+  CreatedAt: z.iso.datetime(),
+  UpdatedAt: z.iso.datetime(),
+  CompletedAt: z.iso.datetime().nullable(),
+})
+export type HeaderView = z.output<typeof HeaderView>
+
+export const ItemView = z.object({
+  StepName: z.string(),
+  Status: z.enum(itemStatuses),
+  Attempt: z.int().nonnegative(),
+  IdempotencyKey: z.string(),
+  ResponseStatus: z.int().nullable(),
+  ResponseBody: z.string().nullable(),
+  Data: z.json().nullable(),
+  Error: z.string().nullable(),
+  StartedAt: z.iso.datetime().nullable(),
+  FinishedAt: z.iso.datetime().nullable(),
+})
+export type ItemView = z.output<typeof ItemView>
+
+export const AttemptView = z.object({
+  StepName: z.string(),
+  Attempt: z.int().nonnegative(),
+  Outcome: z.string(),
+  ResponseStatus: z.int().nullable(),
+  Error: z.string().nullable(),
+  StartedAt: z.iso.datetime(),
+  FinishedAt: z.iso.datetime().nullable(),
+})
+export type AttemptView = z.output<typeof AttemptView>
+
+/** `GET …/transactions/{id}`: the header, its step items and every attempt. */
+export const TransactionView = HeaderView.extend({
+  Items: z.array(ItemView),
+  Attempts: z.array(AttemptView),
+})
+export type TransactionView = z.output<typeof TransactionView>

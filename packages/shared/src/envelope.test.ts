@@ -1,0 +1,88 @@
+import { randomBytes } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { EnvelopeRefused, generateKeyRing, parseKeyRing } from './envelope.ts'
+import { Secret } from './secret.ts'
+
+const key = (id: string): string => `${id}:${randomBytes(32).toString('base64')}`
+const place = { name: 'ACC-111', field: 'RefreshToken', version: 4 }
+const ring = parseKeyRing(generateKeyRing())
+
+describe('the envelope of a secret at rest', () => {
+  it.each(['', 'RT-1', 'é\u0000漢字', 'x'.repeat(100_000)])(
+    'gives back what was put in',
+    (plaintext) => {
+      expect(ring.open(ring.seal(plaintext, place), place)).toBe(plaintext)
+    },
+  )
+
+  it('never seals the same bytes twice', () => {
+    const sealed = Array.from({ length: 1_000 }, () => ring.seal('RT-1', place))
+    expect(new Set(sealed).size).toBe(1_000)
+  })
+
+  it.each([{ name: 'ACC-222' }, { field: 'Authenticator' }, { version: 5 }])(
+    'does not open at another place: %j',
+    (elsewhere) => {
+      const envelope = ring.seal('RT-1', place)
+      expect(() => ring.open(envelope, { ...place, ...elsewhere })).toThrow(EnvelopeRefused)
+    },
+  )
+
+  it('does not mix up neighbouring parts of a place', () => {
+    const envelope = ring.seal('RT-1', { name: 'ab', field: 'c', version: 1 })
+    expect(() => ring.open(envelope, { name: 'a', field: 'bc', version: 1 })).toThrow(
+      EnvelopeRefused,
+    )
+  })
+
+  it('does not open with any byte changed', () => {
+    const [format = '', id = '', nonce = '', sealed = ''] = ring.seal('RT-1', place).split('.')
+    for (const [index, part] of [nonce, sealed].entries()) {
+      const bytes = Buffer.from(part, 'base64url')
+      for (let at = 0; at < bytes.length; at++) {
+        const flipped = Buffer.from(bytes)
+        flipped[at] = (flipped[at] ?? 0) ^ 1
+        const parts =
+          index === 0
+            ? [format, id, flipped.toString('base64url'), sealed]
+            : [format, id, nonce, flipped.toString('base64url')]
+        expect(() => ring.open(parts.join('.'), place)).toThrow(EnvelopeRefused)
+      }
+    }
+  })
+
+  it.each([4, 8, 12, 13, 14, 15])('does not open with a tag of %d bytes', (length) => {
+    const parts = ring.seal('', place).split('.')
+    const tag = Buffer.from(parts[3] ?? '', 'base64url').subarray(0, length)
+    expect(() =>
+      ring.open([...parts.slice(0, 3), tag.toString('base64url')].join('.'), place),
+    ).toThrow(EnvelopeRefused)
+  })
+
+  it.each(['', 'plain text', '2.k1.AAAA.AAAA', '1.k1'])('refuses %j', (text) => {
+    expect(() => ring.open(text, place)).toThrow(EnvelopeRefused)
+  })
+
+  it('seals with the first key and opens with all of them', () => {
+    const [older, newer] = [key('old'), key('new')]
+    const envelope = parseKeyRing(new Secret(older)).seal('RT-1', place)
+    const both = parseKeyRing(new Secret(`${newer},${older}`))
+    expect(both.activeKeyId).toBe('new')
+    expect(both.open(envelope, place)).toBe('RT-1')
+    expect(() => parseKeyRing(new Secret(newer)).open(envelope, place)).toThrow('no key old')
+  })
+
+  it.each([
+    ['no id', randomBytes(32).toString('base64')],
+    ['31 bytes', `k1:${randomBytes(31).toString('base64')}`],
+    ['hex', `k1:${randomBytes(32).toString('hex')}`],
+    ['a repeated id', `${key('k1')},${key('k1')}`],
+    ['an id with a dot', key('k.1')],
+    ['nothing', ''],
+  ])('refuses a key ring with %s and does not show the key', (_, list) => {
+    const read = () => parseKeyRing(new Secret(list))
+    expect(read).toThrow(TypeError)
+    const secretPart = list.split(':')[1]?.slice(0, 20)
+    if (secretPart) expect(read).not.toThrow(secretPart)
+  })
+})

@@ -1,0 +1,113 @@
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { Secret } from './secret.ts'
+
+/**
+ * The envelope of a secret at rest: `1.<key id>.<nonce>.<ciphertext and tag>`, each part base64url.
+ *
+ * AES-256-GCM, 12-byte random nonce, 16-byte tag. The additional data binds an envelope to its place
+ * (name, field, version), so that a record moved to another realm, field or version does not open.
+ */
+const FORMAT = '1'
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+
+/** Where an envelope belongs. All parts are authenticated. */
+export interface Place {
+  readonly name: string
+  readonly field: string
+  readonly version: number
+}
+
+/** An envelope that does not open: another key, another place, or changed bytes. Never served. */
+export class EnvelopeRefused extends Error {
+  override readonly name = 'EnvelopeRefused'
+}
+
+export interface KeyRing {
+  /** The id of the key that encrypts. */
+  readonly activeKeyId: string
+  seal(plaintext: string, place: Place): string
+  /** @throws {EnvelopeRefused} */
+  open(envelope: string, place: Place): string
+}
+
+/**
+ * The key ring of `CREDENTIAL_KEYS`: `id:base64(32 bytes)`, comma list; the first encrypts, all decrypt.
+ *
+ * @throws {TypeError} naming the entry that is wrong, never a key.
+ */
+export function parseKeyRing(list: Secret): KeyRing {
+  const keys = new Map<string, Buffer>()
+  const entries = list.reveal().split(',')
+  for (const [index, entry] of entries.entries()) {
+    const [id = '', encoded = '', ...rest] = entry.trim().split(':')
+    const where = `entry ${index + 1}`
+    if (!/^[A-Za-z0-9_-]{1,32}$/.test(id) || rest.length > 0)
+      throw new TypeError(`${where} must be id:base64(32 bytes)`)
+    if (keys.has(id)) throw new TypeError(`${where} repeats the key id ${id}`)
+    const key = Buffer.from(encoded, 'base64')
+    if (!/^[A-Za-z0-9+/]{43}=$/.test(encoded) || key.length !== 32)
+      throw new TypeError(`${where} (${id}) must hold 32 bytes as base64`)
+    keys.set(id, key)
+  }
+  const [activeKeyId] = keys.keys()
+  if (activeKeyId === undefined) throw new TypeError('at least one key is needed')
+  return createKeyRing(activeKeyId, keys)
+}
+
+function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, Buffer>): KeyRing {
+  const keyOf = (id: string): Buffer => {
+    const key = keys.get(id)
+    if (key === undefined) throw new EnvelopeRefused(`the key ring has no key ${id}`)
+    return key
+  }
+  return {
+    activeKeyId,
+    seal(plaintext, place) {
+      const nonce = randomBytes(NONCE_BYTES)
+      const cipher = createCipheriv('aes-256-gcm', keyOf(activeKeyId), nonce, {
+        authTagLength: TAG_BYTES,
+      })
+      cipher.setAAD(additionalData(place, activeKeyId))
+      const sealed = Buffer.concat([
+        cipher.update(plaintext, 'utf8'),
+        cipher.final(),
+        cipher.getAuthTag(),
+      ])
+      return [FORMAT, activeKeyId, nonce.toString('base64url'), sealed.toString('base64url')].join(
+        '.',
+      )
+    },
+    open(envelope, place) {
+      const [format, keyId = '', nonce = '', sealed = '', ...rest] = envelope.split('.')
+      if (format !== FORMAT || rest.length > 0) throw new EnvelopeRefused('the format is not known')
+      const bytes = Buffer.from(sealed, 'base64url')
+      const iv = Buffer.from(nonce, 'base64url')
+      if (iv.length !== NONCE_BYTES || bytes.length < TAG_BYTES)
+        throw new EnvelopeRefused('the envelope is cut short')
+      // Without authTagLength Node would accept a tag of 4 bytes.
+      const decipher = createDecipheriv('aes-256-gcm', keyOf(keyId), iv, {
+        authTagLength: TAG_BYTES,
+      })
+      decipher.setAAD(additionalData(place, keyId))
+      decipher.setAuthTag(bytes.subarray(bytes.length - TAG_BYTES))
+      try {
+        return Buffer.concat([
+          decipher.update(bytes.subarray(0, -TAG_BYTES)),
+          decipher.final(),
+        ]).toString('utf8')
+      } catch {
+        throw new EnvelopeRefused('the envelope does not belong here or was changed')
+      }
+    },
+  }
+}
+
+// Length-prefixed, so that no two places give the same bytes.
+function additionalData({ name, field, version }: Place, keyId: string): Buffer {
+  const parts = [FORMAT, keyId, name, field, String(version)]
+  return Buffer.from(parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join(''), 'utf8')
+}
+
+/** A fresh ring entry for a first start: `k1:base64(32 random bytes)`. */
+export const generateKeyRing = (): Secret => new Secret(`k1:${randomBytes(32).toString('base64')}`)

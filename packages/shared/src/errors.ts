@@ -1,0 +1,110 @@
+/**
+ * What can go wrong, as the contract with callers. A code is stable; its message is not.
+ * `remedy` says who acts next: `retry` the same call later, `reauthorize` the company, or `none`
+ * (the caller must change something first). docs/errors.md has a section for each.
+ */
+export const errorCodes = {
+  // of every service
+  invalid_request: { status: 400, title: 'The request is not valid', remedy: 'none' },
+  unauthorized: { status: 401, title: 'A valid service key is needed', remedy: 'none' },
+  forbidden: { status: 403, title: 'Not allowed', remedy: 'none' },
+  not_found: { status: 404, title: 'There is nothing here', remedy: 'none' },
+  method_not_allowed: { status: 405, title: 'The method is not allowed here', remedy: 'none' },
+  request_timeout: { status: 408, title: 'The request took too long to arrive', remedy: 'retry' },
+  payload_too_large: { status: 413, title: 'The body is too large', remedy: 'none' },
+  unsupported_media_type: {
+    status: 415,
+    title: 'The content type is not supported',
+    remedy: 'none',
+  },
+  internal_error: { status: 500, title: 'Something failed on our side', remedy: 'retry' },
+  store_unavailable: { status: 503, title: 'The store is not available', remedy: 'retry' },
+  broker_unavailable: { status: 503, title: 'The broker is not available', remedy: 'retry' },
+  shutting_down: { status: 503, title: 'The service is shutting down', remedy: 'retry' },
+
+  // token-service
+  credential_not_found: { status: 404, title: 'No such credential', remedy: 'reauthorize' },
+  credential_faulted: { status: 424, title: 'The credential is faulted', remedy: 'reauthorize' },
+  authorization_invalid: {
+    status: 400,
+    title: 'The authorization cannot be completed',
+    remedy: 'reauthorize',
+  },
+  authorization_denied: {
+    status: 400,
+    title: 'The authorization was refused',
+    remedy: 'reauthorize',
+  },
+  realm_mismatch: { status: 409, title: 'Another company was authorized', remedy: 'reauthorize' },
+  code_exchange_failed: {
+    status: 502,
+    title: 'The code could not be exchanged',
+    remedy: 'reauthorize',
+  },
+  provider_unavailable: { status: 503, title: 'The provider is not available', remedy: 'retry' },
+
+  // accounting-gateway
+  target_invalid: { status: 400, title: 'The request target is not acceptable', remedy: 'none' },
+  throttled: { status: 429, title: 'Too many calls for this realm', remedy: 'retry' },
+  upstream_unreachable: {
+    status: 502,
+    title: 'The accounting API cannot be reached',
+    remedy: 'retry',
+  },
+  upstream_timeout: {
+    status: 504,
+    title: 'The accounting API did not answer in time',
+    remedy: 'retry',
+  },
+  token_service_unavailable: {
+    status: 503,
+    title: 'No access token can be had now',
+    remedy: 'retry',
+  },
+
+  // coordinator
+  process_not_found: { status: 404, title: 'No such process', remedy: 'none' },
+  transaction_not_found: { status: 404, title: 'No such transaction', remedy: 'none' },
+  step_not_found: { status: 400, title: 'The process has no such step', remedy: 'none' },
+  transaction_conflict: { status: 409, title: 'The id is taken by other data', remedy: 'none' },
+  transaction_active: { status: 409, title: 'The transaction is still active', remedy: 'retry' },
+  transaction_not_active: { status: 409, title: 'The transaction is not active', remedy: 'none' },
+  transaction_not_resumable: {
+    status: 409,
+    title: 'The transaction cannot be resumed',
+    remedy: 'none',
+  },
+} as const satisfies Record<string, { status: number; title: string; remedy: Remedy }>
+
+export type Remedy = 'retry' | 'reauthorize' | 'none'
+export type ErrorCode = keyof typeof errorCodes
+
+export interface ErrorDetails extends ErrorOptions {
+  /** Seconds after which trying again makes sense; becomes `Retry-After`. */
+  readonly retryAfterSeconds?: number
+  /** Further members of the problem document. Never a secret. */
+  readonly members?: Readonly<Record<string, unknown>>
+}
+
+/** An error that a caller can act on. Its message is shown to callers, so it holds no secret and no foreign text. */
+export class IntegrationError extends Error {
+  override readonly name = 'IntegrationError'
+  readonly code: ErrorCode
+  readonly retryAfterSeconds: number | null
+  readonly members: Readonly<Record<string, unknown>>
+
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause })
+    this.code = code
+    this.retryAfterSeconds = details.retryAfterSeconds ?? null
+    this.members = details.members ?? {}
+  }
+
+  get remedy(): Remedy {
+    return errorCodes[this.code].remedy
+  }
+}
+
+/** Whether `error` is ours with this code. */
+export const hasCode = (error: unknown, code: ErrorCode): error is IntegrationError =>
+  error instanceof IntegrationError && error.code === code

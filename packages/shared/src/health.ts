@@ -1,0 +1,78 @@
+import type { Logger } from './logger.ts'
+
+export type DependencyState =
+  | { readonly status: 'up'; readonly since: string }
+  | { readonly status: 'connecting' | 'down'; readonly since: string; readonly reason: string }
+
+/** One backend or peer that a service needs, as `/health/ready` and the log tell of it. */
+export interface Dependency {
+  readonly name: string
+  readonly state: DependencyState
+  up(): void
+  /** `reason` is a short text of ours, such as `ECONNREFUSED`; never a foreign message. */
+  down(reason: string): void
+}
+
+export interface Health {
+  /**
+   * Registers a dependency; the service counts as not ready until `up()`. An `optional` one is told of
+   * but never waited for: the service does its work without it.
+   */
+  dependency(name: string, need?: 'required' | 'optional'): Dependency
+  report(): {
+    readonly status: 'ready' | 'waiting'
+    readonly dependencies: Record<string, DependencyState>
+  }
+}
+
+/** Tracks what a service waits for; every transition is one log line. */
+export function createHealth(logger: Logger, now: () => Date = () => new Date()): Health {
+  const dependencies = new Map<string, Dependency>()
+  const optional = new Set<string>()
+  return {
+    dependency(name, need = 'required') {
+      if (need === 'optional') optional.add(name)
+      let state: DependencyState = {
+        status: 'connecting',
+        since: now().toISOString(),
+        reason: 'not connected yet',
+      }
+      const dependency: Dependency = {
+        name,
+        get state() {
+          return state
+        },
+        up() {
+          if (state.status === 'up') return
+          state = { status: 'up', since: now().toISOString() }
+          logger.info({ dependency: name }, 'dependency is up')
+        },
+        down(reason) {
+          if (state.status === 'down' && state.reason === reason) return
+          const since = state.status === 'down' ? state.since : now().toISOString()
+          state = { status: 'down', since, reason }
+          logger.warn({ dependency: name, reason }, 'waiting for dependency')
+        },
+      }
+      dependencies.set(name, dependency)
+      return dependency
+    },
+    report() {
+      const states = Object.fromEntries([...dependencies].map(([name, { state }]) => [name, state]))
+      const isReady = Object.entries(states).every(
+        ([name, { status }]) => status === 'up' || optional.has(name),
+      )
+      return { status: isReady ? 'ready' : 'waiting', dependencies: states }
+    },
+  }
+}
+
+/** The part of an error that may be told to anyone: its code, or its class. */
+export function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'unknown'
+  const { code } = error as { code?: unknown }
+  if (typeof code === 'string' && code !== '') return code
+  // Node's happy eyeballs wraps the refusals of each address.
+  if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
+  return error.name
+}

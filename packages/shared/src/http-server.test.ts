@@ -1,0 +1,18 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { expect, it } from 'vitest'
+import { listen } from './http-server.ts'
+
+it('leaves at once although a connection was opened ahead of need and never used', async () => {
+  const server = await listen((_request, response) => response.end(), {
+    host: '127.0.0.1',
+    port: 0,
+    drainMs: 60_000,
+  })
+  const socket = connect(server.port, '127.0.0.1')
+  await once(server.server, 'connection')
+  const closed = once(socket, 'close')
+  await server[Symbol.asyncDispose]()
+  await closed
+  expect(socket.destroyed).toBe(true)
+})

@@ -1,0 +1,360 @@
+/**
+ * The message bus over RabbitMQ (3.10 to 4.x) with amqplib's own recovery.
+ *
+ * I1  One way back: whatever breaks (connection, channel, a cancelled consumer) ends the connection, and
+ *     recovery's `setup` builds all of it anew: publishing channel, topology, consumers.
+ * I2  A publish settles: by the broker's confirm, by the loss of its channel, or by our own deadline.
+ * I3  A delivery is settled on the channel that brought it or not at all; the broker redelivers the rest.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  type Channel,
+  type ChannelModel,
+  type ConfirmChannel,
+  connect,
+  type ConsumeMessage,
+} from 'amqplib'
+import { IntegrationError } from '../errors.ts'
+import { type Dependency, reasonOf } from '../health.ts'
+import type { Logger } from '../logger.ts'
+import type {
+  ConsumeOptions,
+  Consumer,
+  Delivery,
+  MessageBus,
+  OutgoingMessage,
+  QueueDepth,
+  QueueSpec,
+  Settlement,
+  Topology,
+} from '../message-bus.ts'
+import type { Secret } from '../secret.ts'
+
+export interface RabbitMqOptions {
+  /** The connection's name in the console. */
+  readonly name: string
+  readonly dependency: Dependency
+  readonly logger: Logger
+  /** Prepended to every exchange and queue name (`AMQP_PREFIX`), so that installations can share a vhost. */
+  readonly prefix?: string
+  /** Milliseconds until an unconfirmed publish fails; amqplib itself waits for ever. */
+  readonly confirmDeadlineMs?: number
+}
+
+interface Publishing {
+  readonly messageId: string
+  readonly settle: (error: IntegrationError | null) => void
+}
+
+interface RunningConsumer {
+  readonly queue: string
+  readonly options: ConsumeOptions
+  readonly handle: (delivery: Delivery) => Promise<Settlement>
+  readonly inHand: Set<Promise<void>>
+  channel: Channel | null
+  isCancelled: boolean
+}
+
+/** Connects in the background; `ready()` tells when the broker is there. */
+export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Promise<MessageBus> {
+  const { dependency, logger, prefix = '', confirmDeadlineMs = 5_000 } = options
+  const topologies: Topology[] = []
+  const consumers = new Set<RunningConsumer>()
+  const publishings = new Set<Publishing>()
+  const waiting = new Set<() => void>()
+  let model: ChannelModel | null = null
+  let publisher: ConfirmChannel | null = null
+  let isClosing = false
+
+  const named = (name: string): string => prefix + name
+  // A queue of this replica alone needs a name that no other replica has.
+  const ownSuffix = crypto.randomUUID().slice(0, 8)
+  const exclusiveQueues = new Set<string>()
+  const queueName = (name: string): string =>
+    exclusiveQueues.has(name) ? `${named(name)}.${ownSuffix}` : named(name)
+
+  // I1: whoever finds the connection broken ends it; recovery does the rest.
+  const restart = (current: ChannelModel, reason: string): void => {
+    if (current !== model || isClosing) return
+    logger.warn({ reason }, 'restarting the broker connection')
+    current.close().catch(() => {})
+  }
+
+  async function setup(current: ChannelModel): Promise<void> {
+    // Recovery listens for errors only after this: one before would be thrown in the middle of amqplib's own
+    // clean-up, end the process, or leave recovery waiting for ever.
+    current.on('error', () => {})
+    const channel = await current.createConfirmChannel()
+    channel.on('return', (message) => {
+      for (const publishing of publishings) {
+        if (publishing.messageId !== message.properties.messageId) continue
+        publishing.settle(new IntegrationError('broker_unavailable', 'no queue takes the message'))
+      }
+    })
+    channel.on('error', () => {})
+    for (const topology of topologies) await assertTopology(channel, topology)
+    model = current
+    publisher = channel
+    channel.on('close', () => restart(current, 'publishing channel closed'))
+    for (const consumer of consumers) await startConsumer(current, consumer)
+  }
+
+  async function assertTopology(channel: Channel, topology: Topology): Promise<void> {
+    for (const { name, type } of topology.exchanges) {
+      await channel.assertExchange(named(name), type, { durable: true })
+    }
+    for (const queue of topology.queues) {
+      if (queue.exclusive) exclusiveQueues.add(queue.name)
+      await channel.assertQueue(queueName(queue.name), queueOptions(queue))
+      for (const { exchange, routingKey } of queue.bindings) {
+        await channel.bindQueue(queueName(queue.name), named(exchange), routingKey)
+      }
+    }
+  }
+
+  function queueOptions(queue: QueueSpec) {
+    if (queue.exclusive) return { durable: false, exclusive: true, autoDelete: true }
+    return {
+      durable: true,
+      arguments: {
+        'x-queue-type': 'quorum',
+        ...(queue.messageTtlMs !== undefined && { 'x-message-ttl': queue.messageTtlMs }),
+        ...(queue.deliveryLimit !== undefined && { 'x-delivery-limit': queue.deliveryLimit }),
+        ...(queue.deadLetter !== undefined && {
+          'x-dead-letter-exchange': named(queue.deadLetter.exchange),
+          ...(queue.deadLetter.routingKey !== undefined && {
+            'x-dead-letter-routing-key': queue.deadLetter.routingKey,
+          }),
+          // At-least-once dead lettering needs reject-publish: a full target must push back, not drop.
+          'x-dead-letter-strategy': 'at-least-once',
+          'x-overflow': 'reject-publish',
+        }),
+      },
+    }
+  }
+
+  async function startConsumer(current: ChannelModel, consumer: RunningConsumer): Promise<void> {
+    const channel = await current.createChannel()
+    channel.on('error', () => {})
+    channel.on('close', () => {
+      const wasCurrent = consumer.channel === channel
+      if (wasCurrent) consumer.channel = null
+      if (wasCurrent && !consumer.isCancelled) restart(current, 'consuming channel closed')
+    })
+    await channel.prefetch(consumer.options.prefetch)
+    if (consumer.isCancelled) return channel.close()
+    consumer.channel = channel
+    const onMessage = (message: ConsumeMessage | null): void => {
+      if (message === null) return restart(current, 'consumer cancelled by the broker')
+      const settling = settle(channel, consumer, message).finally(() =>
+        consumer.inHand.delete(settling),
+      )
+      consumer.inHand.add(settling)
+    }
+    await channel.consume(queueName(consumer.queue), onMessage, {
+      consumerTag: consumer.options.tag,
+    })
+  }
+
+  async function settle(
+    channel: Channel,
+    consumer: RunningConsumer,
+    message: ConsumeMessage,
+  ): Promise<void> {
+    let settlement: Settlement
+    try {
+      settlement = await consumer.handle(deliveryOf(message))
+    } catch (error) {
+      logger.error({ err: error, queue: consumer.queue }, 'delivery handler failed')
+      settlement = 'reject'
+    }
+    try {
+      if (settlement === 'ack') channel.ack(message)
+      else channel.nack(message, false, settlement === 'requeue')
+    } catch {
+      // I3: the channel is gone, the broker redelivers.
+    }
+  }
+
+  const connection = await connect(withHeartbeat(url), {
+    // Without noDelay every small pair of frames waits for a delayed ACK: 100 ms a transaction instead of 9.
+    noDelay: true,
+    timeout: 5_000,
+    clientProperties: { connection_name: options.name },
+    recovery: { initialDelay: 100, maxDelay: 2_000, setup, waitForConnect: false },
+  })
+
+  connection.on('connect', () => {
+    dependency.up()
+    for (const resolve of waiting) resolve()
+    waiting.clear()
+  })
+  const lost = (reason: string): void => {
+    if (!isClosing) dependency.down(reason)
+    model = null
+    publisher = null
+    for (const { settle: fail } of publishings) fail(unavailable('the connection was lost'))
+  }
+  connection.on('connect-failed', (error: Error) => lost(reasonOf(error)))
+  connection.on('disconnect', (error: Error) => lost(reasonOf(error)))
+  connection.on('blocked', () => dependency.down('blocked by a resource alarm'))
+  connection.on('unblocked', () => dependency.up())
+  connection.on('error', () => {}) // told by 'disconnect'
+  connection.on('handler-error', (error: Error) =>
+    logger.error({ err: error }, 'broker event handler failed'),
+  )
+
+  const bus: MessageBus = {
+    async declare(topology) {
+      topologies.push(topology)
+      for (const { name, exclusive } of topology.queues) if (exclusive) exclusiveQueues.add(name)
+      if (publisher !== null) await assertTopology(publisher, topology)
+    },
+
+    publish(message) {
+      const channel = publisher
+      if (channel === null) return Promise.reject(unavailable('not connected'))
+      return new Promise<void>((resolve, reject) => {
+        const publishing: Publishing = {
+          messageId: message.messageId,
+          settle(error) {
+            if (!publishings.delete(publishing)) return
+            clearTimeout(deadline)
+            if (error === null) resolve()
+            else reject(error)
+          },
+        }
+        // I2
+        const deadline = setTimeout(
+          () => publishing.settle(unavailable('no confirm in time')),
+          confirmDeadlineMs,
+        )
+        publishings.add(publishing)
+        try {
+          channel.publish(
+            named(message.exchange),
+            message.routingKey,
+            Buffer.from(JSON.stringify(message.body)),
+            publishOptions(message),
+            (error: unknown) =>
+              publishing.settle(error ? unavailable('refused by the broker') : null),
+          )
+        } catch {
+          publishing.settle(unavailable('the channel is closed'))
+        }
+      })
+    },
+
+    consume(queue, consumeOptions, handle) {
+      const consumer: RunningConsumer = {
+        queue,
+        options: consumeOptions,
+        handle,
+        inHand: new Set(),
+        channel: null,
+        isCancelled: false,
+      }
+      consumers.add(consumer)
+      const current = model
+      if (current !== null)
+        startConsumer(current, consumer).catch((error: unknown) =>
+          restart(current, reasonOf(error)),
+        )
+      return {
+        async cancel() {
+          consumer.isCancelled = true
+          consumers.delete(consumer)
+          const { channel } = consumer
+          await channel?.cancel(consumeOptions.tag).catch(() => {})
+          while (consumer.inHand.size > 0) await Promise.allSettled(consumer.inHand)
+          await channel?.close().catch(() => {})
+        },
+      } satisfies Consumer
+    },
+
+    async depth(queue): Promise<QueueDepth | null> {
+      const current = model
+      if (current === null) return null
+      try {
+        // A channel of its own: asking for an unknown queue closes the channel.
+        const channel = await current.createChannel()
+        channel.on('error', () => {})
+        const { messageCount, consumerCount } = await channel.checkQueue(queueName(queue))
+        await channel.close()
+        return { ready: messageCount, consumers: consumerCount }
+      } catch {
+        return null
+      }
+    },
+
+    ready(signal) {
+      if (publisher !== null) return Promise.resolve()
+      signal?.throwIfAborted()
+      return new Promise<void>((resolve, reject) => {
+        const done = (): void => {
+          signal?.removeEventListener('abort', aborted)
+          resolve()
+        }
+        const aborted = (): void => {
+          waiting.delete(done)
+          reject(signal?.reason as Error)
+        }
+        waiting.add(done)
+        signal?.addEventListener('abort', aborted, { once: true })
+      })
+    },
+
+    async [Symbol.asyncDispose]() {
+      isClosing = true
+      await Promise.all([...consumers].map((consumer) => Promise.allSettled(consumer.inHand)))
+      // A broker that no longer answers must not hold up who leaves.
+      const patience = new AbortController()
+      await Promise.race([
+        connection.close(),
+        delay(CLOSE_PATIENCE_MS, null, { signal: patience.signal }).catch(() => {}),
+      ])
+      patience.abort()
+      lost('closed')
+    },
+  }
+  return bus
+}
+
+const HEARTBEAT_SECONDS = '10'
+const CLOSE_PATIENCE_MS = 1_000
+
+// amqplib takes the heartbeat from the URL; an operator's own setting wins.
+function withHeartbeat(secret: Secret): string {
+  const url = new URL(secret.reveal())
+  if (!url.searchParams.has('heartbeat')) url.searchParams.set('heartbeat', HEARTBEAT_SECONDS)
+  return url.href
+}
+
+const unavailable = (why: string): IntegrationError =>
+  new IntegrationError('broker_unavailable', `the broker did not take the message: ${why}`)
+
+const publishOptions = (message: OutgoingMessage) => ({
+  persistent: true,
+  mandatory: message.mandatory,
+  contentType: 'application/json',
+  messageId: message.messageId,
+  type: message.type,
+  timestamp: Math.floor(Date.now() / 1_000),
+  // Always fresh headers: a copied x-death makes the broker see a dead-letter cycle and drop the message.
+  headers: { ...message.headers },
+  ...(message.correlationId !== undefined && { correlationId: message.correlationId }),
+})
+
+function deliveryOf(message: ConsumeMessage): Delivery {
+  const headers = (message.properties.headers ?? {}) as Record<string, unknown>
+  const count = headers['x-delivery-count']
+  return {
+    routingKey: message.fields.routingKey,
+    messageId: String(message.properties.messageId ?? ''),
+    type: String(message.properties.type ?? ''),
+    headers,
+    content: message.content,
+    redelivered: message.fields.redelivered,
+    deliveryCount: typeof count === 'number' ? count : 0,
+  }
+}

@@ -1,0 +1,37 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import { inspect } from 'node:util'
+
+/**
+ * A value that must not show up anywhere by accident: printing, serialising or concatenating it says
+ * `[secret]`. Only `reveal()` hands it out, so every place that uses it can be found by that name.
+ */
+export class Secret {
+  readonly #value: string
+
+  constructor(value: string) {
+    this.#value = value
+  }
+
+  reveal(): string {
+    return this.#value
+  }
+
+  /** Compares in constant time; digests first, because lengths may differ. */
+  equals(other: string): boolean {
+    return timingSafeEqual(digest(this.#value), digest(other))
+  }
+
+  toString(): string {
+    return '[secret]'
+  }
+
+  toJSON(): string {
+    return '[secret]'
+  }
+
+  [inspect.custom](): string {
+    return '[secret]'
+  }
+}
+
+const digest = (value: string): Buffer => createHash('sha256').update(value).digest()

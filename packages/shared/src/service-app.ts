@@ -1,0 +1,220 @@
+import { Hono, type MiddlewareHandler } from 'hono'
+import { matchedRoutes, routePath } from 'hono/route'
+import { secureHeaders } from 'hono/secure-headers'
+import { describeRoute, resolver, validator } from 'hono-openapi'
+import type { z } from 'zod'
+import { Problem } from './contracts/problem.ts'
+import { IntegrationError } from './errors.ts'
+import type { Health } from './health.ts'
+import type { Logger } from './logger.ts'
+import type { Metrics } from './metrics.ts'
+import { documentRoutes } from './openapi.ts'
+import { notFoundHandler, problemResponse } from './problem.ts'
+import type { Secret } from './secret.ts'
+
+export interface ServiceAppDeps {
+  readonly name: string
+  /** One line of what the service does, for its documentation. */
+  readonly purpose: string
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics: Metrics
+  /** Keys a caller may present; null where everything is open. */
+  readonly keys: readonly Secret[] | null
+  /** Exact paths that need no key, beside the documentation, health and metrics. */
+  readonly openPaths?: readonly string[]
+  /** The largest body accepted, in bytes. */
+  readonly maxBodyBytes?: number
+  /** Turns an error into an answer; problem documents unless the service's contract says otherwise. */
+  readonly onError?: typeof problemResponse
+}
+
+/** Paths of every service that hold no secret and no realm. */
+const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
+
+/**
+ * What every service's HTTP side has: keys, limits, problem documents, 405 with `Allow`, health, metrics,
+ * documentation and one log line a request. `addRoutes` mounts the service's own resources.
+ */
+export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) => void): Hono {
+  const { logger, health, metrics, onError = problemResponse } = deps
+  const app = new Hono()
+  const latency = metrics.histogram('http_request_duration_seconds', 'Time to answer a request', [
+    'method',
+    'route',
+    'status',
+  ])
+
+  app.use(async (c, next) => {
+    const startedAt = performance.now()
+    const requestId = crypto.randomUUID()
+    const { method } = c.req
+    await next()
+    c.header('X-Request-Id', requestId)
+    // What is left of a body that nobody read would be taken for the next request.
+    const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
+    if (isUnread || c.res.status === 413) c.header('Connection', 'close')
+    const durationMs = performance.now() - startedAt
+    // The pattern, not the path: a path may hold a realm, and labels must stay few.
+    const route = matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none'
+    latency.observe({ method, route, status: String(c.res.status) }, durationMs / 1_000)
+    const isQuiet = OPEN_PATHS.includes(c.req.path)
+    logger[isQuiet ? 'debug' : 'info'](
+      {
+        requestId,
+        method,
+        route,
+        status: c.res.status,
+        durationMs: Math.round(durationMs * 10) / 10,
+      },
+      'request',
+    )
+  })
+  app.use(secureHeaders({ referrerPolicy: 'no-referrer', xFrameOptions: 'DENY' }))
+  app.use(async (c, next) => {
+    await next()
+    if (!c.res.headers.has('Cache-Control')) c.res.headers.set('Cache-Control', 'no-store')
+  })
+  if (deps.keys !== null)
+    app.use(requireServiceKey(deps.keys, new Set([...OPEN_PATHS, ...(deps.openPaths ?? [])])))
+  app.use(limitBody(deps.maxBodyBytes ?? 65_536))
+
+  addRoutes(app)
+  app.get(
+    '/health/live',
+    describeRoute({
+      tags: ['operations'],
+      summary: 'The process runs',
+      responses: { 200: { description: 'alive' } },
+    }),
+    (c) => c.json({ status: 'live' }),
+  )
+  app.get(
+    '/health/ready',
+    describeRoute({
+      tags: ['operations'],
+      summary: 'Everything needed is there; each dependency named',
+      responses: {
+        200: { description: 'ready' },
+        503: { description: 'waiting for a dependency' },
+      },
+    }),
+    (c) => {
+      const report = health.report()
+      return c.json(report, report.status === 'ready' ? 200 : 503)
+    },
+  )
+  app.get(
+    '/metrics',
+    describeRoute({
+      tags: ['operations'],
+      summary: 'Prometheus metrics',
+      responses: { 200: { description: 'metrics' } },
+    }),
+    async (c) => {
+      return c.body(await metrics.registry.metrics(), 200, {
+        'Content-Type': metrics.registry.contentType,
+      })
+    },
+  )
+  documentRoutes(app, { title: deps.name, description: deps.purpose })
+
+  app.notFound(notFoundHandler(app, onError))
+  app.onError((error, c) => {
+    const answer = onError(c, error)
+    if (answer.status >= 500)
+      logger.error({ err: error, method: c.req.method, route: routePath(c, -1) }, 'request failed')
+    return answer
+  })
+  return app
+}
+
+/**
+ * 413 for a body beyond `maxBytes`. Hono's own middleware copies the Request of a chunked body, which
+ * @hono/node-server's cannot be while the global Request stays Node's (see `honoListener`).
+ */
+function limitBody(maxBytes: number): MiddlewareHandler {
+  const tooLarge = () =>
+    new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
+  return async (c, next) => {
+    const { headers, method } = c.req.raw
+    // Looking at `body` alone builds a whole Request; most requests have none.
+    const body = hasBody(method) ? c.req.raw.body : null
+    if (body === null) return next()
+    const length = headers.get('Content-Length')
+    if (length !== null && !headers.has('Transfer-Encoding')) {
+      if (Number(length) > maxBytes) throw tooLarge()
+      return next()
+    }
+    const chunks: Uint8Array[] = []
+    let size = 0
+    for await (const chunk of body as AsyncIterable<Uint8Array>) {
+      size += chunk.length
+      if (size > maxBytes) throw tooLarge()
+      chunks.push(chunk)
+    }
+    c.req.raw = new Request(c.req.url, {
+      method,
+      headers: [...headers],
+      body: Buffer.concat(chunks),
+      signal: c.req.raw.signal,
+    })
+    return next()
+  }
+}
+
+const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'
+
+/** Lets a request with one of `keys` as its bearer pass (RFC 6750 §2.1), and the open paths to everyone. */
+function requireServiceKey(
+  keys: readonly Secret[],
+  openPaths: ReadonlySet<string>,
+): MiddlewareHandler {
+  return async (c, next) => {
+    if (!openPaths.has(c.req.path) && !isAuthorized(c.req.header('Authorization'), keys)) {
+      throw new IntegrationError('unauthorized', 'present a service key as Authorization: Bearer …')
+    }
+    await next()
+  }
+}
+
+/** Whether an `Authorization` header holds one of the keys; compares all of them, each in constant time. */
+export function isAuthorized(header: string | undefined, keys: readonly Secret[]): boolean {
+  const presented = /^Bearer ([\x21-\x7e]{1,512})$/i.exec(header ?? '')?.[1]
+  if (presented === undefined) return false
+  return keys.map((key) => key.equals(presented)).includes(true)
+}
+
+/** Validates a part of the request; what is wrong is told by path and rule, never by value. */
+export const validate = <
+  Target extends 'json' | 'query' | 'param' | 'form',
+  Schema extends z.ZodType,
+>(
+  target: Target,
+  schema: Schema,
+) =>
+  validator(target, schema, (result) => {
+    if (result.success) return
+    const problems = result.error.map(
+      (issue) =>
+        `${(issue.path ?? []).map((part) => String(typeof part === 'object' ? part.key : part)).join('.') || target}: ${issue.message}`,
+    )
+    throw new IntegrationError('invalid_request', problems.slice(0, 10).join('; '), {
+      members: { errors: problems.slice(0, 10) },
+    })
+  })
+
+/** The `responses` entry of a JSON answer in a route's description. */
+export const jsonResponse = (description: string, schema: z.ZodType) => ({
+  description,
+  content: { 'application/json': { schema: resolver(schema) } },
+})
+
+/** The `responses` entries of problem documents, one per status. */
+export const problemResponses = (statuses: Readonly<Record<number, string>>) =>
+  Object.fromEntries(
+    Object.entries(statuses).map(([status, description]) => [
+      status,
+      { description, content: { 'application/problem+json': { schema: resolver(Problem) } } },
+    ]),
+  )
