@@ -1,0 +1,63 @@
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import { createCounters } from '../../control/counters.ts'
+import { createSettings } from '../../control/settings.ts'
+import { createGrants } from '../../grant/grants.ts'
+import { openMemoryFile } from './memory-file.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'sandbox-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+/** A provider on the file, for as long as the callback takes. */
+function withGrants<T>(path: string, work: (grants: ReturnType<typeof createGrants>) => T): T {
+  using file = openMemoryFile(path)
+  const settings = createSettings()
+  const grants = createGrants({
+    now: Date.now,
+    random: () => crypto.randomUUID(),
+    settings: () => settings.current(),
+    counters: createCounters(),
+    memory: file.memory.grants,
+  })
+  const result = work(grants)
+  file.changed()
+  return result
+}
+
+describe('a memory file', () => {
+  it('lets a company stay connected over a restart', () => {
+    const path = join(folder, 'kept')
+    const consent = {
+      realm: '1',
+      scope: [],
+      redirectUri: 'http://127.0.0.1/',
+      nonce: null,
+      codeChallenge: null,
+    }
+    const issued = withGrants(path, (grants) =>
+      grants.exchangeCode(grants.issueCode(consent), {
+        redirectUri: consent.redirectUri,
+        codeVerifier: null,
+      }),
+    )
+    const next = withGrants(path, (grants) => {
+      expect(grants.accessToken(issued?.accessToken ?? '')).toMatchObject({ realm: '1' })
+      return grants.refresh(issued?.refreshToken ?? '')
+    })
+    // A grant that ends takes the tokens of both lives with it: the maps still share it.
+    withGrants(path, (grants) => {
+      grants.revokeToken(next?.refreshToken ?? '')
+      expect(grants.accessToken(issued?.accessToken ?? '')).toBeNull()
+    })
+    expect(statSync(path).mode & 0o777).toBe(0o600)
+  })
+
+  it.each(['', 'not ours', '{}'])('refuses a file that holds %j, and leaves it', (content) => {
+    const path = join(folder, crypto.randomUUID())
+    writeFileSync(path, content)
+    expect(() => openMemoryFile(path)).toThrow(path)
+    expect(readFileSync(path, 'utf8')).toBe(content)
+  })
+})

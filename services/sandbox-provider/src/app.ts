@@ -1,0 +1,108 @@
+import { randomBytes } from 'node:crypto'
+import type { Health } from '@integration-host/shared/health'
+import type { Logger } from '@integration-host/shared/logger'
+import type { Metrics } from '@integration-host/shared/metrics'
+import { createServiceApp } from '@integration-host/shared/service-app'
+import type { Hono } from 'hono'
+import { createPostedEntities } from './accounting/posted-entities.ts'
+import { createCompanies } from './company/companies.ts'
+import { createCounters } from './control/counters.ts'
+import { createFaults } from './control/faults.ts'
+import { createSettings } from './control/settings.ts'
+import { createGrants } from './grant/grants.ts'
+import type { IdentitySigner } from './identity/identity-signer.ts'
+import type { SandboxMemory } from './memory.ts'
+import { accountingRoutes } from './routes/accounting.ts'
+import type { Addresses } from './routes/addresses.ts'
+import { authorizeRoutes } from './routes/authorize.ts'
+import type { Client } from './routes/client-authentication.ts'
+import { discoveryRoutes } from './routes/discovery.ts'
+import { identityRoutes } from './routes/identity.ts'
+import { revocationRoutes } from './routes/revocation.ts'
+import { sandboxRoutes } from './routes/sandbox.ts'
+import { tokenRoutes } from './routes/token.ts'
+
+export interface SandboxProviderDeps {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics: Metrics
+  readonly client: Client
+  /** Null: any on the loopback interface. */
+  readonly redirectUris: readonly string[] | null
+  readonly signer: IdentitySigner
+  /** Known once it listens. */
+  readonly addresses: () => Addresses
+  /** Epoch milliseconds. */
+  readonly now: () => number
+  readonly memory: SandboxMemory
+  /** Called after requests that may have changed the memory. */
+  readonly changed: () => void
+}
+
+const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // room for uploads through the gateway
+
+/** A stand-in for the accounting provider: identity provider and accounting API in one, all in memory. */
+export function createApp(deps: SandboxProviderDeps): Hono {
+  const settings = createSettings()
+  const counters = createCounters()
+  const shared = {
+    settings,
+    counters,
+    faults: createFaults(),
+    companies: createCompanies(deps.memory.companies),
+    posted: createPostedEntities(),
+    grants: createGrants({
+      now: deps.now,
+      random: () => randomBytes(24).toString('base64url'),
+      settings: () => settings.current(),
+      counters,
+      memory: deps.memory.grants,
+    }),
+    now: deps.now,
+    addresses: deps.addresses,
+    client: deps.client,
+    signer: deps.signer,
+  }
+  return createServiceApp(
+    {
+      name: 'sandbox-provider',
+      purpose: 'A stand-in accounting provider, so that everything runs without an account.',
+      logger: deps.logger,
+      health: deps.health,
+      metrics: deps.metrics,
+      keys: null,
+      maxBodyBytes: MAX_BODY_BYTES,
+    },
+    (app) => {
+      app.use(async (c, next) => {
+        await next()
+        // What support asks for at the real one; on every answer.
+        if (!c.req.path.startsWith('/v3/')) deps.changed()
+        if (!c.res.headers.has('intuit_tid')) c.res.headers.set('intuit_tid', traceId(deps.now()))
+      })
+      app.route('/', discoveryRoutes(shared))
+      app.route(
+        '/',
+        authorizeRoutes({
+          ...shared,
+          clientId: deps.client.id,
+          redirectUris: deps.redirectUris,
+          freshRealm,
+        }),
+      )
+      app.route('/', tokenRoutes(shared))
+      app.route('/', revocationRoutes(shared))
+      app.route('/', identityRoutes(shared))
+      app.route('/', accountingRoutes(shared))
+      app.route('/', sandboxRoutes(shared))
+    },
+  )
+}
+
+/** `1-<epoch seconds>-<24 hex>`. */
+const traceId = (nowMs: number): string =>
+  `1-${Math.floor(nowMs / 1_000).toString(16)}-${randomBytes(12).toString('hex')}`
+
+/** 16 digits, like the real ones. */
+const freshRealm = (): string =>
+  `9${String(randomBytes(6).readUIntBE(0, 6)).padStart(15, '0').slice(0, 15)}`

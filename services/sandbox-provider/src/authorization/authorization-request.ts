@@ -1,0 +1,141 @@
+/** An authorization request that passed every check (RFC 6749 §4.1.1, RFC 7636 §4.3). */
+export interface AuthorizationRequest {
+  readonly redirectUri: string
+  readonly scope: readonly string[]
+  readonly state: string | null
+  readonly nonce: string | null
+  /** S256 challenge; null when the client sent none or PKCE is switched off. */
+  readonly codeChallenge: string | null
+}
+
+export type Reading =
+  | { readonly kind: 'valid'; readonly request: AuthorizationRequest }
+  /** Client or redirect URI cannot be trusted: the person is told, the browser goes nowhere (RFC 6749 §4.1.2.1). */
+  | { readonly kind: 'refused'; readonly reason: string }
+  /** The client is told, by redirect. */
+  | {
+      readonly kind: 'error'
+      readonly redirectUri: string
+      readonly state: string | null
+      readonly error: string
+      readonly description: string
+    }
+
+export interface Registration {
+  readonly clientId: string
+  /** Exact redirect URIs; null: any `http` one on the loopback interface. */
+  readonly redirectUris: readonly string[] | null
+  readonly pkce: boolean
+}
+
+export const supportedScopes = [
+  'openid',
+  'profile',
+  'email',
+  'phone',
+  'address',
+  'com.intuit.quickbooks.accounting',
+  'com.intuit.quickbooks.payment',
+] as const
+
+/** Parameters of the protocol; the page carries them from the question to the answer. */
+export const requestParameters = [
+  'client_id',
+  'redirect_uri',
+  'response_type',
+  'scope',
+  'state',
+  'nonce',
+  'code_challenge',
+  'code_challenge_method',
+] as const
+type RequestParameter = (typeof requestParameters)[number]
+
+/** Checks what a browser brought, untrusted. */
+export function readAuthorizationRequest(
+  parameters: URLSearchParams,
+  registration: Registration,
+): Reading {
+  const value = (name: RequestParameter): string | null => parameters.get(name) || null
+  const isRepeated = (name: RequestParameter): boolean => parameters.getAll(name).length > 1
+
+  if (isRepeated('client_id') || value('client_id') !== registration.clientId) {
+    return { kind: 'refused', reason: 'The application that asks (client_id) is not known here.' }
+  }
+  const redirectUri = value('redirect_uri')
+  if (
+    redirectUri === null ||
+    isRepeated('redirect_uri') ||
+    !isRegistered(redirectUri, registration.redirectUris)
+  ) {
+    return {
+      kind: 'refused',
+      reason: 'The address to return to (redirect_uri) is not registered for this application.',
+    }
+  }
+
+  const state = isRepeated('state') ? null : value('state')
+  const error = (code: string, description: string): Reading => ({
+    kind: 'error',
+    redirectUri,
+    state,
+    error: code,
+    description,
+  })
+  const repeated = requestParameters.find(isRepeated)
+  if (repeated !== undefined) return error('invalid_request', `${repeated} is given twice`)
+  if (value('response_type') !== 'code') {
+    return error('unsupported_response_type', 'response_type must be code')
+  }
+  const scope = (value('scope') ?? '').split(' ').filter((name) => name !== '')
+  if (scope.length === 0) return error('invalid_scope', 'scope is missing')
+  if (!scope.every((name) => (supportedScopes as readonly string[]).includes(name))) {
+    return error('invalid_scope', 'scope names something unknown')
+  }
+  const codeChallenge = registration.pkce ? value('code_challenge') : null
+  if (codeChallenge !== null) {
+    // A missing method means plain (RFC 7636 §4.3), which is not offered.
+    if (value('code_challenge_method') !== 'S256') {
+      return error('invalid_request', 'code_challenge_method must be S256')
+    }
+    if (!/^[A-Za-z0-9_-]{43}$/.test(codeChallenge)) {
+      return error('invalid_request', 'code_challenge must be 43 characters of base64url')
+    }
+  } else if (registration.pkce && value('code_challenge_method') !== null) {
+    return error('invalid_request', 'code_challenge is missing')
+  }
+  return {
+    kind: 'valid',
+    request: {
+      redirectUri,
+      scope: [...new Set(scope)],
+      state,
+      nonce: value('nonce'),
+      codeChallenge,
+    },
+  }
+}
+
+function isRegistered(redirectUri: string, registered: readonly string[] | null): boolean {
+  if (registered !== null) return registered.includes(redirectUri)
+  if (!URL.canParse(redirectUri) || redirectUri.includes('#')) return false
+  const { protocol, hostname, username, password } = new URL(redirectUri)
+  return (
+    protocol === 'http:' &&
+    username === '' &&
+    password === '' &&
+    ['127.0.0.1', 'localhost', '[::1]'].includes(hostname)
+  )
+}
+
+/** The redirect URI with the answer's parameters added, whatever query it has of its own. */
+export function redirectTo(
+  redirectUri: string,
+  answer: Readonly<Record<string, string | null>>,
+): string {
+  const url = new URL(redirectUri)
+  for (const [name, value] of Object.entries(answer)) {
+    if (value !== null) url.searchParams.set(name, value)
+  }
+  return url.href
+}

@@ -1,0 +1,47 @@
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { z } from 'zod'
+
+export const CompanyName = z
+  .string()
+  .trim()
+  .min(1, 'must not be empty')
+  .max(100, 'must have at most 100 characters')
+  .refine((name) => !/\p{Cc}/u.test(name), 'must not contain control characters')
+
+export const Company = z.object({ realm: Realm, name: CompanyName })
+export type Company = z.output<typeof Company>
+
+/** The companies a person may choose from: those that are always there, and those invented since. */
+export interface Companies {
+  list(): readonly Company[]
+  find(realm: string): Company | null
+  /** Adds a company, or gives one that is there another name. */
+  put(company: Company): void
+  reset(): void
+}
+
+// Real realm ids are longer than a double can hold: whoever makes a number of the first one gets another company.
+const ALWAYS_THERE: readonly Company[] = [
+  { realm: '9341453908059889', name: 'Northwind Trading' },
+  { realm: '4620816365291', name: 'Rosewood Interiors' },
+  { realm: '123146096291789', name: 'Harbour Street Bakery' },
+]
+
+/** The companies by realm. */
+export type CompaniesMemory = Map<string, Company>
+
+export const companiesAlwaysThere = (): CompaniesMemory =>
+  new Map(ALWAYS_THERE.map((company) => [company.realm, company]))
+
+export function createCompanies(companies: CompaniesMemory): Companies {
+  const reset = (): void => {
+    companies.clear()
+    for (const company of ALWAYS_THERE) companies.set(company.realm, company)
+  }
+  return {
+    list: () => [...companies.values()],
+    find: (realm) => companies.get(realm) ?? null,
+    put: (company) => void companies.set(company.realm, company),
+    reset,
+  }
+}

@@ -1,0 +1,102 @@
+import { z } from 'zod'
+import { faultTargets, type FaultTarget } from './faults.ts'
+
+const Count = z.int().nonnegative()
+
+export const RealmCounters = z.object({
+  codeExchanges: Count,
+  codeReuses: Count.meta({ description: 'a code came a second time; its grant was ended' }),
+  refreshes: Count.meta({ description: 'refresh calls that were granted' }),
+  refreshesRefused: Count,
+  tokenReuses: Count.meta({ description: 'refresh calls with a token that was already rotated' }),
+  maxConcurrentRefreshes: Count,
+  apiCalls: Count.meta({ description: 'all calls that name the realm, refused ones too' }),
+  apiUnauthorized: Count.meta({ description: 'of these, answered 401' }),
+  entitiesCreated: Count,
+  playedBack: Count.meta({ description: 'POST calls whose requestid was known' }),
+  revocations: Count,
+})
+export type RealmCounters = z.output<typeof RealmCounters>
+export type RealmCounter = Exclude<keyof RealmCounters, 'maxConcurrentRefreshes'>
+
+export const CountersView = z.object({
+  codeExchanges: Count,
+  refreshes: Count,
+  apiCalls: Count,
+  clientsRefused: Count.meta({ description: 'calls with wrong client authentication' }),
+  faultsServed: z.record(z.enum(faultTargets), Count),
+  realms: z.record(z.string(), RealmCounters),
+})
+export type CountersView = z.output<typeof CountersView>
+
+/** What the provider saw since its start or the last reset. */
+export interface Counters {
+  count(realm: string, what: RealmCounter): void
+  /** A refresh call of the realm is in hand until the returned function is called. */
+  refreshBegins(realm: string): () => void
+  clientRefused(): void
+  faultServed(target: FaultTarget): void
+  view(): CountersView
+  reset(): void
+}
+
+const zero = (): RealmCounters => ({
+  codeExchanges: 0,
+  codeReuses: 0,
+  refreshes: 0,
+  refreshesRefused: 0,
+  tokenReuses: 0,
+  maxConcurrentRefreshes: 0,
+  apiCalls: 0,
+  apiUnauthorized: 0,
+  entitiesCreated: 0,
+  playedBack: 0,
+  revocations: 0,
+})
+
+export function createCounters(): Counters {
+  let realms = new Map<string, RealmCounters>()
+  let faultsServed = { token: 0, api: 0, revoke: 0, discovery: 0 }
+  let clientsRefused = 0
+  const inHand = new Map<string, number>()
+  const of = (realm: string): RealmCounters => {
+    const known = realms.get(realm)
+    if (known !== undefined) return known
+    const fresh = zero()
+    realms.set(realm, fresh)
+    return fresh
+  }
+  const sum = (what: RealmCounter): number =>
+    [...realms.values()].reduce((total, counters) => total + counters[what], 0)
+  return {
+    count: (realm, what) => void of(realm)[what]++,
+    refreshBegins(realm) {
+      const now = (inHand.get(realm) ?? 0) + 1
+      inHand.set(realm, now)
+      const counters = of(realm)
+      counters.maxConcurrentRefreshes = Math.max(counters.maxConcurrentRefreshes, now)
+      return () => {
+        const left = (inHand.get(realm) ?? 1) - 1
+        if (left > 0) inHand.set(realm, left)
+        else inHand.delete(realm)
+      }
+    },
+    clientRefused: () => void clientsRefused++,
+    faultServed: (target) => void faultsServed[target]++,
+    view: () => ({
+      codeExchanges: sum('codeExchanges'),
+      refreshes: sum('refreshes'),
+      apiCalls: sum('apiCalls'),
+      clientsRefused,
+      faultsServed: { ...faultsServed },
+      realms: Object.fromEntries(
+        [...realms].map(([realm, counters]) => [realm, { ...counters }] as const),
+      ),
+    }),
+    reset() {
+      realms = new Map()
+      faultsServed = { token: 0, api: 0, revoke: 0, discovery: 0 }
+      clientsRefused = 0
+    },
+  }
+}

@@ -1,0 +1,117 @@
+import { createHealth } from '@integration-host/shared/health'
+import { createLogger } from '@integration-host/shared/logger'
+import { readConfig } from './config.ts'
+import type { CountersView } from './control/counters.ts'
+import { startSandboxProvider } from './service.ts'
+
+export const CLIENT_ID = 'app:1 +%'
+export const CLIENT_SECRET = 'p%ss:w+rd é'
+export const REDIRECT_URI = 'http://127.0.0.1:9/callback'
+export const REALM = '9341453908059889'
+const SCOPE = 'openid com.intuit.quickbooks.accounting'
+
+export interface Tokens {
+  readonly access_token: string
+  readonly refresh_token: string
+  readonly id_token?: string
+  readonly expires_in: number
+}
+
+/** A provider on a port of its own, spoken to over HTTP as its callers do; its clock can be moved. */
+export interface ProviderUnderTest extends AsyncDisposable {
+  readonly url: string
+  now(): number
+  moveTime(ms: number): void
+  /** The authorization endpoint with usual parameters; `null` leaves one out. */
+  authorizeUrl(parameters?: Readonly<Record<string, string | null>>): string
+  /** A code for the realm, had without a page. */
+  code(realm?: string, parameters?: Readonly<Record<string, string>>): Promise<string>
+  token(
+    form: Readonly<Record<string, string>>,
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<Response>
+  exchange(code: string, form?: Readonly<Record<string, string>>): Promise<Response>
+  refresh(refreshToken: string): Promise<Response>
+  /** Connects the company. */
+  tokens(realm?: string): Promise<Tokens>
+  api(path: string, accessToken: string, init?: RequestInit): Promise<Response>
+  sandbox(method: string, path: string, body?: unknown): Promise<Response>
+  counters(): Promise<CountersView>
+}
+
+/** HTTP Basic with both halves form-encoded (RFC 6749 §2.3.1). */
+export const basic = (id: string, secret: string): string =>
+  `Basic ${Buffer.from([id, secret].map((part) => new URLSearchParams({ v: part }).toString().slice(2)).join(':')).toString('base64')}`
+
+export async function startProvider(
+  env: Readonly<Record<string, string>> = {},
+): Promise<ProviderUnderTest> {
+  const logger = createLogger('sandbox-provider', 'silent')
+  let now = Date.now()
+  const service = await startSandboxProvider(
+    readConfig({ PORT: '0', CLIENT_ID, CLIENT_SECRET, ...env }),
+    { logger, health: createHealth(logger), now: () => now },
+  )
+  const { url } = service
+  const provider: ProviderUnderTest = {
+    url,
+    now: () => now,
+    moveTime: (ms) => void (now += ms),
+    authorizeUrl(parameters = {}) {
+      const all = {
+        client_id: CLIENT_ID,
+        redirect_uri: REDIRECT_URI,
+        response_type: 'code',
+        scope: SCOPE,
+        state: 'a state',
+        ...parameters,
+      }
+      const target = new URL('/connect/oauth2', url)
+      for (const [name, value] of Object.entries(all)) {
+        if (value !== null) target.searchParams.set(name, value)
+      }
+      return target.href
+    },
+    async code(realm = REALM, parameters = {}) {
+      const answer = await fetch(provider.authorizeUrl({ sandbox_company: realm, ...parameters }), {
+        redirect: 'manual',
+      })
+      return new URL(answer.headers.get('Location') ?? '').searchParams.get('code') ?? ''
+    },
+    token: (form, headers = {}) =>
+      fetch(`${url}/oauth2/v1/tokens/bearer`, {
+        method: 'POST',
+        headers: { Authorization: basic(CLIENT_ID, CLIENT_SECRET), ...headers },
+        body: new URLSearchParams(form),
+      }),
+    exchange: (code, form = {}) =>
+      provider.token({
+        grant_type: 'authorization_code',
+        code,
+        redirect_uri: REDIRECT_URI,
+        ...form,
+      }),
+    refresh: (refreshToken) =>
+      provider.token({
+        grant_type: 'refresh_token',
+        refresh_token: refreshToken,
+        redirect_uri: REDIRECT_URI,
+      }),
+    tokens: async (realm) =>
+      (await (await provider.exchange(await provider.code(realm))).json()) as Tokens,
+    api: (path, accessToken, init = {}) =>
+      fetch(`${url}${path}`, { ...init, headers: { Authorization: `Bearer ${accessToken}` } }),
+    sandbox: (method, path, body) =>
+      fetch(`${url}/sandbox/${path}`, {
+        method,
+        ...(body !== undefined && {
+          headers: { 'Content-Type': 'application/json' },
+          body: JSON.stringify(body),
+        }),
+      }),
+    counters: async () =>
+      (await (await provider.sandbox('GET', 'counters')).json()) as CountersView,
+    [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
+  }
+  return provider
+}

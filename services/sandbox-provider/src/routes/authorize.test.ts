@@ -1,0 +1,299 @@
+import { createHash } from 'node:crypto'
+import { request } from 'node:http'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  CLIENT_ID,
+  type ProviderUnderTest,
+  REALM,
+  REDIRECT_URI,
+  startProvider,
+} from '../provider-under-test.ts'
+
+let provider: ProviderUnderTest
+
+beforeAll(async () => {
+  provider = await startProvider()
+})
+afterAll(() => provider[Symbol.asyncDispose]())
+
+const get = (url: string) => fetch(url, { redirect: 'manual' })
+const location = (answer: Response): URL => new URL(answer.headers.get('Location') ?? '')
+const answered = (answer: Response) => Object.fromEntries(location(answer).searchParams)
+
+/** What a browser would send for the page: its one form with the button pressed and fields typed over. */
+async function submit(page: Response, typed: Readonly<Record<string, string>>): Promise<Response> {
+  const text = await page.text()
+  const [, action = ''] = /<form method="post" action="([^"]*)"/.exec(text) ?? []
+  const fields = new URLSearchParams()
+  for (const [input] of text.matchAll(/<input[^>]*>/g)) {
+    const attribute = (name: string) =>
+      unescape(new RegExp(`\\b${name}="([^"]*)"`).exec(input)?.[1] ?? '')
+    if (attribute('type') === 'radio' && !/\bchecked\b/.test(input)) continue
+    fields.set(attribute('name'), attribute('value'))
+  }
+  for (const [name, value] of Object.entries(typed)) fields.set(name, value)
+  return fetch(new URL(action, page.url), { method: 'POST', body: fields, redirect: 'manual' })
+}
+
+const unescape = (text: string): string =>
+  text
+    .replaceAll('&quot;', '"')
+    .replaceAll('&#39;', "'")
+    .replaceAll('&lt;', '<')
+    .replaceAll('&gt;', '>')
+    .replaceAll('&amp;', '&')
+
+describe('the authorization page', () => {
+  it('connects the first company by one press, without script', async () => {
+    const page = await get(provider.authorizeUrl({ state: `"><'&` }))
+    expect(page.status).toBe(200)
+
+    const answer = await submit(page, { decision: 'connect' })
+
+    expect(answer.status).toBe(303)
+    expect(location(answer).href.startsWith(`${REDIRECT_URI}?`)).toBe(true)
+    expect(answered(answer)).toMatchObject({
+      code: expect.stringMatching(/^.{20,}$/),
+      state: `"><'&`,
+      realmId: '9341453908059889',
+      iss: `${provider.url}/op/v1`,
+    })
+  })
+
+  it('connects a company that the person invents, and offers it from then on', async () => {
+    const answer = await submit(await get(provider.authorizeUrl()), {
+      decision: 'connect',
+      company: '+invented',
+      company_realm: 'my-realm',
+      company_name: 'Tea & Sons',
+    })
+    expect(answered(answer)).toMatchObject({ realmId: 'my-realm' })
+    const page = await (await get(provider.authorizeUrl())).text()
+    expect(page).toContain('value="my-realm"')
+    expect(page).toContain('Tea &amp; Sons')
+  })
+
+  it('proposes a realm id, so that a name is enough', async () => {
+    const answer = await submit(await get(provider.authorizeUrl()), {
+      decision: 'connect',
+      company: '+invented',
+      company_name: 'Only a name',
+    })
+    expect(answered(answer)['realmId']).toMatch(/^\d{16}$/)
+  })
+
+  it('tells the application of a refusal', async () => {
+    const answer = await submit(await get(provider.authorizeUrl()), { decision: 'cancel' })
+    expect(answered(answer)).toEqual({
+      error: 'access_denied',
+      state: 'a state',
+      iss: `${provider.url}/op/v1`,
+    })
+  })
+
+  it('asks again, with the reason, when the realm id is no realm id', async () => {
+    const answer = await submit(await get(provider.authorizeUrl()), {
+      decision: 'connect',
+      company: '+invented',
+      company_realm: 'no/realm',
+      company_name: 'x',
+    })
+    expect(answer.status).toBe(400)
+    const again = await answer.text()
+    expect(again).toContain('A realm id has 1 to 64 characters')
+    expect(again).toContain('<form method="post"')
+  })
+
+  it('shows markup in a company name as text', async () => {
+    const name = `<script>alert(1)</script>" onfocus="x`
+    await get(provider.authorizeUrl({ sandbox_company: `hostile:${name}` }))
+    const page = await (await get(provider.authorizeUrl())).text()
+    expect(page).not.toContain('<script')
+    expect(page).toContain('&lt;script&gt;alert(1)&lt;/script&gt;&quot; onfocus=&quot;x')
+  })
+
+  it('runs nothing, loads nothing, is framed by nobody, and its policy knows its style sheet', async () => {
+    const page = await get(provider.authorizeUrl())
+    const text = await page.text()
+    const policy = page.headers.get('Content-Security-Policy') ?? ''
+    const style = /<style>([\s\S]*?)<\/style>/.exec(text)?.[1] ?? ''
+    expect(policy).toContain(`default-src 'none'`)
+    expect(policy).toContain(`frame-ancestors 'none'`)
+    expect(policy).toContain(`'sha256-${createHash('sha256').update(style).digest('base64')}'`)
+    expect(policy).not.toContain('unsafe')
+    expect(text).not.toMatch(/<script|<[^>]*\s(on\w+|style)=/i)
+    expect(page.headers.get('Cache-Control')).toBe('no-store')
+  })
+})
+
+describe('the way for scripts', () => {
+  it('answers with the redirect at once', async () => {
+    const answer = await get(provider.authorizeUrl({ sandbox_company: '55:A: B' }))
+    expect(answer.status).toBe(302)
+    expect(answered(answer)).toMatchObject({ realmId: '55', state: 'a state' })
+    expect(await (await get(provider.authorizeUrl())).text()).toContain('A: B')
+  })
+
+  it('refuses at once', async () => {
+    const answer = await get(provider.authorizeUrl({ sandbox_company: 'deny' }))
+    expect(answered(answer)).toMatchObject({ error: 'access_denied', state: 'a state' })
+  })
+
+  it.each(['', ':name', 'a/b', 'x'.repeat(65), 'ok:\u0000', `ok:${'x'.repeat(101)}`])(
+    'refuses %j as a company',
+    async (company) => {
+      const answer = await get(provider.authorizeUrl({ sandbox_company: company }))
+      expect(answer.status).toBe(400)
+      expect(answer.headers.has('Location')).toBe(false)
+    },
+  )
+})
+
+describe('an authorization request', () => {
+  const scripted = { sandbox_company: REALM }
+
+  it.each<[string, Record<string, string | null>]>([
+    ['without client', { client_id: null }],
+    ['of an unknown client', { client_id: 'other' }],
+    ['without redirect URI', { redirect_uri: null }],
+    ['back to another host', { redirect_uri: 'http://evil.example/callback' }],
+    [
+      'back to a host that only begins like loopback',
+      { redirect_uri: 'http://127.0.0.1.evil.example/' },
+    ],
+    ['back to a user name like loopback', { redirect_uri: 'http://localhost@evil.example/' }],
+    ['back to loopback with a user name', { redirect_uri: 'http://x@localhost/' }],
+    ['back to a script', { redirect_uri: 'javascript:alert(1)' }],
+    ['back to a fragment', { redirect_uri: 'http://127.0.0.1/#x' }],
+    ['back to no address', { redirect_uri: '/callback' }],
+  ])('%s is refused on a page and never redirected', async (_, parameters) => {
+    const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
+    expect(answer.status).toBe(400)
+    expect(answer.headers.has('Location')).toBe(false)
+    expect(await answer.text()).toContain('This cannot be connected')
+  })
+
+  it.each<[string, Record<string, string | null>, string]>([
+    ['without response type', { response_type: null }, 'unsupported_response_type'],
+    ['for a token at once', { response_type: 'token' }, 'unsupported_response_type'],
+    ['without scope', { scope: null }, 'invalid_scope'],
+    ['with an unknown scope', { scope: 'openid everything' }, 'invalid_scope'],
+    [
+      'with a plain challenge',
+      { code_challenge: 'c'.repeat(43), code_challenge_method: 'plain' },
+      'invalid_request',
+    ],
+    ['with a challenge without method', { code_challenge: 'c'.repeat(43) }, 'invalid_request'],
+    ['with a method without challenge', { code_challenge_method: 'S256' }, 'invalid_request'],
+    [
+      'with a short challenge',
+      { code_challenge: 'c', code_challenge_method: 'S256' },
+      'invalid_request',
+    ],
+  ])('%s is told to the application as an error', async (_, parameters, error) => {
+    const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
+    expect(answer.status).toBe(302)
+    expect(answered(answer)).toMatchObject({
+      error,
+      state: 'a state',
+      iss: `${provider.url}/op/v1`,
+    })
+    expect(answered(answer)).not.toHaveProperty('code')
+  })
+
+  it('with a parameter twice is an error (RFC 6749 §3.1)', async () => {
+    const answer = await get(`${provider.authorizeUrl(scripted)}&scope=openid`)
+    expect(answered(answer)).toMatchObject({ error: 'invalid_request' })
+  })
+
+  it('with two redirect URIs is not redirected', async () => {
+    const answer = await get(
+      `${provider.authorizeUrl(scripted)}&redirect_uri=http%3A%2F%2F127.0.0.1%2Fother`,
+    )
+    expect(answer.status).toBe(400)
+    expect(answer.headers.has('Location')).toBe(false)
+  })
+
+  it('keeps the query that a redirect URI has', async () => {
+    const answer = await get(
+      provider.authorizeUrl({ ...scripted, redirect_uri: 'http://localhost:1/cb?a=1' }),
+    )
+    expect(answered(answer)).toMatchObject({ a: '1', realmId: REALM })
+  })
+
+  it('is held to the registered redirect URIs, character by character', async () => {
+    await using strict = await startProvider({
+      REDIRECT: 'https://app.example/callback, http://localhost:1/cb',
+    })
+    const status = async (redirect_uri: string) =>
+      (await get(strict.authorizeUrl({ ...scripted, redirect_uri }))).status
+    expect(await status('https://app.example/callback')).toBe(302)
+    expect(await status('http://localhost:1/cb')).toBe(302)
+    expect(await status('https://app.example/callback/')).toBe(400)
+    expect(await status('https://app.example/callback?x')).toBe(400)
+    expect(await status(REDIRECT_URI)).toBe(400)
+  })
+})
+
+describe('the discovery document', () => {
+  it.each([
+    'openid_configuration',
+    'openid-configuration',
+    'openid_sandbox_configuration',
+    'openid-sandbox-configuration',
+  ])('is found as %s', async (spelling) => {
+    const answer = await fetch(`${provider.url}/.well-known/${spelling}`)
+    expect(await answer.json()).toMatchObject({
+      issuer: `${provider.url}/op/v1`,
+      token_endpoint: `${provider.url}/oauth2/v1/tokens/bearer`,
+      accounting_url: provider.url,
+      token_endpoint_auth_methods_supported: ['client_secret_basic'],
+      id_token_signing_alg_values_supported: ['RS256'],
+      authorization_response_iss_parameter_supported: true,
+      code_challenge_methods_supported: ['S256'],
+    })
+  })
+
+  it('sends browsers and services to the addresses that each can reach', async () => {
+    await using behind = await startProvider({
+      BASE_URL: 'http://sandbox-provider:7220',
+      BROWSER_URL: 'http://localhost:17220',
+    })
+    const document = (await (
+      await fetch(`${behind.url}/.well-known/openid_configuration`)
+    ).json()) as Record<string, unknown>
+    const { authorization_endpoint: authorize, ...others } = document
+    expect(authorize).toBe('http://localhost:17220/connect/oauth2')
+    const addresses = Object.values(others).filter((value) => String(value).startsWith('http'))
+    expect(addresses).toHaveLength(6)
+    expect(
+      addresses.filter((value) => !String(value).startsWith('http://sandbox-provider:7220')),
+    ).toEqual([])
+  })
+
+  it('does not offer PKCE when that is switched off, and then ignores a challenge', async () => {
+    await using without = await startProvider()
+    await without.sandbox('PUT', 'settings', { pkce: false })
+    const document = await (await fetch(`${without.url}/.well-known/openid_configuration`)).json()
+    expect(document).not.toHaveProperty('code_challenge_methods_supported')
+    const code = await without.code(REALM, { code_challenge: 'anything' })
+    expect((await without.exchange(code)).status).toBe(200)
+  })
+})
+
+it('a code is bound to its client: the id in the request is compared whole', async () => {
+  const answer = await get(provider.authorizeUrl({ client_id: `${CLIENT_ID} ` }))
+  expect(answer.status).toBe(400)
+})
+
+it('answers a body that is no form like one that asks for nothing', async () => {
+  const status = await new Promise((resolve, reject) => {
+    const outgoing = request(`${provider.url}/connect/oauth2`, { method: 'POST' }, (incoming) => {
+      incoming.resume()
+      resolve(incoming.statusCode)
+    })
+    outgoing.on('error', reject)
+    outgoing.end(Buffer.from([0xff, 0x00, 0xfe]))
+  })
+  expect(status).toBe(400)
+})

@@ -1,0 +1,127 @@
+import { type Context, Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import {
+  type AuthorizationRequest,
+  readAuthorizationRequest,
+  redirectTo,
+  requestParameters,
+} from '../authorization/authorization-request.ts'
+import { readDecision } from '../authorization/decision.ts'
+import type { Companies } from '../company/companies.ts'
+import type { SettingsControl } from '../control/settings.ts'
+import type { Grants } from '../grant/grants.ts'
+import { type Addresses, issuerOf, paths } from './addresses.ts'
+import { authorizePage, pagePolicy, refusedPage } from './authorize-page.ts'
+
+export interface AuthorizeDeps {
+  readonly clientId: string
+  /** Null: any on the loopback interface. */
+  readonly redirectUris: readonly string[] | null
+  readonly addresses: () => Addresses
+  readonly companies: Companies
+  readonly grants: Grants
+  readonly settings: SettingsControl
+  /** A realm id as a proposal for an invented company. */
+  readonly freshRealm: () => string
+}
+
+/**
+ * `GET /connect/oauth2`: the authorization endpoint. A person gets a page; a script adds
+ * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` and gets the redirect at once.
+ */
+export function authorizeRoutes(deps: AuthorizeDeps) {
+  return new Hono()
+    .get(paths.authorize, describeRoute(DESCRIPTION), (c) =>
+      authorize(c, new URL(c.req.url).searchParams, deps),
+    )
+    .post(paths.authorize, describeRoute(DESCRIPTION), async (c) =>
+      authorize(c, new URLSearchParams(await c.req.text()), deps),
+    )
+}
+
+function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps) {
+  const { companies, grants } = deps
+  const reading = readAuthorizationRequest(parameters, {
+    clientId: deps.clientId,
+    redirectUris: deps.redirectUris,
+    pkce: deps.settings.current().pkce,
+  })
+  const iss = issuerOf(deps.addresses()) // RFC 9207: in every answer, so that issuers cannot be mixed up
+  // After a form, the browser must not post it again to where it is sent (RFC 9700 §4.12).
+  const redirect = (to: string, answer: Readonly<Record<string, string | null>>) =>
+    c.redirect(redirectTo(to, { ...answer, iss }), c.req.method === 'POST' ? 303 : 302)
+
+  switch (reading.kind) {
+    case 'refused':
+      c.header('Content-Security-Policy', pagePolicy(null))
+      return c.html(refusedPage(reading.reason), 400)
+    case 'error':
+      return redirect(reading.redirectUri, {
+        error: reading.error,
+        error_description: reading.description,
+        state: reading.state,
+      })
+    case 'valid':
+      break
+  }
+  const { request } = reading
+  const decision = readDecision(parameters, companies)
+  switch (decision.kind) {
+    case 'deny':
+      return redirect(request.redirectUri, { error: 'access_denied', state: request.state })
+    case 'open':
+      return ask(c, parameters, request, deps, null)
+    case 'invalid':
+      return ask(c, parameters, request, deps, decision.reason)
+    case 'connect': {
+      const { company } = decision
+      companies.put(company)
+      const code = grants.issueCode({ ...request, realm: company.realm })
+      return redirect(request.redirectUri, { code, state: request.state, realmId: company.realm })
+    }
+  }
+}
+
+function ask(
+  c: Context,
+  parameters: URLSearchParams,
+  request: AuthorizationRequest,
+  deps: AuthorizeDeps,
+  problem: string | null,
+) {
+  c.header('Content-Security-Policy', pagePolicy(request.redirectUri))
+  const carried = requestParameters.flatMap((name) => {
+    const value = parameters.get(name)
+    return value === null ? [] : [[name, value] as const]
+  })
+  return c.html(
+    authorizePage({
+      action: paths.authorize,
+      carried,
+      companies: deps.companies.list(),
+      freshRealm: deps.freshRealm(),
+      problem,
+    }),
+    problem === null ? 200 : 400,
+  )
+}
+
+const DESCRIPTION = {
+  tags: ['provider'],
+  summary: 'Authorization endpoint',
+  description:
+    'Adding sandbox_company=<realm>[:<name>], or sandbox_company=deny, answers at once without a page.',
+  parameters: [...requestParameters, 'sandbox_company'].map((name) => ({
+    name,
+    in: 'query' as const,
+    required: ['client_id', 'redirect_uri', 'response_type', 'scope'].includes(name),
+    schema: { type: 'string' as const },
+  })),
+  responses: {
+    200: { description: 'a page to choose a company on' },
+    302: { description: 'back to the application, with code, state, realmId and iss, or an error' },
+    400: {
+      description: 'a page: client or redirect URI are not known, or the choice is no company',
+    },
+  },
+}

@@ -1,0 +1,54 @@
+import type { Secret } from '@integration-host/shared/secret'
+import type { Context } from 'hono'
+import type { Counters } from '../control/counters.ts'
+
+export interface Client {
+  readonly id: string
+  readonly secret: Secret
+}
+
+/**
+ * Whether an `Authorization` header is HTTP Basic with this client's id and secret, both form-encoded
+ * before they were joined (RFC 6749 §2.3.1).
+ */
+export function isClient(header: string | undefined, client: Client): boolean {
+  const encoded = /^Basic ([A-Za-z0-9+/]{1,4096}={0,2})$/i.exec(header ?? '')?.[1]
+  if (encoded === undefined) return false
+  const pair = Buffer.from(encoded, 'base64').toString('utf8')
+  const end = pair.indexOf(':')
+  if (end === -1) return false
+  const id = formDecoded(pair.slice(0, end))
+  const secret = formDecoded(pair.slice(end + 1))
+  return id === client.id && secret !== null && client.secret.equals(secret)
+}
+
+function formDecoded(text: string): string | null {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '))
+  } catch {
+    return null
+  }
+}
+
+/** 401 `invalid_client` with the challenge that RFC 6749 §5.2 asks for. */
+export function clientRefused(c: Context, counters: Counters): Response {
+  counters.clientRefused()
+  c.header('WWW-Authenticate', 'Basic realm="sandbox-provider"')
+  return c.json({ error: 'invalid_client' }, 401)
+}
+
+/** The fields of a form body, or null when it is no form or one of them comes twice (RFC 6749 §3.2). */
+export async function readForm(c: Context): Promise<ReadonlyMap<string, string> | null> {
+  if (mediaType(c) !== 'application/x-www-form-urlencoded') return null
+  const fields = [...new URLSearchParams(await c.req.text())]
+  const form = new Map(fields)
+  return form.size === fields.length ? form : null
+}
+
+/** `application/json` for `Application/JSON; charset=utf-8`. */
+export const mediaType = (c: Context): string =>
+  (c.req.header('Content-Type') ?? '').split(';')[0]?.trim().toLowerCase() ?? ''
+
+/** The token of `Authorization: Bearer …` (RFC 6750 §2.1). */
+export const bearerToken = (c: Context): string | null =>
+  /^Bearer ([\x21-\x7e]{1,4096})$/i.exec(c.req.header('Authorization') ?? '')?.[1] ?? null

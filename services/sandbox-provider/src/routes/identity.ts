@@ -1,0 +1,45 @@
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import type { Grants } from '../grant/grants.ts'
+import { userInfo } from '../identity/id-token.ts'
+import type { IdentitySigner } from '../identity/identity-signer.ts'
+import { paths } from './addresses.ts'
+import { bearerToken } from './client-authentication.ts'
+
+export interface IdentityDeps {
+  readonly grants: Grants
+  readonly signer: IdentitySigner
+}
+
+/** `GET /op/v1/jwks` and `GET /v1/openid_connect/userinfo`. */
+export function identityRoutes({ grants, signer }: IdentityDeps) {
+  return new Hono()
+    .get(
+      paths.jwks,
+      describeRoute({
+        tags: ['provider'],
+        summary: 'Keys that id tokens are signed with',
+        responses: { 200: { description: 'JSON Web Key Set' } },
+      }),
+      (c) => c.json(signer.jwks),
+    )
+    .get(
+      paths.userinfo,
+      describeRoute({
+        tags: ['provider'],
+        summary: 'Who consented',
+        responses: {
+          200: { description: 'claims for the scopes that were granted' },
+          401: { description: 'no valid access token with openid' },
+        },
+      }),
+      (c) => {
+        const access = grants.accessToken(bearerToken(c) ?? '')
+        if (access === null || !access.scope.includes('openid')) {
+          c.header('WWW-Authenticate', 'Bearer realm="sandbox-provider", error="invalid_token"')
+          return c.json({ error: 'invalid_token' }, 401)
+        }
+        return c.json(userInfo(access.subject, access.scope))
+      },
+    )
+}

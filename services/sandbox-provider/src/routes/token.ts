@@ -1,0 +1,99 @@
+import { type Context, Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import type { Grants, Issued } from '../grant/grants.ts'
+import { idTokenClaims } from '../identity/id-token.ts'
+import type { IdentitySigner } from '../identity/identity-signer.ts'
+import { type Addresses, issuerOf, paths } from './addresses.ts'
+import { type Client, clientRefused, isClient, readForm } from './client-authentication.ts'
+import { type AnsweredEnv, underFaults, type UnderFaultsDeps } from './under-faults.ts'
+
+export interface TokenDeps extends UnderFaultsDeps {
+  readonly client: Client
+  readonly grants: Grants
+  readonly signer: IdentitySigner
+  readonly addresses: () => Addresses
+}
+
+/** `POST /oauth2/v1/tokens/bearer`: HTTP Basic, form, grants `authorization_code` and `refresh_token`. */
+export function tokenRoutes(deps: TokenDeps) {
+  const { grants, counters } = deps
+  return new Hono<AnsweredEnv>().post(
+    paths.token,
+    describeRoute({
+      tags: ['provider'],
+      summary: 'Token endpoint',
+      requestBody: {
+        required: true,
+        content: {
+          'application/x-www-form-urlencoded': {
+            schema: {
+              type: 'object',
+              required: ['grant_type'],
+              properties: {
+                grant_type: { type: 'string', enum: ['authorization_code', 'refresh_token'] },
+                code: { type: 'string' },
+                redirect_uri: { type: 'string' },
+                code_verifier: { type: 'string' },
+                refresh_token: { type: 'string' },
+              },
+            },
+          },
+        },
+      },
+      responses: {
+        200: { description: 'access token, refresh token and, with openid, an id token' },
+        400: { description: 'invalid_request, invalid_grant or unsupported_grant_type' },
+        401: { description: 'invalid_client' },
+      },
+    }),
+    underFaults('token', deps),
+    async (c) => {
+      c.header('Pragma', 'no-cache') // RFC 6749 §5.1, beside Cache-Control
+      if (!isClient(c.req.header('Authorization'), deps.client)) return clientRefused(c, counters)
+      const form = await readForm(c)
+      switch (form?.get('grant_type')) {
+        case 'authorization_code': {
+          const code = form?.get('code')
+          if (!code) return c.json({ error: 'invalid_request' }, 400)
+          const issued = grants.exchangeCode(code, {
+            redirectUri: form?.get('redirect_uri') ?? null,
+            codeVerifier: form?.get('code_verifier') ?? null,
+          })
+          return answer(c, issued, deps)
+        }
+        case 'refresh_token': {
+          const token = form?.get('refresh_token')
+          if (!token) return c.json({ error: 'invalid_request' }, 400)
+          const realm = grants.realmOf(token)
+          if (realm !== null) c.set('answered', counters.refreshBegins(realm))
+          return answer(c, grants.refresh(token), deps)
+        }
+        case undefined:
+          return c.json({ error: 'invalid_request' }, 400)
+        default:
+          return c.json({ error: 'unsupported_grant_type' }, 400)
+      }
+    },
+  )
+}
+
+async function answer(c: Context, issued: Issued | null, deps: TokenDeps): Promise<Response> {
+  if (issued === null) return c.json({ error: 'invalid_grant' }, 400)
+  const at = {
+    issuer: issuerOf(deps.addresses()),
+    clientId: deps.client.id,
+    nowSeconds: Math.floor(deps.now() / 1_000),
+  }
+  const isHardExpiryAsked = c.req.header('x-include-refresh-token-hard-expires-in') === 'true'
+  return c.json({
+    token_type: 'bearer',
+    access_token: issued.accessToken,
+    expires_in: issued.accessTokenSeconds,
+    refresh_token: issued.refreshToken,
+    x_refresh_token_expires_in: issued.refreshTokenSeconds,
+    ...(isHardExpiryAsked && { x_refresh_token_hard_expires_in: issued.hardExpirySeconds }),
+    ...(issued.scope.includes('openid') && {
+      id_token: await deps.signer.sign(idTokenClaims(issued, at)),
+    }),
+  })
+}

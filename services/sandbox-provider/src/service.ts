@@ -1,0 +1,53 @@
+import type { Health } from '@integration-host/shared/health'
+import { honoListener, listen } from '@integration-host/shared/http-server'
+import type { RunningService } from '@integration-host/shared/lifecycle'
+import type { Logger } from '@integration-host/shared/logger'
+import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
+import { forgetful, openMemoryFile } from './adapters/file/memory-file.ts'
+import { createIdentitySigner } from './adapters/jose/identity-signer.ts'
+import { createApp } from './app.ts'
+import type { Config } from './config.ts'
+import type { Addresses } from './routes/addresses.ts'
+
+export interface SandboxProviderShell {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics?: Metrics
+  /** Epoch milliseconds; tests move it. */
+  readonly now?: () => number
+}
+
+/** Starts the sandbox provider with a fresh signing key. Its memory ends with it unless a file keeps it. */
+export async function startSandboxProvider(
+  config: Config,
+  shell: SandboxProviderShell,
+): Promise<RunningService> {
+  const { logger, health, metrics = createMetrics('sandbox-provider'), now = Date.now } = shell
+  let listensAt = ''
+  const addresses = (): Addresses => {
+    const base = config.BASE_URL ?? listensAt
+    return { base, browser: config.BROWSER_URL ?? base }
+  }
+  const file = config.STATE_FILE === undefined ? forgetful() : openMemoryFile(config.STATE_FILE)
+  const app = createApp({
+    memory: file.memory,
+    changed: () => file.changed(),
+    logger,
+    health,
+    metrics,
+    client: { id: config.CLIENT_ID, secret: config.CLIENT_SECRET },
+    redirectUris: config.REDIRECT ?? null,
+    signer: await createIdentitySigner(),
+    addresses,
+    now,
+  })
+  const server = await listen(honoListener(app), { host: config.HOST, port: config.PORT })
+  listensAt = server.url
+  return {
+    url: server.url,
+    async [Symbol.asyncDispose]() {
+      await server[Symbol.asyncDispose]()
+      file[Symbol.dispose]()
+    },
+  }
+}
