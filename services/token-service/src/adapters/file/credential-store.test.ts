@@ -1,0 +1,137 @@
+import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { KeyRing } from '@integration-host/shared/envelope'
+import { StartRefused } from '@integration-host/shared/lifecycle'
+import { Secret } from '@integration-host/shared/secret'
+import { openTestFile, testKeys } from '../../../test-support/service-fixture.ts'
+import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
+import type { Grant } from '../../credential/credential.ts'
+import { createFileCredentialStore } from './credential-store.ts'
+
+const keys = testKeys()
+let current: Awaited<ReturnType<typeof openTestFile>> | undefined
+let reopened: AsyncDisposable | undefined
+
+afterEach(async () => {
+  await reopened?.[Symbol.asyncDispose]()
+  await current?.remove()
+  reopened = undefined
+  current = undefined
+})
+
+async function open() {
+  current = await openTestFile(keys)
+  return current
+}
+
+credentialStoreContract('the credential file', {
+  open: async () => (await open()).store,
+  async reopen() {
+    await current?.store[Symbol.asyncDispose]()
+    const again = await createFileCredentialStore(current?.folder ?? '', keys)
+    reopened = again
+    return again
+  },
+})
+
+const grant: Grant = {
+  name: 'ACC-1',
+  environment: '1',
+  expiresAt: Date.now() + 3_600_000,
+  refreshedAt: Date.now(),
+  accessToken: new Secret('a-canary-access-token'),
+  refreshToken: new Secret('a-canary-refresh-token'),
+  idToken: null,
+  previous: null,
+}
+
+describe('the credential file', () => {
+  const refusal = async (folder: string, ring: KeyRing = keys): Promise<string> => {
+    try {
+      reopened = await createFileCredentialStore(folder, ring)
+    } catch (error) {
+      expect(error).toBeInstanceOf(StartRefused)
+      return (error as Error).message
+    }
+    throw new Error('the start was not refused')
+  }
+
+  it('is for its owner only, sealed, and leaves no temporary file', async () => {
+    const { folder, store } = await open()
+    await store.put(grant, Date.now())
+    const path = join(folder, 'credentials.json')
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+    const text = await readFile(path, 'utf8')
+    expect(text).toContain('ACC-1')
+    expect(text).not.toContain('canary-')
+    expect((await readdir(folder)).toSorted()).toEqual([
+      'credentials.json',
+      'credentials.json.lock',
+      'credentials.json.lock.json',
+    ])
+  })
+
+  it('refuses a second owner of the folder, naming it', async () => {
+    const { folder } = await open()
+    expect(await refusal(folder)).toContain(`${folder} is in use by another process`)
+  })
+
+  it.each([
+    ['cut short', (text: string) => text.slice(0, -10)],
+    ['empty', () => ''],
+    ['not ours', () => '{"hello": 1}'],
+    ['of a later format', (text: string) => text.replace('"format":1', '"format":2')],
+  ])('refuses to start on a file that is %s, and leaves it as it is', async (_, damage) => {
+    const { folder, store } = await open()
+    await store.put(grant, Date.now())
+    await store[Symbol.asyncDispose]()
+    const path = join(folder, 'credentials.json')
+    const damaged = damage(await readFile(path, 'utf8'))
+    await writeFile(path, damaged)
+    expect(await refusal(folder)).toContain(`${path} is damaged`)
+    expect(await readFile(path, 'utf8')).toBe(damaged)
+  })
+
+  it('refuses to start with other keys, and leaves the file as it is', async () => {
+    const { folder, store } = await open()
+    await store.put(grant, Date.now())
+    await store[Symbol.asyncDispose]()
+    const path = join(folder, 'credentials.json')
+    const before = await readFile(path, 'utf8')
+    expect(await refusal(folder, testKeys())).toContain(
+      `${path} was written with other CREDENTIAL_KEYS`,
+    )
+    expect(await readFile(path, 'utf8')).toBe(before)
+  })
+
+  it('says unavailable when a write fails, and memory stays with the file', async () => {
+    const { folder, store } = await open()
+    await store.put(grant, Date.now())
+    // A folder in the place of the temporary file: no write can succeed, not even as root.
+    const { mkdir, rmdir } = await import('node:fs/promises')
+    await mkdir(join(folder, 'credentials.json.tmp'))
+    const another = { ...grant, name: 'ACC-2' }
+    await expect(store.put(another, Date.now())).rejects.toMatchObject({
+      code: 'store_unavailable',
+    })
+    await expect(store.acquire('ACC-1', 'a', 60_000)).rejects.toMatchObject({
+      code: 'store_unavailable',
+    })
+    expect(await store.get('ACC-2')).toBeNull()
+    await rmdir(join(folder, 'credentials.json.tmp'))
+    expect(await store.acquire('ACC-1', 'b', 60_000)).toMatchObject({ kind: 'held' })
+    await store.put(another, Date.now())
+    expect(await store.get('ACC-2')).not.toBeNull()
+  })
+
+  it('makes a file that was opened to others private again', async () => {
+    const { folder, store } = await open()
+    await store.put(grant, Date.now())
+    await store[Symbol.asyncDispose]()
+    const path = join(folder, 'credentials.json')
+    await chmod(path, 0o644)
+    reopened = await createFileCredentialStore(folder, keys)
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+  })
+})

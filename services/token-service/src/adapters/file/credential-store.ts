@@ -1,0 +1,416 @@
+/**
+ * Credentials in one JSON file, for the embedded host: the same records and envelopes as in Redis, 0600,
+ * one owner at a time.
+ *
+ * F1  Memory changes after the file has: a write that failed changed nothing.
+ * F2  The file is replaced whole (temporary file, fsync, rename, fsync of the folder), never written into.
+ * F3  A file that cannot be read as ours, or opened with these keys, is left alone and the start refused.
+ */
+import { chmod, open, readFile, rename } from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+import {
+  CredentialEvent,
+  credentialEventKinds,
+} from '@integration-host/shared/contracts/credential-event'
+import type { KeyRing } from '@integration-host/shared/envelope'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { lockFolder } from '@integration-host/shared/folder-lock'
+import { StartRefused } from '@integration-host/shared/lifecycle'
+import {
+  eventOf,
+  openCredential,
+  openCustody,
+  overlayFields,
+  type StoredFields,
+  sealGrant,
+  summaryOf,
+} from '../../credential/credential-record.ts'
+import { credentialOf } from '../../credential/credential.ts'
+import type { Acquired, CredentialStore, Lease } from '../../credential/credential-store.ts'
+
+const FILE_NAME = 'credentials.json'
+const CANARY = 'these are the right keys'
+const CANARY_PLACE = { name: 'credentials:canary', field: 'canary', version: 1 }
+
+const FileState = z.object({
+  format: z.literal(1),
+  canary: z.string(),
+  fence: z.int().nonnegative(),
+  sequence: z.int().nonnegative(),
+  credentials: z.record(z.string(), z.record(z.string(), z.string())),
+  /** Name → last version, so that versions go on after a removal. */
+  removed: z.record(z.string(), z.int().positive()),
+  due: z.record(z.string(), z.number()),
+  outbox: z.array(
+    z.object({ id: z.string(), kind: z.enum(credentialEventKinds), event: CredentialEvent }),
+  ),
+})
+type FileState = z.output<typeof FileState>
+
+/**
+ * Opens the credential file of a folder and locks it.
+ *
+ * @throws {StartRefused} another process owns the folder, or the file is damaged or of other keys.
+ */
+export async function createFileCredentialStore(
+  folder: string,
+  keys: KeyRing,
+  now: () => number = Date.now,
+): Promise<CredentialStore & AsyncDisposable> {
+  const path = join(folder, FILE_NAME)
+  const ownership = { isLost: false }
+  // A machine that slept: another process may have the folder by now, and two writers lose rotations.
+  const unlock = await lockFolder(folder, path, () => (ownership.isLost = true))
+  try {
+    const state = await load(path, keys)
+    return {
+      ...openStore({ path, loaded: state, keys, now, ownership }),
+      [Symbol.asyncDispose]: async () => {
+        // Not ours any more, or the folder is gone: then there is nothing to give back.
+        if (!ownership.isLost) await unlock().catch(() => {})
+      },
+    }
+  } catch (error) {
+    await unlock()
+    throw error
+  }
+}
+
+async function load(path: string, keys: KeyRing): Promise<FileState> {
+  let text: string
+  try {
+    text = await readFile(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    const canary = keys.seal(CANARY, CANARY_PLACE)
+    return {
+      format: 1,
+      canary,
+      fence: 0,
+      sequence: 0,
+      credentials: {},
+      removed: {},
+      due: {},
+      outbox: [],
+    }
+  }
+  await chmod(path, 0o600)
+  const parsed = FileState.safeParse(parseJson(text))
+  // F3
+  if (!parsed.success) {
+    throw new StartRefused(
+      `${path} is damaged: restore it from a backup, or move it away and connect the companies again`,
+    )
+  }
+  try {
+    keys.open(parsed.data.canary, CANARY_PLACE)
+  } catch {
+    throw new StartRefused(
+      `${path} was written with other CREDENTIAL_KEYS: set those again, or move the file away and connect the companies again`,
+    )
+  }
+  return parsed.data
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+// F2
+async function replaceFile(path: string, text: string): Promise<void> {
+  const temporary = `${path}.tmp`
+  const file = await open(temporary, 'w', 0o600)
+  try {
+    await file.writeFile(text)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  await rename(temporary, path)
+  const folder = await open(join(path, '..'), 'r')
+  try {
+    await folder.sync()
+  } finally {
+    await folder.close()
+  }
+}
+
+function openStore(options: {
+  readonly path: string
+  readonly loaded: FileState
+  readonly keys: KeyRing
+  readonly now: () => number
+  readonly ownership: { readonly isLost: boolean }
+}): CredentialStore {
+  const { path, keys, now, ownership } = options
+  let state = options.loaded
+  let writing: Promise<unknown> = Promise.resolve()
+  // Leases end with the process, as it is the only one.
+  const leases = new Map<string, { readonly lease: Lease; until: number }>()
+  // Due credentials that somebody has taken; after a restart they are due again.
+  const heldUntil = new Map<string, number>()
+  const holds = (lease: Lease): boolean => {
+    const held = leases.get(lease.name)
+    return (
+      held !== undefined &&
+      held.until > now() &&
+      held.lease.fence === lease.fence &&
+      held.lease.owner === lease.owner
+    )
+  }
+
+  /** One change at a time. `decide` gives the next state (null: as it is) and the answer. */
+  function change<T>(
+    decide: (current: FileState) => { readonly next: FileState | null; readonly answer: T },
+  ): Promise<T> {
+    const run = async (): Promise<T> => {
+      const { next, answer } = decide(state)
+      if (next !== null) {
+        if (ownership.isLost) throw unwritable(new Error('the lock on the folder was lost'))
+        try {
+          await replaceFile(path, JSON.stringify(next))
+        } catch (cause) {
+          throw unwritable(cause)
+        }
+        state = next // F1
+      }
+      return answer
+    }
+    const result = writing.then(run)
+    writing = result.catch(() => {})
+    return result
+  }
+  const unchanged = <T>(answer: T) => ({ next: null, answer })
+
+  const withEvent = (
+    current: FileState,
+    kind: FileState['outbox'][number]['kind'],
+    event: CredentialEvent,
+  ): FileState => ({
+    ...current,
+    sequence: current.sequence + 1,
+    outbox: [...current.outbox, { id: String(current.sequence + 1), kind, event }],
+  })
+  const withCredential = (
+    current: FileState,
+    name: string,
+    fields: StoredFields,
+    dueAt: number | null,
+  ): FileState => {
+    heldUntil.delete(name)
+    return {
+      ...current,
+      credentials: { ...current.credentials, [name]: fields },
+      due: dueAt === null ? without(current.due, name) : { ...current.due, [name]: dueAt },
+    }
+  }
+  const fieldsOf = (name: string): StoredFields | undefined =>
+    Object.hasOwn(state.credentials, name) ? state.credentials[name] : undefined
+
+  return {
+    async get(name) {
+      const fields = fieldsOf(name)
+      return fields === undefined ? null : openCredential(keys, fields)
+    },
+
+    async list({ after, limit }) {
+      return Object.keys(state.credentials)
+        .filter((name) => name > after)
+        .toSorted()
+        .slice(0, limit)
+        .map((name) => summaryOf(fieldsOf(name) ?? {}))
+    },
+
+    async counts() {
+      const all = Object.values(state.credentials)
+      return { stored: all.length, faulted: all.filter((fields) => fields['Fault']).length }
+    },
+
+    put: (grant, dueAt) =>
+      change((current) => {
+        const { name } = grant
+        const last = Number(current.credentials[name]?.['Version'] ?? current.removed[name] ?? 0)
+        const credential = credentialOf(grant, last + 1)
+        const fence = current.fence + 1
+        leases.delete(name)
+        const fields = { ...sealGrant(keys, grant, last + 1), Fence: String(fence) }
+        const stored = withCredential(
+          { ...current, fence, removed: without(current.removed, name) },
+          name,
+          fields,
+          dueAt,
+        )
+        return {
+          next: withEvent(stored, 'stored', eventOf(credential, grant.refreshedAt)),
+          answer: credential,
+        }
+      }),
+
+    async acquire(name, owner, leaseMs) {
+      let taken: Lease | null = null
+      try {
+        return await change<Acquired>((current) => {
+          const fields = current.credentials[name]
+          if (fields === undefined) return unchanged({ kind: 'absent' })
+          if ((leases.get(name)?.until ?? 0) > now()) return unchanged({ kind: 'busy' })
+          const credential = openCredential(keys, fields)
+          const fence = current.fence + 1
+          const lease: Lease = { name, owner, fence, version: credential.version }
+          const custody = {
+            lease,
+            credential,
+            ...openCustody(keys, fields),
+            intent: intentOf(fields['Intent'], credential.version, now()),
+          }
+          taken = lease
+          leases.set(name, { lease, until: now() + leaseMs })
+          const credentials = {
+            ...current.credentials,
+            [name]: { ...fields, Fence: String(fence) },
+          }
+          // The fence must not come back after a restart, so it is written before the lease is used.
+          return { next: { ...current, fence, credentials }, answer: { kind: 'held', custody } }
+        })
+      } catch (error) {
+        if (leases.get(name)?.lease === taken) leases.delete(name)
+        throw error
+      }
+    },
+
+    async renew(lease, leaseMs) {
+      const held = leases.get(lease.name)
+      if (held === undefined || !holds(lease)) return false
+      held.until = now() + leaseMs
+      return true
+    },
+
+    async release(lease) {
+      if (holds(lease)) leases.delete(lease.name)
+    },
+
+    recordIntent: (lease) =>
+      change<'recorded' | 'lost'>((current) => {
+        const fields = current.credentials[lease.name]
+        if (fields === undefined || !holds(lease) || !isOf(fields, lease)) return unchanged('lost')
+        const Intent = `${lease.version}:${lease.fence}:${now()}`
+        const credentials = { ...current.credentials, [lease.name]: { ...fields, Intent } }
+        return { next: { ...current, credentials }, answer: 'recorded' }
+      }),
+
+    commit: (lease, grant, dueAt) =>
+      change<'committed' | 'fenced' | 'superseded'>((current) => {
+        const fields = current.credentials[lease.name]
+        const version = Number(fields?.['Version'])
+        if (fields?.['Fence'] === String(lease.fence) && version === lease.version + 1)
+          return unchanged('committed')
+        if (fields === undefined || version !== lease.version) return unchanged('superseded')
+        if (fields['Fence'] !== String(lease.fence)) return unchanged('fenced')
+        if (holds(lease)) leases.delete(lease.name)
+        const renewed: Record<string, string> = {
+          ...fields,
+          ...sealGrant(keys, grant, version + 1),
+        }
+        for (const field of overlayFields) delete renewed[field]
+        const stored = withCredential(current, lease.name, renewed, dueAt)
+        const event = eventOf(credentialOf(grant, version + 1), grant.refreshedAt)
+        return { next: withEvent(stored, 'refreshed', event), answer: 'committed' }
+      }),
+
+    settle: (lease, settlement) =>
+      change<'settled' | 'lost'>((current) => {
+        const fields = current.credentials[lease.name]
+        if (fields === undefined || !isOf(fields, lease)) return unchanged('lost')
+        const { nextTryAt, fault } = settlement
+        const settled: Record<string, string> = {
+          ...fields,
+          Attempts: String(settlement.attempts),
+          NextTryAt: nextTryAt === null ? '' : new Date(nextTryAt).toISOString(),
+          ...(fault !== null && { Fault: JSON.stringify(fault), Status: 'faulted' }),
+        }
+        if (!settlement.keepsIntent) delete settled['Intent']
+        if (holds(lease)) leases.delete(lease.name)
+        const stored = withCredential(current, lease.name, settled, nextTryAt)
+        const event = eventOf({ ...summaryOf(settled), fault }, settlement.at)
+        return {
+          next: settlement.isAnnounced ? withEvent(stored, 'faulted', event) : stored,
+          answer: 'settled',
+        }
+      }),
+
+    remove: (name, { at, revoked }) =>
+      change((current) => {
+        const fields = current.credentials[name]
+        if (fields === undefined) return unchanged(false)
+        leases.delete(name)
+        const event = { ...eventOf({ ...summaryOf(fields), fault: null }, at), revoked }
+        const next = {
+          ...current,
+          credentials: without(current.credentials, name),
+          due: without(current.due, name),
+          removed: { ...current.removed, [name]: Number(fields['Version']) },
+        }
+        return { next: withEvent(next, 'removed', event), answer: true }
+      }),
+
+    async takeDue(at, limit, holdMs) {
+      const times = Object.entries(state.due)
+        .map(([name, dueAt]) => ({ name, dueAt: Math.max(dueAt, heldUntil.get(name) ?? 0) }))
+        .toSorted((a, b) => a.dueAt - b.dueAt)
+      const taken = times.filter(({ dueAt }) => dueAt <= at).slice(0, limit)
+      for (const { name } of taken) heldUntil.set(name, at + holdMs)
+      const left = [
+        ...times.slice(taken.length).map(({ dueAt }) => dueAt),
+        ...taken.map(() => at + holdMs),
+      ]
+      return {
+        names: taken.map(({ name }) => name),
+        nextAt: left.length === 0 ? null : Math.min(...left),
+      }
+    },
+
+    async readOutbox(_owner, _leaseMs, limit) {
+      return state.outbox.slice(0, limit)
+    },
+
+    async releaseOutbox() {
+      // Nobody else could relay.
+    },
+
+    async trimOutbox(ids) {
+      if (ids.length === 0) return
+      await change((current) => ({
+        next: { ...current, outbox: current.outbox.filter(({ id }) => !ids.includes(id)) },
+        answer: null,
+      }))
+    },
+  }
+}
+
+const unwritable = (cause: unknown): IntegrationError =>
+  new IntegrationError('store_unavailable', 'the credential file cannot be written', {
+    cause,
+    retryAfterSeconds: 1,
+  })
+
+// `version:fence:ms`. One of another version tells nothing of this one.
+function intentOf(
+  text: string | undefined,
+  version: number,
+  now: number,
+): { ageMs: number } | null {
+  const [spent, , at] = (text ?? '').split(':')
+  return spent === String(version) ? { ageMs: Math.max(0, now - Number(at)) } : null
+}
+
+const isOf = (fields: StoredFields, lease: Lease): boolean =>
+  fields['Fence'] === String(lease.fence) && fields['Version'] === String(lease.version)
+
+function without<T>(record: Readonly<Record<string, T>>, name: string): Record<string, T> {
+  const { [name]: _, ...rest } = record
+  return rest
+}

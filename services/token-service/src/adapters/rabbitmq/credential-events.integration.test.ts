@@ -1,0 +1,202 @@
+import { connect } from 'amqplib'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  CREDENTIALS_EXCHANGE,
+  CredentialEvent,
+} from '@integration-host/shared/contracts/credential-event'
+import type { KeyRing } from '@integration-host/shared/envelope'
+import { createHealth } from '@integration-host/shared/health'
+import type { MessageBus } from '@integration-host/shared/message-bus'
+import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { Secret } from '@integration-host/shared/secret'
+import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
+import {
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../../../test-support/scripted-provider.ts'
+import {
+  dropKeys,
+  eventually,
+  openTestRedis,
+  silent,
+  startTestService,
+  type TestRedis,
+  type TestService,
+  testKeys,
+  usable,
+} from '../../../test-support/service-fixture.ts'
+
+interface Seen {
+  readonly key: string
+  readonly id: string
+  readonly text: string
+  readonly isPersistent: boolean
+}
+
+const url = process.env['TEST_AMQP_URL'] ?? ''
+let cleanup: AsyncDisposableStack
+let keys: KeyRing
+let provider: ScriptedProvider
+let redis: TestRedis
+let line: Relay
+let prefix: string
+let seen: Seen[]
+
+beforeEach(async () => {
+  cleanup = new AsyncDisposableStack()
+  keys = testKeys()
+  provider = cleanup.use(await startScriptedProvider())
+  redis = await openTestRedis({ keys })
+  cleanup.defer(() => dropKeys(redis.prefix))
+  cleanup.use(redis)
+  await usable(redis)
+  line = cleanup.use(await startRelay(url, 5672))
+  prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
+  seen = []
+  const listener = await connect(url)
+  cleanup.defer(() => listener.close())
+  const channel = await listener.createChannel()
+  await channel.assertExchange(prefix + CREDENTIALS_EXCHANGE, 'topic', { durable: true })
+  cleanup.defer(async () => void (await channel.deleteExchange(prefix + CREDENTIALS_EXCHANGE)))
+  const { queue } = await channel.assertQueue('', { exclusive: true })
+  await channel.bindQueue(queue, prefix + CREDENTIALS_EXCHANGE, 'credential.#')
+  await channel.consume(
+    queue,
+    (message) => {
+      if (message === null) return
+      const { messageId, deliveryMode } = message.properties
+      seen.push({
+        key: message.fields.routingKey,
+        id: String(messageId),
+        text: String(message.content),
+        isPersistent: deliveryMode === 2,
+      })
+    },
+    { noAck: true },
+  )
+})
+afterEach(() => cleanup.disposeAsync())
+
+async function connectBus(): Promise<MessageBus> {
+  const dependency = createHealth(silent).dependency('rabbitmq')
+  const bus = cleanup.use(
+    await connectRabbitMq(new Secret(line.url), {
+      name: 'token-service test',
+      dependency,
+      logger: silent,
+      prefix,
+      confirmDeadlineMs: 1_000,
+    }),
+  )
+  await bus.ready(AbortSignal.timeout(10_000))
+  return bus
+}
+async function start(): Promise<TestService> {
+  const { store, authorizations } = redis
+  return cleanup.use(
+    await startTestService({ provider, store, authorizations, keys, bus: await connectBus() }),
+  )
+}
+const ids = () => seen.map(({ id }) => id)
+const outboxLength = () => redis.redis.xlen('credentials:outbox')
+
+describe('credential events', () => {
+  it('come on the exchange, one for each transition, in order, persistent, and without any token', async () => {
+    const service = await start()
+    await service.connect('1')
+    const { Authenticator } = (await service.ask('/credentials/ACC-1/token')).body as {
+      Authenticator: string
+    }
+    await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
+    provider.revokeAll()
+    await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
+    await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
+    await service.connect('1')
+    await service.call('/credentials/ACC-1', { method: 'DELETE' })
+    await eventually(() => expect(seen).toHaveLength(5))
+    expect(ids()).toEqual([
+      'ACC-1/1/stored',
+      'ACC-1/2/refreshed',
+      'ACC-1/2/faulted',
+      'ACC-1/3/stored',
+      'ACC-1/3/removed',
+    ])
+    expect(seen.map(({ key }) => key)).toEqual([
+      'credential.stored',
+      'credential.refreshed',
+      'credential.faulted',
+      'credential.stored',
+      'credential.removed',
+    ])
+    const bodies = seen.map(({ text }) => CredentialEvent.strict().parse(JSON.parse(text)))
+    expect(bodies[2]).toMatchObject({
+      Name: 'ACC-1',
+      Environment: '1',
+      Version: 2,
+      Fault: { Code: 'invalid_grant' },
+    })
+    expect(bodies[4]).toMatchObject({ revoked: true })
+    expect(seen.every(({ isPersistent }) => isPersistent)).toBe(true)
+    const all = JSON.stringify(seen)
+    for (const secret of [
+      Authenticator,
+      ...provider.requests.map(({ form }) => form.get('refresh_token') ?? form.get('code') ?? ''),
+    ]) {
+      expect(all).not.toContain(secret)
+    }
+    await eventually(async () => expect(await outboxLength()).toBe(0))
+  })
+
+  it('wait in the outbox while RabbitMQ is away: refreshes go on, and all come in order, once, when it is back', async () => {
+    const service = await start()
+    await service.connect('1')
+    await eventually(() => expect(seen).toHaveLength(1))
+    line.away()
+    for (let version = 2; version <= 6; version += 1) {
+      expect(
+        (await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })).body['Version'],
+      ).toBe(version)
+    }
+    expect(await outboxLength()).toBe(5)
+    line.restore()
+    await eventually(() => expect(seen).toHaveLength(6), 20_000)
+    expect(ids()).toEqual([
+      'ACC-1/1/stored',
+      ...[2, 3, 4, 5, 6].map((version) => `ACC-1/${version}/refreshed`),
+    ])
+    await eventually(async () => expect(await outboxLength()).toBe(0))
+  })
+
+  it('that a dead process left behind are relayed by the next one', async () => {
+    const first = await start()
+    await first.connect('1')
+    await eventually(() => expect(seen).toHaveLength(1))
+    line.away()
+    await first.connect('2')
+    await first[Symbol.asyncDispose]()
+    line.restore()
+    await start()
+    await eventually(() => expect(ids()).toEqual(['ACC-1/1/stored', 'ACC-2/1/stored']), 30_000)
+  })
+
+  it('come once and in order for each credential from three replicas', async () => {
+    const services: TestService[] = []
+    for (const _ of [1, 2, 3]) services.push(await start())
+    await Promise.all(services.map((service, index) => service.connect(`r${index}`)))
+    for (const _ of [1, 2, 3, 4]) {
+      await Promise.all(
+        services.map((service, index) =>
+          service.ask(`/credentials/ACC-r${index}/refresh`, { method: 'POST' }),
+        ),
+      )
+    }
+    await eventually(() => expect(seen).toHaveLength(15))
+    expect(new Set(ids()).size).toBe(15)
+    for (const index of [0, 1, 2]) {
+      const versions = ids()
+        .filter((id) => id.startsWith(`ACC-r${index}/`))
+        .map((id) => Number(id.split('/')[1]))
+      expect(versions).toEqual([1, 2, 3, 4, 5])
+    }
+  })
+})

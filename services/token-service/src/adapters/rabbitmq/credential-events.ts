@@ -1,0 +1,115 @@
+/**
+ * Relays the outbox to the exchange `integration.credentials`: in order, each event confirmed by the broker
+ * before the next one goes and before the store forgets it. One replica relays at a time. A process that
+ * dies between confirm and trim makes an event come twice; its message id stays the same.
+ */
+import {
+  credentialMessageId,
+  CREDENTIALS_EXCHANGE,
+  credentialRoutingKey,
+} from '@integration-host/shared/contracts/credential-event'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { backoffMs } from '@integration-host/shared/lifecycle'
+import type { MessageBus } from '@integration-host/shared/message-bus'
+import type { CredentialStore, OutboxEntry } from '../../credential/credential-store.ts'
+
+export interface CredentialEventsDeps {
+  readonly bus: MessageBus
+  readonly store: Pick<CredentialStore, 'readOutbox' | 'trimOutbox' | 'releaseOutbox'>
+  /** This process, to the relay's lease. */
+  readonly owner: string
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
+  /** What went wrong other than a store or broker that is away, which they tell themselves. */
+  readonly onError: (error: unknown) => void
+}
+
+export interface CredentialEvents extends AsyncDisposable {
+  /** Something new is in the outbox. */
+  announce(): void
+}
+
+const BATCH = 100
+/** Longer than publishing one event may take: the lease is renewed with each batch. */
+const LEASE_MS = 15_000
+/** How often the outbox is looked at unasked, for what other replicas left there. */
+const LOOK_MS = 500
+
+export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEvents {
+  const { bus, store, owner } = deps
+  let pause = new AbortController()
+  let isLeaving = false
+  let isDeclared = false
+  let failures = 0
+
+  /** Publishes what is there; true when there may be more. */
+  async function relayBatch(): Promise<boolean> {
+    const entries = await store.readOutbox(owner, LEASE_MS, BATCH)
+    if (entries === null || entries.length === 0) return false
+    const confirmed: string[] = []
+    const startedAt = performance.now()
+    try {
+      for (const entry of entries) {
+        // Beyond half the lease the next batch renews it first.
+        if (performance.now() - startedAt > LEASE_MS / 2) break
+        await bus.publish(messageOf(entry))
+        confirmed.push(entry.id)
+      }
+    } finally {
+      await store.trimOutbox(confirmed)
+    }
+    return true
+  }
+
+  async function loop(): Promise<void> {
+    for (;;) {
+      const isLast = isLeaving
+      let hasMore = false
+      try {
+        if (!isDeclared) {
+          await bus.declare({
+            exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
+            queues: [],
+          })
+          isDeclared = true
+        }
+        hasMore = await relayBatch()
+        failures = 0
+      } catch (error) {
+        failures += 1
+        if (!(error instanceof IntegrationError)) deps.onError(error)
+      }
+      // Another replica may reach the broker, and one that leaves must not be waited for.
+      if (failures > 0 || isLast) await store.releaseOutbox(owner).catch(() => {})
+      if (isLast) return
+      if (hasMore) continue
+      const pauseMs =
+        failures === 0
+          ? LOOK_MS
+          : backoffMs(failures, { baseMs: 200, capMs: 2_000, random: 0.5 + Math.random() / 2 })
+      await deps.sleep(pauseMs, pause.signal)
+      if (pause.signal.aborted) pause = new AbortController()
+    }
+  }
+
+  const looping = loop()
+  return {
+    announce() {
+      // While the broker is away new events change nothing.
+      if (failures === 0) pause.abort()
+    },
+    async [Symbol.asyncDispose]() {
+      isLeaving = true
+      pause.abort()
+      await looping
+    },
+  }
+}
+
+const messageOf = ({ kind, event }: OutboxEntry) => ({
+  exchange: CREDENTIALS_EXCHANGE,
+  routingKey: credentialRoutingKey(kind),
+  messageId: credentialMessageId(event, kind),
+  type: credentialRoutingKey(kind),
+  body: event,
+  mandatory: false,
+})

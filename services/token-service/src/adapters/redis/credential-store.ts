@@ -1,0 +1,302 @@
+/**
+ * Credentials in Redis: one hash `ACC-<realm>` each, with these keys beside them.
+ *
+ *   credentials:names    zset, score 0: names in order     credentials:faulted  set of faulted names
+ *   credentials:due      zset: name → next refresh, ms     credentials:removed  hash: name → last version
+ *   credentials:outbox   stream of events to publish       credentials:fence    counter of leases given
+ *   lease:<name>         holder, with expiry               lease:credentials:outbox  the relaying replica
+ */
+import type { Redis } from 'ioredis'
+import {
+  CredentialEvent,
+  credentialEventKinds,
+} from '@integration-host/shared/contracts/credential-event'
+import { type KeyRing, EnvelopeRefused } from '@integration-host/shared/envelope'
+import { IntegrationError } from '@integration-host/shared/errors'
+import {
+  eventOf,
+  openCredential,
+  openCustody,
+  overlayFields,
+  type StoredFields,
+  sealGrant,
+  summaryFields,
+  summaryOf,
+} from '../../credential/credential-record.ts'
+import { credentialOf } from '../../credential/credential.ts'
+import type { CredentialStore, Lease, OutboxEntry } from '../../credential/credential-store.ts'
+import { defineScripts, type ScriptName } from './scripts.ts'
+
+const NAMES = 'credentials:names'
+const DUE = 'credentials:due'
+const FAULTED = 'credentials:faulted'
+const OUTBOX = 'credentials:outbox'
+const REMOVED = 'credentials:removed'
+const FENCE = 'credentials:fence'
+const leaseKey = (name: string): string => `lease:${name}`
+const RELAY = leaseKey(OUTBOX)
+
+const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator'] as const
+
+export interface RedisCredentialStoreOptions {
+  readonly redis: Redis
+  readonly keys: KeyRing
+  /** Throws while the store must not be used: not connected, or its records are not for these keys. */
+  readonly ensureUsable: () => void
+}
+
+export function createRedisCredentialStore(options: RedisCredentialStoreOptions): CredentialStore {
+  const { redis, keys, ensureUsable } = options
+  const runScript = defineScripts(redis)
+
+  // The one door where the driver's errors become ours.
+  async function using<T>(call: () => Promise<T>): Promise<T> {
+    ensureUsable()
+    try {
+      return await call()
+    } catch (error) {
+      if (error instanceof IntegrationError || error instanceof EnvelopeRefused) throw error
+      throw new IntegrationError('store_unavailable', 'the credential store is not available', {
+        cause: error,
+        retryAfterSeconds: 1,
+      })
+    }
+  }
+  const script = (
+    name: ScriptName,
+    scriptKeys: readonly string[],
+    args: readonly (string | number)[],
+  ): Promise<unknown> => using(() => runScript(name, scriptKeys, args))
+
+  async function read(name: string, fields: readonly string[]): Promise<StoredFields | null> {
+    const values = await using(() => redis.hmget(name, ...fields))
+    return toFields(fields, values)
+  }
+
+  return {
+    async get(name) {
+      const fields = await read(name, CREDENTIAL_FIELDS)
+      return fields === null ? null : openCredential(keys, fields)
+    },
+
+    async list({ after, limit }) {
+      const names = await using(() =>
+        redis.zrangebylex(NAMES, after === '' ? '-' : `(${after}`, '+', 'LIMIT', 0, limit),
+      )
+      if (names.length === 0) return []
+      const batch = redis.pipeline()
+      for (const name of names) batch.hmget(name, ...summaryFields)
+      const results = (await using(() => batch.exec())) ?? []
+      return results
+        .map(([error, values]) => {
+          if (error !== null) throw unavailable(error)
+          return toFields(summaryFields, values as (string | null)[])
+        })
+        .filter((fields) => fields !== null)
+        .map(summaryOf)
+    },
+
+    async counts() {
+      const [stored, faulted] = await using(() =>
+        Promise.all([redis.zcard(NAMES), redis.scard(FAULTED)]),
+      )
+      return { stored, faulted }
+    },
+
+    async put(grant, dueAt) {
+      const { name } = grant
+      let last = (await read(name, ['Version', 'Name']))?.['Version']
+      last ??= (await using(() => redis.hget(REMOVED, name))) ?? '0'
+      for (;;) {
+        const version = Number(last) + 1
+        const credential = credentialOf(grant, version)
+        const outcome = await script(
+          'put',
+          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, FENCE],
+          [
+            last,
+            name,
+            dueAt,
+            JSON.stringify(eventOf(credential, grant.refreshedAt)),
+            overlayFields.length,
+            ...overlayFields,
+            ...flat(sealGrant(keys, grant, version)),
+          ],
+        )
+        if (outcome === 'stored') return credential
+        // Somebody wrote in between: this grant is the newer one all the same, one version further on.
+        last = String(outcome)
+      }
+    },
+
+    async acquire(name, owner, leaseMs) {
+      const answer = (await script('acquire', [name, leaseKey(name), FENCE], [owner, leaseMs])) as
+        | ['absent']
+        | ['busy']
+        | ['held', number, number, string[]]
+      if (answer[0] !== 'held') return { kind: answer[0] }
+      const [, fence, storeNow, pairs] = answer
+      const fields = pairsToFields(pairs)
+      const lease: Lease = { name, owner, fence, version: Number(fields['Version']) }
+      try {
+        return {
+          kind: 'held',
+          custody: {
+            lease,
+            credential: openCredential(keys, fields),
+            ...openCustody(keys, fields),
+            intent: intentOf(fields['Intent'], lease.version, storeNow),
+          },
+        }
+      } catch (error) {
+        // What does not open stays as it is; the next one to look must not wait for our lease to end.
+        await script('release', [leaseKey(name)], [holder(lease)])
+        throw error
+      }
+    },
+
+    async renew(lease, leaseMs) {
+      return (await script('renew', [leaseKey(lease.name)], [holder(lease), leaseMs])) === 1
+    },
+
+    async release(lease) {
+      await script('release', [leaseKey(lease.name)], [holder(lease)])
+    },
+
+    async recordIntent(lease) {
+      const args = [holder(lease), lease.fence, lease.version]
+      return (await script('recordIntent', [lease.name, leaseKey(lease.name)], args)) as
+        | 'recorded'
+        | 'lost'
+    },
+
+    async commit(lease, grant, dueAt) {
+      const version = lease.version + 1
+      return (await script(
+        'commit',
+        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX],
+        [
+          holder(lease),
+          lease.fence,
+          lease.version,
+          lease.name,
+          dueAt,
+          JSON.stringify(eventOf(credentialOf(grant, version), grant.refreshedAt)),
+          overlayFields.length,
+          ...overlayFields,
+          ...flat(sealGrant(keys, grant, version)),
+        ],
+      )) as 'committed' | 'fenced' | 'superseded'
+    },
+
+    async settle(lease, settlement) {
+      const { nextTryAt, fault } = settlement
+      const fields = settlement.isAnnounced ? await read(lease.name, summaryFields) : null
+      const event =
+        fields === null
+          ? ''
+          : JSON.stringify(eventOf({ ...summaryOf(fields), fault }, settlement.at))
+      return (await script(
+        'settle',
+        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX],
+        [
+          holder(lease),
+          lease.fence,
+          lease.version,
+          lease.name,
+          nextTryAt ?? '',
+          nextTryAt === null ? '' : new Date(nextTryAt).toISOString(),
+          settlement.attempts,
+          settlement.keepsIntent ? 1 : 0,
+          fault === null ? '' : JSON.stringify(fault),
+          event,
+        ],
+      )) as 'settled' | 'lost'
+    },
+
+    async remove(name, { at, revoked }) {
+      for (;;) {
+        const fields = await read(name, summaryFields)
+        if (fields === null) return false
+        const event: CredentialEvent = {
+          ...eventOf({ ...summaryOf(fields), fault: null }, at),
+          revoked,
+        }
+        const outcome = await script(
+          'remove',
+          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED],
+          [fields['Version'] ?? '', name, JSON.stringify(event)],
+        )
+        if (outcome !== 'changed') return outcome === 'removed'
+      }
+    },
+
+    async takeDue(now, limit, holdMs) {
+      const [names, nextAt] = (await script('takeDue', [DUE], [now, limit, now + holdMs])) as [
+        string[],
+        string,
+      ]
+      return { names, nextAt: nextAt === '' ? null : Number(nextAt) }
+    },
+
+    async readOutbox(owner, leaseMs, limit) {
+      const entries = (await script('readOutbox', [RELAY, OUTBOX], [owner, leaseMs, limit])) as
+        | [string, string[]][]
+        | null
+      return entries === null
+        ? null
+        : entries.map(([id, pairs]) => outboxEntry(id, pairsToFields(pairs)))
+    },
+
+    async releaseOutbox(relayOwner) {
+      await script('release', [RELAY], [relayOwner])
+    },
+
+    async trimOutbox(ids) {
+      if (ids.length > 0) await using(() => redis.xdel(OUTBOX, ...ids))
+    },
+  }
+}
+
+const holder = (lease: Lease): string => `${lease.owner}:${lease.fence}`
+
+const flat = (fields: StoredFields): string[] => Object.entries(fields).flat()
+
+const unavailable = (cause: unknown): IntegrationError =>
+  new IntegrationError('store_unavailable', 'the credential store is not available', {
+    cause,
+    retryAfterSeconds: 1,
+  })
+
+// A hash that does not exist has no fields: all of them come as null.
+function toFields(
+  names: readonly string[],
+  values: readonly (string | null)[],
+): StoredFields | null {
+  if (values[names.indexOf('Name')] === null) return null
+  return Object.fromEntries(names.map((name, index) => [name, values[index] ?? '']))
+}
+
+function pairsToFields(pairs: readonly string[]): StoredFields {
+  const fields: Record<string, string> = {}
+  for (let index = 0; index + 1 < pairs.length; index += 2) {
+    fields[pairs[index] ?? ''] = pairs[index + 1] ?? ''
+  }
+  return fields
+}
+
+// `version:fence:ms`. One of another version tells nothing of this one.
+function intentOf(
+  text: string | undefined,
+  version: number,
+  storeNow: number,
+): { ageMs: number } | null {
+  const [spent, , at] = (text ?? '').split(':')
+  return spent === String(version) ? { ageMs: Math.max(0, storeNow - Number(at)) } : null
+}
+
+function outboxEntry(id: string, fields: StoredFields): OutboxEntry {
+  const kind = credentialEventKinds.find((known) => known === fields['kind'])
+  if (kind === undefined) throw new TypeError('the outbox holds an event of an unknown kind')
+  return { id, kind, event: CredentialEvent.parse(JSON.parse(fields['event'] ?? '')) }
+}

@@ -1,0 +1,704 @@
+/** The service at its HTTP doors, over the embedded adapters: authorization, keys, bad input, secrets. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
+import { createLogger } from '@integration-host/shared/logger'
+import {
+  CLIENT_SECRET,
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../test-support/scripted-provider.ts'
+import {
+  eventually,
+  json,
+  openTestFile,
+  SERVICE_KEY,
+  startTestService,
+  type TestService,
+  testKeys,
+} from '../test-support/service-fixture.ts'
+
+const RETURN_TO = 'http://localhost:3000/settings?tab=1'
+
+let provider: ScriptedProvider
+let service: TestService
+let closing: AsyncDisposableStack
+let log: string
+
+async function open(env: Record<string, string> = {}): Promise<void> {
+  closing = new AsyncDisposableStack()
+  const keys = testKeys()
+  provider = closing.use(await startScriptedProvider())
+  const file = await openTestFile(keys)
+  closing.defer(() => file.remove())
+  log = ''
+  const logger = createLogger('token-service', 'trace', {
+    write: (line: string) => void (log += line),
+  })
+  service = closing.use(await startTestService({ provider, store: file.store, keys, logger, env }))
+}
+
+/** A browser that starts at `/authorize`. */
+async function startInBrowser(query = '', cookie?: string) {
+  const answer = await fetch(`${service.url}/authorize${query}`, {
+    redirect: 'manual',
+    headers: cookie === undefined ? {} : { Cookie: cookie },
+  })
+  const consent = new URL(answer.headers.get('Location') ?? 'http://none')
+  const setCookie = answer.headers.getSetCookie()[0] ?? ''
+  return {
+    answer,
+    consent,
+    setCookie,
+    cookie: setCookie.split(';')[0] ?? '',
+    state: consent.searchParams.get('state') ?? '',
+  }
+}
+const callback = (
+  query: Record<string, string> | string,
+  cookie = '',
+  headers: Record<string, string> = {},
+): Promise<Response> =>
+  fetch(
+    `${service.url}/callback?${typeof query === 'string' ? query : new URLSearchParams(query).toString()}`,
+    {
+      redirect: 'manual',
+      headers: { ...(cookie !== '' && { Cookie: cookie }), ...headers },
+    },
+  )
+const problem = async (answer: Response) => ({
+  status: answer.status,
+  code: ((await answer.json()) as { code: string }).code,
+})
+const exchanges = () => provider.requests.filter(({ grant }) => grant === 'authorization_code')
+
+describe('an authorization', () => {
+  beforeEach(() => open())
+  afterEach(() => closing.disposeAsync())
+
+  it('started by a browser ends in a stored credential and a redirect without any secret', async () => {
+    const { answer, consent, setCookie, cookie, state } = await startInBrowser()
+    expect([
+      answer.status,
+      answer.headers.get('Cache-Control'),
+      answer.headers.get('Referrer-Policy'),
+    ]).toEqual([302, 'no-store', 'no-referrer'])
+    expect(setCookie).toMatch(
+      /^authorization=[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; SameSite=Lax$/,
+    )
+    expect(consent.searchParams.get('code_challenge_method')).toBe('S256')
+    const code = provider.authorize(consent)
+    const finished = await callback({ code, realmId: '9341453908059889', state }, cookie)
+    expect([finished.status, finished.headers.get('Location')]).toEqual([
+      302,
+      '/connected?name=ACC-9341453908059889',
+    ])
+    const page = await fetch(service.url + finished.headers.get('Location'))
+    expect([page.status, await page.text()]).toEqual([
+      200,
+      expect.stringContaining('ACC-9341453908059889 is connected'),
+    ])
+    const { body } = await service.ask('/credentials/ACC-9341453908059889')
+    expect(CredentialView.parse(body)).toMatchObject({
+      Environment: '9341453908059889',
+      Version: 1,
+      Status: 'active',
+    })
+  })
+
+  it('started by a key holder needs no cookie, and ends where return_to says', async () => {
+    const { status, body } = await service.ask(
+      '/authorizations',
+      json({ return_to: RETURN_TO, realm: '77' }),
+    )
+    expect([status, Date.parse(String(body['expires_at'])) > Date.now()]).toEqual([201, true])
+    const url = new URL(String(body['url']))
+    expect(url.searchParams.get('state')).toBe(body['state'])
+    const finished = await callback({
+      Code: provider.authorize(url),
+      RealmID: '77',
+      state: String(body['state']),
+    })
+    expect([finished.status, finished.headers.get('Location')]).toEqual([302, RETURN_TO])
+  })
+
+  it('of another company than the one to reconnect is refused, and its code not spent', async () => {
+    const { body } = await service.ask('/authorizations', json({ realm: '77' }))
+    const code = provider.authorize(new URL(String(body['url'])))
+    expect(
+      await problem(await callback({ code, realmId: '78', state: String(body['state']) })),
+    ).toEqual({ status: 409, code: 'realm_mismatch' })
+    expect(exchanges()).toHaveLength(0)
+    expect((await service.ask('/credentials/ACC-78')).status).toBe(404)
+  })
+
+  it('that was refused is told, and stores nothing', async () => {
+    const started = await startInBrowser()
+    const denied = await callback(
+      { error: 'access_denied', error_description: '<script>', state: started.state },
+      started.cookie,
+    )
+    expect(await problem(denied)).toEqual({ status: 400, code: 'authorization_denied' })
+    // The state went with it.
+    const code = provider.authorize(started.consent)
+    expect(
+      (await callback({ code, realmId: '1', state: started.state }, started.cookie)).status,
+    ).toBe(400)
+    const again = await startInBrowser(`?return_to=${encodeURIComponent(RETURN_TO)}`)
+    const told = await callback({ error: 'access_denied', state: again.state }, again.cookie)
+    expect([told.status, told.headers.get('Location')]).toEqual([
+      302,
+      `${RETURN_TO}&error=access_denied`,
+    ])
+    expect(exchanges()).toHaveLength(0)
+    expect((await service.ask('/credentials')).body['items']).toEqual([])
+  })
+
+  it('shows a person a page where a program gets a problem document', async () => {
+    const answer = await callback({ error: 'access_denied', state: 'unknown' }, '', {
+      Accept: 'text/html',
+    })
+    expect([answer.status, answer.headers.get('Content-Type')]).toEqual([
+      400,
+      expect.stringContaining('text/html'),
+    ])
+    expect(await answer.text()).toContain('<h1>The authorization cannot be completed</h1>')
+  })
+
+  it('keeps two tabs of one browser apart', async () => {
+    const one = await startInBrowser()
+    const two = await startInBrowser('', one.cookie)
+    expect(two.cookie).toBe(one.cookie)
+    for (const [tab, realm] of [
+      [one, '1'],
+      [two, '2'],
+    ] as const) {
+      expect(
+        (
+          await callback(
+            { code: provider.authorize(tab.consent), realmId: realm, state: tab.state },
+            one.cookie,
+          )
+        ).status,
+      ).toBe(302)
+    }
+  })
+
+  it('is refused from another browser, and used up by the try', async () => {
+    const mine = await startInBrowser()
+    const theirs = await startInBrowser()
+    const query = { code: provider.authorize(mine.consent), realmId: '1', state: mine.state }
+    for (const cookie of [theirs.cookie, '', mine.cookie]) {
+      expect(await problem(await callback(query, cookie))).toEqual({
+        status: 400,
+        code: 'authorization_invalid',
+      })
+    }
+    expect(exchanges()).toHaveLength(0)
+  })
+
+  it('works once: the same callback later is refused, and the credential stays', async () => {
+    const started = await startInBrowser()
+    const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
+    expect((await callback(query, started.cookie)).status).toBe(302)
+    expect(await problem(await callback(query, started.cookie))).toEqual({
+      status: 400,
+      code: 'authorization_invalid',
+    })
+    expect(exchanges()).toHaveLength(1)
+    expect((await service.ask('/credentials/ACC-1')).body).toMatchObject({
+      Version: 1,
+      Status: 'active',
+    })
+  })
+
+  it('delivered twice at once asks the provider once, and both get the same answer', async () => {
+    const started = await startInBrowser()
+    const gate = Promise.withResolvers<void>()
+    provider.script({ until: gate.promise })
+    const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
+    const first = callback(query, started.cookie)
+    await eventually(() => expect(exchanges()).toHaveLength(1))
+    const second = callback(query, started.cookie)
+    gate.resolve()
+    const answers = await Promise.all([first, second])
+    expect(answers.map((answer) => [answer.status, answer.headers.get('Location')])).toEqual(
+      [1, 2].map(() => [302, '/connected?name=ACC-1']),
+    )
+    expect(exchanges()).toHaveLength(1)
+  })
+
+  it('is not used up by a look ahead with HEAD', async () => {
+    const started = await startInBrowser()
+    const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
+    const path = `${service.url}/callback?${new URLSearchParams(query).toString()}`
+    const looked = await fetch(path, { method: 'HEAD', headers: { Cookie: started.cookie } })
+    expect([looked.status, looked.headers.get('Allow')]).toEqual([405, 'GET, POST'])
+    expect((await callback(query, started.cookie)).status).toBe(302)
+  })
+
+  it('from another issuer is refused (RFC 9207); from the right one it is taken', async () => {
+    const mixedUp = await startInBrowser()
+    const code = provider.authorize(mixedUp.consent)
+    expect(
+      await problem(
+        await callback(
+          { code, realmId: '1', state: mixedUp.state, iss: 'https://evil.example' },
+          mixedUp.cookie,
+        ),
+      ),
+    ).toEqual({ status: 400, code: 'authorization_invalid' })
+    expect(exchanges()).toHaveLength(0)
+    const right = await startInBrowser()
+    const query = {
+      code: provider.authorize(right.consent),
+      realmId: '1',
+      state: right.state,
+      iss: provider.url,
+    }
+    expect((await callback(query, right.cookie)).status).toBe(302)
+  })
+
+  it.each([
+    ['no state', 'code=c&realmId=1'],
+    ['an unknown state', `code=c&realmId=1&state=${'x'.repeat(43)}`],
+    ['an empty state', 'code=c&realmId=1&state='],
+    ['two states', 'code=c&realmId=1&state=a&state=b'],
+    ['two codes', 'code=a&code=b&realmId=1&state=x'],
+    ['both spellings of the code', 'code=a&Code=b&realmId=1&state=x'],
+    ['two companies', 'code=a&realmId=1&realmId=2&state=x'],
+    ['both spellings of the company', 'code=a&realmId=1&RealmID=2&state=x'],
+    ['a company that is a path', 'code=a&realmId=..%2Fx&state=x'],
+    ['a company with a NUL', 'code=a&realmId=1%00&state=x'],
+    ['a company of 65 characters', `code=a&realmId=${'1'.repeat(65)}&state=x`],
+    ['a company in other digits', `code=a&realmId=${encodeURIComponent('１２３')}&state=x`],
+    ['a code of 5,000 characters', `code=${'c'.repeat(5_000)}&realmId=1&state=x`],
+    ['a code with a line end', 'code=a%0d%0ab&realmId=1&state=x'],
+    ['a state of 10,000 characters', `code=a&realmId=1&state=${'s'.repeat(10_000)}`],
+    ['a state that is no text', 'code=a&realmId=1&state=%ff%fe'],
+    ['nothing at all', ''],
+  ])('with %s is refused without a call to the provider', async (_, query) => {
+    const answer = await callback(query)
+    expect(answer.status).toBe(400)
+    expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
+    expect(provider.requests).toHaveLength(0)
+  })
+
+  it.each(['code=&realmId=1', 'code=c&realmId=', 'realmId=1', 'code=c'])(
+    'with its own state but only %s is refused',
+    async (query) => {
+      const started = await startInBrowser()
+      expect((await callback(`${query}&state=${started.state}`, started.cookie)).status).toBe(400)
+      expect(provider.requests).toHaveLength(0)
+    },
+  )
+
+  it.each([
+    'https://evil.example/',
+    '//evil.example/',
+    '/\\evil.example',
+    'http://localhost@evil.example/',
+    'http://localhost.evil.example/',
+    'http://user:pw@localhost/',
+    'javascript:alert(1)',
+    'data:text/html,x',
+    'http:\\\\localhost\\..\\evil',
+    'https://localhost/',
+    '/relative',
+    'http://localhost/\r\nSet-Cookie: x',
+    '',
+  ])('does not lead to %j afterwards', async (returnTo) => {
+    const refused = await service.ask('/authorizations', json({ return_to: returnTo }))
+    expect([refused.status, refused.body['code']]).toEqual([400, 'invalid_request'])
+    if (returnTo === '') return
+    const { answer } = await startInBrowser(`?return_to=${encodeURIComponent(returnTo)}`)
+    expect(answer.status).toBe(400)
+  })
+
+  it('takes no realm from the browser that starts', async () => {
+    expect(
+      (await startInBrowser('?return_to=http://localhost/a&return_to=http://localhost/b')).answer
+        .status,
+    ).toBe(400)
+  })
+})
+
+describe('with a public https address and origins of its own', () => {
+  beforeEach(() =>
+    open({
+      REDIRECT: 'https://tokens.example.com/callback',
+      RETURN_TO_ORIGINS: 'https://app.example.com, https://b.example.com',
+    }),
+  )
+  afterEach(() => closing.disposeAsync())
+
+  it('the cookie is bound to the host and to https', async () => {
+    const { setCookie } = await startInBrowser()
+    expect(setCookie).toMatch(
+      /^__Host-authorization=[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; Secure; SameSite=Lax$/,
+    )
+  })
+
+  it('return_to leads to these origins only', async () => {
+    for (const [returnTo, status] of [
+      ['https://b.example.com/x', 201],
+      ['https://app.example.com:444/', 400],
+      ['http://app.example.com/', 400],
+      ['http://localhost/', 400],
+    ] as const) {
+      expect([
+        returnTo,
+        (await service.ask('/authorizations', json({ return_to: returnTo }))).status,
+      ]).toEqual([returnTo, status])
+    }
+  })
+})
+
+describe('a code that an application received itself', () => {
+  beforeEach(() => open())
+  afterEach(() => closing.disposeAsync())
+  const post = (code: string, realm = '1') =>
+    service.ask('/callback', json({ RealmID: realm, Code: code }))
+
+  it('is exchanged once, however often and at once it is posted', async () => {
+    const code = provider.authorize()
+    provider.knobs.latencyMs = 50
+    const answers = await Promise.all(Array.from({ length: 10 }, () => post(code)))
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([201]))
+    expect(CredentialView.parse(answers[0]?.body)).toMatchObject({ Name: 'ACC-1', Version: 1 })
+    const later = await post(code)
+    expect(later).toEqual(answers[0])
+    expect(exchanges()).toHaveLength(1)
+    expect((await post(code, '2')).body['code']).toBe('authorization_invalid')
+    expect((await service.ask('/credentials/ACC-2')).status).toBe(404)
+  })
+
+  it('that the provider refuses stores nothing, and is not shown to it again', async () => {
+    const refused = await post('no-such-code')
+    expect([refused.status, refused.body['code'], refused.body['detail']]).toEqual([
+      502,
+      'code_exchange_failed',
+      'the provider refused the code: invalid_grant (trace id trace-1-0123456789)',
+    ])
+    expect(await post('no-such-code')).toMatchObject({
+      status: 502,
+      body: { code: 'code_exchange_failed' },
+    })
+    expect(exchanges()).toHaveLength(1)
+    expect((await service.ask('/credentials')).body['items']).toEqual([])
+  })
+
+  it('is tried three times, one after the other, while the provider gives no usable answer', async () => {
+    provider.script({ cuts: 'before' }, { status: 500, body: 'x' })
+    expect((await post(provider.authorize())).status).toBe(201)
+    expect(exchanges()).toHaveLength(3)
+    expect(provider.mostAtOnce).toBe(1)
+    provider.script({ cuts: 'before' }, { status: 500, body: 'x' }, { body: '<html>' }, {})
+    expect((await post(provider.authorize())).status).toBe(502)
+    expect(exchanges()).toHaveLength(6)
+  })
+
+  it.each([
+    ['400', { status: 400, body: '{"error":"invalid_request"}' }],
+    ['401', { status: 401, body: '{"error":"invalid_client"}' }],
+    ['429', { status: 429, body: '' }],
+  ])('is not tried again after a %s', async (_, step) => {
+    provider.script(step)
+    expect((await post(provider.authorize())).status).toBe(502)
+    expect(exchanges()).toHaveLength(1)
+  })
+})
+
+describe('the doors', () => {
+  beforeAll(() => open())
+  afterAll(() => closing.disposeAsync())
+
+  const routes = [
+    ['POST', '/authorizations'],
+    ['POST', '/callback'],
+    ['GET', '/credentials'],
+    ['GET', '/credentials/ACC-1'],
+    ['GET', '/credentials/ACC-1/token'],
+    ['POST', '/credentials/ACC-1/refresh'],
+    ['DELETE', '/credentials/ACC-1'],
+    ['GET', '/no-such-path'],
+  ] as const
+  const wrong = [
+    undefined,
+    'Bearer',
+    'Bearer ',
+    `Bearer ${SERVICE_KEY}x`,
+    `Bearer ${SERVICE_KEY.slice(1)}`,
+    `Bearer ${SERVICE_KEY} `.concat('x'),
+    SERVICE_KEY,
+    `Basic ${btoa(`:${SERVICE_KEY}`)}`,
+    `Bearer ${CLIENT_SECRET}`,
+  ]
+
+  it.each(
+    routes.flatMap(([method, path]) =>
+      wrong.map((authorization) => [method, path, authorization] as const),
+    ),
+  )('%s %s with %s is 401', async (method, path, authorization) => {
+    const answer = await fetch(service.url + path, {
+      method,
+      headers: authorization === undefined ? {} : { Authorization: authorization },
+    })
+    expect([answer.status, answer.headers.get('WWW-Authenticate')]).toEqual([
+      401,
+      expect.stringMatching(/^Bearer/),
+    ])
+    expect(((await answer.json()) as { code: string }).code).toBe('unauthorized')
+  })
+
+  it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs', '/connected'])(
+    'GET %s is open and holds no secret and no realm',
+    async (path) => {
+      await service.connect('4620816365291')
+      const answer = await fetch(service.url + path)
+      const text = await answer.text()
+      expect([answer.status, text.includes('4620816365291'), text.includes(SERVICE_KEY)]).toEqual([
+        200,
+        false,
+        false,
+      ])
+    },
+  )
+
+  it('answers a second key of SERVICE_API_KEYS as well', async () => {
+    await closing.disposeAsync()
+    await open({ SERVICE_API_KEYS: 'another-key-0123456789-0123456789-01' })
+    const answer = await service.call('/credentials', {
+      headers: { Authorization: 'Bearer another-key-0123456789-0123456789-01' },
+    })
+    expect(answer.status).toBe(200)
+  })
+
+  it.each([
+    ['PUT', '/credentials', 'GET, HEAD'],
+    ['POST', '/credentials/ACC-1', 'GET, HEAD, DELETE'],
+    ['DELETE', '/credentials/ACC-1/token', 'GET, HEAD'],
+    ['GET', '/credentials/ACC-1/refresh', 'POST'],
+    ['PUT', '/callback', 'GET, HEAD, POST'],
+    ['POST', '/authorize', 'GET, HEAD'],
+  ])('%s %s is 405 with Allow %s', async (method, path, allow) => {
+    const answer = await service.call(path, { method })
+    expect([answer.status, answer.headers.get('Allow')]).toEqual([405, allow])
+  })
+
+  const names = [
+    'ACC-',
+    'acc-1',
+    'ACC-1*',
+    'ACC-1%0A',
+    'ACC-..%2Fx',
+    'lease:ACC-1',
+    '1',
+    `ACC-${'1'.repeat(65)}`,
+    'ACC-%E2%80%AE1',
+    'ACC-1%00',
+    '__proto__',
+    'credentials:due',
+  ]
+  it.each(
+    names.flatMap((name) => [
+      ['GET', `/credentials/${name}`],
+      ['GET', `/credentials/${name}/token`],
+      ['POST', `/credentials/${name}/refresh`],
+      ['DELETE', `/credentials/${name}`],
+    ]),
+  )('%s %s is 400', async (method, path) => {
+    const { status, body } = await service.ask(path, { method })
+    expect([status, body['code']]).toEqual([400, 'invalid_request'])
+  })
+
+  it.each(['/credentials/ACC-404', '/credentials/ACC-404/token'])('GET %s is 404', async (path) => {
+    expect(await service.ask(path)).toMatchObject({
+      status: 404,
+      body: { code: 'credential_not_found' },
+    })
+  })
+  it('of a name that is not there: refresh and removal are 404', async () => {
+    expect((await service.ask('/credentials/ACC-404/refresh', { method: 'POST' })).status).toBe(404)
+    expect((await service.ask('/credentials/ACC-404/refresh', json({ Version: 3 }))).status).toBe(
+      404,
+    )
+    expect((await service.ask('/credentials/ACC-404', { method: 'DELETE' })).status).toBe(404)
+  })
+
+  it.each([
+    'limit=0',
+    'limit=501',
+    'limit=-1',
+    'limit=1.5',
+    'limit=x',
+    'limit=',
+    'limit=1e3',
+    'cursor=x',
+    'cursor=ACC-',
+    'cursor=',
+  ])('GET /credentials?%s is 400', async (query) => {
+    expect((await service.ask(`/credentials?${query}`)).status).toBe(400)
+  })
+
+  const bodies: readonly (readonly [string, string, number])[] = [
+    ['no JSON', '{', 400],
+    ['null', 'null', 400],
+    ['a list', '[]', 400],
+    ['a text', '"x"', 400],
+    [
+      'a member too many',
+      '{"RealmID":"1","Code":"c","kid":"x","Version":1,"return_to":"http://localhost/","realm":"1"}',
+      400,
+    ],
+    [
+      'a number for a company',
+      '{"RealmID":9341453908059889,"Code":"c","realm":1,"Version":"1"}',
+      400,
+    ],
+    ['__proto__', '{"__proto__":{"RealmID":"1","Code":"c"},"x":1}', 400],
+    ['10,000 levels', `${'['.repeat(7_000)}${']'.repeat(7_000)}`, 400],
+    ['20 kB', JSON.stringify({ Code: 'x'.repeat(20_000) }), 413],
+  ]
+  it.each(
+    ['/authorizations', '/callback', '/credentials/ACC-1/refresh'].flatMap((path) =>
+      bodies.map(([what, body, status]) => [path, what, status, body] as const),
+    ),
+  )('POST %s with %s is %d and changes nothing', async (path, _, status, body) => {
+    const seen = provider.requests.length
+    const answer = await service.call(path, { ...json(null), body })
+    expect(answer.status).toBe(status)
+    expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
+    expect(answer.headers.get('Cache-Control')).toBe('no-store')
+    expect(provider.requests).toHaveLength(seen)
+  })
+  it.each([
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'application/json, text/plain',
+    'application/json; charset=utf-16',
+  ])('a body that is %s is 415', async (type) => {
+    for (const path of ['/authorizations', '/callback', '/credentials/ACC-1/refresh']) {
+      const answer = await service.call(path, {
+        method: 'POST',
+        headers: { 'Content-Type': type },
+        body: '{}',
+      })
+      expect([path, answer.status]).toEqual([path, 415])
+    }
+  })
+  it.each([
+    '{"Version":0}',
+    '{"Version":-1}',
+    '{"Version":1.5}',
+    '{"Version":"1"}',
+    '{"Version":1e300}',
+    '{"Version":null}',
+  ])('a refresh of %s is 400', async (body) => {
+    expect((await service.call('/credentials/ACC-1/refresh', { ...json(null), body })).status).toBe(
+      400,
+    )
+  })
+  it.each([
+    '',
+    '{"RealmID":"1"}',
+    '{"Code":"c"}',
+    '{"RealmID":"","Code":"c"}',
+    '{"RealmID":"1","Code":""}',
+    '{"RealmID":"../1","Code":"c"}',
+    '{"RealmID":"1","Code":"a b"}',
+  ])('a callback of %j is 400', async (body) => {
+    expect((await service.call('/callback', { ...json(null), body })).status).toBe(400)
+  })
+})
+
+describe('credentials', () => {
+  beforeEach(() => open())
+  afterEach(() => closing.disposeAsync())
+
+  it('are listed page by page, each once', async () => {
+    for (const realm of ['5', '3', '1', '4', '2']) await service.connect(realm)
+    const seen: unknown[] = []
+    let query = '?limit=2'
+    for (let pages = 0; pages < 5 && query !== ''; pages += 1) {
+      const { body } = await service.ask(`/credentials${query}`)
+      seen.push(...(body['items'] as { Name: string }[]).map(({ Name }) => Name))
+      const next = body['next_cursor'] as string | null
+      query = next === null ? '' : `?limit=2&cursor=${next}`
+    }
+    expect(seen).toEqual(['ACC-1', 'ACC-2', 'ACC-3', 'ACC-4', 'ACC-5'])
+  })
+
+  it('hand out a token in the shape of the contract, not to be kept by anybody', async () => {
+    await service.connect('1')
+    const answer = await service.call('/credentials/ACC-1/token')
+    expect([answer.status, answer.headers.get('Cache-Control')]).toEqual([200, 'no-store'])
+    const view = AccessTokenView.strict().parse(await answer.json())
+    expect(view).toMatchObject({
+      Name: 'ACC-1',
+      Version: 1,
+      Authenticator: expect.stringMatching(/^at-/),
+    })
+  })
+
+  it.each([
+    ['revoked and removed', 200],
+    ['removed also when the provider refuses', 400],
+    ['removed also when the provider is away', 503],
+  ])('are %s', async (_, status) => {
+    await service.connect('1')
+    provider.knobs.revocationStatus = status
+    expect((await service.call('/credentials/ACC-1', { method: 'DELETE' })).status).toBe(204)
+    expect(provider.revocations).toHaveLength(1)
+    expect((await service.ask('/credentials/ACC-1')).status).toBe(404)
+    expect((await service.ask('/credentials/ACC-1', { method: 'DELETE' })).status).toBe(404)
+  })
+
+  it('have their own door into the metrics, with few labels and no realm', async () => {
+    await service.connect('4620816365291')
+    await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })
+    const metrics = await (await fetch(`${service.url}/metrics`)).text()
+    expect(metrics).toContain(
+      'credential_refreshes_total{outcome="refreshed",service="token-service"} 1',
+    )
+    expect(metrics).toMatch(/provider_request_duration_seconds_count\{.*call="refresh".*\} 1/)
+    expect(metrics).not.toContain('4620816365291')
+  })
+
+  it('leave no token, code, verifier or key in any log line, through success and failure alike', async () => {
+    const started = await startInBrowser()
+    const code = provider.authorize(started.consent)
+    await callback({ code, realmId: '1', state: started.state }, started.cookie)
+    const token = (await service.ask('/credentials/ACC-1/token')).body['Authenticator'] as string
+    provider.script(
+      { members: { token_type: 'mac' } },
+      { status: 500, body: `{"access_token":"${token}"}` },
+    )
+    await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
+    await callback(
+      { code: 'not-a-code', realmId: '1', state: 'not-a-state' },
+      'authorization=not-a-cookie',
+    )
+    await service.ask('/callback', json({ RealmID: '1', Code: 'a-canary-code' }))
+    provider.revokeAll()
+    await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
+    await service.ask('/credentials/ACC-1', { method: 'DELETE' })
+    const secrets = [
+      token,
+      code,
+      started.state,
+      started.cookie.split('=')[1] ?? '',
+      SERVICE_KEY,
+      CLIENT_SECRET,
+      'a-canary-code',
+      ...provider.requests.flatMap(({ form, authorization }) => [
+        form.get('refresh_token'),
+        form.get('code_verifier'),
+        authorization.slice(6),
+      ]),
+    ].filter((secret) => secret !== null && secret !== '')
+    expect(log).toContain('"msg":"refresh"')
+    for (const secret of secrets) expect(log).not.toContain(secret)
+    // The search finds what is there.
+    expect(`${log}${token}`).toContain(token)
+  })
+})

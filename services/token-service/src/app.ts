@@ -1,0 +1,35 @@
+import type { Hono } from 'hono'
+import type { Health } from '@integration-host/shared/health'
+import type { Logger } from '@integration-host/shared/logger'
+import type { Metrics } from '@integration-host/shared/metrics'
+import { createServiceApp } from '@integration-host/shared/service-app'
+import { authorizationRoutes, type AuthorizationRoutesDeps } from './routes/authorization.ts'
+import { credentialRoutes, type CredentialRoutesDeps } from './routes/credentials.ts'
+
+export interface AppDeps extends AuthorizationRoutesDeps, CredentialRoutesDeps {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics: Metrics
+}
+
+/** Bodies here are a few identifiers. */
+const MAX_BODY_BYTES = 16_384
+
+export const createApp = (deps: AppDeps): Hono =>
+  createServiceApp(
+    {
+      name: 'token-service',
+      purpose: 'Keeps the OAuth 2.0 credential of each realm and hands out valid access tokens.',
+      logger: deps.logger,
+      health: deps.health,
+      metrics: deps.metrics,
+      keys: deps.keys,
+      // A browser that comes from the provider has no key. POST /callback asks for it by itself.
+      openPaths: ['/callback', '/authorize', '/connected'],
+      maxBodyBytes: MAX_BODY_BYTES,
+    },
+    (app) => {
+      app.route('/', authorizationRoutes(deps))
+      app.route('/', credentialRoutes(deps))
+    },
+  )

@@ -1,0 +1,145 @@
+/** The start of an authorization and the check of its callback: state, PKCE, nonce, issuer, browser, realm. */
+import { randomBytes } from 'node:crypto'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { Secret } from '@integration-host/shared/secret'
+import type { Provider } from '../provider/provider.ts'
+import type { AuthorizationRequest, AuthorizationStore, CodeClaim } from './authorization-store.ts'
+import { digest } from './digest.ts'
+
+/** A state lives ten minutes. */
+export const AUTHORIZATION_TTL_MS = 10 * 60_000
+
+export interface StartedAuthorization {
+  readonly url: string
+  readonly state: string
+  readonly expiresAt: number
+}
+
+/** The provider's redirect, as it came. */
+export interface Callback {
+  readonly state: string
+  readonly code: string | null
+  readonly realm: string | null
+  readonly error: string | null
+  readonly issuer: string | null
+  /** The cookie of the browser that brings it. */
+  readonly browser: string | null
+}
+
+/** A callback that belongs to a request of ours. */
+export type CheckedCallback =
+  | {
+      readonly kind: 'granted'
+      readonly request: AuthorizationRequest
+      readonly code: string
+      readonly realm: string
+    }
+  | { readonly kind: 'denied'; readonly request: AuthorizationRequest }
+  /** The same callback again while the first one is still being worked on. */
+  | { readonly kind: 'repeated'; readonly code: string; readonly realm: string }
+
+export interface AuthorizationDeps {
+  readonly authorizations: AuthorizationStore
+  readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer'>
+  /** Origins that `return_to` may lead to; null: http on this machine's loopback. */
+  readonly returnToOrigins: readonly string[] | null
+  readonly now: () => number
+}
+
+export interface Authorization {
+  /** @throws {IntegrationError} `invalid_request`, `provider_unavailable`, `store_unavailable`. */
+  start(wanted: {
+    readonly returnTo: string | null
+    readonly realm: string | null
+    readonly browser: string | null
+  }): Promise<StartedAuthorization>
+  /** Uses the state up. @throws {IntegrationError} `authorization_invalid`, `realm_mismatch`, `store_unavailable`. */
+  check(callback: Callback): Promise<CheckedCallback>
+}
+
+export function createAuthorization(deps: AuthorizationDeps): Authorization {
+  const { authorizations, provider, now } = deps
+  return {
+    async start({ returnTo, realm, browser }) {
+      if (returnTo !== null && !isReturnable(returnTo, deps.returnToOrigins)) {
+        throw new IntegrationError(
+          'invalid_request',
+          'return_to leads to an origin that is not allowed',
+        )
+      }
+      const state = randomBytes(32).toString('base64url')
+      const nonce = randomBytes(32).toString('base64url')
+      const codeVerifier = randomBytes(32).toString('base64url') // RFC 7636 §4.1: 43 characters
+      const { url, usesPkce } = await provider.authorizationUrl({
+        state,
+        nonce,
+        codeVerifier: new Secret(codeVerifier),
+      })
+      const expiresAt = now() + AUTHORIZATION_TTL_MS
+      await authorizations.begin(
+        state,
+        {
+          nonce,
+          codeVerifier: usesPkce ? codeVerifier : null,
+          realm,
+          returnTo,
+          browser: browser === null ? null : digest(browser),
+        },
+        AUTHORIZATION_TTL_MS,
+      )
+      return { url, state, expiresAt }
+    },
+
+    async check(callback) {
+      const { state, code, realm } = callback
+      const request = await authorizations.take(state)
+      if (request === null) {
+        if (
+          code !== null &&
+          realm !== null &&
+          isRepetition(await authorizations.readCode(code), callback)
+        ) {
+          return { kind: 'repeated', code, realm }
+        }
+        throw invalid('the state is unknown, used or expired')
+      }
+      // From here on the state is used up: whoever guesses has one try.
+      if (
+        request.browser !== null &&
+        (callback.browser === null || digest(callback.browser) !== request.browser)
+      ) {
+        throw invalid('the authorization was started in another browser')
+      }
+      const issuer = await provider.issuer()
+      const isForeign =
+        callback.issuer === null ? issuer.isAlwaysSent : callback.issuer !== issuer.identifier
+      if (isForeign) throw invalid('the answer comes from another provider') // RFC 9207 §2.4
+      if (callback.error !== null) return { kind: 'denied', request }
+      if (code === null || realm === null) throw invalid('the answer has no code or no company')
+      if (request.realm !== null && request.realm !== realm) {
+        throw new IntegrationError(
+          'realm_mismatch',
+          `the authorization was for company ${request.realm}, another one was chosen`,
+        )
+      }
+      return { kind: 'granted', request, code, realm }
+    },
+  }
+}
+
+/** Browsers send a request twice when they are unsure; then state, code and company are all the same. */
+const isRepetition = (claim: CodeClaim | null, { state, realm }: Callback): boolean =>
+  claim?.result === null && claim.state === digest(state) && claim.realm === realm
+
+const invalid = (why: string): IntegrationError =>
+  new IntegrationError('authorization_invalid', `${why}; start the authorization again`)
+
+/** Whether a browser may be sent to `returnTo` (no open redirect, RFC 9700 §4.11). */
+function isReturnable(returnTo: string, origins: readonly string[] | null): boolean {
+  // The parser forgives backslashes, tabs and newlines; browsers differ, so none may occur.
+  if (!/^[\x21-\x5b\x5d-\x7e]{1,2048}$/.test(returnTo) || !URL.canParse(returnTo)) return false
+  const url = new URL(returnTo)
+  if (url.username !== '' || url.password !== '') return false
+  if (origins !== null) return origins.includes(url.origin)
+  return url.protocol === 'http:' && ['localhost', '127.0.0.1', '[::1]'].includes(url.hostname)
+}

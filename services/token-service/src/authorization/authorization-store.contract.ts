@@ -1,0 +1,61 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import type { AuthorizationRequest, AuthorizationStore, CodeClaim } from './authorization-store.ts'
+
+const request: AuthorizationRequest = {
+  nonce: 'nonce',
+  codeVerifier: 'verifier',
+  realm: null,
+  returnTo: 'http://localhost/x',
+  browser: null,
+}
+const claim: CodeClaim = { realm: '1', state: null, returnTo: null, result: null }
+
+/** What every authorization store keeps. */
+export function authorizationStoreContract(
+  kind: string,
+  open: () => Promise<AuthorizationStore>,
+): void {
+  describe(`${kind} as an authorization store`, () => {
+    let store: AuthorizationStore
+    beforeEach(async () => {
+      store = await open()
+    })
+
+    it('hands a request out once, to one of many that ask at the same time', async () => {
+      await store.begin('state', request, 60_000)
+      const taken = await Promise.all(Array.from({ length: 10 }, () => store.take('state')))
+      expect(taken.filter((found) => found !== null)).toEqual([request])
+      expect(await store.take('other')).toBeNull()
+    })
+
+    it('forgets a request after its time', async () => {
+      await store.begin('state', request, 20)
+      await new Promise((done) => setTimeout(done, 60))
+      expect(await store.take('state')).toBeNull()
+    })
+
+    it('lets one claim a code; the others see the claim and then its result', async () => {
+      const answers = await Promise.all(
+        Array.from({ length: 10 }, () => store.claimCode('code', claim, 60_000)),
+      )
+      expect(answers.filter((first) => first === null)).toHaveLength(1)
+      expect(answers.filter((first) => first !== null)).toEqual(
+        Array.from({ length: 9 }, () => claim),
+      )
+      const settled: CodeClaim = {
+        ...claim,
+        result: { kind: 'failed', code: 'code_exchange_failed', detail: 'x' },
+      }
+      await store.settleCode('code', settled, 60_000)
+      expect(await store.readCode('code')).toEqual(settled)
+      expect(await store.claimCode('code', claim, 60_000)).toEqual(settled)
+      expect(await store.readCode('another')).toBeNull()
+    })
+
+    it('lets a code be claimed again when the claim has run out', async () => {
+      await store.claimCode('code', claim, 20)
+      await new Promise((done) => setTimeout(done, 60))
+      expect(await store.claimCode('code', claim, 60_000)).toBeNull()
+    })
+  })
+}

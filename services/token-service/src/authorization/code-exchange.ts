@@ -1,0 +1,244 @@
+/**
+ * The exchange of an authorization code for a stored credential.
+ *
+ * E1  A code is shown to the provider by one claimant, over all replicas: providers revoke what a code
+ *     bought when it comes a second time (RFC 6749 §4.1.2). Everyone else gets the claimant's result.
+ * E2  Two retries, one after the other, for a call that never left or whose outcome is unknown; never
+ *     after an answer.
+ * E3  A grant that was received is stored, however long the store is away; a credential is stored only after
+ *     a whole, valid answer.
+ * E4  The realm in a callback is a browser's word, and whoever has the browser can change it. The id token is
+ *     the provider's: tokens that it gives to another company are not stored.
+ */
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import { credentialName } from '@integration-host/shared/contracts/realm'
+import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import { Secret } from '@integration-host/shared/secret'
+import { type Grant, refreshDueAt, viewOf } from '../credential/credential.ts'
+import type { CredentialStore } from '../credential/credential-store.ts'
+import type { Provider, TokenOutcome } from '../provider/provider.ts'
+import type { AuthorizationStore, CodeClaim, ExchangeResult } from './authorization-store.ts'
+import { digest } from './digest.ts'
+
+export interface CodeToExchange {
+  readonly code: string
+  readonly realm: string
+  /** Of our own authorization request; all null for a code another application received. */
+  readonly state: string | null
+  readonly nonce: string | null
+  readonly codeVerifier: string | null
+  readonly returnTo: string | null
+}
+
+export interface CodeExchangeDeps {
+  readonly authorizations: Pick<AuthorizationStore, 'claimCode' | 'readCode' | 'settleCode'>
+  readonly provider: Pick<Provider, 'exchangeCode'>
+  readonly store: Pick<CredentialStore, 'put'>
+  readonly refreshAheadMs: number
+  readonly now: () => number
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
+  readonly announce: () => void
+  readonly report: (report: {
+    readonly name: string
+    readonly outcome: string
+    readonly calls: number
+    readonly traceId: string | null
+  }) => void
+}
+
+export interface Exchanges extends AsyncDisposable {
+  /**
+   * The credential that the code brought, now or before.
+   *
+   * @throws {IntegrationError} `code_exchange_failed`, `provider_unavailable`, `store_unavailable`,
+   * `authorization_invalid`: the code was given for another company.
+   */
+  exchange(code: CodeToExchange): Promise<CredentialView>
+  /** Where the browser of a repeated callback goes: what the first one's claim says. */
+  repeated(
+    code: string,
+    realm: string,
+  ): Promise<{ readonly credential: CredentialView; readonly returnTo: string | null }>
+}
+
+const RETRIES = 2
+const RETRY_PAUSE_MS = 500
+/** An exchange in hand is over within this time; then its claim may be taken again. */
+const CLAIM_TTL_MS = 60_000
+const RESULT_TTL_MS = 10 * 60_000
+const STORE_PATIENCE_MS = 5_000
+
+export function createExchanges(deps: CodeExchangeDeps): Exchanges {
+  const { authorizations, provider, store, now, sleep } = deps
+  const leaving = new AbortController()
+  const inHand = new Set<Promise<unknown>>()
+  const track = <T>(work: Promise<T>): Promise<T> => {
+    const tracked = work.finally(() => inHand.delete(tracked)).catch(() => {})
+    inHand.add(tracked)
+    return work
+  }
+
+  // E2
+  async function obtain(wanted: CodeToExchange): Promise<{
+    readonly outcome: TokenOutcome
+    readonly startedAt: number
+    readonly calls: number
+  }> {
+    for (let calls = 1; ; calls += 1) {
+      const startedAt = now()
+      const outcome = await provider.exchangeCode({
+        code: new Secret(wanted.code),
+        codeVerifier: wanted.codeVerifier === null ? null : new Secret(wanted.codeVerifier),
+        nonce: wanted.nonce,
+      })
+      const isRetryable = outcome.kind === 'never_sent' || outcome.kind === 'unknown'
+      if (!isRetryable || calls > RETRIES || leaving.signal.aborted)
+        return { outcome, startedAt, calls }
+      await sleep(RETRY_PAUSE_MS * calls, leaving.signal)
+    }
+  }
+
+  // E3
+  async function storeGrant(grant: Grant): Promise<CredentialView> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const credential = await store.put(grant, refreshDueAt(grant, deps.refreshAheadMs))
+        deps.announce()
+        return viewOf(credential)
+      } catch (error) {
+        if (!hasCode(error, 'store_unavailable') || leaving.signal.aborted) throw error
+        await sleep(Math.min(1_000, 50 * 2 ** Math.min(attempt, 8)), leaving.signal)
+      }
+    }
+  }
+
+  async function resultOf(
+    { realm }: CodeToExchange,
+    outcome: TokenOutcome,
+    startedAt: number,
+  ): Promise<ExchangeResult> {
+    if (outcome.kind !== 'granted') return { kind: 'failed', ...failureOf(outcome) }
+    const { tokens } = outcome
+    // E4
+    if (tokens.realm !== null && tokens.realm !== realm) {
+      const detail = 'the provider gave tokens of another company than the callback names'
+      return { kind: 'failed', code: 'realm_mismatch', detail }
+    }
+    const credential = await storeGrant({
+      name: credentialName(realm),
+      environment: realm,
+      expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
+      refreshedAt: startedAt,
+      accessToken: tokens.accessToken,
+      refreshToken: tokens.refreshToken,
+      idToken: tokens.idToken,
+      previous: null,
+    })
+    return { kind: 'stored', credential }
+  }
+
+  async function claimed(wanted: CodeToExchange, claim: CodeClaim): Promise<ExchangeResult> {
+    const name = credentialName(wanted.realm)
+    const { outcome, startedAt, calls } = await obtain(wanted)
+    deps.report({
+      name,
+      outcome: outcome.kind,
+      calls,
+      traceId: 'traceId' in outcome ? outcome.traceId : null,
+    })
+    const result = await resultOf(wanted, outcome, startedAt)
+    await authorizations.settleCode(wanted.code, { ...claim, result }, RESULT_TTL_MS).catch(() => {
+      // The claim runs out by itself; what counts, the credential, is stored.
+    })
+    return result
+  }
+
+  /** Waits for whoever has the claim. */
+  async function awaitResult(code: string, first: CodeClaim): Promise<ExchangeResult> {
+    const until = now() + CLAIM_TTL_MS
+    for (
+      let claim: CodeClaim | null = first;
+      claim !== null && now() < until;
+      claim = await authorizations.readCode(code)
+    ) {
+      if (claim.result !== null) return claim.result
+      if (leaving.signal.aborted) break
+      await sleep(50, leaving.signal)
+    }
+    return {
+      kind: 'failed',
+      code: 'code_exchange_failed',
+      detail: 'another exchange of this code did not finish; start the authorization again',
+    }
+  }
+
+  function settled(result: ExchangeResult): CredentialView {
+    if (result.kind === 'stored') return result.credential
+    throw new IntegrationError(result.code, result.detail)
+  }
+
+  return {
+    async exchange(wanted) {
+      const claim: CodeClaim = {
+        realm: wanted.realm,
+        state: wanted.state === null ? null : digest(wanted.state),
+        returnTo: wanted.returnTo,
+        result: null,
+      }
+      const first = await authorizations.claimCode(wanted.code, claim, CLAIM_TTL_MS) // E1
+      if (first !== null && first.realm !== wanted.realm) {
+        throw new IntegrationError(
+          'authorization_invalid',
+          'the code was given for another company',
+        )
+      }
+      if (first !== null) return settled(await awaitResult(wanted.code, first))
+      const work = track(claimed(wanted, claim))
+      // The grant is stored when the store is back (E3); the caller need not wait that long.
+      const giveUp = new AbortController()
+      const late = sleep(CLAIM_TTL_MS / 2 + STORE_PATIENCE_MS, giveUp.signal).then(() => null)
+      try {
+        const result = await Promise.race([work, late])
+        if (result !== null) return settled(result)
+      } finally {
+        giveUp.abort()
+      }
+      throw new IntegrationError(
+        'store_unavailable',
+        'the credential is not stored yet; ask again',
+        { retryAfterSeconds: 5 },
+      )
+    },
+
+    async repeated(code, realm) {
+      const claim = await authorizations.readCode(code)
+      if (claim === null || claim.realm !== realm) {
+        throw new IntegrationError(
+          'authorization_invalid',
+          'the state is unknown, used or expired; start the authorization again',
+        )
+      }
+      return { credential: settled(await awaitResult(code, claim)), returnTo: claim.returnTo }
+    },
+
+    async [Symbol.asyncDispose]() {
+      leaving.abort()
+      await Promise.all(inHand)
+    },
+  }
+}
+
+function failureOf(outcome: Exclude<TokenOutcome, { kind: 'granted' }>): {
+  readonly code: 'code_exchange_failed'
+  readonly detail: string
+} {
+  const trace = outcome.traceId === null ? '' : ` (trace id ${outcome.traceId})`
+  const detail = {
+    never_sent: 'the provider could not be reached',
+    unknown: 'the provider gave no usable answer; the code may be used up',
+    throttled: 'the provider throttles; start the authorization again later',
+    client_refused: 'the provider refuses the credentials of this application',
+    refused: `the provider refused the code: ${outcome.kind === 'refused' ? outcome.error : ''}`,
+  }[outcome.kind]
+  return { code: 'code_exchange_failed', detail: `${detail}${trace}` }
+}

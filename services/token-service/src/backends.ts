@@ -1,0 +1,46 @@
+import { createHealth } from '@integration-host/shared/health'
+import { createLogger } from '@integration-host/shared/logger'
+import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { connectRedis } from '@integration-host/shared/redis/connection'
+import { createRedisAuthorizationStore } from './adapters/redis/authorization-store.ts'
+import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
+import { watchKeys } from './adapters/redis/key-canary.ts'
+import type { Config } from './config.ts'
+import type { TokenServiceAdapters } from './service.ts'
+
+/** Redis and RabbitMQ as the settings name them, opened in the background: neither has to be there yet. */
+export async function openBackends(
+  config: Config,
+): Promise<TokenServiceAdapters & AsyncDisposable> {
+  const logger = createLogger('token-service', config.LOG_LEVEL)
+  const health = createHealth(logger)
+  await using opened = new AsyncDisposableStack()
+  const { redis } = opened.use(
+    connectRedis(config.REDIS_URL, {
+      name: 'token-service',
+      dependency: health.dependency('redis'),
+      keyPrefix: config.REDIS_KEY_PREFIX,
+    }),
+  )
+  const keys = config.CREDENTIAL_KEYS
+  const { ensureUsable } = opened.use(
+    watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger }),
+  )
+  const bus = opened.use(
+    await connectRabbitMq(config.AMQP_URL, {
+      name: 'token-service',
+      dependency: health.dependency('rabbitmq'),
+      logger,
+      prefix: config.AMQP_PREFIX,
+    }),
+  )
+  const open = opened.move()
+  return {
+    logger,
+    health,
+    bus,
+    store: createRedisCredentialStore({ redis, keys, ensureUsable }),
+    authorizations: createRedisAuthorizationStore({ redis, keys, ensureUsable }),
+    [Symbol.asyncDispose]: () => open.disposeAsync(),
+  }
+}

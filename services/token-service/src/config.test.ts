@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest'
+import { ConfigError } from '@integration-host/shared/config'
+import { readConfig, readEmbeddedConfig } from './config.ts'
+
+const key = `k1:${Buffer.alloc(32, 1).toString('base64')}`
+const good = {
+  SERVICE_API_KEY: 'a-service-key-0123456789-0123456789',
+  DISCOVERY_URL: 'https://developer.example.com/.well-known/openid_sandbox_configuration/',
+  CLIENT_ID: 'id',
+  CLIENT_SECRET: 'one, two',
+  REDIRECT: 'https://tokens.example.com/callback',
+  CREDENTIAL_KEYS: key,
+  REDIS_URL: 'redis://localhost:6379',
+  AMQP_URL: 'amqp://localhost',
+}
+const problems = (env: Record<string, string>): string => {
+  try {
+    readConfig(env)
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError)
+    return (error as Error).message
+  }
+  return ''
+}
+
+describe('the settings of token-service', () => {
+  it('take addresses exactly as written, secrets in order, and the defaults of the contract', () => {
+    const config = readConfig(good)
+    expect(config).toMatchObject({
+      HOST: '127.0.0.1',
+      PORT: 7217,
+      DISCOVERY_URL: good.DISCOVERY_URL,
+      SCOPE: 'openid com.intuit.quickbooks.accounting',
+      REFRESH_AHEAD_SECONDS: 600,
+      REDIS_KEY_PREFIX: '',
+    })
+    expect(config.CLIENT_SECRET.map((secret) => secret.reveal())).toEqual(['one', 'two'])
+    expect(config.CREDENTIAL_KEYS.activeKeyId).toBe('k1')
+    expect(JSON.stringify(config)).not.toContain('one, two')
+  })
+
+  it('need no backends where the service is embedded', () => {
+    const { REDIS_URL: _, AMQP_URL: __, ...embedded } = good
+    expect(readEmbeddedConfig(embedded).PORT).toBe(7217)
+  })
+
+  it('name everything that is missing', () => {
+    const told = problems({})
+    for (const name of Object.keys(good)) expect(told).toContain(`${name}: is missing`)
+  })
+
+  it.each([
+    ['DISCOVERY_URL', 'ftp://canary/x'],
+    ['DISCOVERY_URL', 'canary'],
+    ['REDIRECT', 'https://CANARY.example.com'],
+    ['REDIRECT', 'https://canary.example.com/callback?x=1'],
+    ['REDIRECT', 'https://canary:pw@example.com/callback'],
+    ['CLIENT_SECRET', 'canary,,x'],
+    ['CREDENTIAL_KEYS', 'k1:canary'],
+    ['CREDENTIAL_KEYS', `${key},${key}`],
+    ['CREDENTIAL_KEYS', `k1:${Buffer.alloc(31).toString('base64')}`],
+    ['REFRESH_AHEAD_SECONDS', '-1'],
+    ['REFRESH_AHEAD_SECONDS', '10m'],
+    ['PORT', '7216canary'],
+    ['SERVICE_API_KEY', 'canary'],
+    ['REDIS_URL', 'http://canary'],
+    ['AMQP_URL', 'canary'],
+    ['RETURN_TO_ORIGINS', 'https://canary.example.com/path'],
+  ])('refuse a bad %s without showing it', (name, value) => {
+    const told = problems({ ...good, [name]: value })
+    expect(told).toMatch(new RegExp(`^  ${name}(\\.0)?: `, 'm'))
+    expect(told.toLowerCase()).not.toContain('canary')
+  })
+})

@@ -1,0 +1,95 @@
+import { z } from 'zod'
+import {
+  backendUrl,
+  type Environment,
+  integer,
+  listenSettings,
+  parseConfig,
+  secret,
+  serviceKeys,
+} from '@integration-host/shared/config'
+import { parseKeyRing } from '@integration-host/shared/envelope'
+import { Secret } from '@integration-host/shared/secret'
+
+/** A URL that is compared or fetched exactly as written, so nothing of it may change in parsing. */
+const exactUrl = () =>
+  z
+    .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
+    // zod goes on to a refinement after a failed format unless told to stop.
+    .refine(isNormal, {
+      error: 'must be in its normal form: lower-case host, a path, no credentials, no fragment',
+      when: ({ issues }) => issues.length === 0,
+    })
+
+function isNormal(value: string): boolean {
+  const url = new URL(value)
+  return url.href === value && url.username === '' && url.password === '' && url.hash === ''
+}
+
+const originList = () =>
+  z
+    .string()
+    .transform((list) => list.split(',').map((origin) => origin.trim().replace(/\/$/, '')))
+    .refine(
+      (origins) =>
+        origins.every((origin) => URL.canParse(origin) && new URL(origin).origin === origin),
+      'must be a comma list of origins like https://app.example.com',
+    )
+
+/** Several secrets in order of preference, so that a secret can be rotated at the provider without a gap. */
+const clientSecrets = () =>
+  secret().transform((list, context) => {
+    const parts = list
+      .reveal()
+      .split(',')
+      .map((part) => part.trim())
+    if (parts.every((part) => part !== '')) {
+      return parts.map((part) => new Secret(part)) as [Secret, ...Secret[]]
+    }
+    context.addIssue({ code: 'custom', message: 'must not have an empty entry' })
+    return z.NEVER
+  })
+
+const keyRing = () =>
+  secret().transform((list, context) => {
+    try {
+      return parseKeyRing(list)
+    } catch (error) {
+      const why = error instanceof TypeError ? error.message : 'is not a key ring'
+      context.addIssue({ code: 'custom', message: why })
+      return z.NEVER
+    }
+  })
+
+const settings = {
+  ...listenSettings(7217),
+  SERVICE_API_KEY: serviceKeys(),
+  DISCOVERY_URL: exactUrl(),
+  CLIENT_ID: z.string().max(512, 'must have at most 512 characters'),
+  CLIENT_SECRET: clientSecrets(),
+  REDIRECT: exactUrl().refine((value) => !value.includes('?'), 'must have no query'),
+  SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
+  CREDENTIAL_KEYS: keyRing(),
+  REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),
+  RETURN_TO_ORIGINS: originList().optional(),
+}
+
+const EmbeddedConfig = z.object(settings)
+
+const Config = EmbeddedConfig.extend({
+  REDIS_URL: backendUrl(/^rediss?$/, 'redis://localhost:6379'),
+  AMQP_URL: backendUrl(/^amqps?$/, 'amqp://localhost:5672'),
+  REDIS_KEY_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
+  AMQP_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
+})
+
+/** The settings without backends: what the service itself needs, and all that an embedding host gives. */
+export type TokenServiceConfig = z.output<typeof EmbeddedConfig>
+export type Config = z.output<typeof Config>
+
+/** @throws {ConfigError} naming every bad setting; no value is shown. */
+export const readConfig = (env: Environment = process.env): Config => parseConfig(Config, env)
+
+/** @throws {ConfigError} naming every bad setting; no value is shown. */
+export const readEmbeddedConfig = (env: Environment): TokenServiceConfig =>
+  parseConfig(EmbeddedConfig, env)

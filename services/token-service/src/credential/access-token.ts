@@ -1,0 +1,114 @@
+/** Hands out access tokens that are valid now, and refreshes ahead of time and on request. */
+import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import type { Secret } from '@integration-host/shared/secret'
+import { type Credential, freshness } from './credential.ts'
+import type { CredentialStore } from './credential-store.ts'
+import { type RefreshResult, type RefreshRoutine, standstill } from './refresh.ts'
+
+export interface AccessTokens {
+  /**
+   * The credential with a token that is valid now, refreshed first when it has expired.
+   *
+   * @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `provider_unavailable`,
+   * `store_unavailable`.
+   */
+  usable(name: string): Promise<Credential & { readonly accessToken: Secret }>
+  /**
+   * Refreshes now, unless the credential is already newer than `version`. Throws as `usable` does.
+   */
+  renew(name: string, version: number | null): Promise<Credential>
+}
+
+/** Tokens kept for the time the store is away. */
+const REMEMBERED = 5_000
+
+export function createAccessTokens(deps: {
+  readonly store: Pick<CredentialStore, 'get'>
+  readonly routine: Pick<RefreshRoutine, 'refresh' | 'unstored'>
+  readonly refreshAheadMs: number
+  readonly now: () => number
+}): AccessTokens {
+  const { store, routine, now, refreshAheadMs } = deps
+  const remembered = new Map<string, Credential>()
+
+  function remember(credential: Credential): void {
+    remembered.delete(credential.name)
+    remembered.set(credential.name, credential)
+    const [oldest] = remembered.keys()
+    if (remembered.size > REMEMBERED && oldest !== undefined) remembered.delete(oldest)
+  }
+
+  async function read(name: string): Promise<Credential | null> {
+    const unstored = routine.unstored(name)
+    try {
+      const stored = await store.get(name)
+      if (stored === null) remembered.delete(name)
+      else remember(stored)
+      return unstored !== null && (stored === null || unstored.version > stored.version)
+        ? unstored
+        : stored
+    } catch (error) {
+      // Without the store a token known to be valid is still valid.
+      const known = unstored ?? remembered.get(name)
+      if (hasCode(error, 'store_unavailable') && known !== undefined && now() < known.expiresAt)
+        return known
+      throw error
+    }
+  }
+
+  return {
+    async usable(name) {
+      const credential = await read(name)
+      if (credential === null) throw notFound(name)
+      const state = freshness(credential, now(), refreshAheadMs)
+      if (state === 'fresh') return withToken(credential)
+      const standing = standstill(credential, now())
+      if (state === 'due') {
+        // In the background: what comes of it is in the record, and this caller is served already.
+        if (standing === null) routine.refresh(name, { kind: 'fresh' }).catch(() => {})
+        return withToken(credential)
+      }
+      return withToken(
+        refreshed(name, standing ?? (await routine.refresh(name, { kind: 'fresh' }))),
+      )
+    },
+
+    async renew(name, version) {
+      const base = version ?? (await read(name))?.version
+      if (base === undefined) throw notFound(name)
+      const goal = { kind: 'newer', version: base, isInsistent: version === null } as const
+      const credential = refreshed(name, await routine.refresh(name, goal))
+      remember(credential)
+      return credential
+    },
+  }
+}
+
+function withToken(credential: Credential): Credential & { readonly accessToken: Secret } {
+  const { accessToken } = credential
+  if (accessToken === null) throw new TypeError('a usable credential has an access token')
+  return { ...credential, accessToken }
+}
+
+function refreshed(name: string, result: RefreshResult): Credential {
+  switch (result.kind) {
+    case 'refreshed':
+      return result.credential
+    case 'faulted':
+      throw new IntegrationError('credential_faulted', result.fault.Message, {
+        members: { Fault: result.fault },
+      })
+    case 'deferred': {
+      const fault = result.credential?.fault ?? null
+      throw new IntegrationError('provider_unavailable', `${name} cannot be refreshed now`, {
+        retryAfterSeconds: result.retryAfterMs / 1_000,
+        ...(fault !== null && { members: { Fault: fault } }),
+      })
+    }
+    case 'absent':
+      throw notFound(name)
+  }
+}
+
+export const notFound = (name: string): IntegrationError =>
+  new IntegrationError('credential_not_found', `there is no credential ${name}`)

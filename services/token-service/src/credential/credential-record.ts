@@ -1,0 +1,101 @@
+/**
+ * A credential as it is stored, the same for every store: flat text fields, the secrets among them sealed
+ * to their place (name, field, version). The empty string stands for an absent secret.
+ */
+import { Fault } from '@integration-host/shared/contracts/credential'
+import type { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
+import type { KeyRing } from '@integration-host/shared/envelope'
+import { Secret } from '@integration-host/shared/secret'
+import type { Credential, CredentialSummary, Grant } from './credential.ts'
+
+export type StoredFields = Readonly<Record<string, string>>
+
+/** The fields that tell of a credential without its secrets. */
+export const summaryFields = [
+  'Name',
+  'Environment',
+  'Expiry',
+  'Version',
+  'RefreshedAt',
+  'Fault',
+  'Attempts',
+  'NextTryAt',
+] as const
+
+/** Fields laid over a token pair; a new pair takes them away. */
+export const overlayFields = ['Fault', 'Attempts', 'NextTryAt', 'Intent'] as const
+
+/** The fields of a new pair. */
+export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredFields {
+  const seal = (field: string, secret: Secret | null): string =>
+    secret === null ? '' : keys.seal(secret.reveal(), { name: grant.name, field, version })
+  return {
+    Name: grant.name,
+    Authenticator: seal('Authenticator', grant.accessToken),
+    Expiry: new Date(grant.expiresAt).toISOString(),
+    RefreshToken: seal('RefreshToken', grant.refreshToken),
+    StoreA: seal('StoreA', grant.idToken),
+    Environment: grant.environment,
+    Version: String(version),
+    Status: 'active',
+    RefreshedAt: new Date(grant.refreshedAt).toISOString(),
+    Previous: seal('Previous', grant.previous?.token ?? null),
+    PreviousRetiredAt:
+      grant.previous === null ? '' : new Date(grant.previous.retiredAt).toISOString(),
+  }
+}
+
+/** What a record tells without opening a secret. */
+export function summaryOf(fields: StoredFields): CredentialSummary {
+  return {
+    name: fields['Name'] ?? '',
+    environment: fields['Environment'] ?? '',
+    expiresAt: Date.parse(fields['Expiry'] ?? '') || 0,
+    refreshedAt: Date.parse(fields['RefreshedAt'] ?? '') || 0,
+    version: Number(fields['Version']),
+    fault: fields['Fault'] ? Fault.parse(JSON.parse(fields['Fault'])) : null,
+    attempts: Number(fields['Attempts'] || 0),
+    nextTryAt: fields['NextTryAt'] ? Date.parse(fields['NextTryAt']) : null,
+  }
+}
+
+/** @throws {EnvelopeRefused} */
+export function openCredential(keys: KeyRing, fields: StoredFields): Credential {
+  return { ...summaryOf(fields), accessToken: openField(keys, fields, 'Authenticator') }
+}
+
+/** The secrets beside the access token. @throws {EnvelopeRefused} */
+export function openCustody(
+  keys: KeyRing,
+  fields: StoredFields,
+): Pick<Grant, 'refreshToken' | 'idToken' | 'previous'> {
+  const previous = openField(keys, fields, 'Previous')
+  return {
+    refreshToken: openField(keys, fields, 'RefreshToken'),
+    idToken: openField(keys, fields, 'StoreA'),
+    previous:
+      previous === null
+        ? null
+        : { token: previous, retiredAt: Date.parse(fields['PreviousRetiredAt'] ?? '') || 0 },
+  }
+}
+
+function openField(keys: KeyRing, fields: StoredFields, field: string): Secret | null {
+  const sealed = fields[field] ?? ''
+  if (sealed === '') return null
+  const place = { name: fields['Name'] ?? '', field, version: Number(fields['Version']) }
+  return new Secret(keys.open(sealed, place))
+}
+
+/** The event of a transition. It holds no secret. */
+export const eventOf = (
+  credential: Pick<CredentialSummary, 'name' | 'environment' | 'expiresAt' | 'version' | 'fault'>,
+  at: number,
+): CredentialEvent => ({
+  Name: credential.name,
+  Environment: credential.environment,
+  Expiry: new Date(credential.expiresAt).toISOString(),
+  Version: credential.version,
+  At: new Date(at).toISOString(),
+  ...(credential.fault !== null && { Fault: credential.fault }),
+})

@@ -1,0 +1,306 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import type { Fault } from '@integration-host/shared/contracts/credential'
+import { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
+import { Secret } from '@integration-host/shared/secret'
+import type { Grant } from './credential.ts'
+import type { CredentialStore, Custody, Settlement } from './credential-store.ts'
+
+const START = Date.parse('2026-01-01T00:00:00.000Z')
+
+const grantOf = (name: string, mark: string, overrides: Partial<Grant> = {}): Grant => ({
+  name,
+  environment: name.slice('ACC-'.length),
+  expiresAt: START + 3_600_000,
+  refreshedAt: START,
+  accessToken: new Secret(`access ${mark}`),
+  refreshToken: new Secret(`refresh ${mark}`),
+  idToken: new Secret(`id ${mark}`),
+  previous: null,
+  ...overrides,
+})
+
+const fault: Fault = {
+  Code: 'invalid_grant',
+  Message: "Couldn't refresh token for realm ACC-1, {}",
+  At: new Date(START).toISOString(),
+  Attempts: 1,
+}
+
+const settlement = (overrides: Partial<Settlement> = {}): Settlement => ({
+  at: START,
+  attempts: 1,
+  nextTryAt: null,
+  fault,
+  isAnnounced: true,
+  keepsIntent: false,
+  ...overrides,
+})
+
+/** What every credential store keeps. `open` gives an empty one; `reopen` the same one after a restart. */
+export function credentialStoreContract(
+  kind: string,
+  {
+    open,
+    reopen,
+  }: { open: () => Promise<CredentialStore>; reopen: () => Promise<CredentialStore> },
+): void {
+  describe(`${kind} as a credential store`, () => {
+    let store: CredentialStore
+
+    beforeEach(async () => {
+      store = await open()
+    })
+
+    const held = async (name: string, owner = 'a', leaseMs = 60_000): Promise<Custody> => {
+      const acquired = await store.acquire(name, owner, leaseMs)
+      if (acquired.kind !== 'held') throw new Error(`the lease of ${name} is ${acquired.kind}`)
+      return acquired.custody
+    }
+    const events = async () =>
+      ((await store.readOutbox('relay', 1_000, 100)) ?? []).map(
+        ({ kind: event, event: body }) => `${event} ${body.Version}`,
+      )
+
+    it('gives back what was put, version 1 first, and nothing for a name it does not know', async () => {
+      expect(await store.get('ACC-1')).toBeNull()
+      const put = await store.put(grantOf('ACC-1', 'one'), START)
+      const got = await store.get('ACC-1')
+      expect(got).toMatchObject({
+        name: 'ACC-1',
+        environment: '1',
+        version: 1,
+        expiresAt: START + 3_600_000,
+        refreshedAt: START,
+        fault: null,
+        attempts: 0,
+        nextTryAt: null,
+      })
+      expect(got?.accessToken?.reveal()).toBe('access one')
+      expect(put).toMatchObject({ name: 'ACC-1', version: 1 })
+    })
+
+    it('keeps everything over a restart', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const { lease } = await held('ACC-1', 'a', 40)
+      await store.recordIntent(lease)
+      store = await reopen()
+      expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access one')
+      expect(await events()).toEqual(['stored 1'])
+      expect((await store.takeDue(START, 10, 1_000)).names).toEqual(['ACC-1'])
+      const again = await untilHeld('ACC-1')
+      expect(again.lease.fence).toBeGreaterThan(lease.fence)
+      expect(again.intent?.ageMs).toBeLessThan(30_000)
+    })
+
+    /** The lease of a holder that is gone runs out. */
+    async function untilHeld(name: string): Promise<Custody> {
+      for (let tries = 0; tries < 500; tries += 1) {
+        const acquired = await store.acquire(name, 'b', 60_000)
+        if (acquired.kind === 'held') return acquired.custody
+        await new Promise((done) => setTimeout(done, 10))
+      }
+      throw new Error('the lease did not run out')
+    }
+
+    it('gives out one lease at a time, with a growing fence and the secrets', async () => {
+      expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({ kind: 'absent' })
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const first = await held('ACC-1')
+      expect(first.lease).toMatchObject({ name: 'ACC-1', owner: 'a', version: 1 })
+      expect([
+        first.refreshToken?.reveal(),
+        first.idToken?.reveal(),
+        first.previous,
+        first.intent,
+      ]).toEqual(['refresh one', 'id one', null, null])
+      expect(await store.acquire('ACC-1', 'b', 1_000)).toEqual({ kind: 'busy' })
+      await store.release({ ...first.lease, owner: 'b' })
+      expect(await store.acquire('ACC-1', 'b', 1_000)).toEqual({ kind: 'busy' })
+      await store.release(first.lease)
+      expect((await held('ACC-1', 'b')).lease.fence).toBeGreaterThan(first.lease.fence)
+    })
+
+    it('lets a lease run out, and renews it only for its holder', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const { lease } = await held('ACC-1', 'a', 60)
+      expect(await store.renew({ ...lease, owner: 'b' }, 60_000)).toBe(false)
+      expect(await store.renew(lease, 80)).toBe(true)
+      await untilHeld('ACC-1')
+      expect(await store.renew(lease, 60_000)).toBe(false)
+    })
+
+    it('commits the next pair, keeps the one before, and clears lease, intent and fault', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const first = await held('ACC-1')
+      expect(await store.settle(first.lease, settlement())).toBe('settled')
+      const { lease } = await held('ACC-1')
+      expect(await store.recordIntent(lease)).toBe('recorded')
+      const previous = { token: new Secret('refresh one'), retiredAt: START }
+      expect(await store.commit(lease, grantOf('ACC-1', 'two', { previous }), START + 5)).toBe(
+        'committed',
+      )
+      expect(await store.get('ACC-1')).toMatchObject({
+        version: 2,
+        fault: null,
+        attempts: 0,
+        nextTryAt: null,
+      })
+      const next = await held('ACC-1')
+      expect(next.intent).toBeNull()
+      expect(next.credential.accessToken?.reveal()).toBe('access two')
+      expect([next.previous?.token.reveal(), next.previous?.retiredAt]).toEqual([
+        'refresh one',
+        START,
+      ])
+      expect(await events()).toEqual(['stored 1', 'faulted 1', 'refreshed 2'])
+    })
+
+    it('says committed again when the same commit is told twice', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const { lease } = await held('ACC-1')
+      await store.commit(lease, grantOf('ACC-1', 'two'), START)
+      expect(await store.commit(lease, grantOf('ACC-1', 'two'), START)).toBe('committed')
+      expect(await events()).toEqual(['stored 1', 'refreshed 2'])
+    })
+
+    it('refuses the commit of a holder that another one has come after', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const stale = await held('ACC-1', 'a', 30)
+      await untilHeld('ACC-1')
+      expect(await store.commit(stale.lease, grantOf('ACC-1', 'two'), START)).toBe('fenced')
+      expect(await store.recordIntent(stale.lease)).toBe('lost')
+      expect(await store.settle(stale.lease, settlement())).toBe('lost')
+      expect(await store.get('ACC-1')).toMatchObject({ version: 1, fault: null })
+    })
+
+    it('takes the commit of a holder whose lease ran out while nobody else came', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const { lease } = await held('ACC-1', 'a', 20)
+      await new Promise((done) => setTimeout(done, 60))
+      expect(await store.commit(lease, grantOf('ACC-1', 'two'), START)).toBe('committed')
+    })
+
+    it('lets a new grant win over a refresh in flight', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const { lease } = await held('ACC-1')
+      await store.recordIntent(lease)
+      expect(await store.put(grantOf('ACC-1', 'new'), START)).toMatchObject({ version: 2 })
+      expect(await store.commit(lease, grantOf('ACC-1', 'late'), START)).toBe('superseded')
+      expect(await store.settle(lease, settlement())).toBe('lost')
+      expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access new')
+      expect((await held('ACC-1')).intent).toBeNull()
+    })
+
+    it('lays a fault over a credential whose tokens stay, until a new grant takes it away', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.settle((await held('ACC-1')).lease, settlement())
+      const faulted = await store.get('ACC-1')
+      expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
+      expect(faulted?.accessToken?.reveal()).toBe('access one')
+      expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
+      expect(await store.counts()).toEqual({ stored: 1, faulted: 1 })
+      expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
+      await store.put(grantOf('ACC-1', 'new'), START)
+      expect(await store.get('ACC-1')).toMatchObject({ fault: null, attempts: 0 })
+      expect(await store.counts()).toEqual({ stored: 1, faulted: 0 })
+    })
+
+    it('settles without a fault: the try is put off, an intent in doubt stays', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const { lease } = await held('ACC-1')
+      await store.recordIntent(lease)
+      const later = settlement({
+        fault: null,
+        isAnnounced: false,
+        nextTryAt: START + 500,
+        keepsIntent: true,
+        attempts: 3,
+      })
+      await store.settle(lease, later)
+      expect(await store.get('ACC-1')).toMatchObject({
+        fault: null,
+        attempts: 3,
+        nextTryAt: START + 500,
+      })
+      expect((await store.takeDue(START + 499, 10, 1_000)).nextAt).toBe(START + 500)
+      const next = await held('ACC-1')
+      expect(next.intent).not.toBeNull()
+      await store.settle(next.lease, { ...later, keepsIntent: false })
+      expect((await held('ACC-1')).intent).toBeNull()
+      expect(await events()).toEqual(['stored 1'])
+    })
+
+    it('removes a credential with all of it; the version goes on when the name comes back', async () => {
+      expect(await store.remove('ACC-1', { at: START, revoked: true })).toBe(false)
+      await store.put(grantOf('ACC-1', 'one'), START)
+      const { lease } = await held('ACC-1')
+      expect(await store.remove('ACC-1', { at: START, revoked: true })).toBe(true)
+      expect(await store.get('ACC-1')).toBeNull()
+      expect(await store.commit(lease, grantOf('ACC-1', 'late'), START)).toBe('superseded')
+      expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
+      expect(await store.list({ after: '', limit: 10 })).toEqual([])
+      expect(await store.counts()).toEqual({ stored: 0, faulted: 0 })
+      const removed = (await store.readOutbox('relay', 1_000, 10))?.at(-1)
+      expect(removed).toMatchObject({
+        kind: 'removed',
+        event: { Name: 'ACC-1', Version: 1, revoked: true },
+      })
+      expect(await store.put(grantOf('ACC-1', 'again'), START)).toMatchObject({ version: 2 })
+    })
+
+    it('keeps absent secrets absent', async () => {
+      await store.put(grantOf('ACC-1', 'one', { refreshToken: null, idToken: null }), START)
+      expect(await held('ACC-1')).toMatchObject({
+        refreshToken: null,
+        idToken: null,
+        previous: null,
+      })
+    })
+
+    it('lists credentials by name, page by page, without a secret', async () => {
+      for (const realm of ['b', '10', 'a', '9', 'B'])
+        await store.put(grantOf(`ACC-${realm}`, realm), START)
+      const first = await store.list({ after: '', limit: 3 })
+      expect(first.map(({ name }) => name)).toEqual(['ACC-10', 'ACC-9', 'ACC-B'])
+      const rest = await store.list({ after: 'ACC-B', limit: 3 })
+      expect(rest.map(({ name }) => name)).toEqual(['ACC-a', 'ACC-b'])
+      expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
+    })
+
+    it('hands out what is due once, earliest first, and again when nobody brings it back', async () => {
+      await store.put(grantOf('ACC-late', 'x'), START + 30)
+      await store.put(grantOf('ACC-soon', 'x'), START + 10)
+      await store.put(grantOf('ACC-next', 'x'), START + 20)
+      expect(await store.takeDue(START + 5, 10, 1_000)).toEqual({ names: [], nextAt: START + 10 })
+      expect(await store.takeDue(START + 30, 2, 1_000)).toEqual({
+        names: ['ACC-soon', 'ACC-next'],
+        nextAt: START + 30,
+      })
+      expect(await store.takeDue(START + 30, 10, 1_000)).toEqual({
+        names: ['ACC-late'],
+        nextAt: START + 1_030,
+      })
+      expect((await store.takeDue(START + 1_029, 10, 1_000)).names).toEqual([])
+      expect((await store.takeDue(START + 1_030, 10, 1_000)).names.toSorted()).toEqual([
+        'ACC-late',
+        'ACC-next',
+        'ACC-soon',
+      ])
+    })
+
+    it('keeps events in order until they are trimmed, and none holds a secret', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-2', 'two'), START)
+      await store.remove('ACC-1', { at: START, revoked: false })
+      const entries = (await store.readOutbox('relay', 1_000, 2)) ?? []
+      expect(entries.map(({ kind: event, event: { Name } }) => `${event} ${Name}`)).toEqual([
+        'stored ACC-1',
+        'stored ACC-2',
+      ])
+      for (const { event } of entries) expect(CredentialEvent.parse(event)).toEqual(event)
+      await store.trimOutbox(entries.map(({ id }) => id))
+      expect(await events()).toEqual(['removed 1'])
+      expect(JSON.stringify(entries)).not.toMatch(/access|refresh one|id one/)
+    })
+  })
+}

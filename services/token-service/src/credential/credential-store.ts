@@ -1,0 +1,127 @@
+/**
+ * The port to where credentials live. The Redis adapter is the real one, the file adapter the embedded
+ * host's; one contract suite (credential-store.contract.ts) holds both to what is written here.
+ *
+ * Every write is atomic, compares the credential's version first, and appends its event to the outbox in
+ * the same step: what is stored is announced, what is announced was stored.
+ *
+ * All methods throw `IntegrationError` `store_unavailable` when the store cannot be used; a write may then
+ * have happened all the same. Those that open secrets throw `EnvelopeRefused` for a record that was
+ * changed, moved or sealed with another key.
+ */
+import type {
+  CredentialEvent,
+  CredentialEventKind,
+} from '@integration-host/shared/contracts/credential-event'
+import type { Fault } from '@integration-host/shared/contracts/credential'
+import type { Secret } from '@integration-host/shared/secret'
+import type { Credential, CredentialSummary, Grant } from './credential.ts'
+
+export interface CredentialStore {
+  get(name: string): Promise<Credential | null>
+
+  /** Credentials in the order of their names, those after `after` first. */
+  list(page: {
+    readonly after: string
+    readonly limit: number
+  }): Promise<readonly CredentialSummary[]>
+
+  counts(): Promise<{ readonly stored: number; readonly faulted: number }>
+
+  /**
+   * Stores a new grant over whatever is there. It ends leases, intents and faults: a refresh in flight can
+   * no longer write. The version goes on from the last one the name ever had, also after a removal.
+   */
+  put(grant: Grant, dueAt: number): Promise<Credential>
+
+  /** Takes the lease of a credential for `leaseMs` and reads everything of it in the same step. */
+  acquire(name: string, owner: string, leaseMs: number): Promise<Acquired>
+
+  /** Prolongs a lease; false when it is no longer held. */
+  renew(lease: Lease, leaseMs: number): Promise<boolean>
+
+  release(lease: Lease): Promise<void>
+
+  /** Writes down that the lease's version is about to be spent. `lost`: not under this lease any more. */
+  recordIntent(lease: Lease): Promise<'recorded' | 'lost'>
+
+  /**
+   * Replaces the pair of `lease.version` by the next one, clears intent, fault and lease.
+   * Saying it twice is `committed` twice. `fenced`: somebody took the lease after us and may be spending
+   * the same version. `superseded`: the version has moved on, or the credential is gone.
+   */
+  commit(lease: Lease, grant: Grant, dueAt: number): Promise<'committed' | 'fenced' | 'superseded'>
+
+  /** Records a refresh that brought no pair, and releases the lease. */
+  settle(lease: Lease, settlement: Settlement): Promise<'settled' | 'lost'>
+
+  /** Removes a credential with everything of it; false when there was none. */
+  remove(
+    name: string,
+    removal: { readonly at: number; readonly revoked: boolean },
+  ): Promise<boolean>
+
+  /**
+   * Names whose refresh is due by `now`, earliest first. They are put off to `now + holdMs`, so that no
+   * other replica takes them as well and a taker that dies does not keep them. `nextAt`: the earliest
+   * time left in the index.
+   */
+  takeDue(
+    now: number,
+    limit: number,
+    holdMs: number,
+  ): Promise<{ readonly names: readonly string[]; readonly nextAt: number | null }>
+
+  /** The oldest events not yet confirmed; null while another replica relays (one at a time keeps the order). */
+  readOutbox(owner: string, leaseMs: number, limit: number): Promise<readonly OutboxEntry[] | null>
+
+  /** Gives the relaying up, so that another replica need not wait for the lease to run out. */
+  releaseOutbox(owner: string): Promise<void>
+
+  /** Forgets events that the broker has confirmed. */
+  trimOutbox(ids: readonly string[]): Promise<void>
+}
+
+/** The right to spend one version of a credential. */
+export interface Lease {
+  readonly name: string
+  readonly owner: string
+  /** Grows with each lease ever given: an older holder can be told from a newer one. */
+  readonly fence: number
+  readonly version: number
+}
+
+export type Acquired =
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'busy' }
+  | { readonly kind: 'held'; readonly custody: Custody }
+
+/** A credential under lease, with the secrets that only the refresh protocol and the revocation see. */
+export interface Custody {
+  readonly lease: Lease
+  readonly credential: Credential
+  readonly refreshToken: Secret | null
+  readonly idToken: Secret | null
+  readonly previous: Grant['previous']
+  /** Somebody began to spend this version `ageMs` ago and never told how it ended. */
+  readonly intent: { readonly ageMs: number } | null
+}
+
+export interface Settlement {
+  readonly at: number
+  readonly attempts: number
+  /** When the refresh is tried again; null: not before a new grant. */
+  readonly nextTryAt: number | null
+  /** The fault to lay over the credential; null leaves it as it is. */
+  readonly fault: Fault | null
+  /** Whether the transition is worth an event. */
+  readonly isAnnounced: boolean
+  /** True while it is open whether the provider has rotated: only an answer clears an intent. */
+  readonly keepsIntent: boolean
+}
+
+export interface OutboxEntry {
+  readonly id: string
+  readonly kind: CredentialEventKind
+  readonly event: CredentialEvent
+}

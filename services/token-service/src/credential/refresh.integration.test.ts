@@ -1,0 +1,677 @@
+/** The refresh protocol over real Redis. `I1` to `I9` are the invariants at the head of refresh.ts. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { KeyRing } from '@integration-host/shared/envelope'
+import {
+  CLIENT_SECRET,
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../../test-support/scripted-provider.ts'
+import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
+import {
+  dropKeys,
+  eventually,
+  json,
+  openTestRedis,
+  type ServiceOptions,
+  startTestService,
+  type TestRedis,
+  type TestService,
+  testKeys,
+  usable,
+} from '../../test-support/service-fixture.ts'
+import type { CredentialStore } from './credential-store.ts'
+import { type RefreshPoint, refreshPoints } from './refresh.ts'
+
+const NAME = 'ACC-1'
+let keys: KeyRing
+let provider: ScriptedProvider
+let redis: TestRedis
+let cleanup: AsyncDisposableStack
+
+beforeEach(async () => {
+  cleanup = new AsyncDisposableStack()
+  keys = testKeys()
+  provider = cleanup.use(await startScriptedProvider())
+  redis = await openTestRedis({ keys })
+  cleanup.defer(() => dropKeys(redis.prefix))
+  cleanup.use(redis)
+  await usable(redis)
+})
+afterEach(() => cleanup.disposeAsync())
+
+async function start(options: Partial<ServiceOptions> = {}): Promise<TestService> {
+  const { store, authorizations } = redis
+  return cleanup.use(await startTestService({ provider, store, authorizations, keys, ...options }))
+}
+
+/** As if the hour of the access token were over. */
+async function expire(name = NAME): Promise<void> {
+  await redis.redis.hset(
+    name,
+    'Expiry',
+    new Date(Date.now() - 1_000).toISOString(),
+    'RefreshedAt',
+    new Date(Date.now() - 3_601_000).toISOString(),
+  )
+}
+const refreshes = () => provider.requests.filter(({ grant }) => grant === 'refresh_token')
+const events = async (): Promise<string[]> => {
+  // The relay trims what it has published; a bus of the process has nobody listening, so look at the record.
+  const all = await redis.redis.xrange('credentials:outbox', '-', '+')
+  return all.map(([, fields]) => String(fields[1]))
+}
+
+/** A store whose process has died: nothing it says arrives any more. */
+function mortal(store: CredentialStore) {
+  let isDead = false
+  const dying = new Proxy(store, {
+    get:
+      (target, method: keyof CredentialStore) =>
+      (...args: never[]) =>
+        isDead
+          ? Promise.reject(new Error('this process is dead'))
+          : (target[method] as (...given: never[]) => unknown)(...args),
+  })
+  return {
+    store: dying,
+    die: () => {
+      isDead = true
+      throw new Error('killed')
+    },
+    kill: () => {
+      isDead = true
+    },
+  }
+}
+
+describe('single flight (I1)', () => {
+  it('asks the provider once, however many callers ask three replicas at the same time', async () => {
+    const services = [await start()]
+    for (const _ of [2, 3]) {
+      const replica = await openTestRedis({ keys, prefix: redis.prefix })
+      cleanup.use(replica)
+      await usable(replica)
+      services.push(await start({ store: replica.store, authorizations: replica.authorizations }))
+    }
+    await services[0]?.connect('1')
+    provider.knobs.latencyMs = 150
+    await expire()
+    const calls = services.flatMap((service) =>
+      Array.from({ length: 34 }, () => service.ask(`/credentials/${NAME}/token`)),
+    )
+    const answers = await Promise.all(calls)
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]))
+    expect(new Set(answers.map(({ body }) => body['Authenticator'])).size).toBe(1)
+    expect(answers[0]?.body['Version']).toBe(2)
+    expect(refreshes()).toHaveLength(1)
+  })
+
+  it('spends one refresh on many reports of the same bad version, and none on a late one', async () => {
+    const service = await start()
+    await service.connect('1')
+    const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))
+    const answers = await Promise.all(Array.from({ length: 20 }, refresh))
+    expect(answers.map(({ body }) => body['Version'])).toEqual(Array(20).fill(2))
+    expect((await refresh()).body['Version']).toBe(2)
+    expect(refreshes()).toHaveLength(1)
+  })
+
+  it('hands out the valid token at once while it is being refreshed ahead of time', async () => {
+    const service = await start({ env: { REFRESH_AHEAD_SECONDS: '600' } })
+    await service.connect('1')
+    const before = (await service.ask(`/credentials/${NAME}/token`)).body
+    const gate = Promise.withResolvers<void>()
+    provider.script({ until: gate.promise })
+    const soon = new Date(Date.now() + 60_000).toISOString()
+    await redis.redis.hset(
+      NAME,
+      'Expiry',
+      soon,
+      'RefreshedAt',
+      new Date(Date.now() - 3_540_000).toISOString(),
+    )
+    const during = await Promise.all(
+      Array.from({ length: 5 }, () => service.ask(`/credentials/${NAME}/token`)),
+    )
+    expect(during.map(({ body }) => body['Authenticator'])).toEqual(
+      Array(5).fill(before['Authenticator']),
+    )
+    gate.resolve()
+    await eventually(async () =>
+      expect((await service.ask(`/credentials/${NAME}`)).body['Version']).toBe(2),
+    )
+    expect(refreshes()).toHaveLength(1)
+  })
+
+  it('refreshes a hundred realms that expire together once each, with few calls at a time', async () => {
+    const service = await start()
+    const realms = Array.from({ length: 100 }, (_, index) => `r${index}`)
+    await Promise.all(realms.map((realm) => service.connect(realm)))
+    provider.knobs.latencyMs = 20
+    for (const realm of realms) {
+      await expire(`ACC-${realm}`)
+      await redis.redis.zadd('credentials:due', 1, `ACC-${realm}`)
+    }
+    await eventually(async () => {
+      const versions = await Promise.all(
+        realms.map((realm) => redis.redis.hget(`ACC-${realm}`, 'Version')),
+      )
+      expect(new Set(versions)).toEqual(new Set(['2']))
+    })
+    expect(refreshes()).toHaveLength(100)
+    expect(provider.mostAtOnce).toBeLessThanOrEqual(32)
+  })
+})
+
+describe('a new pair', () => {
+  it('replaces token, refresh token and id token; the realm and the expiry from the start of the request are kept', async () => {
+    const service = await start()
+    await service.connect('1')
+    await expire()
+    provider.knobs.latencyMs = 100
+    const startedAt = Date.now()
+    const { body } = await service.ask(`/credentials/${NAME}/token`)
+    expect(Date.parse(String(body['Expiry']))).toBeLessThanOrEqual(startedAt + 3_600_000 + 60)
+    const { lease, credential, refreshToken, previous } = await custody()
+    expect([lease.version, credential.environment]).toEqual([2, '1'])
+    expect(refreshToken?.reveal()).not.toBe(previous?.token.reveal())
+    expect(previous?.token.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
+  })
+
+  it('keeps the old refresh token when the answer has none, and the one before it', async () => {
+    const service = await start()
+    await service.connect('1')
+    provider.knobs.rotation = 'never'
+    provider.script({ members: { refresh_token: undefined, id_token: undefined } })
+    await expire()
+    await service.ask(`/credentials/${NAME}/token`)
+    const { refreshToken, previous, idToken } = await custody()
+    expect(refreshToken?.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
+    expect([previous, idToken === null]).toEqual([null, false])
+  })
+
+  async function custody() {
+    const acquired = await redis.store.acquire(NAME, 'test', 1_000)
+    if (acquired.kind !== 'held') throw new Error(acquired.kind)
+    return acquired.custody
+  }
+})
+
+describe('a process that dies (I3, I5)', () => {
+  /** Points after which the provider has rotated and the answer is gone with the process. */
+  const isSpent = (point: RefreshPoint): boolean =>
+    point === 'after answer' || point === 'before commit'
+
+  describe.each(['never', 'with grace'] as const)('under rotation %s', (rotation) => {
+    it.each(refreshPoints)('%s: another replica brings a usable token', async (point) => {
+      const doomed = mortal(redis.store)
+      const first = await start({
+        store: doomed.store,
+        reach: (at) => (at === point ? doomed.die() : undefined),
+      })
+      await first.connect('1')
+      provider.knobs.rotation = rotation === 'never' ? 'never' : 'always'
+      provider.knobs.graceMs = rotation === 'never' ? 0 : 60_000
+      await expire()
+      await first.call(`/credentials/${NAME}/token`)
+      const survivor = await start()
+      const { status, body } = await survivor.ask(`/credentials/${NAME}/token`)
+      expect([status, typeof body['Authenticator']]).toEqual([200, 'string'])
+      expect((await survivor.ask(`/credentials/${NAME}`)).body).toMatchObject({
+        Status: 'active',
+        Version: 2,
+      })
+      const calls = {
+        'before intent': 1,
+        'after intent': 1,
+        'after answer': 2,
+        'before commit': 2,
+        'after commit': 1,
+      }[point]
+      expect(refreshes()).toHaveLength(calls)
+      expect(provider.mostAtOnce).toBe(1)
+    })
+  })
+
+  it.each(refreshPoints.filter((point) => !isSpent(point)))(
+    '%s, under strict rotation: nothing is lost',
+    async (point) => {
+      const doomed = mortal(redis.store)
+      const first = await start({
+        store: doomed.store,
+        reach: (at) => (at === point ? doomed.die() : undefined),
+      })
+      await first.connect('1')
+      await expire()
+      await first.call(`/credentials/${NAME}/token`)
+      const survivor = await start()
+      expect((await survivor.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+      expect(refreshes()).toHaveLength(1)
+    },
+  )
+
+  it('with the answer, under strict rotation: one fault that says what happened, and one event', async () => {
+    const doomed = mortal(redis.store)
+    const first = await start({
+      store: doomed.store,
+      reach: (at) => (at === 'before commit' ? doomed.die() : undefined),
+    })
+    await first.connect('1')
+    await expire()
+    await first.call(`/credentials/${NAME}/token`)
+    // Nobody relays from here on, so that the outbox shows what was said.
+    const survivor = await start({ store: withoutRelay(redis.store) })
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => survivor.ask(`/credentials/${NAME}/token`)),
+    )
+    expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(424))
+    expect(answers[0]?.body).toMatchObject({
+      code: 'credential_faulted',
+      detail: `Couldn't refresh token for realm ${NAME}, {"error":"invalid_grant"}`,
+      Fault: { Code: 'rotation_lost', TraceId: 'trace-1-0123456789' },
+    })
+    expect((await events()).filter((kind) => kind === 'faulted')).toHaveLength(1)
+  })
+
+  const withoutRelay = (store: CredentialStore): CredentialStore => ({
+    ...store,
+    readOutbox: async () => null,
+  })
+
+  it('waits until a call of the dead one cannot be under way any more (I4)', async () => {
+    const doomed = mortal(redis.store)
+    const answer = Promise.withResolvers<void>()
+    const first = await start({ store: doomed.store })
+    await first.connect('1')
+    provider.knobs.graceMs = 60_000
+    await expire()
+    provider.script({ until: answer.promise })
+    const lost = first.call(`/credentials/${NAME}/token`).catch(() => {})
+    await eventually(() => expect(refreshes()).toHaveLength(1))
+    doomed.kill()
+    const survivor = await start({ timing: { strangerMs: 1_500 } })
+    const asked = survivor.ask(`/credentials/${NAME}/token`)
+    await new Promise((done) => setTimeout(done, 1_200))
+    expect(refreshes()).toHaveLength(1)
+    answer.resolve()
+    expect((await asked).status).toBe(200)
+    const [at1 = 0, at2 = 0] = refreshes().map(({ at }) => at)
+    expect(at2 - at1).toBeGreaterThanOrEqual(1_400)
+    await lost
+  })
+})
+
+describe('a holder that was paused (I7)', () => {
+  it('does not overwrite what came after it, and does not lose what it brought', async () => {
+    const wake = Promise.withResolvers<void>()
+    const paused = mortalRenewals(redis.store)
+    const first = await start({
+      store: paused,
+      reach: (at) => (at === 'before commit' ? wake.promise : undefined),
+    })
+    await first.connect('1')
+    await expire()
+    const slow = first.ask(`/credentials/${NAME}/token`)
+    await eventually(() => expect(refreshes()).toHaveLength(1))
+    // The lease runs out, another replica takes over, and under strict rotation it ends in a fault.
+    const second = await start()
+    const taken = await second.ask(`/credentials/${NAME}/token`)
+    expect(taken).toMatchObject({ status: 424, body: { Fault: { Code: 'rotation_lost' } } })
+    wake.resolve()
+    expect((await slow).status).toBe(200)
+    await eventually(async () =>
+      expect((await second.ask(`/credentials/${NAME}`)).body).toMatchObject({
+        Status: 'active',
+        Version: 2,
+      }),
+    )
+    const healed = await second.ask(`/credentials/${NAME}/token`)
+    expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
+  })
+
+  /** A paused process renews nothing. */
+  const mortalRenewals = (store: CredentialStore): CredentialStore => ({
+    ...store,
+    renew: async () => false,
+  })
+
+  it('gives way to a new grant, whenever it comes (I8)', async () => {
+    const wake = Promise.withResolvers<void>()
+    const first = await start({
+      reach: (at) => (at === 'before commit' ? wake.promise : undefined),
+    })
+    await first.connect('1')
+    await expire()
+    const slow = first.ask(`/credentials/${NAME}/token`)
+    await eventually(() => expect(refreshes()).toHaveLength(1))
+    await first.connect('1')
+    const granted = (await first.ask(`/credentials/${NAME}/token`)).body['Authenticator']
+    wake.resolve()
+    expect((await slow).body).toMatchObject({ Authenticator: granted, Version: 2 })
+    expect((await first.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(granted)
+  })
+
+  it('brings nothing back that was removed', async () => {
+    const wake = Promise.withResolvers<void>()
+    const first = await start({
+      timing: { leaseMs: 300 },
+      store: mortalRenewals(redis.store),
+      reach: (at) => (at === 'before commit' ? wake.promise : undefined),
+    })
+    await first.connect('1')
+    await expire()
+    const slow = first.ask(`/credentials/${NAME}/token`)
+    await eventually(() => expect(refreshes()).toHaveLength(1))
+    expect((await first.call(`/credentials/${NAME}`, { method: 'DELETE' })).status).toBe(204)
+    wake.resolve()
+    expect((await slow).status).toBe(404)
+    expect(await redis.redis.exists(NAME)).toBe(0)
+  })
+})
+
+describe('a lease', () => {
+  it('is renewed while the provider takes its time, and not a moment longer, however it ends', async () => {
+    let renewals = 0
+    const store: CredentialStore = {
+      ...redis.store,
+      renew: (lease, leaseMs) => {
+        renewals += 1
+        return redis.store.renew(lease, leaseMs)
+      },
+    }
+    const service = await start({ store, timing: { leaseMs: 150 } })
+    await service.connect('1')
+    for (const step of [
+      { latencyMs: 400 },
+      { latencyMs: 400, status: 400, body: '{"error":"invalid_scope"}' },
+    ]) {
+      renewals = 0
+      provider.script(step)
+      await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+      const during = renewals
+      expect(during).toBeGreaterThanOrEqual(4)
+      await new Promise((done) => setTimeout(done, 200))
+      expect(renewals - during).toBeLessThanOrEqual(1)
+    }
+    expect(refreshes()).toHaveLength(2)
+  })
+})
+
+describe('a provider in trouble', () => {
+  it.each([
+    ['an unusable answer', { status: 200, body: '<html>' }],
+    ['a 500', { status: 500, body: 'boom' }],
+    ['a connection that is cut', { cuts: 'before' as const }],
+  ])('%s is asked once more, after a quiet time', async (_, step) => {
+    const service = await start()
+    await service.connect('1')
+    await expire()
+    provider.script(step)
+    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+    expect(refreshes()).toHaveLength(2)
+    expect((refreshes()[1]?.at ?? 0) - (refreshes()[0]?.at ?? 0)).toBeGreaterThanOrEqual(45)
+    expect(refreshes()[1]?.form.get('refresh_token')).toBe(
+      refreshes()[0]?.form.get('refresh_token'),
+    )
+  })
+
+  it('that stays away faults with the exact message when the token has expired, is left alone for a while, and heals', async () => {
+    const service = await start()
+    await service.connect('1')
+    const before = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
+    await expire()
+    provider.script({ status: 500, body: 'boom' }, { status: 500, body: 'boom' })
+    const refused = await service.call(`/credentials/${NAME}/token`)
+    expect([refused.status, Number(refused.headers.get('Retry-After'))]).toEqual([
+      503,
+      expect.any(Number),
+    ])
+    expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThanOrEqual(1)
+    expect(await refused.json()).toMatchObject({ code: 'provider_unavailable' })
+    expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({
+      Status: 'faulted',
+      Version: 1,
+      Fault: {
+        Code: 'provider_unavailable',
+        Message: `Couldn't refresh token for realm ${NAME}, boom`,
+        Attempts: 1,
+      },
+    })
+    expect(await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')).toEqual(before)
+    // Not hammered: whoever asks again within the pause is told without a call.
+    for (const _ of [1, 2, 3])
+      expect((await service.call(`/credentials/${NAME}/token`)).status).toBe(503)
+    expect(refreshes()).toHaveLength(2)
+    await eventually(async () =>
+      expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({
+        Status: 'active',
+        Version: 2,
+      }),
+    )
+  })
+
+  it('faults nobody while the token is valid, and goes on serving it', async () => {
+    const service = await start()
+    await service.connect('1')
+    const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
+    provider.script({ status: 503, body: '' }, { status: 503, body: '' })
+    await redis.redis.hset(
+      NAME,
+      'Expiry',
+      new Date(Date.now() + 60_000).toISOString(),
+      'RefreshedAt',
+      new Date(Date.now() - 3_540_000).toISOString(),
+    )
+    expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(token)
+    await eventually(async () => expect(await redis.redis.hget(NAME, 'Attempts')).toBe('1'))
+    expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
+  })
+
+  it('that throttles is not asked again before it allows, and a 4xx is never retried', async () => {
+    const service = await start()
+    await service.connect('1')
+    await expire()
+    provider.script({ status: 429, body: '', headers: { 'Retry-After': '30' } })
+    const answer = await service.call(`/credentials/${NAME}/token`)
+    expect([answer.status, Number(answer.headers.get('Retry-After')) >= 30]).toEqual([503, true])
+    await service.call(`/credentials/${NAME}/token`)
+    expect(refreshes()).toHaveLength(1)
+  })
+})
+
+describe('a grant that has ended (I9)', () => {
+  it('is faulted after the previous token was tried once, keeps its tokens, and is not shown to the provider again', async () => {
+    const service = await start()
+    await service.connect('1')
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    provider.revokeAll()
+    const before = await redis.redis.hmget(
+      NAME,
+      'Authenticator',
+      'RefreshToken',
+      'StoreA',
+      'Previous',
+    )
+    const refused = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    expect(refused).toMatchObject({
+      status: 424,
+      body: {
+        code: 'credential_faulted',
+        detail: `Couldn't refresh token for realm ${NAME}, {"error":"invalid_grant"}`,
+      },
+    })
+    const shown = refreshes()
+      .slice(1)
+      .map(({ form }) => form.get('refresh_token'))
+    expect(shown).toHaveLength(2)
+    expect(shown[1]).toBe(refreshes()[0]?.form.get('refresh_token'))
+    expect(
+      await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA', 'Previous'),
+    ).toEqual(before)
+    expect(await redis.redis.zscore('credentials:due', NAME)).toBeNull()
+    // The access token is good for the rest of its hour.
+    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+    await expire()
+    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
+    expect((await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).status).toBe(424)
+    expect(refreshes()).toHaveLength(3)
+  })
+
+  it('is healed by a reconnect', async () => {
+    const service = await start()
+    await service.connect('1')
+    provider.revokeAll()
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    expect((await service.connect('1')).status).toBe(201)
+    expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({
+      Status: 'active',
+      Version: 2,
+    })
+    expect(
+      (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
+    ).toMatchObject({ Version: 3 })
+  })
+
+  it('lives on when the previous token is still taken', async () => {
+    const service = await start()
+    await service.connect('1')
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    provider.knobs.graceMs = 60_000
+    provider.script({ status: 400, body: '{"error":"invalid_grant"}' })
+    expect(
+      (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
+    ).toMatchObject({ Version: 3, Status: 'active' })
+  })
+
+  it('came without a refresh token: faulted at its end, without a call', async () => {
+    const service = await start()
+    provider.script({ members: { refresh_token: undefined } })
+    await service.connect('1')
+    await expire()
+    expect(await service.ask(`/credentials/${NAME}/token`)).toMatchObject({
+      status: 424,
+      body: { Fault: { Code: 'no_refresh_token' } },
+    })
+    expect(refreshes()).toHaveLength(0)
+  })
+})
+
+describe('a provider that refuses the application', () => {
+  it('faults no realm and is asked no more by any, until a secret works', async () => {
+    const service = await start()
+    for (const realm of ['1', '2', '3']) await service.connect(realm)
+    provider.knobs.secrets = ['rotated at the provider']
+    for (const realm of ['1', '2', '3']) {
+      await expire(`ACC-${realm}`)
+      const { status, body } = await service.ask(`/credentials/ACC-${realm}/token`)
+      expect([status, body['code']]).toEqual([503, 'provider_unavailable'])
+      expect((await service.ask(`/credentials/ACC-${realm}`)).body).toMatchObject({
+        Status: 'active',
+        Version: 1,
+      })
+    }
+    expect(refreshes()).toHaveLength(1)
+    // Restarted with the new secret in front: every realm goes on.
+    const next = await start({ env: { CLIENT_SECRET: `rotated at the provider,${CLIENT_SECRET}` } })
+    for (const realm of ['1', '2', '3']) {
+      expect(
+        (await next.ask(`/credentials/ACC-${realm}/refresh`, { method: 'POST' })).body,
+      ).toMatchObject({ Version: 2 })
+    }
+  })
+})
+
+describe('Redis away', () => {
+  let line: Relay
+  let far: TestRedis
+  let service: TestService
+
+  beforeEach(async () => {
+    line = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))
+    far = await openTestRedis({ keys, prefix: redis.prefix, url: line.url })
+    cleanup.use(far)
+    await usable(far)
+  })
+
+  it('before the call: nothing is spent, the valid token is served, an expired one is not', async () => {
+    service = await start({ store: far.store, authorizations: far.authorizations })
+    await service.connect('1')
+    await service.connect('2')
+    const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
+    await expire('ACC-2')
+    line.away()
+    await eventually(() => expect(far.redis.status).not.toBe('ready'))
+    expect(await service.ask(`/credentials/${NAME}/token`)).toMatchObject({
+      status: 200,
+      body: { Authenticator: token },
+    })
+    expect(await service.ask(`/credentials/ACC-2/token`)).toMatchObject({
+      status: 503,
+      body: { code: 'store_unavailable' },
+    })
+    expect(await service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))).toMatchObject({
+      status: 503,
+      body: { code: 'store_unavailable' },
+    })
+    expect(refreshes()).toHaveLength(0)
+    line.restore()
+    await usable(far)
+    expect((await service.ask(`/credentials/ACC-2/token`)).status).toBe(200)
+  })
+
+  it.each(['away', 'stall'] as const)(
+    'after the call (%s): the new token is served from memory, and stored when Redis is back (I6)',
+    async (trouble) => {
+      service = await start({
+        store: far.store,
+        authorizations: far.authorizations,
+        reach: (at) => (at === 'before commit' ? line[trouble]() : undefined),
+      })
+      await service.connect('1')
+      await expire()
+      const fresh = await service.ask(`/credentials/${NAME}/token`)
+      expect([fresh.status, fresh.body['Version']]).toEqual([200, 2])
+      expect(await redis.redis.hget(NAME, 'Version')).toBe('1')
+      expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(
+        fresh.body['Authenticator'],
+      )
+      line.restore()
+      await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
+      await usable(far)
+      expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(
+        fresh.body['Authenticator'],
+      )
+      expect(refreshes()).toHaveLength(1)
+    },
+  )
+})
+
+describe('after a restart', () => {
+  it('every stored credential is refreshed when it is due, found by one range read', async () => {
+    const before = await start()
+    for (const realm of ['1', '2', '3']) await before.connect(realm)
+    await before[Symbol.asyncDispose]()
+    for (const realm of ['1', '2']) {
+      await expire(`ACC-${realm}`)
+      await redis.redis.zadd('credentials:due', 1, `ACC-${realm}`)
+    }
+    const reads: string[] = []
+    const counted = new Proxy(redis.store, {
+      get:
+        (target, method: keyof CredentialStore) =>
+        (...args: never[]) => {
+          reads.push(method)
+          return (target[method] as (...given: never[]) => unknown)(...args)
+        },
+    })
+    const after = await start({ store: counted })
+    await eventually(async () => {
+      const versions = await Promise.all(
+        ['1', '2', '3'].map((realm) => redis.redis.hget(`ACC-${realm}`, 'Version')),
+      )
+      expect(versions).toEqual(['2', '2', '1'])
+    })
+    expect(reads.filter((method) => method === 'list' || method === 'get')).toEqual([])
+    await after[Symbol.asyncDispose]()
+  })
+})

@@ -1,0 +1,68 @@
+/**
+ * The port to the provider. What can be foreseen of a token call is an outcome, not an exception, and the
+ * outcomes are told apart by one question: may the provider have spent the grant?
+ */
+import type { Secret } from '@integration-host/shared/secret'
+
+export interface Provider {
+  /**
+   * Where to send the operator's browser (RFC 6749 §4.1.1), with the PKCE challenge of `codeVerifier` when
+   * the provider offers S256 (RFC 7636).
+   *
+   * @throws {IntegrationError} `provider_unavailable` while the discovery document was never had.
+   */
+  authorizationUrl(request: {
+    readonly state: string
+    readonly nonce: string
+    readonly codeVerifier: Secret
+  }): Promise<{ readonly url: string; readonly usesPkce: boolean }>
+
+  /** The provider's issuer identifier, and whether its callbacks always carry it as `iss` (RFC 9207 §3). */
+  issuer(): Promise<{ readonly identifier: string; readonly isAlwaysSent: boolean }>
+
+  /** One POST, no retry. */
+  exchangeCode(exchange: CodeExchange): Promise<TokenOutcome>
+
+  /** One POST, no retry. */
+  refresh(refreshToken: Secret): Promise<TokenOutcome>
+
+  /** RFC 7009; true when the provider confirmed. Never throws. */
+  revoke(refreshToken: Secret): Promise<boolean>
+}
+
+export interface CodeExchange {
+  readonly code: Secret
+  /** Null when the authorization request had no challenge, or was not ours. */
+  readonly codeVerifier: Secret | null
+  /** Null when the authorization request was not ours. */
+  readonly nonce: string | null
+}
+
+export interface TokenSet {
+  readonly accessToken: Secret
+  readonly refreshToken: Secret | null
+  readonly idToken: Secret | null
+  /** The company that a checked id token names (Intuit's `realmid`); null where it names none. */
+  readonly realm: string | null
+  readonly lifetimeSeconds: number
+}
+
+/** What the provider said, as far as it said anything. `body` is bounded and holds no token. */
+export interface ProviderAnswer {
+  readonly status: number | null
+  readonly body: string
+  readonly traceId: string | null
+}
+
+export type TokenOutcome =
+  | { readonly kind: 'granted'; readonly tokens: TokenSet }
+  /** No byte of the request left: nothing was spent. */
+  | ({ readonly kind: 'never_sent' } & ProviderAnswer)
+  /** No answer, an unreadable one or a 5xx: it may have been spent. */
+  | ({ readonly kind: 'unknown' } & ProviderAnswer)
+  /** 429, or 503 with `Retry-After`: not processed. */
+  | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | null } & ProviderAnswer)
+  /** The application's own credentials were refused: no realm is to blame. */
+  | ({ readonly kind: 'client_refused'; readonly retryAfterMs: number } & ProviderAnswer)
+  /** The provider's last word on this request; `error` is its OAuth error code (RFC 6749 §5.2). */
+  | ({ readonly kind: 'refused'; readonly error: string } & ProviderAnswer)

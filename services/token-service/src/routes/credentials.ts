@@ -1,0 +1,145 @@
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
+import { CredentialName } from '@integration-host/shared/contracts/realm'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
+import { type AccessTokens, notFound } from '../credential/access-token.ts'
+import { viewOf } from '../credential/credential.ts'
+import type { CredentialStore } from '../credential/credential-store.ts'
+import { requireJson } from './json-body.ts'
+
+const Params = z.object({ name: CredentialName })
+const Page = z.object({
+  cursor: CredentialName.optional(),
+  limit: z
+    .string()
+    .regex(/^\d{1,3}$/, 'must be a whole number')
+    .transform(Number)
+    .pipe(z.number().min(1, 'must be at least 1').max(500, 'must be at most 500'))
+    .optional(),
+})
+const RefreshBody = z.strictObject({
+  Version: z.int().positive().max(Number.MAX_SAFE_INTEGER).optional(),
+})
+const CredentialPage = z.object({
+  items: z.array(CredentialView),
+  next_cursor: z.string().nullable(),
+})
+
+export interface CredentialRoutesDeps {
+  readonly store: Pick<CredentialStore, 'get' | 'list'>
+  readonly accessTokens: AccessTokens
+  readonly remove: (name: string) => Promise<void>
+}
+
+/** Credentials without their secrets, and the one call that hands out an access token. */
+export function credentialRoutes({ store, accessTokens, remove }: CredentialRoutesDeps): Hono {
+  const tags = ['credentials']
+  return new Hono()
+    .get(
+      '/credentials',
+      describeRoute({
+        tags,
+        summary: 'All credentials, in the order of their names, without secrets',
+        responses: {
+          200: jsonResponse('one page', CredentialPage),
+          ...problemResponses({ 400: 'bad cursor or limit' }),
+        },
+      }),
+      validate('query', Page),
+      async (c) => {
+        const { cursor = '', limit = 100 } = c.req.valid('query')
+        const found = await store.list({ after: cursor, limit: limit + 1 })
+        const items = found.slice(0, limit).map(viewOf)
+        return c.json({
+          items,
+          next_cursor: found.length > limit ? (items.at(-1)?.Name ?? null) : null,
+        })
+      },
+    )
+    .get(
+      '/credentials/:name',
+      describeRoute({
+        tags,
+        summary: 'One credential, without secrets',
+        responses: {
+          200: jsonResponse('the credential', CredentialView),
+          ...problemResponses({ 400: 'bad name', 404: 'no such credential' }),
+        },
+      }),
+      validate('param', Params),
+      async (c) => {
+        const { name } = c.req.valid('param')
+        const credential = await store.get(name)
+        if (credential === null) throw notFound(name)
+        return c.json(viewOf(credential))
+      },
+    )
+    .get(
+      '/credentials/:name/token',
+      describeRoute({
+        tags,
+        summary: 'An access token that is valid now, refreshed first when it has expired',
+        responses: {
+          200: jsonResponse('the token', AccessTokenView),
+          ...problemResponses({
+            404: 'no such credential',
+            424: 'the credential is faulted and its token has expired',
+            503: 'the provider or the store is not available and the token has expired',
+          }),
+        },
+      }),
+      validate('param', Params),
+      async (c) => {
+        const credential = await accessTokens.usable(c.req.valid('param').name)
+        c.header('Cache-Control', 'no-store') // RFC 6749 §5.1
+        c.header('Pragma', 'no-cache')
+        return c.json({
+          Name: credential.name,
+          Authenticator: credential.accessToken.reveal(),
+          Expiry: new Date(credential.expiresAt).toISOString(),
+          Version: credential.version,
+        } satisfies AccessTokenView)
+      },
+    )
+    .post(
+      '/credentials/:name/refresh',
+      describeRoute({
+        tags,
+        summary: 'Refreshes now, unless the credential is already newer than Version',
+        responses: {
+          200: jsonResponse('the credential', CredentialView),
+          ...problemResponses({
+            400: 'bad name or body',
+            404: 'no such credential',
+            424: 'the credential is faulted',
+            503: 'the provider or the store is not available',
+          }),
+        },
+      }),
+      validate('param', Params),
+      requireJson,
+      validate('json', RefreshBody),
+      async (c) => {
+        const { Version = null } = c.req.valid('json')
+        return c.json(viewOf(await accessTokens.renew(c.req.valid('param').name, Version)))
+      },
+    )
+    .delete(
+      '/credentials/:name',
+      describeRoute({
+        tags,
+        summary: 'Revokes the grant at the provider and removes the credential',
+        responses: {
+          204: { description: 'removed' },
+          ...problemResponses({ 404: 'no such credential', 503: 'the store is not available' }),
+        },
+      }),
+      validate('param', Params),
+      async (c) => {
+        await remove(c.req.valid('param').name)
+        return c.body(null, 204)
+      },
+    )
+}

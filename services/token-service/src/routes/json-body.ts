@@ -1,0 +1,14 @@
+import type { MiddlewareHandler } from 'hono'
+import { IntegrationError } from '@integration-host/shared/errors'
+
+/** Refuses a body that is not declared as JSON; the validator would take it for an empty one. */
+export const requireJson: MiddlewareHandler = async (c, next) => {
+  const length = c.req.header('content-length')
+  const hasBody =
+    (length !== undefined && length !== '0') || c.req.header('transfer-encoding') !== undefined
+  const type = c.req.header('content-type') ?? ''
+  if (hasBody && !/^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i.test(type)) {
+    throw new IntegrationError('unsupported_media_type', 'send application/json')
+  }
+  await next()
+}

@@ -1,0 +1,207 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { hasCode } from '@integration-host/shared/errors'
+import type { Health } from '@integration-host/shared/health'
+import { honoListener, listen } from '@integration-host/shared/http-server'
+import type { RunningService } from '@integration-host/shared/lifecycle'
+import type { Logger } from '@integration-host/shared/logger'
+import type { MessageBus } from '@integration-host/shared/message-bus'
+import { createMetrics } from '@integration-host/shared/metrics'
+import { createMemoryAuthorizationStore } from './adapters/memory/authorization-store.ts'
+import { watchDiscovery } from './adapters/openid/discovery.ts'
+import { createOpenIdProvider } from './adapters/openid/provider.ts'
+import { relayCredentialEvents } from './adapters/rabbitmq/credential-events.ts'
+import { createApp } from './app.ts'
+import { createAuthorization } from './authorization/authorization-request.ts'
+import type { AuthorizationStore } from './authorization/authorization-store.ts'
+import { createExchanges } from './authorization/code-exchange.ts'
+import type { TokenServiceConfig } from './config.ts'
+import { createAccessTokens } from './credential/access-token.ts'
+import type { CredentialStore } from './credential/credential-store.ts'
+import {
+  createRefreshRoutine,
+  type RefreshPoint,
+  type RefreshTiming,
+  refreshTiming,
+} from './credential/refresh.ts'
+import { createRemoval } from './credential/removal.ts'
+import { startSchedule } from './credential/schedule.ts'
+import { breakOnRefusedClient } from './provider/client-breaker.ts'
+
+export interface TokenServiceAdapters {
+  readonly logger: Logger
+  readonly health: Health
+  readonly store: CredentialStore
+  readonly bus: MessageBus
+  /** Absent: kept in this process, which is right where there is only this one. */
+  readonly authorizations?: AuthorizationStore
+  /** Absent: the protocol's own numbers. */
+  readonly timing?: Partial<RefreshTiming>
+  /** Awaited at each named point of a refresh. */
+  readonly reach?: (point: RefreshPoint, name: string) => Promise<void> | void
+}
+
+/** From the first to the last byte of a provider call. */
+const PROVIDER_DEADLINE_MS = 10_000
+const REFRESHES_AT_A_TIME = 32
+const SCHEDULED_AT_A_TIME = 16
+const COUNT_EVERY_MS = 10_000
+
+/** Builds the service from its settings and adapters and serves until disposed. The adapters stay the caller's. */
+export async function startTokenService(
+  config: TokenServiceConfig,
+  adapters: TokenServiceAdapters,
+): Promise<RunningService> {
+  const { logger, health, store, bus, authorizations = createMemoryAuthorizationStore() } = adapters
+  const metrics = createMetrics('token-service')
+  const refreshes = metrics.counter('credential_refreshes_total', 'Refreshes by outcome', [
+    'outcome',
+  ])
+  const refusedIdTokens = metrics.counter(
+    'id_tokens_refused_total',
+    'Id tokens of a refresh that did not check out',
+  )
+  const latency = metrics.histogram('provider_request_duration_seconds', 'Time the provider took', [
+    'call',
+    'outcome',
+  ])
+  const stored = metrics.gauge('credentials_stored', 'Credentials in the store')
+  const faulted = metrics.gauge('credentials_faulted', 'Credentials with a fault')
+  const refused = metrics.gauge(
+    'provider_client_refused',
+    '1 while the provider refuses the client credentials',
+  )
+
+  const owner = randomUUID()
+  const now = Date.now
+  const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
+    delay(ms, undefined, signal === undefined ? {} : { signal }).catch(() => {})
+  const refreshAheadMs = config.REFRESH_AHEAD_SECONDS * 1_000
+  // A store that is away tells so itself, once; every other error is worth its line.
+  const onError = (error: unknown): void => {
+    if (hasCode(error, 'store_unavailable') || hasCode(error, 'shutting_down')) return
+    logger.error({ err: error }, 'background work failed')
+  }
+
+  await using opened = new AsyncDisposableStack()
+  const discoveryUrl = new URL(config.DISCOVERY_URL)
+  if (discoveryUrl.protocol === 'http:' && !isLoopback(discoveryUrl.hostname)) {
+    logger.warn(
+      { host: discoveryUrl.hostname },
+      'DISCOVERY_URL is plain http: tokens travel unprotected',
+    )
+  }
+  const discovery = opened.use(watchDiscovery(discoveryUrl, health.dependency('provider')))
+  const provider = breakOnRefusedClient(
+    createOpenIdProvider({
+      discovery,
+      clientId: config.CLIENT_ID,
+      clientSecrets: config.CLIENT_SECRET,
+      redirectUri: config.REDIRECT,
+      scope: config.SCOPE,
+      now,
+      deadlineMs: PROVIDER_DEADLINE_MS,
+      observe: (call, outcome, ms) => latency.observe({ call, outcome }, ms / 1_000),
+      onIdTokenRefused: () => {
+        refusedIdTokens.inc()
+        logger.warn('an id token that came with a refresh did not check out and was not kept')
+      },
+    }),
+    {
+      now,
+      onChange(isRefused) {
+        refused.set(isRefused ? 1 : 0)
+        if (isRefused)
+          logger.error(
+            'the provider refuses CLIENT_ID and CLIENT_SECRET: all token calls are held back',
+          )
+        else logger.info('the provider takes the client credentials again')
+      },
+    },
+  )
+  const events = opened.use(relayCredentialEvents({ bus, store, owner, sleep, onError }))
+  const announce = (): void => events.announce()
+  const routine = opened.use(
+    createRefreshRoutine({
+      store,
+      provider,
+      owner,
+      refreshAheadMs,
+      timing: { ...refreshTiming, ...adapters.timing },
+      concurrency: REFRESHES_AT_A_TIME,
+      now,
+      random: Math.random,
+      sleep,
+      announce,
+      report(report) {
+        refreshes.inc({ outcome: report.outcome })
+        logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'refresh')
+      },
+      onError,
+      ...(adapters.reach !== undefined && { reach: adapters.reach }),
+    }),
+  )
+  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, now })
+  const exchanges = opened.use(
+    createExchanges({
+      authorizations,
+      provider,
+      store,
+      refreshAheadMs,
+      now,
+      sleep,
+      announce,
+      report: (report) => logger.info(report, 'code exchange'),
+    }),
+  )
+  const app = createApp({
+    logger,
+    health,
+    metrics,
+    keys: config.SERVICE_API_KEY,
+    authorization: createAuthorization({
+      authorizations,
+      provider,
+      returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
+      now,
+    }),
+    exchanges,
+    isSecure: new URL(config.REDIRECT).protocol === 'https:',
+    store,
+    accessTokens,
+    remove: createRemoval({
+      store,
+      provider,
+      owner,
+      leaseMs: refreshTiming.leaseMs,
+      patienceMs: refreshTiming.leaseMs,
+      now,
+      sleep,
+      announce,
+    }),
+  })
+  opened.use(
+    startSchedule({ store, routine, now, sleep, concurrency: SCHEDULED_AT_A_TIME, onError }),
+  )
+
+  const count = async (): Promise<void> => {
+    try {
+      const counts = await store.counts()
+      stored.set(counts.stored)
+      faulted.set(counts.faulted)
+    } catch (error) {
+      onError(error)
+    }
+  }
+  const counting = setInterval(() => void count(), COUNT_EVERY_MS)
+  opened.defer(() => clearInterval(counting))
+
+  const server = opened.use(
+    await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
+  )
+  const running = opened.move()
+  return { url: server.url, [Symbol.asyncDispose]: () => running.disposeAsync() }
+}
+
+const isLoopback = (host: string): boolean =>
+  host === 'localhost' || host === '[::1]' || host.startsWith('127.')

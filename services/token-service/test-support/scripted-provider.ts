@@ -1,0 +1,278 @@
+/**
+ * A provider that speaks HTTP and does what a test says: discovery document, JWKS with a real RS256 key,
+ * token and revocation endpoint. Grants rotate as told; the next answers can be scripted.
+ */
+import { createSign, generateKeyPairSync, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
+
+const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
+const KEY_ID = 'test-key'
+
+export const CLIENT_ID = 'test-client'
+export const CLIENT_SECRET = 'test-client-secret-0123456789'
+
+/** What the token endpoint does with one request, instead of its normal answer. */
+export interface Scripted {
+  /** Rotate the grant before answering so: the answer is what gets lost. */
+  readonly rotatesFirst?: boolean
+  readonly status?: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string
+  /** Merged over a normal answer; undefined takes a member away. */
+  readonly members?: Readonly<Record<string, unknown>>
+  /** Cut the connection, before or in the middle of the answer. */
+  readonly cuts?: 'before' | 'within'
+  readonly latencyMs?: number
+  /** Resolved by the test when the answer may go. */
+  readonly until?: Promise<void>
+}
+
+export interface TokenRequest {
+  readonly grant: string
+  readonly form: URLSearchParams
+  readonly authorization: string
+  readonly at: number
+}
+
+interface GrantState {
+  refreshToken: string
+  /** Earlier refresh tokens → when they were rotated away. */
+  readonly retired: Map<string, number>
+  isRevoked: boolean
+}
+
+export interface ScriptedProvider extends AsyncDisposable {
+  readonly url: string
+  readonly discoveryUrl: string
+  /** Token requests in the order they came. */
+  readonly requests: TokenRequest[]
+  readonly revocations: URLSearchParams[]
+  /** How many token requests were in hand at once, at most. */
+  readonly mostAtOnce: number
+  readonly knobs: {
+    rotation: 'always' | 'never'
+    graceMs: number
+    lifetimeSeconds: number
+    latencyMs: number
+    /** Secrets that are taken; others are `invalid_client`. */
+    secrets: string[]
+    pkce: boolean
+    discoveryStatus: number
+    revocationStatus: number
+    /** Claims over the normal ones of an id token. */
+    idTokenClaims: Record<string, unknown>
+    idTokenHeader: Record<string, unknown>
+  }
+  /** Scripts the next token requests, one each. */
+  script(...steps: readonly Scripted[]): void
+  /** What the authorize page would send to the callback: a code, for the parameters of an authorize URL. */
+  authorize(url?: URL): string
+  /** Kills every grant. */
+  revokeAll(): void
+}
+
+export async function startScriptedProvider(): Promise<ScriptedProvider> {
+  const requests: TokenRequest[] = []
+  const revocations: URLSearchParams[] = []
+  const steps: Scripted[] = []
+  const codes = new Map<
+    string,
+    { readonly nonce: string | null; readonly challenge: string | null; isUsed: boolean }
+  >()
+  const grants: GrantState[] = []
+  let atOnce = 0
+  let mostAtOnce = 0
+  const knobs: ScriptedProvider['knobs'] = {
+    rotation: 'always',
+    graceMs: 0,
+    lifetimeSeconds: 3600,
+    latencyMs: 0,
+    secrets: [CLIENT_SECRET],
+    pkce: true,
+    discoveryStatus: 200,
+    revocationStatus: 200,
+    idTokenClaims: {},
+    idTokenHeader: {},
+  }
+  const server = createServer((request, response) => void serve(request, response))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { pathname } = new URL(request.url ?? '/', url)
+    if (pathname === '/discovery-document') return send(response, knobs.discoveryStatus, metadata())
+    if (pathname === '/jwks')
+      return send(response, 200, {
+        keys: [{ ...publicKey.export({ format: 'jwk' }), kid: KEY_ID, alg: 'RS256', use: 'sig' }],
+      })
+    const form = new URLSearchParams(await text(request))
+    if (pathname === '/revoke') {
+      revocations.push(form)
+      const grant = grants.find(({ refreshToken }) => refreshToken === form.get('token'))
+      if (knobs.revocationStatus === 200 && grant !== undefined) grant.isRevoked = true
+      return send(response, knobs.revocationStatus, {})
+    }
+    if (pathname !== '/token') return send(response, 404, {})
+    atOnce += 1
+    mostAtOnce = Math.max(mostAtOnce, atOnce)
+    try {
+      await token(form, request.headers.authorization ?? '', response)
+    } finally {
+      atOnce -= 1
+    }
+  }
+
+  async function token(
+    form: URLSearchParams,
+    authorization: string,
+    response: ServerResponse,
+  ): Promise<void> {
+    requests.push({ grant: form.get('grant_type') ?? '', form, authorization, at: Date.now() })
+    const step = steps.shift() ?? {}
+    const isPlain = step.status === undefined && step.cuts === undefined && step.body === undefined
+    const answer =
+      isPlain || step.rotatesFirst || step.cuts === 'within' ? decide(form, authorization) : null
+    await new Promise((done) => setTimeout(done, step.latencyMs ?? knobs.latencyMs))
+    await step.until
+    if (step.cuts === 'before') return void response.destroy()
+    if (step.cuts === 'within') {
+      const whole = JSON.stringify(answer?.body)
+      response.writeHead(200, {
+        'Content-Type': 'application/json',
+        'Content-Length': Buffer.byteLength(whole),
+      })
+      response.write(whole.slice(0, 20))
+      setTimeout(() => response.destroy(), 10)
+      return
+    }
+    const headers = { intuit_tid: 'trace-1-0123456789', ...step.headers }
+    if (isPlain && answer !== null)
+      return send(response, answer.status, { ...answer.body, ...step.members }, headers)
+    response.writeHead(step.status ?? 200, { 'Content-Type': 'application/json', ...headers })
+    response.end(step.body ?? '')
+  }
+
+  function decide(
+    form: URLSearchParams,
+    authorization: string,
+  ): { status: number; body: Record<string, unknown> } {
+    const refused = (status: number, error: string) => ({ status, body: { error } })
+    const basic = Buffer.from(authorization.replace(/^Basic /, ''), 'base64')
+      .toString('utf8')
+      .split(':')
+    const [id = '', secret = ''] = basic.map((part) =>
+      decodeURIComponent(part.replaceAll('+', ' ')),
+    )
+    if (id !== CLIENT_ID || !knobs.secrets.includes(secret)) return refused(401, 'invalid_client')
+    if (form.get('grant_type') === 'authorization_code') return exchange(form, refused)
+    if (form.get('grant_type') !== 'refresh_token') return refused(400, 'unsupported_grant_type')
+    const shown = form.get('refresh_token') ?? ''
+    const grant = grants.find((known) => known.refreshToken === shown || known.retired.has(shown))
+    if (grant === undefined || grant.isRevoked) return refused(400, 'invalid_grant')
+    const retiredAt = grant.retired.get(shown)
+    if (retiredAt !== undefined && Date.now() - retiredAt >= knobs.graceMs)
+      return refused(400, 'invalid_grant')
+    if (knobs.rotation === 'always') {
+      grant.retired.set(grant.refreshToken, Date.now())
+      grant.refreshToken = random('rt')
+    }
+    return { status: 200, body: tokens(grant, null) }
+  }
+
+  function exchange(
+    form: URLSearchParams,
+    refused: (status: number, error: string) => { status: number; body: Record<string, unknown> },
+  ) {
+    const code = codes.get(form.get('code') ?? '')
+    if (code === undefined || code.isUsed) return refused(400, 'invalid_grant')
+    if (code.challenge !== null && form.get('code_verifier') === null)
+      return refused(400, 'invalid_grant')
+    code.isUsed = true
+    const grant: GrantState = { refreshToken: random('rt'), retired: new Map(), isRevoked: false }
+    grants.push(grant)
+    return { status: 200, body: tokens(grant, code.nonce) }
+  }
+
+  const tokens = (grant: GrantState, nonce: string | null) => ({
+    access_token: random('at'),
+    token_type: 'bearer',
+    expires_in: knobs.lifetimeSeconds,
+    refresh_token: grant.refreshToken,
+    x_refresh_token_expires_in: 8_726_400,
+    id_token: idToken(nonce),
+  })
+
+  function idToken(nonce: string | null): string {
+    const seconds = Math.floor(Date.now() / 1000)
+    const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
+    const signed = `${part({ alg: 'RS256', kid: KEY_ID, ...knobs.idTokenHeader })}.${part({
+      iss: url,
+      aud: CLIENT_ID,
+      sub: 'operator',
+      iat: seconds,
+      exp: seconds + 3600,
+      ...(nonce !== null && { nonce }),
+      ...knobs.idTokenClaims,
+    })}`
+    return `${signed}.${createSign('RSA-SHA256').update(signed).sign(privateKey, 'base64url')}`
+  }
+
+  const metadata = () => ({
+    issuer: url,
+    authorization_endpoint: `${url}/authorize`,
+    token_endpoint: `${url}/token`,
+    revocation_endpoint: `${url}/revoke`,
+    jwks_uri: `${url}/jwks`,
+    response_types_supported: ['code'],
+    subject_types_supported: ['public'],
+    id_token_signing_alg_values_supported: ['RS256'],
+    token_endpoint_auth_methods_supported: ['client_secret_basic'],
+    ...(knobs.pkce && { code_challenge_methods_supported: ['S256'] }),
+  })
+
+  return {
+    url,
+    discoveryUrl: `${url}/discovery-document`,
+    requests,
+    revocations,
+    get mostAtOnce() {
+      return mostAtOnce
+    },
+    knobs,
+    script: (...more) => void steps.push(...more),
+    authorize(at) {
+      const code = random('code')
+      codes.set(code, {
+        nonce: at?.searchParams.get('nonce') ?? null,
+        challenge: at?.searchParams.get('code_challenge') ?? null,
+        isUsed: false,
+      })
+      return code
+    },
+    revokeAll() {
+      for (const grant of grants) grant.isRevoked = true
+    },
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}
+
+/** Values that can be searched for: every token and code of a run starts so. */
+const random = (kind: 'at' | 'rt' | 'code'): string => `${kind}-${randomBytes(24).toString('hex')}`
+
+function send(
+  response: ServerResponse,
+  status: number,
+  body: unknown,
+  headers: Record<string, string> = {},
+): void {
+  response.writeHead(status, { 'Content-Type': 'application/json', ...headers })
+  response.end(JSON.stringify(body))
+}

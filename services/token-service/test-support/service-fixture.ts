@@ -1,0 +1,207 @@
+/** Token services for tests: real Redis and RabbitMQ under names of their own, or embedded adapters. */
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { generateKeyRing, type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
+import { createHealth, type Health } from '@integration-host/shared/health'
+import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
+import { createLogger, type Logger } from '@integration-host/shared/logger'
+import type { MessageBus } from '@integration-host/shared/message-bus'
+import { connectRedis } from '@integration-host/shared/redis/connection'
+import { Secret } from '@integration-host/shared/secret'
+import { createFileCredentialStore } from '../src/adapters/file/credential-store.ts'
+import { createRedisAuthorizationStore } from '../src/adapters/redis/authorization-store.ts'
+import { createRedisCredentialStore } from '../src/adapters/redis/credential-store.ts'
+import { watchKeys } from '../src/adapters/redis/key-canary.ts'
+import type { AuthorizationStore } from '../src/authorization/authorization-store.ts'
+import { readEmbeddedConfig } from '../src/config.ts'
+import type { CredentialStore } from '../src/credential/credential-store.ts'
+import type { RefreshPoint, RefreshTiming } from '../src/credential/refresh.ts'
+import { startTokenService } from '../src/service.ts'
+import { CLIENT_ID, CLIENT_SECRET, type ScriptedProvider } from './scripted-provider.ts'
+
+export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
+export const silent: Logger = createLogger('test', 'silent')
+export const testKeys = (): KeyRing => parseKeyRing(generateKeyRing())
+
+/** Redis under a prefix of its own; `close` removes what was written. */
+export interface TestRedis extends AsyncDisposable {
+  readonly prefix: string
+  readonly redis: Redis
+  readonly health: Health
+  readonly store: CredentialStore
+  readonly authorizations: AuthorizationStore
+}
+
+export async function openTestRedis(options: {
+  readonly keys: KeyRing
+  readonly prefix?: string
+  readonly url?: string
+  readonly logger?: Logger
+}): Promise<TestRedis> {
+  const { keys, prefix = `test-${randomBytes(5).toString('hex')}:`, logger = silent } = options
+  const health = createHealth(logger)
+  const connection = connectRedis(new Secret(options.url ?? process.env['TEST_REDIS_URL'] ?? ''), {
+    name: 'token-service test',
+    dependency: health.dependency('redis'),
+    keyPrefix: prefix,
+  })
+  const { redis } = connection
+  const check = watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger })
+  return {
+    prefix,
+    redis,
+    health,
+    store: createRedisCredentialStore({ redis, keys, ensureUsable: check.ensureUsable }),
+    authorizations: createRedisAuthorizationStore({
+      redis,
+      keys,
+      ensureUsable: check.ensureUsable,
+    }),
+    async [Symbol.asyncDispose]() {
+      check[Symbol.dispose]()
+      await connection[Symbol.asyncDispose]()
+    },
+  }
+}
+
+/** Resolves when the store of a test can be used. */
+export async function usable({ health }: { readonly health: Health }): Promise<void> {
+  await eventually(() => {
+    const { status, dependencies } = health.report()
+    if (status !== 'ready') throw new Error(`not usable: ${JSON.stringify(dependencies)}`)
+  })
+}
+
+/** Takes away everything under a prefix. */
+export async function dropKeys(prefix: string): Promise<void> {
+  const redis = new Redis(process.env['TEST_REDIS_URL'] ?? '')
+  for await (const keys of redis.scanStream({ match: `${prefix}*`, count: 1_000 })) {
+    const found = keys as string[]
+    if (found.length > 0) await redis.del(...found)
+  }
+  redis.disconnect()
+}
+
+/** Repeats `look` until it does not throw. */
+export async function eventually<T>(look: () => T | Promise<T>, deadlineMs = 10_000): Promise<T> {
+  const until = Date.now() + deadlineMs
+  for (;;) {
+    try {
+      return await look()
+    } catch (error) {
+      if (Date.now() > until) throw error
+      await new Promise((done) => setTimeout(done, 10))
+    }
+  }
+}
+
+/** Short waits in place of the protocol's own; the order of things is the same. */
+const quickTiming: Partial<RefreshTiming> = {
+  leaseMs: 900,
+  strangerMs: 600,
+  quietMs: 50,
+  watchMs: 20,
+  patienceMs: 8_000,
+}
+
+export interface ServiceOptions {
+  readonly provider: ScriptedProvider
+  readonly store: CredentialStore
+  readonly authorizations?: AuthorizationStore
+  readonly bus?: MessageBus
+  readonly keys: KeyRing
+  readonly health?: Health
+  readonly logger?: Logger
+  readonly env?: Readonly<Record<string, string>>
+  readonly timing?: Partial<RefreshTiming>
+  readonly reach?: (point: RefreshPoint, name: string) => Promise<void> | void
+}
+
+export interface TestService extends AsyncDisposable {
+  readonly url: string
+  /** Calls with the service key. */
+  call(path: string, init?: RequestInit): Promise<Response>
+  /** Stores a credential as `POST /callback` does. */
+  connect(realm: string): Promise<Response>
+  /** The status and body of a call, read as JSON. */
+  ask(path: string, init?: RequestInit): Promise<{ status: number; body: Record<string, unknown> }>
+}
+
+export async function startTestService(options: ServiceOptions): Promise<TestService> {
+  const { provider, keys, logger = silent } = options
+  const config = readEmbeddedConfig({
+    PORT: '0',
+    LOG_LEVEL: 'info',
+    SERVICE_API_KEY: SERVICE_KEY,
+    DISCOVERY_URL: provider.discoveryUrl,
+    CLIENT_ID,
+    CLIENT_SECRET,
+    REDIRECT: 'http://127.0.0.1:7217/callback',
+    CREDENTIAL_KEYS: `unused:${Buffer.alloc(32).toString('base64')}`,
+    ...options.env,
+  })
+  const health = options.health ?? createHealth(logger)
+  const service = await startTokenService(
+    { ...config, CREDENTIAL_KEYS: keys },
+    {
+      logger,
+      health,
+      store: options.store,
+      bus: options.bus ?? createInProcessBus(logger),
+      timing: { ...quickTiming, ...options.timing },
+      ...(options.authorizations !== undefined && { authorizations: options.authorizations }),
+      ...(options.reach !== undefined && { reach: options.reach }),
+    },
+  )
+  const call = (path: string, init: RequestInit = {}): Promise<Response> =>
+    fetch(service.url + path, {
+      redirect: 'manual',
+      ...init,
+      headers: {
+        Authorization: `Bearer ${SERVICE_KEY}`,
+        ...(init.headers as Record<string, string>),
+      },
+    })
+  return {
+    url: service.url,
+    call,
+    connect: (realm) => call('/callback', json({ RealmID: realm, Code: provider.authorize() })),
+    async ask(path, init) {
+      const answer = await call(path, init)
+      const body = await answer.text()
+      return {
+        status: answer.status,
+        body: body === '' ? {} : (JSON.parse(body) as Record<string, unknown>),
+      }
+    },
+    [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
+  }
+}
+
+/** A POST of JSON. */
+export const json = (body: unknown): RequestInit => ({
+  method: 'POST',
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify(body),
+})
+
+/** A folder of its own and the file store in it. */
+export async function openTestFile(keys: KeyRing): Promise<{
+  readonly folder: string
+  readonly store: CredentialStore & AsyncDisposable
+  remove(): Promise<void>
+}> {
+  const folder = await mkdtemp(join(tmpdir(), 'token-service-'))
+  const store = await createFileCredentialStore(folder, keys)
+  return {
+    folder,
+    store,
+    async remove() {
+      await store[Symbol.asyncDispose]()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
