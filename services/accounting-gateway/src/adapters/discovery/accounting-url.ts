@@ -1,0 +1,104 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { type Dependency, reasonOf } from '@integration-host/shared/health'
+import { backoffMs, StartRefused } from '@integration-host/shared/lifecycle'
+import { z } from 'zod'
+import { UpstreamFailure } from '../../proxy/upstream.ts'
+import { ask } from '../undici/ask.ts'
+import { connectUpstream } from '../undici/upstream.ts'
+
+const Document = z.looseObject({
+  accounting_url: z.url({ protocol: /^https?$/ }).optional(),
+})
+
+const NAMES_NONE =
+  'the discovery document names no usable accounting_url: set ACCOUNTING_URL to the address of the accounting API'
+/** How long a start looks at the document before it goes on without. */
+const START_PATIENCE_MS = 800
+
+export interface AccountingUrl extends AsyncDisposable {
+  /** @throws {IntegrationError} `provider_unavailable` until it is known. */
+  current(): string
+}
+
+class NoAccountingUrl extends Error {}
+
+/**
+ * The `accounting_url` of the provider's discovery document: asked for with back-off until it is had, then
+ * kept. Such a member is no standard's, so a document without it needs a person.
+ *
+ * @throws {StartRefused} when the document can be had at once and names none.
+ */
+export async function discoverAccountingUrl(
+  discoveryUrl: string,
+  dependency: Dependency,
+): Promise<AccountingUrl> {
+  const closing = new AbortController()
+  let url: string | null = null
+  let why = 'the discovery document has not been read yet'
+
+  async function read(): Promise<void> {
+    const { origin, pathname } = new URL(discoveryUrl)
+    await using connection = connectUpstream(origin)
+    const headers = ['Accept', 'application/json']
+    const { status, text } = await ask(
+      connection.upstream,
+      { method: 'GET', path: pathname, headers, body: null },
+      { timeoutMs: 5_000, signal: closing.signal },
+    )
+    if (status !== 200) throw new TypeError(`the discovery document is answered with ${status}`)
+    const document = Document.safeParse(JSON.parse(text))
+    if (!document.success || document.data.accounting_url === undefined)
+      throw new NoAccountingUrl(NAMES_NONE)
+    url = document.data.accounting_url
+    dependency.up()
+  }
+
+  async function tryOnce(): Promise<unknown> {
+    try {
+      await read()
+      return null
+    } catch (error) {
+      if (closing.signal.aborted) return null
+      why =
+        error instanceof NoAccountingUrl
+          ? NAMES_NONE
+          : 'the discovery document, which names the accounting API, cannot be had'
+      dependency.down(
+        error instanceof NoAccountingUrl
+          ? NAMES_NONE
+          : reasonOf(error instanceof UpstreamFailure ? error.cause : error),
+      )
+      return error
+    }
+  }
+
+  async function keepTrying(first: Promise<unknown>): Promise<void> {
+    await first
+    for (let attempt = 1; url === null && !closing.signal.aborted; attempt += 1) {
+      const pause = 100 + backoffMs(attempt, { baseMs: 200, capMs: 10_000, random: Math.random() })
+      await delay(pause, null, { signal: closing.signal, ref: false }).catch(() => {})
+      if (!closing.signal.aborted) await tryOnce()
+    }
+  }
+
+  const first = tryOnce()
+  const trying = keepTrying(first)
+  const failure = await Promise.race([first, delay(START_PATIENCE_MS, null, { ref: false })])
+  if (failure instanceof NoAccountingUrl) {
+    closing.abort()
+    await trying
+    throw new StartRefused(failure.message)
+  }
+  return {
+    current() {
+      if (url === null)
+        throw new IntegrationError('provider_unavailable', why, { retryAfterSeconds: 5 })
+      return url
+    },
+    async [Symbol.asyncDispose]() {
+      closing.abort()
+      await trying
+    },
+  }
+}

@@ -1,0 +1,49 @@
+import {
+  credentialEventKind,
+  CredentialEvent,
+  CREDENTIALS_EXCHANGE,
+} from '@integration-host/shared/contracts/credential-event'
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import type {
+  Consumer,
+  Delivery,
+  MessageBus,
+  Settlement,
+} from '@integration-host/shared/message-bus'
+
+// Exclusive: every replica has a queue of its own and hears every event.
+const QUEUE = 'accounting-gateway.credentials'
+
+/** Tells of every realm whose credential has changed, in this replica and all others. */
+export async function consumeCredentialEvents(
+  bus: MessageBus,
+  onChange: (realm: string) => void,
+): Promise<Consumer> {
+  await bus.declare({
+    exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
+    queues: [
+      {
+        name: QUEUE,
+        bindings: [{ exchange: CREDENTIALS_EXCHANGE, routingKey: 'credential.*' }],
+        exclusive: true,
+      },
+    ],
+  })
+  return bus.consume(QUEUE, { prefetch: 100, tag: QUEUE }, async (delivery) => {
+    const realm = changedRealm(delivery)
+    if (realm === null) return 'reject' satisfies Settlement
+    onChange(realm)
+    return 'ack'
+  })
+}
+
+/** The realm an event is about; null when it is none of ours. */
+function changedRealm({ routingKey, content }: Delivery): string | null {
+  if (credentialEventKind(routingKey) === null) return null
+  try {
+    const event = CredentialEvent.safeParse(JSON.parse(content.toString('utf8')))
+    return event.success ? realmOf(event.data.Name) : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,167 @@
+import { createHealth } from '@integration-host/shared/health'
+import { startRelay } from '@integration-host/shared/test-support/relay'
+import { createLogger } from '@integration-host/shared/logger'
+import { connectRedis } from '@integration-host/shared/redis/connection'
+import { Secret } from '@integration-host/shared/secret'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { createRealmLimits, type RealmRates } from '../../realm/throttle.ts'
+import { createRedisLedger } from './ledger.ts'
+
+const url = process.env['TEST_REDIS_URL'] ?? ''
+let opened: AsyncDisposableStack
+let keyPrefix: string
+
+beforeEach(() => {
+  opened = new AsyncDisposableStack()
+  keyPrefix = `test-${crypto.randomUUID().slice(0, 8)}:`
+})
+afterEach(async () => {
+  const { redis } = opened.use(open(url, 'cleaner'))
+  await vi.waitFor(() => expect(redis.status).toBe('ready'))
+  const keys = await redis.keys(`${keyPrefix}*`)
+  await Promise.all(keys.map((key) => redis.del(key.slice(keyPrefix.length))))
+  await opened.disposeAsync()
+})
+
+function open(address: string, name: string) {
+  const dependency = createHealth(createLogger('test', 'silent')).dependency('redis', 'optional')
+  return connectRedis(new Secret(address), { name, dependency, keyPrefix, commandTimeoutMs: 250 })
+}
+
+/** One replica of the gateway, as far as its throttle goes. */
+async function replica(rates: RealmRates, address = url) {
+  const lines: string[] = []
+  const logger = createLogger('test', 'info', { write: (text) => void lines.push(text) })
+  const { redis } = opened.use(open(address, 'test'))
+  await vi.waitFor(() => expect(redis.status).toBe('ready'))
+  const ledger = opened.use(createRedisLedger({ redis, rates, logger }))
+  return { ledger, redis, lines, limits: createRealmLimits({ ledger, now: Date.now }) }
+}
+
+const patience =
+  (ms = 20_000) =>
+  () => ({
+    until: Date.now() + ms,
+    signal: new AbortController().signal,
+  })
+const mostWithin = (sentAt: readonly number[], windowMs: number): number =>
+  Math.max(
+    ...sentAt.map((from) => sentAt.filter((at) => at >= from && at < from + windowMs).length),
+  )
+
+describe('the throttle over two replicas', () => {
+  it('lets out together what one realm may send, and loses no call', async () => {
+    const rates = { perSecond: 10, perMinute: 1_000, concurrent: 1_000 }
+    const replicas = [await replica(rates), await replica(rates)]
+    const sentAt: number[] = []
+    await Promise.all(
+      Array.from({ length: 35 }, async (_, index) => {
+        const permit = await replicas[index % 2]?.limits.acquire('1', patience())
+        sentAt.push(Date.now())
+        permit?.release()
+      }),
+    )
+    expect(sentAt).toHaveLength(35)
+    // The ledger's clock is exact; what is measured here is when this process heard of it.
+    expect(mostWithin(sentAt, 950)).toBeLessThanOrEqual(10)
+    expect(Math.max(...sentAt) - Math.min(...sentAt)).toBeGreaterThan(2_900)
+  })
+
+  it('counts the minute over both', async () => {
+    const rates = { perSecond: 1_000, perMinute: 6, concurrent: 1_000 }
+    const [one, two] = [await replica(rates), await replica(rates)]
+    for (let call = 0; call < 3; call += 1)
+      for (const { limits } of [one, two]) (await limits.acquire('1', patience())).release()
+    await expect(one.limits.acquire('1', patience(5_000))).rejects.toMatchObject({
+      code: 'throttled',
+      retryAfterSeconds: 60,
+    })
+    expect(await two.limits.acquire('2', patience(100))).toBeDefined()
+  })
+
+  it('keeps the places of both together, and gives one that is free again to whoever waits', async () => {
+    const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 2 }
+    const [one, two] = [await replica(rates), await replica(rates)]
+    const first = await one.limits.acquire('1', patience())
+    await two.limits.acquire('1', patience())
+    await expect(two.limits.acquire('1', patience(200))).rejects.toMatchObject({
+      code: 'throttled',
+    })
+    const third = two.limits.acquire('1', patience())
+    first.release()
+    expect(await third).toBeDefined()
+  })
+
+  it('holds a realm on every replica after a 429 that one has seen', async () => {
+    const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 10 }
+    const [one, two] = [await replica(rates), await replica(rates)]
+    one.limits.hold('1', 60_000)
+    one.limits.hold('1', 1_000)
+    await vi.waitFor(async () => {
+      await expect(two.limits.acquire('1', patience(1_500))).rejects.toMatchObject({
+        code: 'throttled',
+        retryAfterSeconds: 60,
+      })
+    })
+    expect(await two.limits.acquire('2', patience(100))).toBeDefined()
+  })
+
+  it('gives back the places of a replica that died', async () => {
+    const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 1 }
+    const dead = await replica(rates)
+    await dead.limits.acquire('1', patience())
+    const living = await replica(rates)
+    // Its lease as it stands half a minute later.
+    await living.redis.zadd(
+      'throttle:{1}:open',
+      '1',
+      (await living.redis.zrange('throttle:{1}:open', '0', '0'))[0] ?? '',
+    )
+    expect(await living.limits.acquire('1', patience(1_000))).toBeDefined()
+  })
+
+  it('leaves nothing in Redis that does not expire', async () => {
+    const { limits, redis } = await replica({ perSecond: 10, perMinute: 10, concurrent: 10 })
+    await limits.acquire('1', patience())
+    limits.hold('1', 1_000)
+    await vi.waitFor(async () => {
+      for (const what of ['calls', 'open', 'hold'])
+        expect(await redis.pttl(`throttle:{1}:${what}`)).toBeGreaterThan(0)
+    })
+  })
+})
+
+describe('without Redis', () => {
+  it('each replica counts alone and goes on, with what it has sent before; told once each way', async () => {
+    await using relay = await startRelay(url, 6379)
+    const rates = { perSecond: 1_000, perMinute: 8, concurrent: 1_000 }
+    const { limits, redis, lines } = await replica(rates, relay.url)
+    for (let call = 0; call < 3; call += 1) (await limits.acquire('1', patience())).release()
+    relay.away()
+    for (let call = 0; call < 5; call += 1) (await limits.acquire('1', patience())).release()
+    await expect(limits.acquire('1', patience(5_000))).rejects.toMatchObject({ code: 'throttled' })
+    expect(lines.filter((text) => text.includes('counts its calls alone'))).toHaveLength(1)
+
+    relay.restore()
+    await vi.waitFor(() => expect(redis.status).toBe('ready'), { timeout: 10_000 })
+    await vi.waitFor(
+      async () => {
+        ;(await limits.acquire('2', patience())).release()
+        expect(lines.filter((text) => text.includes('Redis is back'))).toHaveLength(1)
+      },
+      { timeout: 5_000, interval: 200 },
+    )
+  })
+
+  it('a silent Redis costs one call a moment, not every call', async () => {
+    await using relay = await startRelay(url, 6379)
+    const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 1_000 }
+    const { limits } = await replica(rates, relay.url)
+    ;(await limits.acquire('1', patience())).release()
+    relay.stall()
+    const from = performance.now()
+    for (let call = 0; call < 100; call += 1) (await limits.acquire('1', patience())).release()
+    // Were each call to wait its 250 ms for Redis, these would be 25 seconds.
+    expect(performance.now() - from).toBeLessThan(10_000)
+  })
+})

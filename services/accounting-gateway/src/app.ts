@@ -1,0 +1,27 @@
+import type { Health } from '@integration-host/shared/health'
+import type { Logger } from '@integration-host/shared/logger'
+import type { Metrics } from '@integration-host/shared/metrics'
+import type { Secret } from '@integration-host/shared/secret'
+import { createServiceApp } from '@integration-host/shared/service-app'
+import type { Hono } from 'hono'
+import { companyRoutes } from './routes/company.ts'
+
+export interface AppDeps {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics: Metrics
+  readonly keys: readonly Secret[]
+}
+
+/** Everything but the data path: health, metrics, documentation, and 401 or 404 for the rest. */
+export const createApp = (deps: AppDeps): Hono =>
+  createServiceApp(
+    {
+      name: 'accounting-gateway',
+      purpose: "Proxies accounting API calls and injects the realm's current bearer token.",
+      ...deps,
+    },
+    (app) => {
+      app.route('/', companyRoutes())
+    },
+  )

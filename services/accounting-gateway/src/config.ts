@@ -1,0 +1,64 @@
+import {
+  backendUrl,
+  type Environment,
+  httpUrl,
+  integer,
+  listenSettings,
+  parseConfig,
+  serviceKeys,
+} from '@integration-host/shared/config'
+import { z } from 'zod'
+
+const shape = {
+  ...listenSettings(7218),
+  SERVICE_API_KEY: serviceKeys(),
+  TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
+  /** The accounting API; a set variable wins over the discovery document's `accounting_url`. */
+  ACCOUNTING_URL: httpUrl().optional(),
+  DISCOVERY_URL: httpUrl().optional(),
+  // Intuit's limits per realm and application (its limits-and-throttles page).
+  REQUESTS_PER_SECOND: integer(1, 100_000).default(10),
+  REQUESTS_PER_MINUTE: integer(1, 1_000_000).default(500),
+  CONCURRENT_REQUESTS: integer(1, 10_000).default(10),
+  /** How long a realm rests after a 429 that names no time of its own. */
+  HOLD_SECONDS: integer(1, 3_600).default(60),
+  /** From a call's arrival to the first byte of its answer, all retries and waits included. */
+  DEADLINE_SECONDS: integer(1, 119).default(110),
+}
+
+const backends = {
+  REDIS_URL: backendUrl(/^rediss?$/, 'redis://127.0.0.1:6379').optional(),
+  REDIS_KEY_PREFIX: z.string().max(64).default(''),
+  AMQP_URL: backendUrl(/^amqps?$/, 'amqp://127.0.0.1:5672'),
+  AMQP_PREFIX: z.string().max(64).default(''),
+}
+
+// `when`: told together with all that is wrong, not only once the rest is right.
+const knowsItsUpstream = {
+  error: 'set ACCOUNTING_URL, or DISCOVERY_URL with a document that names accounting_url',
+  when: () => true,
+}
+const namesUpstream = (settings: {
+  ACCOUNTING_URL?: string | undefined
+  DISCOVERY_URL?: string | undefined
+}): boolean => settings.ACCOUNTING_URL !== undefined || settings.DISCOVERY_URL !== undefined
+
+const EmbeddedConfig = z.object(shape).refine(namesUpstream, knowsItsUpstream)
+const MainConfig = z.object({ ...shape, ...backends }).refine(namesUpstream, knowsItsUpstream)
+
+/** The settings of the service itself, without its backends. */
+export type Config = z.output<typeof EmbeddedConfig>
+
+/** @throws {ConfigError} with every bad setting named. */
+export const readConfig = (env: Environment): z.output<typeof MainConfig> =>
+  parseConfig(MainConfig, env)
+
+/** The same settings without backends, for the embedded host. */
+export const readEmbeddedConfig = (env: Environment): Config => parseConfig(EmbeddedConfig, env)
+
+/** What a realm may send, as the throttle has it. */
+export const ratesOf = (config: Config) => ({
+  perSecond: config.REQUESTS_PER_SECOND,
+  perMinute: config.REQUESTS_PER_MINUTE,
+  concurrent: config.CONCURRENT_REQUESTS,
+})

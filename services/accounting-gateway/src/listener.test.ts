@@ -1,0 +1,211 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import {
+  echo,
+  evilListener,
+  type Gateway,
+  gateway,
+  KEY,
+  raw,
+  type StandIn,
+  standIn,
+  tokenOf,
+  tokenService,
+} from './service.rig.ts'
+
+// Bytes as an attacker writes them: every client library would tidy them up.
+const AUTH = `Authorization: Bearer ${KEY}\r\n`
+const get = (target: string, headers = `Host: x\r\n${AUTH}`): string =>
+  `GET ${target} HTTP/1.1\r\n${headers}\r\n`
+
+let upstream: StandIn
+let tokens: Awaited<ReturnType<typeof tokenService>>
+let proxy: Gateway
+let evil: Awaited<ReturnType<typeof evilListener>>
+
+beforeAll(async () => {
+  upstream = await standIn(echo)
+  tokens = await tokenService(['1', '2'])
+  proxy = await gateway(upstream.url, tokens.url)
+  evil = await evilListener()
+})
+beforeEach(() => {
+  upstream.seen.length = 0
+})
+afterAll(async () => {
+  await proxy[Symbol.asyncDispose]()
+  await evil[Symbol.asyncDispose]()
+  await tokens[Symbol.asyncDispose]()
+  await upstream[Symbol.asyncDispose]()
+})
+
+const stillServes = async (): Promise<void> => {
+  const answer = await raw(
+    proxy.port,
+    get('/v3/company/1/x', `Host: x\r\n${AUTH}Connection: close\r\n`),
+  )
+  expect(answer.status).toBe(200)
+}
+
+describe('a hostile target', () => {
+  it.each([
+    ['absolute form', 'http://127.0.0.1:EVIL/v3/company/1/x'],
+    ['absolute form with userinfo', 'http://127.0.0.1@127.0.0.1:EVIL/v3/company/1/x'],
+    ['absolute form of another scheme', 'ftp://127.0.0.1:EVIL/v3/company/1/x'],
+    ['a host in the path', '//127.0.0.1:EVIL/v3/company/1/x'],
+    ['a host behind a backslash', '/\\127.0.0.1:EVIL/v3/company/1/x'],
+    ['two backslashes', '/\\\\127.0.0.1:EVIL/v3/company/1/x'],
+    ['an @ in front', '@127.0.0.1:EVIL/v3/company/1/x'],
+    ['userinfo behind slashes', '//user@127.0.0.1:EVIL/v3/company/1/x'],
+    ['a dot segment', '/v3/company/1/../2/x'],
+    ['an encoded dot segment', '/v3/company/1/%2e%2e/2/x'],
+    ['a half encoded dot segment', '/v3/company/1/.%2e/2/x'],
+    ['an encoded slash', '/v3/company/1/..%2f2/x'],
+    ['a doubly encoded dot segment', '/v3/company/1/%252e%252e/2/x'],
+    ['a backslash segment', '/v3/company/1\\..\\2/x'],
+    ['a fragment', '/v3/company/1/x#/health/live'],
+    ['a fragment before an open path', '/v3/company/1/x?/health/live#'],
+    ['asterisk form', '*'],
+    ['a realm with a dot', '/v3/company/1.1/x'],
+    ['a realm of 65 characters', `/v3/company/${'1'.repeat(65)}/x`],
+    ['a carriage return, encoded', '/v3/company/1/x%0d%0aX:y'],
+    ['a NUL, encoded', '/v3/company/1/%00'],
+  ])('with %s is 400, and nothing is sent', async (_what, target) => {
+    const answer = await raw(proxy.port, get(target.replace('EVIL', String(evil.port))))
+    expect(answer.status, answer.text).toBe(400)
+    expect(upstream.seen).toHaveLength(0)
+    await stillServes()
+  })
+
+  it.each([
+    ['a tab', '/v3/company/1/\tx'],
+    ['a bare carriage return', '/v3/company/1/\rx'],
+    ['a NUL', '/v3/company/1/\0x'],
+  ])('with %s is refused, and nothing is sent', async (_what, target) => {
+    const answer = await raw(proxy.port, get(target))
+    expect(answer.status).toBe(400)
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it('needs no key to be refused, and a clean one does', async () => {
+    expect((await raw(proxy.port, get('//x/v3/company/1/x', 'Host: x\r\n'))).status).toBe(400)
+    expect((await raw(proxy.port, get('/v3/company/1/x?/health/live', 'Host: x\r\n'))).status).toBe(
+      401,
+    )
+  })
+})
+
+describe('a method that talks to proxies', () => {
+  it.each([
+    ['CONNECT', `CONNECT 127.0.0.1:EVIL HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+    ['CONNECT with a path', `CONNECT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+    ['TRACE', `TRACE /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+    ['OPTIONS *', `OPTIONS * HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+    [
+      'a websocket upgrade',
+      get(
+        '/v3/company/1/x',
+        `Host: x\r\n${AUTH}Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n`,
+      ),
+    ],
+    [
+      'an h2c upgrade',
+      get(
+        '/v3/company/1/x',
+        `Host: x\r\n${AUTH}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n`,
+      ),
+    ],
+    ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+    ['a method that is none', `DEBUGGER /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+  ])('%s is 400, and nothing is sent', async (_what, bytes) => {
+    const answer = await raw(proxy.port, bytes.replace('EVIL', String(evil.port)))
+    expect(answer.status, answer.text).toBe(400)
+    expect(upstream.seen).toHaveLength(0)
+    await stillServes()
+  })
+})
+
+describe('hostile headers', () => {
+  it.each([
+    ['two Authorization headers', `Host: x\r\n${AUTH}Authorization: Bearer other\r\n`],
+    [
+      'two Authorization headers, the key last',
+      `Host: x\r\nAuthorization: Bearer other\r\n${AUTH}`,
+    ],
+    ['two Host headers', `Host: x\r\nHost: y\r\n${AUTH}`],
+    ['no Host header', AUTH],
+    ['a folded header', `Host: x\r\n${AUTH}X-A: b\r\n c\r\n`],
+    ['a space before the colon', `Host : x\r\n${AUTH}`],
+    [
+      'Content-Length beside Transfer-Encoding',
+      `Host: x\r\n${AUTH}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n`,
+    ],
+    ['two lengths', `Host: x\r\n${AUTH}Content-Length: 4\r\nContent-Length: 5\r\n`],
+    [
+      'a transfer coding after chunked',
+      `Host: x\r\n${AUTH}Transfer-Encoding: chunked, identity\r\n`,
+    ],
+    ['a length with a sign', `Host: x\r\n${AUTH}Content-Length: +4\r\n`],
+    ['a bare line feed', `Host: x\nX-A: b\r\n${AUTH}`],
+    ['a NUL in a value', `Host: x\r\nX-A: \0\r\n${AUTH}`],
+  ])('with %s are 400, and nothing is sent', async (_what, headers) => {
+    const answer = await raw(proxy.port, get('/v3/company/1/x', headers))
+    expect(answer.status, answer.text).toBe(400)
+    expect(upstream.seen).toHaveLength(0)
+    await stillServes()
+  })
+
+  it('beyond 16 KiB are 431', async () => {
+    const answer = await raw(
+      proxy.port,
+      get('/v3/company/1/x', `Host: x\r\n${AUTH}X-A: ${'a'.repeat(20_000)}\r\n`),
+    )
+    expect(answer.status).toBe(431)
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it('neither travel on nor take the gateway’s own away', async () => {
+    const answer = await raw(
+      proxy.port,
+      get(
+        '/v3/company/1/x',
+        `Host: 127.0.0.1:${evil.port}\r\n${AUTH}Connection: close, authorization, host, x-hop\r\nX-Hop: 1\r\nCookie: a=b\r\nProxy-Authorization: Basic eA==\r\nX-Forwarded-Host: evil\r\nX-Forwarded-For: 1.2.3.4\r\nX_Forwarded_User: root\r\nForwarded: host=evil\r\nTE: trailers\r\nX-Original-URL: /v3/company/2/x\r\nX-HTTP-Method-Override: DELETE\r\nX-Kept: yes\r\n`,
+      ),
+    )
+    expect(answer.status).toBe(200)
+    const [seen] = upstream.seen
+    expect(Object.keys(seen?.headers ?? {}).toSorted()).toEqual([
+      'authorization',
+      'connection',
+      'host',
+      'x-kept',
+    ])
+    expect(seen?.headers).toMatchObject({
+      authorization: `Bearer ${tokenOf('1', 1)}`,
+      host: new URL(upstream.url).host,
+      connection: 'keep-alive',
+    })
+    expect(upstream.seen).toHaveLength(1)
+  })
+
+  it('of a pipelined second request do not ride along with the first', async () => {
+    const smuggled = get('/v3/company/2/x', `Host: x\r\nConnection: close\r\n`)
+    const first = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: ${smuggled.length}\r\n\r\n`
+    await raw(proxy.port, first + smuggled)
+    expect(upstream.seen.map(({ url }) => url.split('?')[0])).toEqual(['/v3/company/1/x'])
+  })
+})
+
+it('gives back the connection of a refused call whose body would trickle in for ever', async () => {
+  const socket = connect(proxy.port, '127.0.0.1')
+  socket.write('POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx')
+  let answer = ''
+  socket.on('data', (data) => (answer += String(data)))
+  await once(socket, 'close') // by the gateway: nothing here ends it
+  expect(answer).toMatch(/^HTTP\/1\.1 401 [\s\S]*\r\nConnection: close\r\n/)
+})
+
+it('has contacted nobody whom a target or header named', () => {
+  expect(evil.connections()).toBe(0)
+})

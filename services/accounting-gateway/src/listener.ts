@@ -1,0 +1,191 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { NodeListener } from '@integration-host/shared/http-server'
+import type { Logger } from '@integration-host/shared/logger'
+import { problemOf } from '@integration-host/shared/problem'
+import type { Secret } from '@integration-host/shared/secret'
+import { isAuthorized } from '@integration-host/shared/service-app'
+import type { GatewayMetrics } from './gateway-metrics.ts'
+import type { Forward, Outcome, Passage } from './proxy/forward.ts'
+import { headerFault } from './proxy/headers.ts'
+import { readTarget } from './proxy/target.ts'
+
+export interface ListenerDeps {
+  /** Answers everything that is no company's call. */
+  readonly app: NodeListener
+  readonly forward: Forward
+  readonly keys: readonly Secret[]
+  readonly logger: Logger
+  readonly metrics: GatewayMetrics
+}
+
+export interface Listener {
+  readonly listener: NodeListener
+  /** Takes what Node does not hand to a request listener. */
+  attach(server: Server): void
+  /** Lets go of the calls that only wait, at shutdown. */
+  leave(): void
+}
+
+/** Every method is the accounting API's to judge, but for the two that talk to proxies. */
+const REFUSED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
+
+/**
+ * The data path: Node's own request and response, no framework between. A company's call is forwarded;
+ * everything else is the app's, once its target and headers can be trusted.
+ */
+export function createListener(deps: ListenerDeps): Listener {
+  const { app, forward, keys, logger, metrics } = deps
+  const passages = new Set<Passage>()
+  let isLeaving = false
+
+  function take(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
+    const fault = requestFault(request)
+    const target = readTarget(request.url ?? '')
+    if (fault !== null || target.kind === 'refused') {
+      const why = fault ?? (target.kind === 'refused' ? target.why : '')
+      return refuse(request, response, new IntegrationError('target_invalid', why))
+    }
+    if (target.kind === 'own') {
+      if (expectsContinue) response.writeContinue()
+      return app(request, response)
+    }
+    if (!isAuthorized(request.headers.authorization, keys)) {
+      const why = 'present a service key as Authorization: Bearer …'
+      return refuse(request, response, new IntegrationError('unauthorized', why))
+    }
+    if (isLeaving) {
+      const error = new IntegrationError('shutting_down', 'the gateway is leaving', {
+        retryAfterSeconds: 1,
+      })
+      return refuse(request, response, error)
+    }
+    const startedAt = performance.now()
+    const requestId = crypto.randomUUID()
+    const passage = forward({ request, response, target, requestId, expectsContinue })
+    passages.add(passage)
+    void follow(passage, request, response, target.realm, requestId, startedAt)
+  }
+
+  async function follow(
+    passage: Passage,
+    request: IncomingMessage,
+    response: ServerResponse,
+    realm: string,
+    requestId: string,
+    startedAt: number,
+  ): Promise<void> {
+    const outcome = await passage.outcome
+    passages.delete(passage)
+    if (outcome.error !== null && !response.headersSent) {
+      response.setHeader('Server-Timing', passage.serverTiming())
+      const { traceId } = outcome
+      if (traceId !== null) response.setHeader('intuit_tid', traceId)
+      // With it the caller can send the same call again and have it done once.
+      if (passage.addedRequestId !== null) response.setHeader('X-RequestId', passage.addedRequestId)
+      answerProblem(request, response, outcome.error, requestId)
+    }
+    tell(request, response, realm, requestId, outcome, performance.now() - startedAt)
+  }
+
+  function tell(
+    { method }: IncomingMessage,
+    { statusCode }: ServerResponse,
+    realm: string,
+    requestId: string,
+    outcome: Outcome,
+    durationMs: number,
+  ): void {
+    const { error, isAbandoned, isCut, attempts, waitedMs, upstreamMs, traceId } = outcome
+    // 499: the caller closed the connection; nginx's number for it.
+    const status = isAbandoned ? 499 : statusCode
+    metrics.call(status, durationMs, waitedMs)
+    const data = {
+      requestId,
+      method,
+      route: '/v3/company/:realm/*',
+      realm,
+      status,
+      durationMs: rounded(durationMs),
+      upstreamMs: rounded(upstreamMs),
+      waitedMs: rounded(waitedMs),
+      attempts,
+      ...(traceId !== null && { intuitTid: traceId.slice(0, 128) }),
+      ...(error !== null && { code: error.code }),
+      ...(isCut && { isCut }),
+    }
+    if (error?.code === 'internal_error') logger.error({ ...data, err: error }, 'request failed')
+    else logger.info(data, 'request')
+  }
+
+  function refuse(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {
+    const requestId = crypto.randomUUID()
+    answerProblem(request, response, error, requestId)
+    const { statusCode: status } = response
+    metrics.call(status, 0, 0)
+    logger.info({ requestId, method: request.method, status, code: error.code }, 'request refused')
+  }
+
+  return {
+    listener: (request, response) => take(request, response, false),
+    attach(server) {
+      server.on('checkContinue', (request, response) => take(request, response, true))
+      server.on('connect', (_request: IncomingMessage, socket: Socket) => {
+        socket.on('error', () => {})
+        socket.end(CONNECT_REFUSED)
+      })
+    },
+    leave() {
+      isLeaving = true
+      for (const passage of passages) passage.leave()
+    },
+  }
+}
+
+function requestFault({ method = '', httpVersion, rawHeaders }: IncomingMessage): string | null {
+  if (REFUSED_METHODS.has(method)) return `${method} is not served`
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'the HTTP version is not served'
+  return headerFault(rawHeaders)
+}
+
+const rounded = (ms: number): number => Math.round(ms * 10) / 10
+
+/** A problem document (RFC 9457) written straight to Node's response. */
+function answerProblem(
+  request: IncomingMessage,
+  response: ServerResponse,
+  error: IntegrationError,
+  requestId: string,
+): void {
+  if (response.headersSent || response.destroyed) return
+  const problem = problemOf(error)
+  const body = JSON.stringify(problem)
+  response.setHeader('Content-Type', 'application/problem+json')
+  response.setHeader('Content-Length', Buffer.byteLength(body))
+  response.setHeader('Cache-Control', 'no-store')
+  response.setHeader('X-Request-Id', requestId)
+  if (error.retryAfterSeconds !== null)
+    response.setHeader('Retry-After', Math.max(1, Math.ceil(error.retryAfterSeconds)))
+  if (problem.status === 401)
+    response.setHeader('WWW-Authenticate', 'Bearer realm="integration-host"') // RFC 6750 §3
+  // RFC 9110 §15.5.9; and a body that still trickles in must not hold a connection that got its answer.
+  if (problem.status === 408 || isArriving(request)) response.setHeader('Connection', 'close')
+  response.writeHead(problem.status)
+  response.end(request.method === 'HEAD' ? undefined : body)
+}
+
+const isArriving = ({ headers, complete }: IncomingMessage): boolean =>
+  !complete && (headers['transfer-encoding'] !== undefined || Number(headers['content-length']) > 0)
+
+const CONNECT_BODY = JSON.stringify(
+  problemOf(new IntegrationError('target_invalid', 'CONNECT is not served')),
+)
+const CONNECT_REFUSED = [
+  'HTTP/1.1 400 Bad Request',
+  'Content-Type: application/problem+json',
+  `Content-Length: ${Buffer.byteLength(CONNECT_BODY)}`,
+  'Connection: close',
+  '',
+  CONNECT_BODY,
+].join('\r\n')

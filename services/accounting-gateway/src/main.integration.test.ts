@@ -1,0 +1,206 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { createHealth } from '@integration-host/shared/health'
+import { createLogger } from '@integration-host/shared/logger'
+import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { Secret } from '@integration-host/shared/secret'
+import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import {
+  echo,
+  KEY,
+  publishEvent,
+  type StandIn,
+  standIn,
+  tokenOf,
+  tokenService,
+} from './service.rig.ts'
+
+const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+// A port that nobody listens on: reserved, and never given out by the system.
+const NOWHERE = '127.0.0.1:1'
+
+interface Running {
+  readonly child: ChildProcess
+  output(): string
+  lines(): Record<string, unknown>[]
+  url(): Promise<string>
+  exit(): Promise<number | null>
+}
+
+let children: ChildProcess[]
+let opened: AsyncDisposableStack
+beforeEach(() => {
+  children = []
+  opened = new AsyncDisposableStack()
+})
+afterEach(async () => {
+  for (const child of children) if (child.exitCode === null) child.kill('SIGKILL')
+  await opened.disposeAsync()
+})
+
+function start(env: Record<string, string>): Running {
+  const child = spawn(process.execPath, [MAIN], { env: { PATH: process.env['PATH'], ...env } })
+  children.push(child)
+  let output = ''
+  child.stdout.on('data', (part: Buffer) => (output += part.toString()))
+  child.stderr.on('data', (part: Buffer) => (output += part.toString()))
+  const exited = once(child, 'exit').then(([code]) => code as number | null)
+  const lines = () =>
+    output
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+  return {
+    child,
+    output: () => output,
+    lines,
+    url: () =>
+      vi.waitFor(
+        () => {
+          const line = lines().find(({ msg }) => msg === 'service is listening')
+          expect(line, output).toBeDefined()
+          return String(line?.['url'])
+        },
+        { timeout: 10_000, interval: 20 },
+      ),
+    exit: () => exited,
+  }
+}
+
+const nothingReachable = {
+  PORT: '0',
+  SERVICE_API_KEY: KEY,
+  ACCOUNTING_URL: `http://${NOWHERE}`,
+  TOKEN_SERVICE_URL: `http://${NOWHERE}`,
+  AMQP_URL: `amqp://${NOWHERE}`,
+  REDIS_URL: `redis://${NOWHERE}`,
+}
+const ask = (url: string, path: string) =>
+  fetch(url + path, { headers: { Authorization: `Bearer ${KEY}` } })
+
+describe('the gateway as a process', () => {
+  it('names every bad setting in one message, shows no value and leaves with 1', async () => {
+    const gateway = start({
+      SERVICE_API_KEY: 'too-short',
+      PORT: '7218x',
+      AMQP_URL: 'http://bad-broker',
+      REQUESTS_PER_SECOND: '0',
+    })
+    expect(await gateway.exit()).toBe(1)
+    for (const name of [
+      'SERVICE_API_KEY',
+      'PORT',
+      'AMQP_URL',
+      'REQUESTS_PER_SECOND',
+      'ACCOUNTING_URL',
+      'DISCOVERY_URL',
+    ])
+      expect(gateway.output()).toContain(name)
+    for (const value of ['too-short', '7218x', 'bad-broker'])
+      expect(gateway.output()).not.toContain(value)
+    expect(gateway.output().match(/The settings are not usable/g)).toHaveLength(1)
+  })
+
+  it('starts with nothing reachable, says what it waits for, and leaves on SIGTERM with 0', async () => {
+    const gateway = start(nothingReachable)
+    const url = await gateway.url()
+    expect((await fetch(`${url}/health/live`)).status).toBe(200)
+    await vi.waitFor(async () => {
+      const ready = await fetch(`${url}/health/ready`)
+      expect(ready.status).toBe(503)
+      expect(await ready.json()).toMatchObject({
+        status: 'waiting',
+        dependencies: {
+          rabbitmq: { status: 'down', reason: 'ECONNREFUSED' },
+          redis: { status: 'down' },
+          'token-service': { status: 'down', reason: 'ECONNREFUSED' },
+        },
+      })
+    }, 5_000)
+    expect((await ask(url, '/v3/company/1/x')).status).toBe(503)
+    gateway.child.kill('SIGTERM')
+    expect(await gateway.exit()).toBe(0)
+  })
+
+  it('says at start that without REDIS_URL each replica counts alone', async () => {
+    const { REDIS_URL: _, ...env } = nothingReachable
+    const gateway = start(env)
+    await gateway.url()
+    expect(gateway.output()).toContain('REDIS_URL is not set: each replica counts its calls alone')
+  })
+
+  it('refuses to start when the discovery document names no accounting API', async () => {
+    const provider = opened.use(
+      await standIn((_request, response) => response.end('{"issuer":"x"}')),
+    )
+    const gateway = start({ ...nothingReachable, ACCOUNTING_URL: '', DISCOVERY_URL: provider.url })
+    expect(await gateway.exit()).toBe(1)
+    expect(gateway.output()).toContain('set ACCOUNTING_URL')
+  })
+})
+
+describe('two gateways over Redis and RabbitMQ', () => {
+  it('share the throttle and hear every event; no call fails when Redis is not there', async () => {
+    const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
+    const upstream: StandIn = opened.use(await standIn(echo))
+    const tokens = opened.use(await tokenService(['1', '2']))
+    const env = {
+      ...nothingReachable,
+      ACCOUNTING_URL: upstream.url,
+      TOKEN_SERVICE_URL: tokens.url,
+      AMQP_URL: process.env['TEST_AMQP_URL'] ?? '',
+      AMQP_PREFIX: prefix,
+      REDIS_URL: process.env['TEST_REDIS_URL'] ?? '',
+      REDIS_KEY_PREFIX: prefix,
+    }
+    const gateways = [start(env), start(env), start({ ...env, REDIS_URL: `redis://${NOWHERE}` })]
+    const urls = await Promise.all(gateways.map((gateway) => gateway.url()))
+    // Also the one without Redis: it can do its work.
+    for (const url of urls)
+      await vi.waitFor(async () => expect((await fetch(`${url}/health/ready`)).status).toBe(200), {
+        timeout: 10_000,
+        interval: 50,
+      })
+
+    for (const url of urls) expect((await ask(url, '/v3/company/1/x')).status).toBe(200)
+    expect(tokens.tokens()).toHaveLength(3)
+    const credential = tokens.credentials.get('1')
+    if (credential !== undefined) credential.version = 2
+    const logger = createLogger('test', 'silent')
+    const bus = opened.use(
+      await connectRabbitMq(new Secret(env.AMQP_URL), {
+        name: 'test',
+        dependency: createHealth(logger).dependency('rabbitmq'),
+        logger,
+        prefix,
+      }),
+    )
+    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.declare({ exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }], queues: [] })
+    await publishEvent(bus, '1', 'refreshed', 2)
+    for (const url of urls)
+      await vi.waitFor(
+        async () => {
+          const answer = (await (await ask(url, '/v3/company/1/x')).json()) as {
+            headers: { authorization: string }
+          }
+          expect(answer.headers.authorization).toBe(`Bearer ${tokenOf('1', 2)}`)
+        },
+        { timeout: 5_000, interval: 300 },
+      )
+
+    // Twelve calls over two replicas: ten in the first second, the others later.
+    const from = performance.now()
+    const answers = await Promise.all(
+      Array.from({ length: 12 }, (_, index) => ask(urls[index % 2] ?? '', '/v3/company/2/x')),
+    )
+    expect(answers.every(({ status }) => status === 200)).toBe(true)
+    expect(performance.now() - from).toBeGreaterThan(950)
+
+    for (const gateway of gateways) gateway.child.kill('SIGTERM')
+    expect(await Promise.all(gateways.map((gateway) => gateway.exit()))).toEqual([0, 0, 0])
+    for (const gateway of gateways) expect(gateway.output()).not.toContain('canary')
+  })
+})

@@ -1,0 +1,68 @@
+import { createHealth, type Health } from '@integration-host/shared/health'
+import { runService } from '@integration-host/shared/lifecycle'
+import { createLogger, type Logger } from '@integration-host/shared/logger'
+import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { connectRedis } from '@integration-host/shared/redis/connection'
+import type { Secret } from '@integration-host/shared/secret'
+import { createRedisLedger } from './adapters/redis/ledger.ts'
+import { ratesOf, readConfig } from './config.ts'
+import { createProcessLimits } from './realm/process-ledger.ts'
+import { createRealmLimits, type RealmLimits, type RealmRates } from './realm/throttle.ts'
+import { startAccountingGateway } from './service.ts'
+
+const NAME = 'accounting-gateway'
+
+await runService(NAME, async () => {
+  const config = readConfig(process.env)
+  const logger = createLogger(NAME, config.LOG_LEVEL)
+  const health = createHealth(logger)
+  await using stack = new AsyncDisposableStack()
+  const bus = stack.use(
+    await connectRabbitMq(config.AMQP_URL, {
+      name: NAME,
+      dependency: health.dependency('rabbitmq'),
+      logger,
+      prefix: config.AMQP_PREFIX,
+    }),
+  )
+  const { REDIS_URL, REDIS_KEY_PREFIX } = config
+  if (REDIS_URL === undefined)
+    logger.warn('REDIS_URL is not set: each replica counts its calls alone')
+  const limits =
+    REDIS_URL === undefined
+      ? createProcessLimits(ratesOf(config))
+      : sharedLimits(stack, REDIS_URL, {
+          rates: ratesOf(config),
+          logger,
+          health,
+          REDIS_KEY_PREFIX,
+        })
+  const service = stack.use(await startAccountingGateway(config, { logger, health, bus, limits }))
+  const owned = stack.move()
+  return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+})
+
+interface SharedLimitsOptions {
+  readonly rates: RealmRates
+  readonly logger: Logger
+  readonly health: Health
+  readonly REDIS_KEY_PREFIX: string
+}
+
+function sharedLimits(
+  stack: AsyncDisposableStack,
+  url: Secret,
+  { rates, logger, health, REDIS_KEY_PREFIX }: SharedLimitsOptions,
+): RealmLimits {
+  const { redis } = stack.use(
+    connectRedis(url, {
+      name: NAME,
+      dependency: health.dependency('redis', 'optional'),
+      keyPrefix: REDIS_KEY_PREFIX,
+      // Every call waits for it, and counting alone for a moment is the lesser harm.
+      commandTimeoutMs: 250,
+    }),
+  )
+  const ledger = stack.use(createRedisLedger({ redis, rates, logger }))
+  return createRealmLimits({ ledger, now: Date.now })
+}

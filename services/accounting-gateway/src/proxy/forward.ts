@@ -1,0 +1,375 @@
+/**
+ * One call of a company, from the caller to the accounting API and back.
+ *
+ * I1  Every attempt has a permit of its realm and the token of its realm; the permit ends with the attempt.
+ * I2  The caller gets one answer: upstream's as it came, or a problem of ours; never parts of two.
+ * I3  Nothing outlives the caller, and no answer begins after the deadline.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
+import type { Permit, RealmLimits } from '../realm/throttle.ts'
+import { Attempt, type Ending } from './attempt.ts'
+import { type HeaderList, headerValue, requestHeaders } from './headers.ts'
+import { type RequestBody, requestBody } from './request-body.ts'
+import { afterFailure, afterStatus, isRepeatable, retryAfterMs, type Tries } from './retry.ts'
+import {
+  type CompanyTarget,
+  hasRequestId,
+  type UpstreamBase,
+  upstreamPath,
+  withRequestId,
+} from './target.ts'
+import type { Upstream, UpstreamFailure } from './upstream.ts'
+
+export interface Call {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly target: CompanyTarget
+  /** Returned to the caller and written to the log, to find one by the other. */
+  readonly requestId: string
+  readonly expectsContinue: boolean
+}
+
+/** What became of a call, for the log and the figures. */
+export interface Outcome {
+  /** What upstream answered last; null when it has not. */
+  readonly status: number | null
+  /** To be told to the caller; null when the caller has its answer, or has gone. */
+  readonly error: IntegrationError | null
+  readonly isAbandoned: boolean
+  /** The answer broke off half-way. */
+  readonly isCut: boolean
+  readonly attempts: number
+  /** Milliseconds spent waiting for a permit, a token or the next try. */
+  readonly waitedMs: number
+  /** Milliseconds upstream took until its answers began. */
+  readonly upstreamMs: number
+  /** `intuit_tid` of the last answer: what the provider's support asks for. */
+  readonly traceId: string | null
+}
+
+export interface ForwardDeps {
+  readonly tokens: AccessTokens
+  readonly limits: RealmLimits
+  /** The accounting API. @throws {IntegrationError} while it is not known where it is. */
+  readonly upstream: () => { readonly base: UpstreamBase; readonly api: Upstream }
+  readonly deadlineMs: number
+  /** How long a realm rests after a 429 that does not say. */
+  readonly holdMs: number
+  /** Epoch ms. */
+  readonly now: () => number
+  /** In [0, 1). */
+  readonly random: () => number
+  readonly newRequestId: () => string
+  readonly onRetry?: (reason: 'status' | 'failure' | 'unauthorized') => void
+  readonly onHold?: () => void
+}
+
+export type Forward = (call: Call) => Passage
+
+export const createForward =
+  (deps: ForwardDeps): Forward =>
+  (call) =>
+    new Passage(deps, call)
+
+/** A call on its way. */
+export class Passage {
+  readonly outcome: Promise<Outcome>
+  /** The `requestid` given to a POST that had none. */
+  readonly addedRequestId: string | null
+  readonly #deps: ForwardDeps
+  readonly #call: Call
+  readonly #body: RequestBody | null
+  readonly #path: string
+  readonly #isRepeatable: boolean
+  readonly #startedAt = performance.now()
+  readonly #interrupted = Promise.withResolvers<never>()
+  readonly #deadline: NodeJS.Timeout
+  #until: number
+  #interruption: Error | null = null
+  #controller: AbortController | null = null
+  #attempt: Attempt | null = null
+  #isReadingBody = false
+  #attempts = 0
+  #retries = 0
+  #hasReplayed = false
+  #status: number | null = null
+  #traceId: string | null = null
+  #waitedMs = 0
+  #upstreamMs = 0
+
+  constructor(deps: ForwardDeps, call: Call) {
+    this.#deps = deps
+    this.#call = call
+    const { request, response, target, expectsContinue } = call
+    const method = request.method ?? 'GET'
+    const isUnmarkedPost = method === 'POST' && !hasRequestId(target.path)
+    this.addedRequestId = isUnmarkedPost ? deps.newRequestId() : null
+    this.#path =
+      this.addedRequestId === null ? target.path : withRequestId(target.path, this.addedRequestId)
+    this.#isRepeatable = isRepeatable(method, method === 'POST')
+    this.#body = requestBody(request, response, expectsContinue)
+    this.#until = deps.now() + deps.deadlineMs
+    this.#deadline = setTimeout(() => this.interrupt(this.#lateness()), deps.deadlineMs)
+    // Often nobody waits for it.
+    this.#interrupted.promise.catch(() => {})
+    response.once('close', () => {
+      if (!response.writableFinished) this.interrupt(new CallerGone())
+    })
+    this.outcome = this.#run()
+  }
+
+  /** Ends the call: with `error` for the caller unless its answer has begun. */
+  interrupt(error: Error): void {
+    if (this.#interruption !== null) return
+    this.#interruption = error
+    this.#attempt?.interrupt()
+    this.#controller?.abort(error)
+    this.#interrupted.reject(error)
+  }
+
+  /** Lets go of a call that only waits: the service is leaving, another replica can have it. */
+  leave(): void {
+    if (this.#attempt !== null || this.#isReadingBody) return
+    this.interrupt(
+      new IntegrationError('shutting_down', 'the gateway is leaving', { retryAfterSeconds: 1 }),
+    )
+  }
+
+  async #run(): Promise<Outcome> {
+    let error: Error | null = null
+    let isCut = false
+    try {
+      const ending = await this.#travel()
+      isCut = ending.kind === 'cut'
+    } catch (thrown) {
+      error = thrown instanceof Error ? thrown : new TypeError('not an error')
+    }
+    clearTimeout(this.#deadline)
+    if (this.#body !== null && !this.#call.request.complete) void this.#body.discard()
+    const isAbandoned = error instanceof CallerGone
+    const { response } = this.#call
+    if (error !== null && response.headersSent && !response.writableEnded) {
+      response.destroy() // I2
+      isCut = true
+    }
+    return {
+      status: this.#status,
+      error:
+        error === null || isAbandoned || response.headersSent
+          ? null
+          : error instanceof IntegrationError
+            ? error
+            : new IntegrationError('internal_error', 'the call could not be forwarded', {
+                cause: error,
+              }),
+      isAbandoned,
+      isCut,
+      attempts: this.#attempts,
+      waitedMs: this.#waitedMs,
+      upstreamMs: this.#upstreamMs,
+      traceId: this.#traceId,
+    }
+  }
+
+  async #travel(): Promise<Ending> {
+    const { tokens, limits } = this.#deps
+    const { realm } = this.#call.target
+    this.#deps.upstream()
+    for (;;) {
+      // First of all: who has no credential waits for nothing.
+      let token = tokens.cached(realm) ?? (await this.#wait(tokens.get(realm)))
+      const body = await this.#openBody()
+      const claimed = limits.acquire(realm, () => this.#patience())
+      let permit: Permit
+      if (claimed instanceof Promise) {
+        permit = await this.#waitForPermit(claimed)
+        token = tokens.cached(realm) ?? token
+      } else permit = claimed
+      const ending = await this.#try(token, body).finally(() => permit.release())
+      switch (ending.kind) {
+        case 'relayed':
+        case 'cut':
+          return ending
+        case 'interrupted':
+          throw this.#interruption ?? new CallerGone()
+        case 'withheld':
+          await this.#prepareNext(ending, token)
+          break
+        case 'failed':
+          await this.#afterFailure(ending.failure)
+          break
+      }
+    }
+  }
+
+  async #try(token: AccessToken, body: Buffer | AsyncIterable<Buffer> | null): Promise<Ending> {
+    if (this.#interruption !== null) return { kind: 'interrupted' }
+    const { request, response, target } = this.#call
+    const { base, api } = this.#deps.upstream()
+    const path = upstreamPath(base, { ...target, path: this.#path })
+    if (path === null) throw new IntegrationError('target_invalid', 'the target is ambiguous')
+    const sentAt = performance.now()
+    const attempt = new Attempt({
+      response,
+      bearer: token.value,
+      judge: (status, headers) => {
+        this.#upstreamMs += performance.now() - sentAt
+        return this.#judge(status, headers, token)
+      },
+    })
+    this.#attempts += 1
+    this.#attempt = attempt
+    const headers = requestHeaders(request.rawHeaders, token.value)
+    api.send({ method: request.method ?? 'GET', path, headers, body }, attempt)
+    const ending = await attempt.ended
+    this.#attempt = null
+    if (ending.kind === 'failed') this.#upstreamMs += performance.now() - sentAt
+    return ending
+  }
+
+  #judge(status: number, headers: HeaderList, token: AccessToken) {
+    const { realm } = this.#call.target
+    this.#status = status
+    this.#traceId = headerValue(headers, 'intuit_tid')
+    if (status === 401 && !this.#hasReplayed) {
+      if (this.#canSendAgain()) return { retryInMs: 0 }
+      // Too late for this call; the next one finds a token that works.
+      this.#deps.tokens.renewed(realm, token.version).catch(() => {})
+    }
+    let retryAfter = retryAfterMs(headerValue(headers, 'retry-after'), this.#deps.now())
+    const namesNoTime = status === 429 && retryAfter === null
+    if (status === 429) {
+      retryAfter ??= this.#deps.holdMs
+      this.#deps.limits.hold(realm, retryAfter)
+      this.#deps.onHold?.()
+    }
+    const verdict = afterStatus(status, retryAfter, this.#tries())
+    if (verdict.kind === 'retry') return { retryInMs: verdict.delayMs }
+    clearTimeout(this.#deadline)
+    const add = [...this.#ownHeaders()]
+    if (namesNoTime) add.push('Retry-After', String(Math.ceil(this.#deps.holdMs / 1_000)))
+    return { add }
+  }
+
+  async #prepareNext(
+    { status, delayMs }: Extract<Ending, { kind: 'withheld' }>,
+    token: AccessToken,
+  ): Promise<void> {
+    if (status === 401) {
+      this.#hasReplayed = true
+      this.#deps.onRetry?.('unauthorized')
+      await this.#wait(this.#deps.tokens.renewed(this.#call.target.realm, token.version))
+      return
+    }
+    this.#retries += 1
+    this.#deps.onRetry?.('status')
+    await this.#sleep(delayMs)
+  }
+
+  async #afterFailure(failure: UpstreamFailure): Promise<void> {
+    if (failure.kind === 'unsendable')
+      throw new IntegrationError('invalid_request', 'the request cannot be sent as it is', {
+        cause: failure,
+      })
+    const verdict = afterFailure(this.#tries())
+    if (verdict.kind === 'pass') {
+      throw failure.kind === 'timeout'
+        ? new IntegrationError('upstream_timeout', 'no answer came in time', { cause: failure })
+        : new IntegrationError('upstream_unreachable', 'no answer could be had', { cause: failure })
+    }
+    this.#retries += 1
+    this.#deps.onRetry?.('failure')
+    await this.#sleep(verdict.delayMs)
+  }
+
+  #tries(): Tries {
+    return {
+      canRepeat: this.#isRepeatable && this.#canSendAgain(),
+      attempt: this.#retries + 1,
+      remainingMs: this.#until - this.#deps.now(),
+      random: this.#deps.random(),
+    }
+  }
+
+  #canSendAgain(): boolean {
+    return this.#body === null || this.#body.isReplayable
+  }
+
+  async #openBody(): Promise<Buffer | AsyncIterable<Buffer> | null> {
+    if (this.#body === null) return null
+    const body = this.#body.open(() => this.#progress())
+    if (!(body instanceof Promise)) return body
+    this.#isReadingBody = true
+    const whole = await this.#wait(body)
+    this.#isReadingBody = false
+    return whole
+  }
+
+  // While the caller is still sending, the time does not run against upstream.
+  #progress(): void {
+    this.#deadline.refresh()
+    this.#until = this.#deps.now() + this.#deps.deadlineMs
+  }
+
+  async #waitForPermit(claimed: Promise<Permit>): Promise<Permit> {
+    try {
+      return await this.#wait(claimed)
+    } catch (error) {
+      // A permit that comes after all belongs to nobody.
+      claimed.then(
+        (permit) => permit.release(),
+        () => {},
+      )
+      throw error
+    }
+  }
+
+  /** Waits unless the call is interrupted first; the time is not upstream's. */
+  async #wait<T>(promise: Promise<T>): Promise<T> {
+    const from = performance.now()
+    try {
+      return await Promise.race([promise, this.#interrupted.promise])
+    } finally {
+      this.#waitedMs += performance.now() - from
+    }
+  }
+
+  async #sleep(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, ms)
+    await this.#wait(promise).finally(() => clearTimeout(timer))
+  }
+
+  #patience() {
+    this.#controller ??= new AbortController()
+    if (this.#interruption !== null) this.#controller.abort(this.#interruption)
+    return { until: this.#until, signal: this.#controller.signal }
+  }
+
+  #lateness(): IntegrationError {
+    return this.#isReadingBody
+      ? new IntegrationError('request_timeout', 'the body did not arrive in time')
+      : new IntegrationError('upstream_timeout', 'no answer came before the deadline')
+  }
+
+  #ownHeaders(): string[] {
+    const added = ['X-Request-Id', this.#call.requestId, 'Server-Timing', this.serverTiming()]
+    if (this.addedRequestId !== null) added.push('X-RequestId', this.addedRequestId)
+    return added
+  }
+
+  /** What of the time was the gateway's, what waiting, what upstream's (milliseconds; W3C Server Timing). */
+  serverTiming(): string {
+    const ownMs = Math.max(
+      0,
+      performance.now() - this.#startedAt - this.#waitedMs - this.#upstreamMs,
+    )
+    return `gateway;dur=${ownMs.toFixed(2)}, wait;dur=${this.#waitedMs.toFixed(2)}, upstream;dur=${this.#upstreamMs.toFixed(2)}`
+  }
+}
+
+class CallerGone extends Error {
+  override readonly name = 'CallerGone'
+}

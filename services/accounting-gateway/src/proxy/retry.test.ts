@@ -1,0 +1,96 @@
+import { describe, expect, it } from 'vitest'
+import { afterFailure, afterStatus, isRepeatable, retryAfterMs } from './retry.ts'
+
+const tries = { canRepeat: true, attempt: 1, remainingMs: 100_000, random: 0 }
+
+describe('what may be sent twice', () => {
+  it.each([
+    ['GET', false, true],
+    ['HEAD', false, true],
+    ['OPTIONS', false, true],
+    ['PUT', false, true],
+    ['DELETE', false, true],
+    ['POST', true, true],
+    ['POST', false, false],
+    ['PATCH', false, false],
+    ['PATCH', true, false],
+  ])('%s with requestid %s: %s', (method, carries, repeatable) => {
+    expect(isRepeatable(method, carries)).toBe(repeatable)
+  })
+})
+
+describe('after an answer', () => {
+  it.each([200, 201, 204, 304, 400, 401, 403, 404, 408, 409, 500, 501, 505])(
+    '%i goes to the caller',
+    (status) => {
+      expect(afterStatus(status, null, tries)).toEqual({ kind: 'pass' })
+    },
+  )
+
+  it.each([429, 502, 503, 504])('%i is tried again', (status) => {
+    expect(afterStatus(status, null, tries)).toEqual({ kind: 'retry', delayMs: 100 })
+  })
+
+  it('waits longer each time, between half and all of a doubling ceiling', () => {
+    const delays = [1, 2, 3].map((attempt) =>
+      [0, 0.999].map((random) => afterStatus(503, null, { ...tries, attempt, random })),
+    )
+    expect(delays).toEqual([
+      [
+        { kind: 'retry', delayMs: 100 },
+        { kind: 'retry', delayMs: 199 },
+      ],
+      [
+        { kind: 'retry', delayMs: 200 },
+        { kind: 'retry', delayMs: 399 },
+      ],
+      [
+        { kind: 'retry', delayMs: 400 },
+        { kind: 'retry', delayMs: 799 },
+      ],
+    ])
+  })
+
+  it('gives up after three retries', () => {
+    expect(afterStatus(503, null, { ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
+    expect(afterFailure({ ...tries, attempt: 3 }).kind).toBe('retry')
+    expect(afterFailure({ ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
+  })
+
+  it('waits as long as upstream asks', () => {
+    expect(afterStatus(429, 60_000, tries)).toEqual({ kind: 'retry', delayMs: 60_000 })
+  })
+
+  it('passes on at once what the deadline cannot wait for', () => {
+    expect(afterStatus(429, 60_000, { ...tries, remainingMs: 60_000 })).toEqual({ kind: 'pass' })
+    expect(afterFailure({ ...tries, remainingMs: 50 })).toEqual({ kind: 'pass' })
+  })
+
+  it('never sends again what must not be', () => {
+    expect(afterStatus(503, null, { ...tries, canRepeat: false })).toEqual({ kind: 'pass' })
+    expect(afterFailure({ ...tries, canRepeat: false })).toEqual({ kind: 'pass' })
+  })
+})
+
+describe('Retry-After', () => {
+  const now = Date.UTC(2026, 10, 20, 12, 0, 0)
+
+  it.each([
+    ['120', 120_000],
+    [' 5 ', 5_000],
+    ['0', 0],
+    ['Fri, 20 Nov 2026 12:01:30 GMT', 90_000],
+    ['Fri, 20 Nov 2026 11:00:00 GMT', 0],
+    ['Friday, 20-Nov-26 12:01:30 GMT', 90_000],
+    ['99999999', 3_600_000],
+    ['Fri, 20 Nov 2099 12:01:30 GMT', 3_600_000],
+    ['soon', null],
+    ['-5', null],
+    ['1.5', null],
+    ['2027', 2_027_000],
+    ['', null],
+    [null, null],
+  ])('%j is %j ms', (value, ms) => {
+    expect(retryAfterMs(value, now)).toBe(ms)
+  })
+})

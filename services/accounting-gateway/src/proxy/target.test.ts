@@ -1,0 +1,158 @@
+import { describe, expect, it } from 'vitest'
+import { hasRequestId, readTarget, upstreamBase, upstreamPath, withRequestId } from './target.ts'
+
+describe('reading a raw request target', () => {
+  it.each([
+    ['/v3/company/123/query?query=select%20*%20from%20CompanyInfo', '123'],
+    ['/v3/company/9341453908059889/invoice/5', '9341453908059889'],
+    ['/v3/company/a_B-9/', 'a_B-9'],
+    [`/v3/company/${'r'.repeat(64)}/x`, 'r'.repeat(64)],
+    ['/v3/company/123/x?a=../..&b=\\&c=//evil&d=http://evil/&e=%2e%2E', '123'],
+    ['/v3/company/123//x', '123'],
+    ['/v3/company/123/a...b/..c/.d', '123'],
+    ['/v3/company/123/x?q=\xe9\xff', '123'],
+    ["/v3/company/123/x;v=1/it's(a)@b:c!$&+,=~%20%C3%A9", '123'],
+  ])('takes %j as a call to %s, byte for byte', (target, realm) => {
+    expect(readTarget(target)).toEqual({ kind: 'company', realm, path: target })
+  })
+
+  it.each([
+    ['absolute form', 'http://127.0.0.1/v3/company/1/x'],
+    ['absolute form with userinfo', 'http://user@evil/v3/company/1/x'],
+    ['asterisk form', '*'],
+    ['authority form', 'evil:443'],
+    ['a leading @', '@evil/v3/company/1/x'],
+    ['nothing', ''],
+    ['a host', '//evil/v3/company/1/x'],
+    ['a host behind a backslash', '/\\evil/v3/company/1/x'],
+    ['a backslash', '/v3/company/1/x\\y'],
+    ['an encoded backslash', '/v3/company/1/x%5cy'],
+    ['a dot segment', '/v3/company/1/../2/x'],
+    ['a final dot segment', '/v3/company/1/..'],
+    ['a single dot segment', '/v3/company/1/./x'],
+    ['an encoded dot segment', '/v3/company/1/%2e%2e/2/x'],
+    ['a half encoded dot segment', '/v3/company/1/.%2E/2/x'],
+    ['a doubly encoded dot segment', '/v3/company/1/%252e%252e/2/x'],
+    ['a dot segment with a parameter', '/v3/company/1/..;a=b/2/x'],
+    ['an encoded slash', '/v3/company/1%2f..%2f2/x'],
+    ['a fragment', '/v3/company/1/x#/health/live'],
+    ['a fragment in the query', '/v3/company/1/x?a#b'],
+    ['an encoded control character', '/v3/company/1/x%0d%0aHost:evil'],
+    ['a bare percent sign', '/v3/company/1/100%'],
+    ['a byte outside ASCII in the path', '/v3/company/1/\xe9'],
+    ['a realm with a dot', '/v3/company/1.2/x'],
+    ['an empty realm', '/v3/company//x'],
+    ['a realm that is too long', `/v3/company/${'r'.repeat(65)}/x`],
+    ['a realm with an encoded character', '/v3/company/%31/x'],
+    ['dots in a path of the gateway itself', '/health/../v3/company/1/x'],
+  ])('refuses %s', (_what, target) => {
+    expect(readTarget(target)).toMatchObject({ kind: 'refused' })
+  })
+
+  it.each([
+    '/',
+    '/health/live',
+    '/v3',
+    '/v3/companyx/1/x',
+    '/V3/company/1/x',
+    '/v3/company/1',
+    '/metrics?a=b',
+  ])('leaves %j to the gateway itself', (target) => {
+    expect(readTarget(target)).toEqual({ kind: 'own' })
+  })
+
+  it('never lets an accepted path leave the origin, the realm or itself, whatever is thrown at it', () => {
+    const bits = [
+      '/',
+      '//',
+      '.',
+      '..',
+      '%2e',
+      '%2f',
+      '\\',
+      '%5c',
+      '@',
+      ':',
+      '?',
+      '#',
+      ';',
+      'v3',
+      'company',
+      '1',
+      'x',
+      '%',
+      '%00',
+      ' ',
+      '\t',
+      '[',
+      ']',
+      '|',
+      '^',
+      '`',
+      '{',
+      '"',
+      '<',
+      "'",
+      'é',
+    ]
+    const base = upstreamBase('https://api.example:8443')
+    // A fixed seed: what fails once fails always.
+    let seed = 42
+    const next = (n: number) => {
+      seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
+      return seed % n
+    }
+    let accepted = 0
+    for (let round = 0; round < 20_000; round += 1) {
+      let target = '/v3/company/1/'
+      for (let n = next(7); n >= 0; n -= 1) target += bits[next(bits.length)]
+      const read = readTarget(target)
+      if (read.kind !== 'company') continue
+      accepted += 1
+      const path = upstreamPath(base, read)
+      expect(path, target).toBe(target)
+      const url = new URL(base.origin + target)
+      expect(url.origin).toBe(base.origin)
+      expect(url.pathname.startsWith('/v3/company/1/'), target).toBe(true)
+    }
+    expect(accepted).toBeGreaterThan(500)
+  })
+})
+
+describe('the path that is sent upstream', () => {
+  const target = { kind: 'company', realm: '1', path: '/v3/company/1/x?a=%2F+b' } as const
+
+  it('goes under the path of the configured address', () => {
+    expect(upstreamPath(upstreamBase('http://h:1/base/'), target)).toBe(
+      '/base/v3/company/1/x?a=%2F+b',
+    )
+  })
+
+  it('is refused when a URL parser reads another realm out of it', () => {
+    const sly = { ...target, path: '/v3/company/1/../2/x' }
+    expect(upstreamPath(upstreamBase('http://h'), sly)).toBeNull()
+    expect(upstreamPath(upstreamBase('http://h'), { ...target, realm: '2' })).toBeNull()
+  })
+})
+
+describe("Intuit's requestid", () => {
+  it.each([
+    ['/x?requestid=abc', true],
+    ['/x?a=b&requestId=abc', true],
+    ['/x?requestid=', false],
+    ['/x?requestid=&a=b', false],
+    ['/x?myrequestid=abc', false],
+    ['/x', false],
+  ])('of %s is found: %s', (path, found) => {
+    expect(hasRequestId(path)).toBe(found)
+  })
+
+  it.each([
+    ['/x', '/x?requestid=r1'],
+    ['/x?a=b', '/x?a=b&requestid=r1'],
+    ['/x?', '/x?requestid=r1'],
+    ['/x?a=b&', '/x?a=b&requestid=r1'],
+  ])('is added to %s as %s', (path, added) => {
+    expect(withRequestId(path, 'r1')).toBe(added)
+  })
+})

@@ -1,0 +1,97 @@
+import type { Claim, Ledger, RealmRates } from './throttle.ts'
+import { createRealmLimits, type RealmLimits } from './throttle.ts'
+
+const SECOND_MS = 1_000
+const MINUTE_MS = 60_000
+/** How soon to look again for a free place; a release in this process wakes the queue before. */
+const CONCURRENCY_POLL_MS = 50
+/** Realms remembered before those at rest are forgotten. */
+const SWEEP_AT = 1_000
+
+interface Account {
+  /** When the last calls went out, as a ring; its size is the largest number that any rule looks back. */
+  readonly sentAt: number[]
+  next: number
+  open: number
+  heldUntil: number
+}
+
+export interface ProcessLedger extends Ledger {
+  claim(realm: string): Claim
+  /** Counts a call that somebody else permitted, so that this ledger is right when it must decide alone. */
+  record(realm: string): void
+  /** Milliseconds for which the realm is still held; 0 when it is not. */
+  heldMs(realm: string): number
+}
+
+/** Counts the calls of this process alone: exact sliding windows, no timers. */
+export function createProcessLedger(rates: RealmRates, now: () => number): ProcessLedger {
+  const { perSecond, perMinute, concurrent } = rates
+  const ringSize = Math.max(perSecond, perMinute)
+  const accounts = new Map<string, Account>()
+  let sweepAt = SWEEP_AT
+
+  function accountOf(realm: string): Account {
+    const known = accounts.get(realm)
+    if (known !== undefined) return known
+    if (accounts.size >= sweepAt) sweep()
+    const account: Account = { sentAt: [], next: 0, open: 0, heldUntil: 0 }
+    accounts.set(realm, account)
+    return account
+  }
+
+  function sweep(): void {
+    for (const [realm, account] of accounts) {
+      const isResting =
+        account.open === 0 && account.heldUntil <= now() && nthLast(account, 1) <= now() - MINUTE_MS
+      if (isResting) accounts.delete(realm)
+    }
+    sweepAt = Math.max(SWEEP_AT, accounts.size * 2)
+  }
+
+  // When the n-th call before now went out; long ago when there were fewer.
+  const nthLast = ({ sentAt, next }: Account, n: number): number =>
+    sentAt[(next - n + ringSize) % ringSize] ?? Number.NEGATIVE_INFINITY
+
+  function note(account: Account): void {
+    account.sentAt[account.next] = now()
+    account.next = (account.next + 1) % ringSize
+  }
+
+  return {
+    claim(realm) {
+      const account = accountOf(realm)
+      const at = now()
+      if (account.heldUntil > at)
+        return { denial: { reason: 'held', waitMs: account.heldUntil - at } }
+      if (account.open >= concurrent)
+        return { denial: { reason: 'concurrency', waitMs: CONCURRENCY_POLL_MS } }
+      const waitMs = Math.max(
+        nthLast(account, perSecond) + SECOND_MS - at,
+        nthLast(account, perMinute) + MINUTE_MS - at,
+      )
+      if (waitMs > 0) return { denial: { reason: 'rate', waitMs } }
+      note(account)
+      account.open += 1
+      let isOpen = true
+      return {
+        permit: {
+          release() {
+            if (isOpen) account.open -= 1
+            isOpen = false
+          },
+        },
+      }
+    },
+    record: (realm) => note(accountOf(realm)),
+    heldMs: (realm) => Math.max(0, (accounts.get(realm)?.heldUntil ?? 0) - now()),
+    hold(realm, ms) {
+      const account = accountOf(realm)
+      account.heldUntil = Math.max(account.heldUntil, now() + ms)
+    },
+  }
+}
+
+/** The limits of a gateway that is alone: the embedded host, or one without Redis. */
+export const createProcessLimits = (rates: RealmRates, now: () => number = Date.now): RealmLimits =>
+  createRealmLimits({ ledger: createProcessLedger(rates, now), now })

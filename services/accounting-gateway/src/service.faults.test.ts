@@ -1,0 +1,474 @@
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { createProcessLimits } from './realm/process-ledger.ts'
+import {
+  bodyOf,
+  echo,
+  type Gateway,
+  gateway,
+  type GatewayOptions,
+  type Handle,
+  KEY,
+  publishEvent,
+  raw,
+  type StandIn,
+  standIn,
+  tokenOf,
+  tokenService,
+} from './service.rig.ts'
+
+let upstream: StandIn
+let tokens: Awaited<ReturnType<typeof tokenService>>
+let opened: AsyncDisposableStack
+
+beforeEach(async () => {
+  opened = new AsyncDisposableStack()
+  upstream = opened.use(await standIn(echo))
+  tokens = opened.use(await tokenService(['1', '2']))
+})
+afterEach(() => opened.disposeAsync())
+
+const open = async (options: GatewayOptions = {}): Promise<Gateway> =>
+  opened.use(await gateway(upstream.url, tokens.url, options))
+
+/** Answers with each status in turn, the last one for ever. */
+const statuses =
+  (...answers: readonly (readonly [number, Record<string, string>?] | 'drop')[]): Handle =>
+  async (request, response) => {
+    const index = Math.min(upstream.seen.length, answers.length) - 1
+    const answer = answers[index] ?? 'drop'
+    if (answer === 'drop') return request.socket.destroy()
+    const body = await bodyOf(request)
+    return response.writeHead(answer[0], answer[1] ?? {}).end(`${answer[0]} ${body.toString()}`)
+  }
+
+const text = async (answer: Response) => [answer.status, await answer.text()] as const
+const problem = async (answer: Response) => (await answer.json()) as Record<string, unknown>
+const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
+  proxy.call(path, { method, ...(method !== 'GET' && method !== 'HEAD' && { body: 'body' }) })
+
+describe('an attempt that fails', () => {
+  it.each([502, 503, 504])('with %i is made again until it succeeds', async (status) => {
+    upstream.handle = statuses([status], [status], [200])
+    expect(await text(await call(await open(), 'GET'))).toEqual([200, '200 '])
+    expect(upstream.seen).toHaveLength(3)
+  })
+
+  it('with a broken connection is made again', async () => {
+    upstream.handle = statuses('drop', 'drop', [200])
+    expect(await text(await call(await open(), 'PUT'))).toEqual([200, '200 body'])
+    expect(upstream.seen).toHaveLength(3)
+  })
+
+  it('is given back as it came after three retries', async () => {
+    upstream.handle = statuses([503, { 'X-From': 'upstream', intuit_tid: 't1' }])
+    const answer = await call(await open(), 'GET')
+    expect(answer.headers.get('x-from')).toBe('upstream')
+    expect(answer.headers.get('intuit_tid')).toBe('t1')
+    expect(await text(answer)).toEqual([503, '503 '])
+    expect(upstream.seen).toHaveLength(4)
+  })
+
+  it.each([400, 403, 404, 409, 500])(
+    'with %i is not made again, nor the token renewed',
+    async (status) => {
+      upstream.handle = statuses([status])
+      expect((await call(await open(), 'GET')).status).toBe(status)
+      expect(upstream.seen).toHaveLength(1)
+      expect(tokens.refreshes()).toHaveLength(0)
+    },
+  )
+
+  it('is made again for a POST, with one and the same requestid and body', async () => {
+    upstream.handle = statuses([503], 'drop', [200])
+    const answer = await call(await open(), 'POST')
+    const id = answer.headers.get('x-requestid')
+    expect(await text(answer)).toEqual([200, '200 body'])
+    expect(upstream.seen.map(({ url }) => url)).toEqual(
+      Array(3).fill(`/v3/company/1/x?requestid=${id}`),
+    )
+  })
+
+  it('leaves the caller the requestid and intuit_tid with the problem, so that the call can be sent again', async () => {
+    upstream.handle = statuses([503, { intuit_tid: 't1' }], 'drop')
+    const answer = await call(await open(), 'POST')
+    expect(answer.status).toBe(502)
+    expect(answer.headers.get('intuit_tid')).toBe('t1')
+    expect(upstream.seen.at(-1)?.url).toBe(
+      `/v3/company/1/x?requestid=${answer.headers.get('x-requestid')}`,
+    )
+  })
+
+  it('is never made again for a PATCH', async () => {
+    upstream.handle = statuses([503], [200])
+    expect((await call(await open(), 'PATCH')).status).toBe(503)
+    expect(upstream.seen).toHaveLength(1)
+  })
+
+  it('is made again with a chunked body that was small enough to keep', async () => {
+    upstream.handle = statuses([503], [200])
+    const body = new Blob(['chunk by chunk']).stream()
+    const answer = await (
+      await open()
+    ).call('/v3/company/1/x', { method: 'POST', body, duplex: 'half' })
+    expect(await text(answer)).toEqual([200, '200 chunk by chunk'])
+    expect(upstream.seen[1]?.headers['transfer-encoding']).toBe('chunked')
+  })
+
+  it('is not made again once more than 1 MiB has gone out', async () => {
+    upstream.handle = async (request, response) => {
+      await bodyOf(request)
+      response.writeHead(503).end('as it came')
+    }
+    const answer = await (
+      await open()
+    ).call('/v3/company/1/x', { method: 'PUT', body: Buffer.alloc(1_048_577) })
+    expect(await text(answer)).toEqual([503, 'as it came'])
+    expect(upstream.seen).toHaveLength(1)
+  })
+
+  it('ends as 502 when nobody listens, with a problem that names no address', async () => {
+    const { port } = upstream
+    await upstream[Symbol.asyncDispose]()
+    const proxy = await open()
+    const answer = await call(proxy, 'GET')
+    expect(answer.status).toBe(502)
+    const body = await answer.text()
+    expect(JSON.parse(body)).toMatchObject({ code: 'upstream_unreachable', status: 502 })
+    expect(body).not.toContain(String(port))
+    upstream = await standIn(echo, port)
+    opened.use(upstream)
+    expect((await call(proxy, 'GET')).status).toBe(200)
+  })
+
+  it('ends as 504 when no answer comes before the deadline', async () => {
+    upstream.handle = () => {}
+    const answer = await call(await open({ settings: { DEADLINE_SECONDS: '1' } }), 'GET')
+    expect(answer.status).toBe(504)
+    expect(await problem(answer)).toMatchObject({ code: 'upstream_timeout' })
+    expect(upstream.seen).toHaveLength(1)
+  })
+
+  it('ends as 408 when the caller does not finish its body', async () => {
+    const proxy = await open({ settings: { DEADLINE_SECONDS: '1' } })
+    const head = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Length: 10\r\n\r\n`
+    const answer = await raw(proxy.port, `${head}half`, 2_500)
+    expect(answer.status).toBe(408)
+    expect(upstream.seen).toHaveLength(0)
+  })
+})
+
+describe('a 401 from upstream', () => {
+  const refusesVersion =
+    (bad: number): Handle =>
+    async (request, response) => {
+      const isBad = request.headers.authorization === `Bearer ${tokenOf('1', bad)}`
+      const body = await bodyOf(request)
+      response.writeHead(isBad ? 401 : 200).end(body)
+    }
+
+  it('leads to one forced refresh and one replay, however many calls saw it', async () => {
+    upstream.handle = refusesVersion(1)
+    const proxy = await open()
+    const answers = await Promise.all(Array.from({ length: 50 }, () => call(proxy, 'POST')))
+    expect(await Promise.all(answers.map(text))).toEqual(answers.map(() => [200, 'body']))
+    expect(tokens.refreshes()).toHaveLength(1)
+    expect(tokens.credentials.get('1')?.version).toBe(2)
+  })
+
+  it('is replayed for every method: what was refused was not done', async () => {
+    upstream.handle = refusesVersion(1)
+    expect(await text(await call(await open(), 'PATCH'))).toEqual([200, 'body'])
+  })
+
+  it('goes to the caller when the new token is refused as well', async () => {
+    upstream.handle = statuses([401, { 'WWW-Authenticate': 'Bearer realm="upstream"' }])
+    const answer = await call(await open(), 'GET')
+    expect(answer.headers.get('www-authenticate')).toBe('Bearer realm="upstream"')
+    expect(await text(answer)).toEqual([401, '401 '])
+    expect(upstream.seen).toHaveLength(2)
+  })
+
+  it('goes to the caller when the body cannot be sent again, and the next call has a new token', async () => {
+    upstream.handle = refusesVersion(1)
+    const proxy = await open()
+    const big = await proxy.call('/v3/company/1/x', {
+      method: 'POST',
+      body: Buffer.alloc(1_048_577),
+    })
+    expect(big.status).toBe(401)
+    await big.arrayBuffer()
+    await vi.waitFor(() => expect(tokens.refreshes()).toHaveLength(1))
+    expect((await call(proxy, 'GET')).status).toBe(200)
+  })
+
+  it('is 424 when the refresh finds the credential faulted', async () => {
+    const proxy = await open()
+    await (await call(proxy, 'GET')).text()
+    const credential = tokens.credentials.get('1')
+    if (credential !== undefined) credential.fault = 'gone'
+    upstream.handle = statuses([401])
+    expect(await problem(await call(proxy, 'GET'))).toMatchObject({
+      status: 424,
+      code: 'credential_faulted',
+      detail: 'gone',
+    })
+  })
+})
+
+describe('a 429 from upstream', () => {
+  it('holds the whole realm for Retry-After, and no other', async () => {
+    upstream.handle = statuses([429, { 'Retry-After': '1' }], [200])
+    const proxy = await open()
+    const first = call(proxy, 'GET')
+    await vi.waitFor(() => expect(upstream.seen).toHaveLength(1))
+    const heldAt = performance.now()
+    await new Promise((resolve) => setImmediate(resolve))
+    const second = call(proxy, 'GET')
+    expect((await call(proxy, 'GET', '/v3/company/2/x')).status).toBe(200)
+    expect(performance.now() - heldAt).toBeLessThan(900)
+    expect((await second).status).toBe(200)
+    expect((await first).status).toBe(200)
+    expect(performance.now() - heldAt).toBeGreaterThan(900)
+  })
+
+  it('understands a date', async () => {
+    const at = new Date(Date.now() + 2_000).toUTCString()
+    upstream.handle = statuses([429, { 'Retry-After': at }], [200])
+    expect((await call(await open(), 'GET')).status).toBe(200)
+    expect(upstream.seen).toHaveLength(2)
+  })
+
+  it('goes to the caller at once, with Retry-After, when the hold outlasts the deadline', async () => {
+    upstream.handle = statuses([429], [200])
+    const proxy = await open({ settings: { DEADLINE_SECONDS: '30', HOLD_SECONDS: '60' } })
+    const from = performance.now()
+    const answer = await call(proxy, 'GET')
+    expect(answer.headers.get('retry-after')).toBe('60')
+    expect(await text(answer)).toEqual([429, '429 '])
+    const next = await call(proxy, 'GET')
+    expect(next.headers.get('retry-after')).toBe('60')
+    expect(await problem(next)).toMatchObject({ status: 429, code: 'throttled' })
+    expect(performance.now() - from).toBeLessThan(1_000)
+    expect(upstream.seen).toHaveLength(1)
+    const metrics = await (await fetch(`${proxy.url}/metrics`)).text()
+    expect(metrics).toMatch(/gateway_holds_total\{[^}]*\} 1/)
+    expect(metrics).toMatch(/gateway_requests_total\{[^}]*class="4xx"[^}]*\} 2/)
+  })
+
+  it('holds the realm also when the call itself must not be repeated', async () => {
+    upstream.handle = statuses([429], [200])
+    const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
+    expect((await call(proxy, 'PATCH')).status).toBe(429)
+    expect(await problem(await call(proxy, 'GET'))).toMatchObject({ code: 'throttled' })
+  })
+})
+
+describe('the throttle', () => {
+  it('makes calls beyond the rate wait their turn instead of failing', async () => {
+    const proxy = await open({ settings: { REQUESTS_PER_SECOND: '5' } })
+    const from = performance.now()
+    const answers = await Promise.all(Array.from({ length: 11 }, () => call(proxy, 'GET')))
+    expect(answers.map(({ status }) => status)).toEqual(Array(11).fill(200))
+    expect(performance.now() - from).toBeGreaterThan(1_900)
+  })
+
+  it('keeps no more calls open upstream than allowed', async () => {
+    let openCalls = 0
+    let most = 0
+    upstream.handle = async (_request, response) => {
+      most = Math.max(most, (openCalls += 1))
+      await new Promise((resolve) => setTimeout(resolve, 10))
+      openCalls -= 1
+      response.end()
+    }
+    const proxy = await open({ settings: { CONCURRENT_REQUESTS: '3' } })
+    const answers = await Promise.all(Array.from({ length: 30 }, () => call(proxy, 'GET')))
+    expect(answers.every(({ status }) => status === 200)).toBe(true)
+    expect(most).toBe(3)
+  })
+
+  it('gives the place of a caller that has gone to the next', async () => {
+    const held: (() => void)[] = []
+    upstream.handle = (_request, response) => void held.push(() => response.end())
+    const proxy = await open({ settings: { CONCURRENT_REQUESTS: '1' } })
+    const gone = new AbortController()
+    const first = proxy.call('/v3/company/1/x', { signal: gone.signal }).catch(() => null)
+    await vi.waitFor(() => expect(held).toHaveLength(1))
+    const second = call(proxy, 'GET')
+    gone.abort()
+    await first
+    await vi.waitFor(() => expect(held).toHaveLength(2))
+    held[1]?.()
+    expect((await second).status).toBe(200)
+  })
+})
+
+describe('token-service away', () => {
+  it('leaves calls going on with the token in hand until it expires, then 503 with Retry-After', async () => {
+    const credential = tokens.credentials.get('1')
+    // The gateway stops using a token five seconds before its end.
+    if (credential !== undefined) credential.expiresAt = Date.now() + 7_000
+    const proxy = await open()
+    expect((await call(proxy, 'GET')).status).toBe(200)
+    await tokens[Symbol.asyncDispose]()
+    expect((await call(proxy, 'GET')).status).toBe(200)
+    await vi.waitFor(async () => expect((await call(proxy, 'GET')).status).toBe(503), {
+      timeout: 10_000,
+      interval: 250,
+    })
+    const answer = await call(proxy, 'GET')
+    expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(await problem(answer)).toMatchObject({ code: 'token_service_unavailable' })
+    await vi.waitFor(async () => {
+      const ready = await fetch(`${proxy.url}/health/ready`)
+      expect([ready.status, JSON.stringify(await ready.json())]).toEqual([
+        503,
+        expect.stringContaining('"token-service":{"status":"down"'),
+      ])
+    })
+    const { port } = tokens
+    opened.use(await tokenService(['1'], port))
+    await vi.waitFor(
+      async () => expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200),
+      { timeout: 10_000, interval: 100 },
+    )
+    expect((await call(proxy, 'GET')).status).toBe(200)
+  })
+
+  it('is 503 for a realm whose token nobody holds', async () => {
+    await tokens[Symbol.asyncDispose]()
+    const answer = await call(await open(), 'GET')
+    expect([answer.status, (await problem(answer))['code']]).toEqual([
+      503,
+      'token_service_unavailable',
+    ])
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it.each([
+    [
+      "another realm's token",
+      { Name: 'ACC-2', Authenticator: 'x', Expiry: '2099-01-01T00:00:00Z', Version: 1 },
+    ],
+    ['no token', { Name: 'ACC-1', Authenticator: '', Expiry: '2099-01-01T00:00:00Z', Version: 1 }],
+    ['another shape', { token: 'x' }],
+  ])('in spirit: answers with %s are never used', async (_what, answer) => {
+    tokens.handle = (_request, response) => response.end(JSON.stringify(answer))
+    expect((await call(await open(), 'GET')).status).toBe(503)
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it('is told apart from a provider that is away', async () => {
+    tokens.handle = (_request, response) => {
+      response.writeHead(503, { 'Content-Type': 'application/problem+json', 'Retry-After': '17' })
+      response.end(
+        JSON.stringify({ type: 'x', title: 'x', status: 503, code: 'provider_unavailable' }),
+      )
+    }
+    const answer = await call(await open(), 'GET')
+    expect(answer.headers.get('retry-after')).toBe('17')
+    expect(await problem(answer)).toMatchObject({ status: 503, code: 'provider_unavailable' })
+  })
+})
+
+describe('a credential event', () => {
+  it.each(['stored', 'refreshed', 'faulted', 'removed'] as const)(
+    '%s makes the next call ask for the token again',
+    async (kind) => {
+      const proxy = await open()
+      await (await call(proxy, 'GET')).text()
+      await (await call(proxy, 'GET')).text()
+      expect(tokens.tokens()).toHaveLength(1)
+      const credential = tokens.credentials.get('1')
+      if (credential !== undefined) credential.version = 2
+      await publishEvent(proxy.bus, '1', kind, 2)
+      await vi.waitFor(async () => {
+        await (await call(proxy, 'GET')).text()
+        expect(upstream.seen.at(-1)?.headers.authorization).toBe(`Bearer ${tokenOf('1', 2)}`)
+      })
+      expect(tokens.tokens()).toHaveLength(2)
+    },
+  )
+})
+
+describe('where the accounting API is', () => {
+  const settings = (url: string) => ({ settings: { ACCOUNTING_URL: '', DISCOVERY_URL: url } })
+
+  it('is what the discovery document says when no setting does', async () => {
+    const provider = opened.use(
+      await standIn((_request, response) =>
+        response.end(JSON.stringify({ accounting_url: `${upstream.url}/base` })),
+      ),
+    )
+    const proxy = await open(settings(`${provider.url}/.well-known/x`))
+    await vi.waitFor(async () => expect((await call(proxy, 'GET')).status).toBe(200))
+    expect(upstream.seen.at(-1)?.url).toBe('/base/v3/company/1/x')
+    expect(provider.seen).toHaveLength(1)
+  })
+
+  it('is waited for while the document cannot be had: not ready, and 503', async () => {
+    const provider = opened.use(
+      await standIn((_request, response) => response.writeHead(500).end()),
+    )
+    const proxy = await open(settings(provider.url))
+    const answer = await call(proxy, 'GET')
+    expect(await problem(answer)).toMatchObject({ status: 503, code: 'provider_unavailable' })
+    expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(503)
+    provider.handle = (_request, response) =>
+      response.end(JSON.stringify({ accounting_url: upstream.url }))
+    await vi.waitFor(async () => expect((await call(proxy, 'GET')).status).toBe(200), {
+      timeout: 5_000,
+      interval: 50,
+    })
+    expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
+  })
+
+  it('must be set when the document does not name it: the start is refused with what to do', async () => {
+    const provider = opened.use(
+      await standIn((_request, response) => response.end('{"issuer":"x"}')),
+    )
+    await expect(open(settings(provider.url))).rejects.toThrow('set ACCOUNTING_URL')
+  })
+})
+
+describe('leaving', () => {
+  it('finishes the calls under way and lets go of those that only wait', async () => {
+    let finish = (): void => {}
+    upstream.handle = (_request, response) => {
+      response.writeHead(200)
+      response.write('half ')
+      finish = () => response.end('whole')
+    }
+    const proxy = await gateway(upstream.url, tokens.url, {
+      settings: { CONCURRENT_REQUESTS: '1' },
+    })
+    const underWay = await call(proxy, 'GET')
+    const waiting = call(proxy, 'GET')
+    await vi.waitFor(() => expect(upstream.seen).toHaveLength(1))
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    const left = proxy[Symbol.asyncDispose]()
+    expect(await problem(await waiting)).toMatchObject({ status: 503, code: 'shutting_down' })
+    finish()
+    expect(await underWay.text()).toBe('half whole')
+    await left
+    await expect(fetch(`${proxy.url}/health/live`)).rejects.toThrow('fetch failed')
+  })
+})
+
+it('answers 504 for an upstream that takes connections and says nothing', async () => {
+  const silent = createServer(() => {})
+  silent.listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  const proxy = opened.use(
+    await gateway(`http://127.0.0.1:${(silent.address() as AddressInfo).port}`, tokens.url, {
+      settings: { DEADLINE_SECONDS: '1' },
+      limits: createProcessLimits({ perSecond: 100, perMinute: 100, concurrent: 1 }),
+    }),
+  )
+  // One after the other over the only place: the first has given it back.
+  expect((await call(proxy, 'GET')).status).toBe(504)
+  expect((await call(proxy, 'GET')).status).toBe(504)
+  silent.close()
+})

@@ -1,0 +1,269 @@
+/** What the gateway's tests stand on: real servers on loopback in the place of its neighbours. */
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net'
+import {
+  credentialMessageId,
+  type CredentialEventKind,
+  credentialRoutingKey,
+  CREDENTIALS_EXCHANGE,
+} from '@integration-host/shared/contracts/credential-event'
+import { createHealth } from '@integration-host/shared/health'
+import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
+import { createLogger } from '@integration-host/shared/logger'
+import type { MessageBus } from '@integration-host/shared/message-bus'
+import { readEmbeddedConfig } from './config.ts'
+import type { RealmLimits } from './realm/throttle.ts'
+import { startAccountingGateway } from './service.ts'
+
+export const KEY = 'service-key-of-the-tests-0123456789abcdef'
+
+export interface Seen {
+  readonly method: string
+  readonly url: string
+  readonly rawHeaders: readonly string[]
+  readonly headers: IncomingMessage['headers']
+}
+
+export type Handle = (request: IncomingMessage, response: ServerResponse) => unknown
+
+export interface StandIn extends AsyncDisposable {
+  readonly url: string
+  readonly port: number
+  readonly server: Server
+  readonly seen: Seen[]
+  handle: Handle
+}
+
+/** An HTTP server that records what reaches it; `handle` can be replaced at any time. */
+export async function standIn(first: Handle, port = 0): Promise<StandIn> {
+  const seen: Seen[] = []
+  const server = createServer({ requestTimeout: 0 }, (request, response) => {
+    const { method = '', url = '', rawHeaders, headers } = request
+    seen.push({ method, url, rawHeaders, headers })
+    Promise.resolve(self.handle(request, response)).catch(() => response.destroy())
+  })
+  server.listen(port, '127.0.0.1')
+  await once(server, 'listening')
+  const bound = (server.address() as AddressInfo).port
+  const self: StandIn = {
+    url: `http://127.0.0.1:${bound}`,
+    port: bound,
+    server,
+    seen,
+    handle: first,
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+  return self
+}
+
+export async function bodyOf(request: IncomingMessage): Promise<Buffer> {
+  const parts: Buffer[] = []
+  for await (const part of request) parts.push(part as Buffer)
+  return Buffer.concat(parts)
+}
+
+/** Answers with what it got, as JSON. */
+export const echo: Handle = async (request, response) => {
+  const body = (await bodyOf(request)).toString('latin1')
+  const { method, url, headers } = request
+  response.setHeader('Content-Type', 'application/json')
+  response.setHeader('intuit_tid', '1-tid-of-the-answer')
+  response.end(JSON.stringify({ method, url, headers, body }))
+}
+
+export const tokenOf = (realm: string, version: number): string =>
+  `token-${realm}-v${version}-canary-0123456789`
+
+export interface Credential {
+  version: number
+  expiresAt: number
+  fault: string | null
+}
+
+export interface TokenServiceStandIn extends StandIn {
+  readonly credentials: Map<string, Credential>
+  refreshes(): Seen[]
+  tokens(): Seen[]
+}
+
+/** token-service's contract over HTTP, as far as the gateway uses it. */
+export async function tokenService(realms: readonly string[], port = 0) {
+  const credentials = new Map<string, Credential>(
+    realms.map((realm) => [realm, { version: 1, expiresAt: Date.now() + 3_600_000, fault: null }]),
+  )
+  const refuse = (response: ServerResponse, status: number, code: string, more: object = {}) => {
+    response.writeHead(status, { 'Content-Type': 'application/problem+json' })
+    response.end(JSON.stringify({ type: `urn:x:${code}`, title: code, status, code, ...more }))
+  }
+  const handle: Handle = async (request, response) => {
+    if (request.url === '/health/live') return response.end('{}')
+    if (request.headers.authorization !== `Bearer ${KEY}`)
+      return refuse(response, 401, 'unauthorized')
+    const [, name = '', action] =
+      /^\/credentials\/(ACC-[^/]+)\/(token|refresh)$/.exec(request.url ?? '') ?? []
+    const realm = name.slice('ACC-'.length)
+    const credential = credentials.get(realm)
+    if (credential === undefined) return refuse(response, 404, 'credential_not_found')
+    if (credential.fault !== null)
+      return refuse(response, 424, 'credential_faulted', {
+        detail: credential.fault,
+        Fault: { Code: 'invalid_grant' },
+      })
+    if (action === 'refresh') {
+      const { Version } = JSON.parse((await bodyOf(request)).toString()) as { Version: number }
+      if (credential.version <= Version) credential.version = Version + 1
+    }
+    response.setHeader('Content-Type', 'application/json')
+    const view = {
+      Name: name,
+      Expiry: new Date(credential.expiresAt).toISOString(),
+      Version: credential.version,
+    }
+    return response.end(
+      JSON.stringify(
+        action === 'token'
+          ? { ...view, Authenticator: tokenOf(realm, credential.version) }
+          : { ...view, Environment: realm, Status: 'active', RefreshedAt: view.Expiry },
+      ),
+    )
+  }
+  const server = await standIn(handle, port)
+  return Object.assign(server, {
+    credentials,
+    refreshes: () => server.seen.filter(({ url }) => url.endsWith('/refresh')),
+    tokens: () => server.seen.filter(({ url }) => url.endsWith('/token')),
+  }) satisfies TokenServiceStandIn
+}
+
+export interface Gateway extends AsyncDisposable {
+  readonly url: string
+  readonly port: number
+  readonly bus: MessageBus
+  readonly log: Record<string, unknown>[]
+  /** Everything that was logged, as text. */
+  logText(): string
+  call(path: string, init?: RequestInit): Promise<Response>
+}
+
+export interface GatewayOptions {
+  readonly settings?: Readonly<Record<string, string>>
+  readonly limits?: RealmLimits
+  readonly bus?: MessageBus
+}
+
+/** A gateway as the embedded host has it, with generous limits unless a test says otherwise. */
+export async function gateway(
+  upstreamUrl: string,
+  tokenServiceUrl: string,
+  { settings = {}, limits, bus: givenBus }: GatewayOptions = {},
+): Promise<Gateway> {
+  const lines: string[] = []
+  const logger = createLogger('gateway', 'trace', { write: (line) => void lines.push(line) })
+  const bus = givenBus ?? createInProcessBus(logger)
+  const config = readEmbeddedConfig({
+    PORT: '0',
+    SERVICE_API_KEY: KEY,
+    ACCOUNTING_URL: upstreamUrl,
+    TOKEN_SERVICE_URL: tokenServiceUrl,
+    REQUESTS_PER_SECOND: '1000',
+    REQUESTS_PER_MINUTE: '10000',
+    CONCURRENT_REQUESTS: '1000',
+    ...settings,
+  })
+  const service = await startAccountingGateway(config, {
+    logger,
+    health: createHealth(logger),
+    bus,
+    ...(limits !== undefined && { limits }),
+  })
+  return {
+    url: service.url,
+    port: Number(new URL(service.url).port),
+    bus,
+    get log() {
+      return lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+    },
+    logText: () => lines.join(''),
+    call: (path, init = {}) =>
+      fetch(service.url + path, {
+        redirect: 'manual',
+        ...init,
+        headers: { Authorization: `Bearer ${KEY}`, ...(init.headers as Record<string, string>) },
+      }),
+    async [Symbol.asyncDispose]() {
+      await service[Symbol.asyncDispose]()
+      if (givenBus === undefined) await bus[Symbol.asyncDispose]()
+    },
+  }
+}
+
+export interface RawAnswer {
+  readonly status: number
+  readonly head: string
+  readonly body: string
+  readonly text: string
+}
+
+/** Sends bytes as they are, which ordinary clients would tidy up, and reads until the peer closes or `patienceMs` pass in silence. */
+export async function raw(port: number, bytes: string, patienceMs = 300): Promise<RawAnswer> {
+  const socket = connect(port, '127.0.0.1')
+  const parts: Buffer[] = []
+  socket.on('data', (part: Buffer) => parts.push(part))
+  socket.on('error', () => {})
+  socket.setTimeout(patienceMs, () => socket.destroy())
+  socket.write(bytes, 'latin1')
+  await once(socket, 'close')
+  const text = Buffer.concat(parts).toString('latin1')
+  const [head = '', ...rest] = text.split('\r\n\r\n')
+  return {
+    status: Number(/^HTTP\/1\.[01] (\d{3})/.exec(text)?.[1] ?? 0),
+    head,
+    body: rest.join('\r\n\r\n'),
+    text,
+  }
+}
+
+/** A TCP listener that must never be contacted. */
+export async function evilListener() {
+  let connections = 0
+  const server = createTcpServer((socket) => {
+    connections += 1
+    socket.destroy()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    port: (server.address() as AddressInfo).port,
+    connections: () => connections,
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, 'close')
+      server.close()
+      await closed
+    },
+  }
+}
+
+/** Publishes a credential event as token-service does. */
+export async function publishEvent(
+  bus: MessageBus,
+  realm: string,
+  kind: CredentialEventKind,
+  version: number,
+): Promise<void> {
+  const at = new Date().toISOString()
+  const body = { Name: `ACC-${realm}`, Environment: realm, Expiry: at, Version: version, At: at }
+  await bus.publish({
+    exchange: CREDENTIALS_EXCHANGE,
+    routingKey: credentialRoutingKey(kind),
+    messageId: credentialMessageId(body, kind),
+    type: credentialRoutingKey(kind),
+    body,
+    mandatory: false,
+  })
+}

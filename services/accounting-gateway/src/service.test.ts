@@ -1,0 +1,484 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http'
+import { connect } from 'node:net'
+import { Readable } from 'node:stream'
+import { gunzipSync, gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import {
+  bodyOf,
+  echo,
+  type Gateway,
+  gateway,
+  KEY,
+  raw,
+  type StandIn,
+  standIn,
+  tokenOf,
+  tokenService,
+} from './service.rig.ts'
+
+const AUTH = { Authorization: `Bearer ${KEY}` }
+const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
+
+let upstream: StandIn
+let tokens: Awaited<ReturnType<typeof tokenService>>
+let proxy: Gateway
+
+beforeAll(async () => {
+  upstream = await standIn(echo)
+  tokens = await tokenService(['123', '456', 'faulty'])
+  proxy = await gateway(upstream.url, tokens.url)
+})
+beforeEach(() => {
+  upstream.handle = echo
+  upstream.seen.length = 0
+})
+afterAll(async () => {
+  await proxy[Symbol.asyncDispose]()
+  await tokens[Symbol.asyncDispose]()
+  await upstream[Symbol.asyncDispose]()
+})
+
+/** Node's own client: it changes nothing about what comes back. */
+function send(
+  method: string,
+  path: string,
+  headers: Record<string, string> = {},
+): { request: ClientRequest; answer: Promise<IncomingMessage> } {
+  const { hostname, port } = new URL(proxy.url)
+  const request = httpRequest({ hostname, port, path, method, headers: { ...AUTH, ...headers } })
+  const answer = once(request, 'response').then(([response]) => response as IncomingMessage)
+  return { request, answer }
+}
+
+describe('a call through the gateway', () => {
+  it('reaches the same path and query with the bearer of its realm', async () => {
+    const path = '/v3/company/123/query?query=select%20*%20from%20CompanyInfo&a=+%2F&b=\'"'
+    const { request, answer } = send('GET', path)
+    request.end()
+    const response = await answer
+    expect(response.statusCode).toBe(200)
+    expect(response.headers['intuit_tid']).toBe('1-tid-of-the-answer')
+    expect(JSON.parse((await bodyOf(response)).toString())).toMatchObject({
+      method: 'GET',
+      url: path,
+      headers: { authorization: `Bearer ${tokenOf('123', 1)}`, host: new URL(upstream.url).host },
+    })
+  })
+
+  it('carries a query unchanged that clients would encode, and refuses bytes that no target may have', async () => {
+    const ask = (path: string) =>
+      raw(
+        proxy.port,
+        `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nConnection: close\r\n\r\n`,
+      )
+    const path = `/v3/company/123/query?query=name='O\\'Hara'|{}"<>^\`[]&%zz&%`
+    expect((await ask(path)).status).toBe(200)
+    expect((await ask('/v3/company/123/query?query=\xc3\xa9')).status).toBe(400)
+    expect(upstream.seen.map(({ url }) => url)).toEqual([path])
+  })
+
+  it.each(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND'])(
+    'keeps the method %s and its body',
+    async (method) => {
+      const { request, answer } = send(method, '/v3/company/123/x?requestid=1', {
+        'Content-Length': '4',
+      })
+      request.end('body')
+      expect(JSON.parse((await bodyOf(await answer)).toString())).toMatchObject({
+        method,
+        body: 'body',
+      })
+    },
+  )
+
+  it('returns status and headers as upstream gave them, and does not follow redirects', async () => {
+    upstream.handle = (_request, response) => {
+      response.writeHead(307, [
+        'Location',
+        'http://127.0.0.1:9/evil',
+        'X-Twice',
+        '1',
+        'X-Twice',
+        '2',
+        'Set-Cookie',
+        'a=b',
+        'Keep-Alive',
+        'timeout=5',
+        'Connection',
+        'x-internal',
+        'X-Internal',
+        '1',
+      ])
+      response.end()
+    }
+    const { request, answer } = send('GET', '/v3/company/123/x')
+    request.end()
+    const { statusCode, headers, rawHeaders } = await answer
+    expect(statusCode).toBe(307)
+    expect(headers).toMatchObject({ location: 'http://127.0.0.1:9/evil', 'x-twice': '1, 2' })
+    expect(headers).not.toHaveProperty('set-cookie')
+    expect(headers).not.toHaveProperty('x-internal')
+    expect(rawHeaders).toContain('X-Twice')
+    expect(upstream.seen).toHaveLength(1)
+  })
+
+  it('tells its share of the time, and an id that the log line has with intuit_tid', async () => {
+    const answer = await proxy.call('/v3/company/123/x?secret-query')
+    expect(answer.headers.get('server-timing')).toMatch(
+      /^gateway;dur=[\d.]+, wait;dur=[\d.]+, upstream;dur=[\d.]+$/,
+    )
+    const requestId = answer.headers.get('x-request-id') ?? ''
+    await answer.text()
+    await vi.waitFor(() => {
+      expect(proxy.log).toContainEqual(
+        expect.objectContaining({
+          requestId,
+          realm: '123',
+          status: 200,
+          attempts: 1,
+          intuitTid: '1-tid-of-the-answer',
+          msg: 'request',
+        }),
+      )
+    })
+    expect(proxy.logText()).not.toContain('secret-query')
+  })
+
+  it('leaves compressed bytes as they are', async () => {
+    const packed = gzipSync('compressed by upstream '.repeat(100))
+    upstream.handle = (_request, response) => {
+      response.writeHead(200, { 'Content-Encoding': 'gzip', 'Content-Length': packed.length })
+      response.end(packed)
+    }
+    const { request, answer } = send('GET', '/v3/company/123/x', { 'Accept-Encoding': 'gzip' })
+    request.end()
+    const response = await answer
+    const body = await bodyOf(response)
+    expect(response.headers['content-encoding']).toBe('gzip')
+    expect(body.equals(packed)).toBe(true)
+    expect(gunzipSync(body).toString()).toContain('compressed by upstream')
+    expect(upstream.seen[0]?.headers['accept-encoding']).toBe('gzip')
+  })
+
+  it.each([204, 304])('returns %i without a body', async (status) => {
+    upstream.handle = (_request, response) => response.writeHead(status, { ETag: '"1"' }).end()
+    const { request, answer } = send('GET', '/v3/company/123/x')
+    request.end()
+    const response = await answer
+    expect([response.statusCode, response.headers.etag, (await bodyOf(response)).length]).toEqual([
+      status,
+      '"1"',
+      0,
+    ])
+  })
+
+  it('answers HEAD with the headers alone', async () => {
+    upstream.handle = (_request, response) =>
+      response.writeHead(200, { 'Content-Length': 12_345 }).end()
+    const { request, answer } = send('HEAD', '/v3/company/123/x')
+    request.end()
+    const response = await answer
+    expect(response.headers['content-length']).toBe('12345')
+    expect((await bodyOf(response)).length).toBe(0)
+  })
+
+  it('passes chunks on as they come, and the trailers after them', async () => {
+    let release = (): void => {}
+    upstream.handle = (_request, response) => {
+      response.writeHead(200, { Trailer: 'X-Checksum' })
+      response.write('first')
+      release = () => {
+        response.addTrailers({ 'X-Checksum': 'abc' })
+        response.end('second')
+      }
+    }
+    const { request, answer } = send('GET', '/v3/company/123/x')
+    request.end()
+    const response = await answer
+    const [first] = (await once(response, 'data')) as [Buffer]
+    expect(first.toString()).toBe('first')
+    release()
+    expect((await bodyOf(response)).toString()).toBe('second')
+    expect(response.trailers).toEqual({ 'x-checksum': 'abc' })
+  })
+
+  it('sends the head ahead when the body is slow to begin', async () => {
+    let finish = (): void => {}
+    upstream.handle = (_request, response) => {
+      response.writeHead(200, { 'Content-Length': 2 }).flushHeaders()
+      finish = () => response.end('ok')
+    }
+    const { request, answer } = send('GET', '/v3/company/123/x')
+    request.end()
+    const response = await answer
+    expect(response.statusCode).toBe(200)
+    finish()
+    expect((await bodyOf(response)).toString()).toBe('ok')
+  })
+
+  it('passes an upload on while it arrives', async () => {
+    const parts: string[] = []
+    upstream.handle = async (request, response) => {
+      for await (const part of request) parts.push(String(part))
+      response.end('done')
+    }
+    const { request, answer } = send('POST', '/v3/company/123/upload', {
+      'Transfer-Encoding': 'chunked',
+    })
+    request.write('first')
+    await vi.waitFor(() => expect(parts).toEqual(['first']))
+    request.end('second')
+    expect((await bodyOf(await answer)).toString()).toBe('done')
+    expect(parts.join('')).toBe('firstsecond')
+  })
+
+  it('streams 32 MB each way with every byte in place', async () => {
+    const bytes = randomBytes(32 * 1_048_576)
+    upstream.handle = (request, response) => {
+      response.writeHead(200)
+      request.pipe(response)
+    }
+    const { request, answer } = send('POST', '/v3/company/123/upload')
+    Readable.from(
+      (function* () {
+        for (let at = 0; at < bytes.length; at += 65_536) yield bytes.subarray(at, at + 65_536)
+      })(),
+    ).pipe(request)
+    expect(sha256(await bodyOf(await answer))).toBe(sha256(bytes))
+  })
+
+  it('reads no more from upstream than the caller takes', async () => {
+    const chunk = Buffer.alloc(65_536)
+    let written = 0
+    upstream.handle = async (request, response) => {
+      const gone = new AbortController()
+      response.on('close', () => gone.abort())
+      response.writeHead(200)
+      while (!request.destroyed && written < 512 * 1_048_576) {
+        written += chunk.length
+        if (!response.write(chunk)) {
+          await once(response, 'drain', { signal: gone.signal })
+        }
+      }
+    }
+    const socket = connect(proxy.port, '127.0.0.1')
+    socket.write(
+      `GET /v3/company/123/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`,
+    )
+    await once(socket, 'readable') // and nobody reads
+    let before = -1
+    await vi.waitFor(
+      () => {
+        const isSettled = written === before
+        before = written
+        expect(isSettled).toBe(true)
+      },
+      { interval: 200, timeout: 10_000 },
+    )
+    // What fits into the sockets' buffers between three processes' ends, far from 512 MB.
+    expect(written).toBeLessThan(64 * 1_048_576)
+    socket.destroy()
+  })
+
+  it('ends the call upstream when the caller goes away', async () => {
+    const closed = new Promise<void>((resolve) => {
+      upstream.handle = (_request, response) => {
+        response.on('close', resolve)
+        response.writeHead(200)
+        response.write('never more than this')
+      }
+    })
+    const { request, answer } = send('GET', '/v3/company/123/x')
+    request.end()
+    await once(await answer, 'data')
+    request.destroy()
+    await closed
+    await vi.waitFor(() =>
+      expect(proxy.log).toContainEqual(expect.objectContaining({ status: 499 })),
+    )
+  })
+
+  it('ends the call upstream when the caller goes before any answer', async () => {
+    const closed = new Promise<void>((resolve) => {
+      upstream.handle = (_request, response) => void response.on('close', resolve)
+    })
+    const { request, answer } = send('GET', '/v3/company/123/x')
+    answer.catch(() => {})
+    request.on('error', () => {})
+    request.end()
+    await vi.waitFor(() => expect(upstream.seen).toHaveLength(1))
+    request.destroy()
+    await closed
+  })
+
+  it('cuts the answer off when upstream does, so that it cannot be taken for whole', async () => {
+    upstream.handle = (_request, response) => {
+      response.writeHead(200, { 'Content-Length': 100 })
+      response.write('half', () => response.destroy())
+    }
+    const { request, answer } = send('GET', '/v3/company/123/x')
+    request.end()
+    await expect(bodyOf(await answer)).rejects.toThrow('aborted')
+    expect(upstream.seen).toHaveLength(1)
+  })
+
+  it('asks for the body of Expect: 100-continue only once the call is acceptable', async () => {
+    const { request, answer } = send('POST', '/v3/company/123/x', {
+      Expect: '100-continue',
+      'Content-Length': '4',
+    })
+    request.on('continue', () => request.end('body'))
+    request.flushHeaders()
+    expect(JSON.parse((await bodyOf(await answer)).toString())).toMatchObject({ body: 'body' })
+    expect(upstream.seen[0]?.headers).not.toHaveProperty('expect')
+
+    const refused = send('POST', '/v3/company/unknown/x', {
+      Expect: '100-continue',
+      'Content-Length': '4',
+    })
+    let continued = false
+    refused.request.on('continue', () => (continued = true))
+    refused.request.flushHeaders()
+    expect((await refused.answer).statusCode).toBe(404)
+    expect(continued).toBe(false)
+    refused.request.destroy()
+  })
+
+  it('goes on with the connection after an upload that upstream did not want to the end', async () => {
+    upstream.handle = (request, response) => {
+      request.once('data', () => response.writeHead(413).end('too much'))
+    }
+    const { request, answer } = send('POST', '/v3/company/123/upload', {
+      'Transfer-Encoding': 'chunked',
+    })
+    request.write(Buffer.alloc(100_000))
+    const response = await answer
+    expect([response.statusCode, (await bodyOf(response)).toString()]).toEqual([413, 'too much'])
+    request.end(Buffer.alloc(3_000_000))
+    await once(request, 'close')
+  })
+
+  it('adds a requestid to a POST that has none, and returns it', async () => {
+    const answer = await proxy.call('/v3/company/123/invoice?minorversion=75', {
+      method: 'POST',
+      body: '{}',
+    })
+    const id = answer.headers.get('x-requestid') ?? ''
+    expect(id).toMatch(/^[0-9a-f-]{36}$/)
+    expect(upstream.seen[0]?.url).toBe(`/v3/company/123/invoice?minorversion=75&requestid=${id}`)
+    const own = await proxy.call('/v3/company/123/invoice?requestid=mine', {
+      method: 'POST',
+      body: '{}',
+    })
+    expect(own.headers.has('x-requestid')).toBe(false)
+    const got = await proxy.call('/v3/company/123/invoice')
+    expect(got.headers.has('x-requestid')).toBe(false)
+    expect(upstream.seen.map(({ url }) => url).slice(1)).toEqual([
+      '/v3/company/123/invoice?requestid=mine',
+      '/v3/company/123/invoice',
+    ])
+  })
+
+  it('never carries a token to another realm, however calls and renewals interleave', async () => {
+    upstream.handle = async (request, response) => {
+      const realm = /company\/(\w+)\//.exec(request.url ?? '')?.[1] ?? ''
+      const bearer = request.headers.authorization ?? ''
+      if (!bearer.startsWith(`Bearer token-${realm}-`)) mixed += 1
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 5))
+      // One in eight is told that its token is bad.
+      response.writeHead(Math.random() < 0.125 ? 401 : 200).end(bearer)
+    }
+    let mixed = 0
+    const calls = Array.from({ length: 400 }, async (_, index) => {
+      const realm = index % 2 === 0 ? '123' : '456'
+      const answer = await proxy.call(`/v3/company/${realm}/x?${index}`)
+      return (await answer.text()).startsWith(`Bearer token-${realm}-`)
+    })
+    expect((await Promise.all(calls)).every(Boolean)).toBe(true)
+    expect(mixed).toBe(0)
+    expect(upstream.seen.length).toBeGreaterThan(400)
+  })
+})
+
+describe('what the gateway answers itself', () => {
+  const problem = async (answer: Response) => {
+    expect(answer.headers.get('content-type')).toBe('application/problem+json')
+    expect(answer.headers.get('x-request-id')).toBeTruthy()
+    const body = (await answer.json()) as Record<string, unknown>
+    expect(body['status']).toBe(answer.status)
+    return body
+  }
+
+  it.each([
+    ['no key', {}],
+    ['a wrong key', { Authorization: 'Bearer wrong-key-wrong-key-wrong-key-wrong-key' }],
+    ['the key with another scheme', { Authorization: `Basic ${KEY}` }],
+    ['the key after two spaces', { Authorization: `Bearer  ${KEY}` }],
+    ['the key and more', { Authorization: `Bearer ${KEY}x` }],
+  ])('is 401 for %s, and nothing is sent', async (_what, headers) => {
+    const answer = await fetch(`${proxy.url}/v3/company/123/x`, { headers })
+    expect(await problem(answer)).toMatchObject({ status: 401, code: 'unauthorized' })
+    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer/)
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it('is 404 for a realm that is not connected, and nothing is sent', async () => {
+    expect(await problem(await proxy.call('/v3/company/999/x'))).toMatchObject({
+      status: 404,
+      code: 'credential_not_found',
+    })
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it("is 424 with token-service's words for a faulted credential", async () => {
+    const credential = tokens.credentials.get('faulty')
+    if (credential !== undefined)
+      credential.fault = 'Couldn\'t refresh token for realm ACC-faulty, {"error":"invalid_grant"}'
+    expect(await problem(await proxy.call('/v3/company/faulty/x'))).toMatchObject({
+      status: 424,
+      code: 'credential_faulted',
+      detail: 'Couldn\'t refresh token for realm ACC-faulty, {"error":"invalid_grant"}',
+      Fault: { Code: 'invalid_grant' },
+    })
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it.each(['/', '/v3', '/v3/company/123', '/v2/company/123/x', '/v3/accounts'])(
+    'is 404 for %s with the key and 401 without',
+    async (path) => {
+      expect(await (await proxy.call(path)).json()).toMatchObject({
+        status: 404,
+        code: 'not_found',
+      })
+      expect((await fetch(proxy.url + path)).status).toBe(401)
+      expect(upstream.seen).toHaveLength(0)
+    },
+  )
+
+  it('is open for health, metrics and documentation, which name no realm and no token', async () => {
+    await (await proxy.call('/v3/company/123/x')).text()
+    let text = ''
+    for (const path of ['/health/live', '/metrics', '/openapi.json', '/docs']) {
+      const answer = await fetch(proxy.url + path)
+      expect(answer.status, path).toBe(200)
+      text += await answer.text()
+    }
+    expect(text).toContain('gateway_requests_total{class="2xx"')
+    expect(text).toContain('/v3/company/{realm}/')
+    expect(text).not.toContain('token-123')
+    expect(text).not.toContain(KEY)
+  })
+
+  it('is 405 with Allow for a wrong method on a path of its own', async () => {
+    const answer = await proxy.call('/metrics', { method: 'POST' })
+    expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD'])
+  })
+})
+
+it('writes no token, key or query into its log, whatever happened above', () => {
+  const text = proxy.logText()
+  expect(text.length).toBeGreaterThan(10_000)
+  for (const canary of ['canary', KEY, 'CompanyInfo']) expect(text).not.toContain(canary)
+})
