@@ -1,0 +1,48 @@
+import { readdir } from 'node:fs/promises'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { join } from 'node:path'
+import { StartRefused } from '@integration-host/shared/lifecycle'
+import type { ProcessDefinition } from '../../process/definition.ts'
+
+const PROCESSES = fileURLToPath(new URL('../../processes/', import.meta.url))
+
+/**
+ * Loads every process of a folder: each `*.ts` file but tests, its default export.
+ *
+ * @throws {StartRefused} naming the file that does not load, defines no process, or takes a name twice.
+ */
+export async function loadProcesses(
+  folder: string = PROCESSES,
+): Promise<ReadonlyMap<string, ProcessDefinition>> {
+  const files = (await readdir(folder))
+    .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
+    .toSorted()
+  const processes = new Map<string, ProcessDefinition>()
+  for (const file of files) {
+    const definition = await load(join(folder, file))
+    if (processes.has(definition.name))
+      throw new StartRefused(
+        `${file} defines the process ${definition.name}, and so does another file`,
+      )
+    processes.set(definition.name, definition)
+  }
+  return processes
+}
+
+async function load(path: string): Promise<ProcessDefinition> {
+  let loaded: { readonly default?: unknown }
+  try {
+    loaded = (await import(pathToFileURL(path).href)) as { default?: unknown }
+  } catch (error) {
+    const why = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error'
+    throw new StartRefused(`the process file ${path} does not load: ${why}`, { cause: error })
+  }
+  if (!isDefinition(loaded.default))
+    throw new StartRefused(
+      `the process file ${path} must export what defineProcess returns as its default`,
+    )
+  return loaded.default
+}
+
+const isDefinition = (value: unknown): value is ProcessDefinition =>
+  typeof value === 'object' && value !== null && 'stepNames' in value && 'steps' in value

@@ -1,0 +1,128 @@
+import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { answer, startTarget, type Target } from '../../../test-support/target.ts'
+import { createHttpCaller, type HttpCaller } from './http-call.ts'
+
+let caller: HttpCaller
+let target: Target
+beforeAll(async () => {
+  caller = createHttpCaller()
+  target = await startTarget()
+})
+afterAll(async () => {
+  await caller[Symbol.asyncDispose]()
+  await target[Symbol.asyncDispose]()
+})
+
+const never = new AbortController().signal
+const request = (url: string) => ({
+  method: 'GET',
+  url: new URL(url),
+  headers: { 'idempotency-key': 'k' },
+  body: null,
+})
+const limits = (
+  change: { signal?: AbortSignal; untilSent?: AbortSignal; timeoutMs?: number } = {},
+) => ({
+  signal: never,
+  untilSent: never,
+  timeoutMs: 5_000,
+  ...change,
+})
+
+describe('the call of a step', () => {
+  it('brings status, body and Retry-After, and follows no redirect', async () => {
+    target.on('/a', answer(302, 'över', { location: '/b', 'retry-after': '7' }))
+    expect(await caller.call(request(`${target.url}/a`), limits())).toEqual({
+      kind: 'answered',
+      status: 302,
+      body: 'över',
+      retryAfter: '7',
+    })
+    expect(target.callsTo('/b')).toEqual([])
+  })
+
+  it.each([
+    ['nobody listens', 'http://127.0.0.1:1/', 'ECONNREFUSED'],
+    ['the name is unknown', 'http://nobody.invalid/', /ENOTFOUND|EAI_AGAIN/],
+  ])('fails with a code when %s', async (_, url, reason) => {
+    const outcome = await caller.call(request(url), limits())
+    expect(outcome).toEqual({ kind: 'failed', reason: expect.stringMatching(reason) })
+  })
+
+  it('fails when the answer breaks off', async () => {
+    target.on('/broken', (_, response) => {
+      response.writeHead(200, { 'content-length': '100' })
+      response.write('half')
+      setTimeout(() => response.destroy(), 10)
+    })
+    expect(await caller.call(request(`${target.url}/broken`), limits())).toMatchObject({
+      kind: 'failed',
+    })
+  })
+
+  it('ends at its time limit, in the answer as well', async () => {
+    target.on('/slow', (_, response) => {
+      response.writeHead(200)
+      response.write('x')
+    })
+    expect(await caller.call(request(`${target.url}/slow`), limits({ timeoutMs: 50 }))).toEqual({
+      kind: 'failed',
+      reason: 'ETIMEDOUT',
+    })
+  })
+
+  it('takes no answer of more than a megabyte into memory', async () => {
+    target.on('/huge', (_, response) => {
+      response.writeHead(200)
+      const more = (): void => {
+        while (response.writable && response.write('x'.repeat(65_536)));
+        response.once('drain', more)
+      }
+      more()
+    })
+    expect(await caller.call(request(`${target.url}/huge`), limits())).toEqual({
+      kind: 'too_large',
+      status: 200,
+    })
+  })
+
+  it('is aborted anywhere by the one signal, and only before it is sent by the other', async () => {
+    const stop = new AbortController()
+    target.on('/held', (_, response) => {
+      stop.abort()
+      setTimeout(() => response.end('done'), 20)
+    })
+    const url = `${target.url}/held`
+    expect(await caller.call(request(url), limits({ untilSent: stop.signal }))).toMatchObject({
+      kind: 'answered',
+      body: 'done',
+    })
+    expect(await caller.call(request(url), limits({ untilSent: stop.signal }))).toEqual({
+      kind: 'aborted',
+    })
+    expect(target.callsTo('/held')).toHaveLength(1)
+    const hard = new AbortController()
+    target.on('/hard', () => hard.abort())
+    expect(
+      await caller.call(request(`${target.url}/hard`), limits({ signal: hard.signal })),
+    ).toEqual({ kind: 'aborted' })
+  })
+
+  it('is aborted while it still connects, and then never leaves', async () => {
+    const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1', 1)
+    await once(server, 'listening')
+    const stop = new AbortController()
+    // A TLS handshake that nobody answers: connected, and nothing of the call is sent.
+    const { port } = server.address() as { port: number }
+    const calling = caller.call(
+      request(`https://127.0.0.1:${port}/`),
+      limits({ untilSent: stop.signal }),
+    )
+    await once(server, 'connection')
+    stop.abort()
+    expect(await calling).toEqual({ kind: 'aborted' })
+    server.close()
+  })
+})

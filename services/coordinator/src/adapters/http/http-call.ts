@@ -1,0 +1,106 @@
+import { reasonOf } from '@integration-host/shared/health'
+import type { Agent, Dispatcher } from 'undici'
+import {
+  type CallLimits,
+  type CallOutcome,
+  type CallRequest,
+  type HttpCall,
+  MAX_RESPONSE_BYTES,
+} from '../../process/http-call.ts'
+
+export interface HttpCaller extends AsyncDisposable {
+  readonly call: HttpCall
+}
+
+/** Calls targets over kept connections. Redirects are not followed: the target says what it did, not where. */
+export function createHttpCaller(): HttpCaller {
+  let opening: Promise<Agent> | null = null
+  return {
+    async call(request, limits) {
+      opening ??= openAgent()
+      return dispatch(await opening, request, limits)
+    },
+    async [Symbol.asyncDispose]() {
+      await (await opening)?.destroy()
+    },
+  }
+}
+
+/** With the first call: undici takes 25 MB, which a coordinator without work need not have. */
+async function openAgent(): Promise<Agent> {
+  const undici = await import('undici')
+  return new undici.Agent({
+    connect: { timeout: 10_000 },
+    connections: 128,
+    keepAliveTimeout: 10_000,
+    // The limits of a call are the step's.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+}
+
+/** At undici's own level: `onRequestStart` tells the moment the request leaves, which `request()` does not. */
+function dispatch(agent: Agent, request: CallRequest, limits: CallLimits): Promise<CallOutcome> {
+  const { signal, untilSent, timeoutMs } = limits
+  if (signal.aborted || untilSent.aborted) return Promise.resolve({ kind: 'aborted' })
+  return new Promise((resolve) => {
+    let controller: Dispatcher.DispatchController | null = null
+    let isSettled = false
+    let status = 0
+    let retryAfter: string | null = null
+    const chunks: Buffer[] = []
+    let length = 0
+
+    const settle = (outcome: CallOutcome): void => {
+      if (isSettled) return
+      isSettled = true
+      clearTimeout(timer)
+      signal.removeEventListener('abort', abort)
+      untilSent.removeEventListener('abort', abort)
+      resolve(outcome)
+    }
+    const stop = (outcome: CallOutcome): void => {
+      settle(outcome)
+      controller?.abort(new Error('given up'))
+    }
+    const abort = (): void => stop({ kind: 'aborted' })
+    const timer = setTimeout(() => stop({ kind: 'failed', reason: 'ETIMEDOUT' }), timeoutMs)
+    signal.addEventListener('abort', abort, { once: true })
+    untilSent.addEventListener('abort', abort, { once: true })
+
+    agent.dispatch(
+      {
+        origin: request.url.origin,
+        path: request.url.pathname + request.url.search,
+        method: request.method,
+        headers: request.headers,
+        body: request.body,
+      },
+      {
+        onRequestStart(started) {
+          controller = started
+          // Given up while it waited for a connection: it must not leave now.
+          if (isSettled) return started.abort(new Error('given up'))
+          untilSent.removeEventListener('abort', abort)
+        },
+        onResponseStart(_, statusCode, headers) {
+          status = statusCode
+          const value = headers['retry-after']
+          retryAfter = (Array.isArray(value) ? value[0] : value) ?? null
+        },
+        onResponseData(_, chunk) {
+          length += chunk.length
+          if (length > MAX_RESPONSE_BYTES) return stop({ kind: 'too_large', status })
+          chunks.push(chunk)
+        },
+        onResponseEnd() {
+          const body = Buffer.concat(chunks).toString('utf8')
+          settle({ kind: 'answered', status, body, retryAfter })
+        },
+        onResponseError(_, error) {
+          settle({ kind: 'failed', reason: reasonOf(error) })
+        },
+      },
+    )
+  })
+}

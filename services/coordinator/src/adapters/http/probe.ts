@@ -1,0 +1,34 @@
+import { connect } from 'node:net'
+import type { Probe } from '../../config.ts'
+
+/** A probe: any HTTP answer counts, or a port that opens. */
+export const createProbe =
+  (probe: Probe) =>
+  (signal: AbortSignal): Promise<boolean> =>
+    probe.kind === 'http' ? answers(probe.url, signal) : opens(probe.host, probe.port, signal)
+
+async function answers(url: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    const { body } = await fetch(url, { method: 'HEAD', redirect: 'manual', signal })
+    await body?.cancel()
+    return true
+  } catch {
+    return false
+  }
+}
+
+function opens(host: string, port: number, signal: AbortSignal): Promise<boolean> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve(false)
+    const socket = connect({ host, port })
+    const end = (isOpen: boolean): void => {
+      signal.removeEventListener('abort', abort)
+      socket.destroy()
+      resolve(isOpen)
+    }
+    const abort = (): void => end(false)
+    signal.addEventListener('abort', abort, { once: true })
+    socket.once('connect', () => end(true))
+    socket.once('error', () => end(false))
+  })
+}

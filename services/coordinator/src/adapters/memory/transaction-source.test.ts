@@ -1,0 +1,195 @@
+import { appendFileSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  contractTimes,
+  transactionSourceContract,
+} from '../../transaction/transaction-source.contract.ts'
+import { createMemoryTransactionSource } from './transaction-source.ts'
+
+const folders: string[] = []
+const newFolder = async (): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), 'coordinator-'))
+  folders.push(folder)
+  return folder
+}
+afterEach(async () => {
+  for (const folder of folders.splice(0)) await rm(folder, { recursive: true })
+})
+
+transactionSourceContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+describe('the memory source on its disk', () => {
+  const process = { name: 'OrderProcess', steps: ['order', 'report'] as const }
+  const outline = { name: process.name, steps: [...process.steps] as [string, ...string[]] }
+  let folder: string
+  let snapshot: string
+  let journal: string
+  beforeEach(async () => {
+    folder = await newFolder()
+    snapshot = join(folder, 'ITSourceMemory.json')
+    journal = join(folder, 'ITSourceMemory.journal')
+  })
+
+  const fill = async (ids: readonly string[]): Promise<void> => {
+    const source = await createMemoryTransactionSource(folder)
+    for (const id of ids) await source.queue(outline, [{ TransactionID: id, InitialData: id }])
+    await source[Symbol.asyncDispose]()
+  }
+  const ids = async (): Promise<string[]> => {
+    const source = await createMemoryTransactionSource(folder)
+    const { headers } = await source.list(process.name, { limit: 100 })
+    await source[Symbol.asyncDispose]()
+    return headers.map(({ TransactionID }) => TransactionID).toSorted()
+  }
+
+  it('has everything again after a restart, in ITSourceMemory.json', async () => {
+    await fill(['1', '2'])
+    expect(JSON.parse(await readFile(snapshot, 'utf8')).state.runs).toHaveLength(2)
+    expect(await ids()).toEqual(['1', '2'])
+  })
+
+  it('has what was acknowledged on the disk before it says so', async () => {
+    const source = await createMemoryTransactionSource(folder)
+    await source.queue(outline, [{ TransactionID: 'one', InitialData: 'x' }])
+    expect(readFileSync(journal, 'utf8')).toContain('"one"')
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('opens with old or new state wherever the last write was cut off', async () => {
+    const source = await createMemoryTransactionSource(folder)
+    await source.queue(outline, [{ TransactionID: 'first', InitialData: 1 }])
+    const before = readFileSync(journal)
+    await source.queue(outline, [{ TransactionID: 'second', InitialData: 2 }])
+    const whole = readFileSync(journal)
+    await source[Symbol.asyncDispose]()
+    for (let length = before.length; length <= whole.length; length += 7) {
+      await rm(snapshot)
+      writeFileSync(journal, whole.subarray(0, length))
+      expect(await ids()).toEqual(length === whole.length ? ['first', 'second'] : ['first'])
+    }
+  })
+
+  it('goes on writing after a torn tail, and reads all of it again', async () => {
+    await fill(['1'])
+    appendFileSync(journal, 'deadbeef {"n":9,"ent')
+    await fill(['2'])
+    expect(await ids()).toEqual(['1', '2'])
+  })
+
+  it('repeats nothing when it died between the snapshot and emptying the journal', async () => {
+    const source = await createMemoryTransactionSource(folder)
+    const [queued] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
+    if (queued?.outcome !== 'queued') throw new Error('not queued')
+    const log = readFileSync(journal)
+    await source.cancel(process.name, '1', null)
+    await source[Symbol.asyncDispose]()
+    writeFileSync(journal, log)
+    const again = await createMemoryTransactionSource(folder)
+    expect((await again.get(process.name, '1', 0))?.header.Status).toBe('Cancelled')
+    await again[Symbol.asyncDispose]()
+  })
+
+  it.each([
+    ['no JSON', 'not json at all'],
+    ['another format', '{"format":"something else","n":1,"state":{}}'],
+    ['half a file', null],
+    ['an empty file', ''],
+  ])(
+    'refuses to start on a damaged ITSourceMemory.json (%s), names it and leaves it',
+    async (_, text) => {
+      await fill(['1'])
+      if (text === null) truncateSync(snapshot, 40)
+      else await writeFile(snapshot, text)
+      const damaged = await readFile(snapshot)
+      await expect(createMemoryTransactionSource(folder)).rejects.toMatchObject({
+        name: 'StartRefused',
+        message: expect.stringContaining(snapshot),
+      })
+      expect(await readFile(snapshot)).toEqual(damaged)
+      expect(await readdir(folder)).not.toContain('ITSourceMemory.json.lock')
+    },
+  )
+
+  it('refuses to start on a journal that is damaged before its end', async () => {
+    const source = await createMemoryTransactionSource(folder)
+    for (const id of ['1', '2', '3'])
+      await source.queue(outline, [{ TransactionID: id, InitialData: id }])
+    const bytes = readFileSync(journal)
+    await source[Symbol.asyncDispose]()
+    await rm(snapshot)
+    bytes[20] = (bytes[20] ?? 0) ^ 1
+    writeFileSync(journal, bytes)
+    await expect(createMemoryTransactionSource(folder)).rejects.toThrow(journal)
+    expect(readFileSync(journal)).toEqual(bytes)
+  })
+
+  it('refuses a second writer, naming the folder, and lets it in afterwards', async () => {
+    const first = await createMemoryTransactionSource(folder)
+    await expect(createMemoryTransactionSource(folder)).rejects.toMatchObject({
+      name: 'StartRefused',
+      message: expect.stringContaining(folder),
+    })
+    await first[Symbol.asyncDispose]()
+    await fill(['1'])
+  })
+
+  it('takes back what could not be written: memory and disk agree', async () => {
+    const module = new URL('./transaction-source.ts', import.meta.url).href
+    const script = `
+      process.on('SIGXFSZ', () => {}) // the write fails instead: EFBIG
+      const { createMemoryTransactionSource } = await import('${module}')
+      const source = await createMemoryTransactionSource(${JSON.stringify(folder)})
+      const outline = { name: 'OrderProcess', steps: ['order'] }
+      const acknowledged = []
+      const refused = []
+      for (let n = 0; n < 60; n += 1)
+        await source.queue(outline, [{ TransactionID: 'id-' + n, InitialData: 'x'.repeat(n < 50 ? 400 : 1) }])
+          .then(() => acknowledged.push('id-' + n), (error) => refused.push(error.code))
+      const { headers } = await source.list('OrderProcess', { limit: 500 })
+      console.log(JSON.stringify({ acknowledged, refused, listed: headers.map((header) => header.TransactionID) }))
+      process.exit()`
+    const child = spawn('sh', [
+      '-c',
+      'ulimit -f 16; exec "$0" --input-type=module -e "$1"',
+      globalThis.process.execPath,
+      script,
+    ])
+    let output = ''
+    child.stdout.on('data', (data) => (output += String(data)))
+    await once(child, 'exit')
+    const { acknowledged, refused, listed } = JSON.parse(output)
+    expect(refused.length).toBeGreaterThan(5)
+    expect(new Set(refused)).toEqual(new Set(['store_unavailable']))
+    expect(acknowledged.length).toBeGreaterThan(5)
+    expect(listed.toSorted()).toEqual(acknowledged.toSorted())
+    expect(await ids()).toEqual(acknowledged.toSorted())
+  })
+
+  it('takes over at once from a process that was killed, with all it acknowledged', async () => {
+    const module = new URL('./transaction-source.ts', import.meta.url).href
+    const script = `
+      const { createMemoryTransactionSource } = await import('${module}')
+      const source = await createMemoryTransactionSource(${JSON.stringify(folder)})
+      const outline = { name: 'OrderProcess', steps: ['order'] }
+      const [result] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
+      const { Process, TransactionID, ReplayID, Version: version } = result.header
+      await source.claim({ Process, TransactionID, ReplayID, version, step: 'order', isFirst: true, owner: 'dead' })
+      console.log('acknowledged')
+      setInterval(() => {}, 1000)`
+    const child = spawn(globalThis.process.execPath, ['--input-type=module', '-e', script])
+    await once(child.stdout, 'data')
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    const source = await createMemoryTransactionSource(folder)
+    const [due] = await source.due([{ process: 'OrderProcess', step: 'order', isFirst: true }], 10)
+    expect(due).toMatchObject({ TransactionID: '1', Status: 'Running', Version: 1 })
+    await source[Symbol.asyncDispose]()
+  })
+})

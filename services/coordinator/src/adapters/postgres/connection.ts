@@ -1,0 +1,128 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { type Dependency, reasonOf } from '@integration-host/shared/health'
+import type { Logger } from '@integration-host/shared/logger'
+import type { Secret } from '@integration-host/shared/secret'
+import postgres from 'postgres'
+import { migrate } from './migrate.ts'
+
+export interface PostgresOptions {
+  /** Shown in `pg_stat_activity`. */
+  readonly name: string
+  readonly dependency: Dependency
+  readonly logger: Logger
+}
+
+/** The one way to the database: waits for nothing, fails with `store_unavailable`. */
+export interface PostgresConnection extends AsyncDisposable {
+  readonly run: <Result>(work: (sql: postgres.Sql) => Promise<Result>) => Promise<Result>
+}
+
+const LOOK_MS = 1_000
+const ANSWER_MS = 10_000
+const TIMESTAMPTZ = 1184
+
+/** Connects in the background and brings the tables up to date first. */
+export function connectPostgres(url: Secret, options: PostgresOptions): PostgresConnection {
+  const { dependency, logger, name } = options
+  const leaving = new AbortController()
+  let isMigrated = false
+  const sql = postgres(url.reveal(), {
+    max: 10,
+    connect_timeout: 5,
+    // Its own back-off grows to 20 s and holds queries all that time.
+    backoff: (attempt: number) => Math.min(1, 0.05 * 2 ** attempt),
+    max_lifetime: 1_800,
+    onnotice: () => {},
+    connection: { application_name: name, statement_timeout: ANSWER_MS },
+    types: {
+      isoTime: {
+        to: TIMESTAMPTZ,
+        from: [TIMESTAMPTZ],
+        serialize: (value: string) => value,
+        parse: (value: string) => new Date(value).toISOString(),
+      },
+    },
+  }) as unknown as postgres.Sql // its type would carry the time's own
+
+  const watch = async (): Promise<void> => {
+    while (!leaving.signal.aborted) {
+      try {
+        if (!isMigrated) await migrate(sql)
+        isMigrated = true
+        await within(sql`select 1`)
+        dependency.up()
+      } catch (error) {
+        dependency.down(reasonOf(error))
+        if (!isMigrated) logger.debug({ err: error }, 'database is not up to date yet')
+      }
+      await delay(LOOK_MS, null, { signal: leaving.signal }).catch(() => {})
+    }
+  }
+  const watching = watch()
+
+  return {
+    async run(work) {
+      if (!isMigrated) throw unavailable()
+      for (let tries = 1; ; tries += 1) {
+        try {
+          return await within(work(sql))
+        } catch (error) {
+          const { code } = error as { code?: unknown }
+          // The server took this one back so that another could go on: nothing of it was done.
+          if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
+          if (isConnectionLoss(error)) {
+            dependency.down(reasonOf(error))
+            throw unavailable(error)
+          }
+          if (typeof code === 'string' && code.startsWith(DATA_EXCEPTION))
+            throw new IntegrationError('invalid_request', 'a value is beyond what can be stored', {
+              cause: error,
+            })
+          throw error
+        }
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      leaving.abort()
+      await sql.end({ timeout: 2 })
+      await watching
+    },
+  }
+}
+
+// SQLSTATE
+const DEADLOCK = '40P01'
+const SERIALIZATION = '40001'
+const DATA_EXCEPTION = '22'
+const MAX_TRIES = 5
+
+const unavailable = (cause?: unknown): IntegrationError =>
+  new IntegrationError('store_unavailable', 'the database cannot be reached now', {
+    retryAfterSeconds: 2,
+    ...(cause !== undefined && { cause }),
+  })
+
+/** A query on a line that went silent would wait as long as TCP does. */
+async function within<Result>(work: Promise<Result>): Promise<Result> {
+  const patience = new AbortController()
+  const late = delay(ANSWER_MS + 1_000, null, { signal: patience.signal }).then(() => {
+    throw Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' })
+  })
+  try {
+    return await (Promise.race([work, late]) as Promise<Result>)
+  } finally {
+    patience.abort()
+    late.catch(() => {})
+  }
+}
+
+// Everything but an error about the statement itself: SQLSTATE classes 08, 53, 57, 58 and 25006 are the server's
+// state (read-only after a failover), the rest without five characters are the driver's and the system's.
+function isConnectionLoss(error: unknown): boolean {
+  if (error instanceof IntegrationError) return false
+  const { code } = (error ?? {}) as { code?: unknown }
+  if (typeof code !== 'string') return false
+  if (!/^[0-9A-Z]{5}$/.test(code)) return true
+  return /^(08|53|57|58)/.test(code) || code === '25006'
+}

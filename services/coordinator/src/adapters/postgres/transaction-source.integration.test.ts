@@ -1,0 +1,113 @@
+import { createHealth } from '@integration-host/shared/health'
+import { createLogger } from '@integration-host/shared/logger'
+import { Secret } from '@integration-host/shared/secret'
+import { startRelay } from '@integration-host/shared/test-support/relay'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
+import {
+  contractTimes,
+  transactionSourceContract,
+} from '../../transaction/transaction-source.contract.ts'
+import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import { connectPostgres } from './connection.ts'
+import { createPostgresTransactionSource } from './transaction-source.ts'
+
+const logger = createLogger('test', 'silent')
+const outline = { name: 'OrderProcess', steps: ['order', 'report'] as [string, ...string[]] }
+const refs = [{ process: 'OrderProcess', step: 'order', isFirst: true }]
+
+let database: TestDatabase
+beforeAll(async () => {
+  database = await createDatabase()
+})
+afterAll(() => database[Symbol.asyncDispose]())
+
+function connect(url: string) {
+  const health = createHealth(logger)
+  const dependency = health.dependency('postgres')
+  const connection = connectPostgres(new Secret(url), { name: 'test', dependency, logger })
+  const source = createPostgresTransactionSource(connection, contractTimes)
+  const ready = () =>
+    vi.waitFor(() => expect(health.report().status).toBe('ready'), {
+      timeout: 20_000,
+      interval: 10,
+    })
+  return { source, health, ready }
+}
+
+async function open(): Promise<TransactionSource> {
+  const { source, ready } = connect(database.url)
+  await ready()
+  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process"`
+  return source
+}
+
+transactionSourceContract('Postgres', open)
+
+describe('the tables', () => {
+  it('come about once when three replicas start together on an empty database', async () => {
+    await using empty = await createDatabase()
+    const replicas = [1, 2, 3].map(() => connect(empty.url))
+    await Promise.all(replicas.map(({ ready }) => ready()))
+    const [row] = await empty.sql`select count(*)::int as count from drizzle.__drizzle_migrations`
+    expect(row).toEqual({ count: 1 })
+    for (const { source } of replicas) await source[Symbol.asyncDispose]()
+  })
+
+  it('take a row inserted by hand with process, id and data only: it is due at once', async () => {
+    const source = await open()
+    await database.sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData")
+      values ('OrderProcess', 'by hand', '{"a": 1}')`
+    const [due] = await source.due(refs, 10)
+    expect(due).toMatchObject({ TransactionID: 'by hand', StepName: '', InitialData: { a: 1 } })
+    const result = await source.claim({
+      Process: 'OrderProcess',
+      TransactionID: 'by hand',
+      ReplayID: 0,
+      version: 0,
+      step: 'order',
+      isFirst: true,
+      owner: 'me',
+    })
+    expect(result).toMatchObject({ kind: 'claimed', claim: { header: { StepName: 'order' } } })
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('refuse a status that is none', async () => {
+    const source = await open()
+    await expect(
+      database.sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status")
+        values ('P', '1', '1', 'Finished')`,
+    ).rejects.toMatchObject({ code: '23514' })
+    await source[Symbol.asyncDispose]()
+  })
+})
+
+describe('a database that goes away', () => {
+  it('is told as store_unavailable at once, and used again when it is back, without a restart', async () => {
+    await using line = await startRelay(database.url, 5432)
+    const { source, health, ready } = connect(line.url)
+    await ready()
+    line.away()
+    await vi.waitFor(() => expect(health.report().status).toBe('waiting'), { timeout: 10_000 })
+    const startedAt = performance.now()
+    await expect(
+      source.queue(outline, [{ TransactionID: 'x', InitialData: 1 }]),
+    ).rejects.toMatchObject({ code: 'store_unavailable' })
+    expect(performance.now() - startedAt).toBeLessThan(6_000)
+    line.restore()
+    await ready()
+    const [result] = await source.queue(outline, [{ TransactionID: 'x', InitialData: 1 }])
+    expect(result?.outcome).toMatch(/queued|exists/)
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('that was never there lets everything fail with store_unavailable until it comes', async () => {
+    const { source } = connect('postgresql://postgres@127.0.0.1:1/none')
+    await expect(source.get('OrderProcess', '1', null)).rejects.toMatchObject({
+      code: 'store_unavailable',
+    })
+    await source[Symbol.asyncDispose]()
+  })
+})

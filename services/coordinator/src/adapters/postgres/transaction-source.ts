@@ -1,0 +1,639 @@
+/**
+ * Transactions in Postgres. Each transition is one statement, for as many runs as arrived together:
+ * locked in key order (so that groups of two replicas cannot deadlock), fenced on `Version`, and seen whole
+ * or not at all. READ COMMITTED re-checks the condition of a row it had to wait for, so of two claims of
+ * one version exactly one wins.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type postgres from 'postgres'
+import type { Transition } from '../../process/progress.ts'
+import type { Header, RunKey } from '../../transaction/header.ts'
+import { idempotencyKey, type Attempt, type Item } from '../../transaction/item.ts'
+import { isOver } from '../../transaction/status.ts'
+import {
+  type ClaimRequest,
+  type ClaimResult,
+  LEASE_MS,
+  type Lease,
+  type ProcessOutline,
+  type QueueResult,
+  STUCK_MS,
+  SWEEP_CAP_MS,
+  SWEEP_MS,
+  type TransactionSource,
+} from '../../transaction/transaction-source.ts'
+import type { PostgresConnection } from './connection.ts'
+import { grouped } from './grouped.ts'
+import type { orderAttempt, orderHeader, orderItem } from './schema.ts'
+
+type HeaderRow = typeof orderHeader.$inferSelect
+type ItemRow = typeof orderItem.$inferSelect
+type AttemptRow = typeof orderAttempt.$inferSelect
+type Numbered<Row> = Row & { readonly n: number }
+
+export interface PostgresSourceOptions {
+  /** Milliseconds until a message that should have arrived is sent again, at first. */
+  readonly sweepMs?: number
+  readonly leaseMs?: number
+}
+
+const QUEUE_GROUP = 1_000
+
+export function createPostgresTransactionSource(
+  connection: PostgresConnection,
+  { sweepMs = SWEEP_MS, leaseMs = LEASE_MS }: PostgresSourceOptions = {},
+): TransactionSource {
+  const { run } = connection
+
+  const claim = grouped<ClaimRequest, ClaimResult>((requests) =>
+    run(async (sql) => {
+      const wanted = requests.map((request, n) => ({ ...request, n }))
+      const claimed = await sql<(Numbered<HeaderRow> & { readonly items: ItemRow[] })[]>`
+        with wanted as (
+          select * from jsonb_to_recordset(${JSON.stringify(wanted)}::text::jsonb) as w(
+            n int, "Process" text, "TransactionID" text, "ReplayID" int, step text,
+            "isFirst" boolean, version int, owner text)
+        ), held as (
+          select w.n, w.step, w.owner, h."Process", h."TransactionID", h."ReplayID", h."StepName",
+            h."Attempt", h."LeaseUntil", h."StartedAt"
+          from wanted w join "Order_Header" h using ("Process", "TransactionID", "ReplayID")
+          where (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
+            and (h."StepName" = w.step or (h."StepName" = '' and w."isFirst"))
+            and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+            and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
+            and coalesce(h."NextAttemptAt", now()) <= now()
+          order by h."Process", h."TransactionID", h."ReplayID"
+          for update of h
+        ), moved as (
+          update "Order_Header" h set
+            "Status" = 'Running', "StepName" = held.step, "Version" = h."Version" + 1,
+            "LeaseOwner" = held.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
+            "NextSweepAt" = now() + ${leaseMs} * interval '1 ms', "SweepCount" = 0,
+            "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
+            "UpdatedAt" = now()
+          from held
+          where (h."Process", h."TransactionID", h."ReplayID")
+            = (held."Process", held."TransactionID", held."ReplayID")
+          returning held.n, h.*
+        ), lost as (
+          insert into "Order_Attempt"
+            ("Process", "TransactionID", "ReplayID", "StepName", "Attempt", "Outcome", "StartedAt")
+          select distinct "Process", "TransactionID", "ReplayID", "StepName", "Attempt", 'in_doubt',
+            coalesce("StartedAt", now())
+          from held where "LeaseUntil" is not null
+        )
+        select m.*, coalesce((
+          select jsonb_agg(to_jsonb(i)) from "Order_Item" i
+          where (i."Process", i."TransactionID", i."ReplayID")
+            = (m."Process", m."TransactionID", m."ReplayID")), '[]') as items
+        from moved m`
+      const byNumber = new Map(claimed.map((row) => [row.n, row]))
+      const refused = wanted.filter(({ n }) => !byNumber.has(n))
+      const reasons = refused.length === 0 ? new Map() : await whyRefused(sql, refused)
+      return wanted.map(({ n, owner }) => {
+        const row = byNumber.get(n)
+        if (row === undefined) return (reasons.get(n) ?? { kind: 'unknown' }) as ClaimResult
+        const header = headerOf(row)
+        return {
+          kind: 'claimed',
+          claim: { header, items: row.items.map(itemOf), lease: leaseOf(header, owner) },
+        }
+      })
+    }),
+  )
+
+  const record = grouped<{ lease: Lease; transition: Transition }, Header | null>((outcomes) =>
+    run(async (sql) => {
+      const done = outcomes.map(({ lease, transition }, n) => ({
+        ...lease,
+        ...transition,
+        n,
+        key: idempotencyKey(lease, lease.step),
+        isOver: isOver(transition.status),
+        // A message goes out with the commit; looking again makes sense only well after it.
+        sweepMs: transition.delayMs + sweepMs,
+        responseStatus: transition.item?.response?.status ?? null,
+        responseBody: transition.item?.response?.body ?? null,
+        itemStatus: transition.item?.status ?? null,
+        itemError: transition.item?.error ?? null,
+        data: transition.item?.data ?? null,
+      }))
+      const rows = await sql<Numbered<HeaderRow>[]>`
+        with done as (
+          select * from jsonb_to_recordset(${JSON.stringify(done)}::text::jsonb) as d(
+            n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, owner text, key text,
+            status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
+            "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean,
+            "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text)
+        ), held as (
+          select d.*, h."StepName" as "ranStep", h."Attempt" as "ranAttempt", h."StartedAt"
+          from done d join "Order_Header" h using ("Process", "TransactionID", "ReplayID")
+          where h."Version" = d.version and h."LeaseOwner" = d.owner
+          order by h."Process", h."TransactionID", h."ReplayID"
+          for update of h
+        ), moved as (
+          update "Order_Header" h set
+            "Status" = held.status, "StepName" = held."stepName", "Version" = h."Version" + 1,
+            "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
+            "Attempt" = held.attempt, "WaitingFor" = held."waitingFor",
+            "LastError" = held."lastError", "ErrorClass" = held."errorClass",
+            "NextAttemptAt" = case when not held."isOver"
+              then now() + held."delayMs" * interval '1 ms' end,
+            "NextSweepAt" = now() + held."sweepMs" * interval '1 ms', "SweepCount" = 0,
+            "UpdatedAt" = now(), "CompletedAt" = case when held."isOver" then now() end
+          from held
+          where (h."Process", h."TransactionID", h."ReplayID")
+            = (held."Process", held."TransactionID", held."ReplayID")
+          returning held.n, h.*
+        ), items as (
+          insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
+            "Attempt", "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error",
+            "StartedAt", "FinishedAt")
+          select k."Process", k."TransactionID", k."ReplayID", k."ranStep", k."itemStatus",
+            k."ranAttempt", k.key, k."responseStatus", k."responseBody", k.data, k."itemError",
+            k."StartedAt", now()
+          from held k
+          where k."itemStatus" is not null
+          on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
+            "Status" = excluded."Status", "Attempt" = excluded."Attempt",
+            "ResponseStatus" = excluded."ResponseStatus", "ResponseBody" = excluded."ResponseBody",
+            "Data" = excluded."Data", "Error" = excluded."Error",
+            "StartedAt" = excluded."StartedAt", "FinishedAt" = excluded."FinishedAt"
+            where i."Status" <> 'Completed'
+        ), attempts as (
+          insert into "Order_Attempt" ("Process", "TransactionID", "ReplayID", "StepName", "Attempt",
+            "Outcome", "ResponseStatus", "Error", "StartedAt", "FinishedAt")
+          select "Process", "TransactionID", "ReplayID", "ranStep", "ranAttempt",
+            coalesce("errorClass", 'completed'), "responseStatus", "itemError",
+            coalesce("StartedAt", now()), now()
+          from held where "itemStatus" is not null
+        )
+        select * from moved`
+      const byNumber = new Map(rows.map((row) => [row.n, headerOf(row)]))
+      return outcomes.map((_, n) => byNumber.get(n) ?? null)
+    }),
+  )
+
+  return {
+    async queue(process, transactions) {
+      const results: QueueResult[] = []
+      for (let start = 0; start < transactions.length; start += QUEUE_GROUP) {
+        const group = transactions.slice(start, start + QUEUE_GROUP)
+        results.push(...(await run((sql) => queueGroup(sql, process, group, sweepMs))))
+      }
+      return results
+    },
+
+    claim,
+    record: (lease, transition) => record({ lease, transition }),
+
+    renew: (leases) =>
+      run(async (sql) => {
+        const rows = await sql<{ n: number }[]>`
+          with held as (
+            select l.n, h."Process", h."TransactionID", h."ReplayID"
+            from jsonb_to_recordset(${JSON.stringify(leases.map((lease, n) => ({ ...lease, n })))}::text::jsonb)
+              as l(n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, owner text)
+              join "Order_Header" h using ("Process", "TransactionID", "ReplayID")
+            where h."Version" = l.version and h."LeaseOwner" = l.owner
+            order by h."Process", h."TransactionID", h."ReplayID"
+            for update of h
+          )
+          update "Order_Header" h set
+            "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
+            "NextSweepAt" = now() + ${leaseMs} * interval '1 ms'
+          from held
+          where (h."Process", h."TransactionID", h."ReplayID")
+            = (held."Process", held."TransactionID", held."ReplayID")
+          returning held.n`
+        const kept = new Set(rows.map(({ n }) => n))
+        return leases.filter((_, n) => !kept.has(n))
+      }),
+
+    due: (steps, limit) =>
+      run(async (sql) => {
+        const rows = await sql<HeaderRow[]>`
+          with picked as (
+            select h."Process", h."TransactionID", h."ReplayID"
+            from "Order_Header" h
+            where h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              and h."NextSweepAt" <= now()
+              and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
+              and exists (
+                select from jsonb_to_recordset(${JSON.stringify(steps)}::text::jsonb)
+                  as s(process text, step text, "isFirst" boolean)
+                where s.process = h."Process"
+                  and (s.step = h."StepName" or (h."StepName" = '' and s."isFirst")))
+            order by h."NextSweepAt" limit ${limit}
+            for update of h skip locked
+          )
+          update "Order_Header" h set
+            "SweepCount" = h."SweepCount" + 1,
+            "NextSweepAt" = now() + least(${SWEEP_CAP_MS}, ${sweepMs} * power(2, least(h."SweepCount", 20)))
+              * interval '1 ms'
+          from picked
+          where (h."Process", h."TransactionID", h."ReplayID")
+            = (picked."Process", picked."TransactionID", picked."ReplayID")
+          returning h.*`
+        return rows.map(headerOf)
+      }),
+
+    adopt: (limit) =>
+      run(async (sql) => {
+        const rows = await sql<HeaderRow[]>`
+          with held as (
+            select * from "Order_Header" h
+            where h."Status" = 'Running' and h."LeaseUntil" <= now() and h."NextSweepAt" <= now()
+            order by h."NextSweepAt" limit ${limit}
+            for update of h skip locked
+          ), lost as (
+            insert into "Order_Attempt"
+              ("Process", "TransactionID", "ReplayID", "StepName", "Attempt", "Outcome", "StartedAt")
+            select "Process", "TransactionID", "ReplayID", "StepName", "Attempt", 'in_doubt',
+              coalesce("StartedAt", now())
+            from held
+          )
+          update "Order_Header" h set "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
+            "Version" = h."Version" + 1, "NextSweepAt" = now() + ${sweepMs} * interval '1 ms',
+            "SweepCount" = 0, "UpdatedAt" = now()
+          from held
+          where (h."Process", h."TransactionID", h."ReplayID")
+            = (held."Process", held."TransactionID", held."ReplayID")
+          returning h.*`
+        return rows.map(headerOf)
+      }),
+
+    refuse: (key, version, errorClass, error) =>
+      run(async (sql) => {
+        const rows = await sql<HeaderRow[]>`
+          update "Order_Header" h set "Status" = 'Failed', "Version" = h."Version" + 1,
+            "LeaseOwner" = null, "LeaseUntil" = null, "NextAttemptAt" = null,
+            "ErrorClass" = ${errorClass}, "LastError" = ${error}, "UpdatedAt" = now(), "CompletedAt" = now()
+          where ${isRun(sql, key)} and h."Version" = ${version}
+            and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+            and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
+          returning h.*`
+        return rows[0] === undefined ? null : headerOf(rows[0])
+      }),
+
+    get: (process, transactionId, replayId) =>
+      run(async (sql) => {
+        const [row] = await sql<(HeaderRow & { items: ItemRow[]; attempts: AttemptRow[] })[]>`
+          select h.*,
+            coalesce((select jsonb_agg(to_jsonb(i)) from "Order_Item" i
+              where (i."Process", i."TransactionID", i."ReplayID")
+                = (h."Process", h."TransactionID", h."ReplayID")), '[]') as items,
+            coalesce((select jsonb_agg(to_jsonb(a) order by a."ID") from "Order_Attempt" a
+              where (a."Process", a."TransactionID", a."ReplayID")
+                = (h."Process", h."TransactionID", h."ReplayID")), '[]') as attempts
+          from "Order_Header" h
+          where h."Process" = ${process} and h."TransactionID" = ${transactionId}
+            and (${replayId}::int is null or h."ReplayID" = ${replayId}::int)
+          order by h."ReplayID" desc limit 1`
+        return row === undefined
+          ? null
+          : {
+              header: headerOf(row),
+              items: row.items.map(itemOf),
+              attempts: row.attempts.map(attemptOf),
+            }
+      }),
+
+    list: (process, { status, since, after, limit }) =>
+      run(async (sql) => {
+        const rows = await sql<(HeaderRow & { position: string })[]>`
+          select h.*, h."CreatedAt"::text as position from "Order_Header" h
+          where h."Process" = ${process}
+            and (${status ?? null}::text is null or h."Status" = ${status ?? null}::text)
+            and (${since ?? null}::text is null or h."UpdatedAt" >= (${since ?? null}::text)::timestamptz)
+            and (${after?.createdAt ?? null}::text is null
+              or (h."CreatedAt", h."TransactionID", h."ReplayID")
+                < ((${after?.createdAt ?? null}::text)::timestamptz, ${after?.transactionId ?? null}::text,
+                  ${after?.replayId ?? null}::int))
+          order by h."CreatedAt" desc, h."TransactionID" desc, h."ReplayID" desc
+          limit ${limit + 1}`
+        const last = rows.length > limit ? rows[limit - 1] : undefined
+        return {
+          headers: rows.slice(0, limit).map(headerOf),
+          next:
+            last === undefined
+              ? null
+              : {
+                  createdAt: last.position,
+                  transactionId: last.TransactionID,
+                  replayId: last.ReplayID,
+                },
+        }
+      }),
+
+    replay: (process, transactionId, fromStep) =>
+      run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, fromStep, sweepMs))),
+
+    resume: (process, transactionId, replayId) =>
+      run((sql) =>
+        sql.begin(async (tx) => {
+          const key = await lockRun(tx, process, transactionId, replayId)
+          const [row] = await tx<HeaderRow[]>`
+            update "Order_Header" h set
+              "Status" = 'Queued', "Version" = h."Version" + 1, "Attempt" = 0, "NextAttemptAt" = now(),
+              "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
+              "LastError" = null, "ErrorClass" = null, "WaitingFor" = null, "CompletedAt" = null,
+              "UpdatedAt" = now()
+            where ${isRun(tx, key)} and h."Status" in ('Failed', 'Cancelled')
+            returning h.*`
+          if (row === undefined)
+            throw new IntegrationError(
+              'transaction_not_resumable',
+              'only a failed or cancelled run goes on; a completed one can be replayed',
+            )
+          return headerOf(row)
+        }),
+      ),
+
+    cancel: (process, transactionId, replayId) =>
+      run((sql) =>
+        sql.begin(async (tx) => {
+          const key = await lockRun(tx, process, transactionId, replayId)
+          const [row] = await tx<HeaderRow[]>`
+            update "Order_Header" h set
+              "Status" = 'Cancelled', "Version" = h."Version" + 1, "LeaseOwner" = null,
+              "LeaseUntil" = null, "StartedAt" = null, "NextAttemptAt" = null, "WaitingFor" = null,
+              "CompletedAt" = now(), "UpdatedAt" = now()
+            where ${isRun(tx, key)} and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+            returning h.*`
+          if (row === undefined)
+            throw new IntegrationError('transaction_not_active', 'the run is over')
+          return headerOf(row)
+        }),
+      ),
+
+    wake: (credential, limit) =>
+      run(async (sql) => {
+        const rows = await sql<HeaderRow[]>`
+          with held as (
+            select * from "Order_Header" h
+            where h."Status" = 'Waiting' and h."WaitingFor" = ${credential}
+            order by h."CreatedAt" limit ${limit} for update of h skip locked
+          )
+          update "Order_Header" h set
+            "Status" = 'Running', "Version" = h."Version" + 1, "WaitingFor" = null,
+            "NextAttemptAt" = now(), "NextSweepAt" = now() + ${sweepMs} * interval '1 ms',
+            "SweepCount" = 0, "LastError" = null, "ErrorClass" = null, "UpdatedAt" = now()
+          from held
+          where (h."Process", h."TransactionID", h."ReplayID")
+            = (held."Process", held."TransactionID", held."ReplayID")
+          returning h.*`
+        return rows.map(headerOf)
+      }),
+
+    paused: () =>
+      run(async (sql) => {
+        const rows = await sql<{ Process: string }[]>`
+          select "Process" from "Order_Process" where "Paused"`
+        return new Set(rows.map(({ Process }) => Process))
+      }),
+
+    setPaused: (process, isPaused) =>
+      run(async (sql) => {
+        await sql`
+          insert into "Order_Process" ("Process", "Paused") values (${process}, ${isPaused})
+          on conflict ("Process") do update set "Paused" = excluded."Paused", "UpdatedAt" = now()`
+      }),
+
+    audit: (processes) =>
+      run(async (sql) => {
+        const counts = await sql<{ Status: HeaderRow['Status']; count: number }[]>`
+          select "Status", count(*)::int as count from "Order_Header" group by 1`
+        const dueBySteps = await sql<{ process: string; step: string; due: number }[]>`
+          select "Process" as process, "StepName" as step, count(*)::int as due from "Order_Header"
+          where "Status" in ('Queued', 'Running', 'Retrying') and coalesce("NextAttemptAt", now()) <= now()
+            and ("LeaseUntil" is null or "LeaseUntil" <= now())
+          group by 1, 2 order by 1, 2`
+        const [found] = await sql<[Awaited<ReturnType<TransactionSource['audit']>>['violations']]>`
+          select
+            (select count(*)::int from "Order_Header" h
+              where "Status" = 'Completed' and "UpdatedAt" > now() - interval '1 hour'
+              and not exists (select from "Order_Item" i where i."Process" = h."Process"
+                and i."TransactionID" = h."TransactionID" and i."ReplayID" = h."ReplayID"
+                and i."StepName" = h."StepName" and i."Status" = 'Completed')) as "completedWithoutItem",
+            (select count(*)::int from "Order_Header" h join "Order_Item" i
+              using ("Process", "TransactionID", "ReplayID", "StepName")
+              where h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              and i."Status" = 'Completed') as "itemAhead",
+            (select count(*)::int from "Order_Item" i where i."FinishedAt" > now() - interval '1 hour'
+              and not exists (select from "Order_Header" h where h."Process" = i."Process"
+                and h."TransactionID" = i."TransactionID" and h."ReplayID" = i."ReplayID")) as "orphanItems",
+            (select count(*)::int from "Order_Header"
+              where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              and "NextSweepAt" < now() - ${STUCK_MS} * interval '1 ms'
+              and not exists (select from "Order_Process" p
+                where p."Process" = "Order_Header"."Process" and p."Paused")) as stuck,
+            (select count(*)::int from "Order_Header"
+              where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              and not "Process" = any(${processes as string[]}::text[])) as "unknownProcess"`
+        return {
+          headers: Object.fromEntries(counts.map(({ Status, count }) => [Status, count])),
+          dueBySteps,
+          violations: found,
+        }
+      }),
+
+    [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
+  }
+}
+
+/** Names one row of `"Order_Header"`, aliased `h`. */
+const isRun = (sql: postgres.Sql | postgres.TransactionSql, key: RunKey) =>
+  sql`h."Process" = ${key.Process} and h."TransactionID" = ${key.TransactionID} and h."ReplayID" = ${key.ReplayID}`
+
+/** Locks the run that is meant, the latest one when none is named. */
+async function lockRun(
+  tx: postgres.TransactionSql,
+  process: string,
+  transactionId: string,
+  replayId: number | null,
+): Promise<RunKey> {
+  const [row] = await tx<HeaderRow[]>`
+    select * from "Order_Header" h
+    where h."Process" = ${process} and h."TransactionID" = ${transactionId}
+      and (${replayId}::int is null or h."ReplayID" = ${replayId}::int)
+    order by h."ReplayID" desc limit 1 for update`
+  if (row === undefined)
+    throw new IntegrationError('transaction_not_found', 'there is no such transaction')
+  return row
+}
+
+async function queueGroup(
+  sql: postgres.Sql,
+  process: ProcessOutline,
+  transactions: readonly QueueTransaction[],
+  sweepMs: number,
+): Promise<QueueResult[]> {
+  const added = await sql<HeaderRow[]>`
+    insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "NextSweepAt")
+    select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
+      t."Realm", now() + ${sweepMs} * interval '1 ms'
+    from jsonb_to_recordset(${JSON.stringify(transactions.map((transaction, n) => ({ ...transaction, n })))}::text::jsonb)
+      as t(n int, "TransactionID" text, "InitialData" jsonb, "Realm" text)
+    order by t."TransactionID" -- two groups with the same ids must lock them in the same order
+    on conflict do nothing
+    returning *`
+  const isNew = new Set(added.map(({ TransactionID }) => TransactionID))
+  const known = new Map(added.map((row) => [row.TransactionID, headerOf(row)]))
+  const others = transactions.filter(({ TransactionID }) => !known.has(TransactionID))
+  if (others.length > 0) {
+    const rows = await sql<HeaderRow[]>`
+      select * from "Order_Header" where "Process" = ${process.name} and "ReplayID" = 0
+        and "TransactionID" = any(${others.map(({ TransactionID }) => TransactionID)}::text[])`
+    for (const row of rows) known.set(row.TransactionID, headerOf(row))
+  }
+  return transactions.map((transaction): QueueResult => {
+    const header = known.get(transaction.TransactionID)
+    if (header === undefined) throw new Error('a queued row is gone') // somebody deletes rows by hand
+    if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', header }
+    return isDeepStrictEqual(header.InitialData, transaction.InitialData) &&
+      header.Realm === (transaction.Realm ?? null)
+      ? { outcome: 'exists', header }
+      : { outcome: 'conflict' }
+  })
+}
+
+/** What the column holds. */
+const MAX_REPLAY_ID = 2_147_483_647
+
+async function replayRun(
+  tx: postgres.TransactionSql,
+  process: ProcessOutline,
+  transactionId: string,
+  fromStep: string | null,
+  sweepMs: number,
+): Promise<Header> {
+  // Run 0 is the mutex of the transaction: of two replays one sees the other's run.
+  await tx`select from "Order_Header" where "Process" = ${process.name}
+    and "TransactionID" = ${transactionId} and "ReplayID" = 0 for update`
+  const latest = await lockRun(tx, process.name, transactionId, null)
+  const [active] = await tx<HeaderRow[]>`
+    select * from "Order_Header" where "Process" = ${process.name} and "TransactionID" = ${transactionId}
+      and "Status" in ('Queued', 'Running', 'Retrying', 'Waiting') limit 1`
+  if (active !== undefined)
+    throw new IntegrationError('transaction_active', `run ${active.ReplayID} is still active`)
+  if (latest.ReplayID === MAX_REPLAY_ID)
+    throw new IntegrationError('transaction_conflict', 'the transaction has no replay ids left')
+  const first = fromStep ?? process.steps[0]
+  const replayId = latest.ReplayID + 1
+  const [row] = await tx<HeaderRow[]>`
+    insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData", "Realm", "NextSweepAt")
+    select "Process", "TransactionID", ${replayId}, ${first}, "InitialData", "Realm",
+      now() + ${sweepMs} * interval '1 ms'
+    from "Order_Header" h where ${isRun(tx, latest)}
+    returning *`
+  if (row === undefined) throw new Error('the locked run is gone')
+  const before = process.steps.slice(0, process.steps.indexOf(first))
+  const keys = before.map((step) => ({
+    step,
+    key: idempotencyKey({ ...latest, ReplayID: replayId }, step),
+  }))
+  const copied = await tx`
+    insert into "Order_Item" ("Process", "TransactionID", "ReplayID", "StepName", "Status", "Attempt",
+      "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "StartedAt", "FinishedAt")
+    select i."Process", i."TransactionID", ${replayId}, i."StepName", 'Copied', 0, k.key,
+      i."ResponseStatus", i."ResponseBody", i."Data", i."StartedAt", i."FinishedAt"
+    from "Order_Item" i join jsonb_to_recordset(${JSON.stringify(keys)}::text::jsonb) as k(step text, key text)
+      on k.step = i."StepName"
+    where i."Process" = ${latest.Process} and i."TransactionID" = ${latest.TransactionID}
+      and i."ReplayID" = ${latest.ReplayID} and i."Status" in ('Completed', 'Copied')`
+  if (copied.count < before.length)
+    throw new IntegrationError('invalid_request', 'a step before fromStep was never completed')
+  return headerOf(row)
+}
+
+/** Why claims were refused, from the rows as they are now. */
+async function whyRefused(
+  sql: postgres.Sql,
+  refused: readonly (ClaimRequest & { readonly n: number })[],
+): Promise<ReadonlyMap<number, ClaimResult>> {
+  const rows = await sql<
+    (Numbered<HeaderRow> & { asked: number; step: string; delayMs: number | null })[]
+  >`
+    select w.n, w.version as asked, w.step, h.*,
+      (extract(epoch from h."NextAttemptAt" - now()) * 1000)::float8 as "delayMs"
+    from jsonb_to_recordset(${JSON.stringify(refused)}::text::jsonb)
+      as w(n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, step text)
+      join "Order_Header" h using ("Process", "TransactionID", "ReplayID")`
+  return new Map(
+    rows.map((row): [number, ClaimResult] => {
+      const isDueLater =
+        row.Version === row.asked &&
+        (row.StepName === row.step || row.StepName === '') &&
+        row.LeaseUntil === null &&
+        row.delayMs !== null &&
+        (row.Status === 'Retrying' || row.Status === 'Queued' || row.Status === 'Running')
+      return [
+        row.n,
+        isDueLater
+          ? { kind: 'early', delayMs: Math.max(0, row.delayMs ?? 0), version: row.Version }
+          : { kind: 'stale' },
+      ]
+    }),
+  )
+}
+
+const leaseOf = (
+  { Process, TransactionID, ReplayID, StepName, Version }: Header,
+  owner: string,
+) => ({
+  Process,
+  TransactionID,
+  ReplayID,
+  step: StepName,
+  version: Version,
+  owner,
+})
+
+const headerOf = (row: HeaderRow): Header => ({
+  Process: row.Process,
+  TransactionID: row.TransactionID,
+  ReplayID: row.ReplayID,
+  Status: row.Status,
+  StepName: row.StepName,
+  InitialData: row.InitialData as Header['InitialData'],
+  Realm: row.Realm,
+  Version: row.Version,
+  Attempt: row.Attempt,
+  NextAttemptAt: row.NextAttemptAt,
+  WaitingFor: row.WaitingFor,
+  LastError: row.LastError,
+  ErrorClass: row.ErrorClass,
+  CreatedAt: row.CreatedAt,
+  UpdatedAt: row.UpdatedAt,
+  CompletedAt: row.CompletedAt,
+})
+
+// Rows that came as JSON have times as Postgres prints them.
+const iso = (time: string | null): string | null =>
+  time === null ? null : new Date(time).toISOString()
+
+const itemOf = (row: ItemRow): Item => ({
+  StepName: row.StepName,
+  Status: row.Status,
+  Attempt: row.Attempt,
+  IdempotencyKey: row.IdempotencyKey,
+  ResponseStatus: row.ResponseStatus,
+  ResponseBody: row.ResponseBody,
+  Data: row.Data as Item['Data'],
+  Error: row.Error,
+  StartedAt: iso(row.StartedAt),
+  FinishedAt: iso(row.FinishedAt),
+})
+
+const attemptOf = (row: AttemptRow): Attempt => ({
+  StepName: row.StepName,
+  Attempt: row.Attempt,
+  Outcome: row.Outcome,
+  ResponseStatus: row.ResponseStatus,
+  Error: row.Error,
+  StartedAt: new Date(row.StartedAt).toISOString(),
+  FinishedAt: iso(row.FinishedAt),
+})

@@ -1,0 +1,125 @@
+import {
+  DEAD_EXCHANGE,
+  deadQueue,
+  delayName,
+  delays,
+  StepMessage,
+  stepQueue,
+  stepRoutingKey,
+  STEPS_EXCHANGE,
+} from '@integration-host/shared/contracts/step-message'
+import {
+  DELIVERY_LIMIT,
+  type MessageBus,
+  type QueueSpec,
+  type Topology,
+} from '@integration-host/shared/message-bus'
+import type { StepArrival, StepQueue } from '../../runner/step-queue.ts'
+import { traceparentOf } from '../../runner/trace.ts'
+import type { ProcessOutline } from '../../transaction/transaction-source.ts'
+
+/** What every process shares: the exchanges, and the retry ladder with one queue for each delay. */
+const ladder: Topology = {
+  exchanges: [
+    { name: STEPS_EXCHANGE, type: 'direct' },
+    { name: DEAD_EXCHANGE, type: 'direct' },
+    ...delays.map(({ name }) => ({ name: delayName(name), type: 'fanout' as const })),
+  ],
+  queues: delays.map(({ name, ms }) => ({
+    name: delayName(name),
+    bindings: [{ exchange: delayName(name), routingKey: '' }],
+    messageTtlMs: ms,
+    // No routing key: a message keeps its own, and so comes back to its step.
+    deadLetter: { exchange: STEPS_EXCHANGE },
+  })),
+}
+
+const topologyOf = ({ name, steps }: ProcessOutline): Topology => ({
+  exchanges: [],
+  queues: [
+    { name: deadQueue(name), bindings: [{ exchange: DEAD_EXCHANGE, routingKey: name }] },
+    ...steps.map((step): QueueSpec => ({
+      name: stepQueue(name, step),
+      bindings: [{ exchange: STEPS_EXCHANGE, routingKey: stepRoutingKey(name, step) }],
+      deadLetter: { exchange: DEAD_EXCHANGE, routingKey: name },
+      deliveryLimit: DELIVERY_LIMIT,
+    })),
+  ],
+})
+
+/** Enough to recognise a message by; a huge one must not go round once more. */
+const MAX_BURIED_BYTES = 65_536
+
+/** Step messages over the bus: one queue per step, so that the console shows where work stands. */
+export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
+  let isLadderDeclared = false
+  return {
+    async declare(process) {
+      const isFirst = !isLadderDeclared
+      isLadderDeclared = true
+      if (isFirst) await bus.declare(ladder)
+      await bus.declare(topologyOf(process))
+    },
+
+    publish({ step, version, ...run }, delayMs) {
+      const body: StepMessage = { v: 1, ...run, Step: step, Version: version }
+      const rung = rungFor(delayMs)
+      return bus.publish({
+        exchange: rung === null ? STEPS_EXCHANGE : delayName(rung),
+        routingKey: stepRoutingKey(run.Process, step),
+        // Unique: a re-published message is another one, and confirms are told apart by it. Cut, because AMQP
+        // takes 255 bytes and a character may have three.
+        messageId: `${run.Process}/${run.TransactionID.slice(0, 30)}/${run.ReplayID}/${step}/${version}/${crypto.randomUUID().slice(0, 8)}`,
+        type: 'step',
+        correlationId: run.TransactionID.slice(0, 80),
+        headers: { traceparent: traceparentOf(run) },
+        body,
+        mandatory: true,
+      })
+    },
+
+    bury: (process, { content, messageId }, reason) =>
+      bus.publish({
+        exchange: DEAD_EXCHANGE,
+        routingKey: process,
+        messageId: `dead/${crypto.randomUUID()}`,
+        type: 'dead',
+        headers: { reason, 'original-message-id': messageId.slice(0, 200) },
+        body: {
+          Reason: reason,
+          Bytes: content.length,
+          Content: content.toString('utf8', 0, MAX_BURIED_BYTES),
+        },
+        mandatory: true,
+      }),
+
+    consume: (process, step, prefetch, handle) =>
+      bus.consume(
+        stepQueue(process, step),
+        { prefetch, tag: `${owner} ${process}.${step}` },
+        ({ content, messageId }) => handle(arrivalOf(content, messageId)),
+      ),
+
+    async waiting(process, step) {
+      return (await bus.depth(stepQueue(process, step)))?.ready ?? null
+    },
+    async buried(process) {
+      return (await bus.depth(deadQueue(process)))?.ready ?? null
+    },
+  }
+}
+
+/** The longest delay that is not too long, so that a step is never late by more than the shortest. */
+function rungFor(delayMs: number): string | null {
+  if (delayMs <= 0) return null
+  return (delays.findLast(({ ms }) => ms <= delayMs) ?? delays[0]).name
+}
+
+function arrivalOf(content: Buffer, messageId: string): StepArrival {
+  try {
+    const { Step, Version, v: _, ...run } = StepMessage.parse(JSON.parse(content.toString('utf8')))
+    return { due: { ...run, step: Step, version: Version }, content, messageId }
+  } catch {
+    return { due: null, content, messageId }
+  }
+}

@@ -1,0 +1,40 @@
+import type { Health } from '@integration-host/shared/health'
+import type { Logger } from '@integration-host/shared/logger'
+import type { Metrics } from '@integration-host/shared/metrics'
+import type { Secret } from '@integration-host/shared/secret'
+import { createServiceApp } from '@integration-host/shared/service-app'
+import { MAX_BULK_BYTES } from './routes/contracts.ts'
+import { eventRoutes } from './routes/events.ts'
+import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
+import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
+import { transactionRoutes, type TransactionRouteDeps } from './routes/transactions.ts'
+import type { TransitionFeed } from './runner/transition-feed.ts'
+
+export interface AppDeps extends TransactionRouteDeps, ProcessRouteDeps, IntegrityRouteDeps {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics: Metrics
+  readonly keys: readonly Secret[]
+  readonly feed: TransitionFeed
+  /** Aborts when the service leaves: streams that never end by themselves must end then. */
+  readonly leaving: AbortSignal
+}
+
+export const createApp = (deps: AppDeps) =>
+  createServiceApp(
+    {
+      name: 'coordinator',
+      purpose: 'Runs named multi-step processes: queue, replay and inspect transactions.',
+      logger: deps.logger,
+      health: deps.health,
+      metrics: deps.metrics,
+      keys: deps.keys,
+      maxBodyBytes: MAX_BULK_BYTES,
+    },
+    (app) => {
+      app.route('/processes/:process/transactions', transactionRoutes(deps))
+      app.route('/processes', processRoutes(deps))
+      app.route('/events', eventRoutes(deps))
+      app.route('/integrity', integrityRoutes(deps))
+    },
+  )

@@ -1,0 +1,89 @@
+import {
+  backendUrl,
+  type Environment,
+  httpUrl,
+  integer,
+  listenSettings,
+  parseConfig,
+  seconds,
+  serviceKeys,
+} from '@integration-host/shared/config'
+import { z } from 'zod'
+
+/** One way to see that the internet is there: an address that answers, or a port that opens. */
+export type Probe =
+  | { readonly kind: 'http'; readonly url: string }
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
+
+const HOST_AND_PORT = /^(?<host>[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]+\]):(?<port>\d{1,5})$/
+
+function parseProbe(text: string): Probe | null {
+  if (/^https?:\/\//.test(text)) return URL.canParse(text) ? { kind: 'http', url: text } : null
+  const { host, port } = HOST_AND_PORT.exec(text)?.groups ?? {}
+  if (host === undefined || Number(port) < 1 || Number(port) > 65_535) return null
+  return { kind: 'tcp', host: host.replace(/^\[|\]$/g, ''), port: Number(port) }
+}
+
+const probes = () =>
+  z.string().transform((list, context) => {
+    const parsed = list.split(',').map((entry) => parseProbe(entry.trim()))
+    if (parsed.includes(null)) {
+      context.addIssue({
+        code: 'custom',
+        message: 'must be a comma list of http(s)://… or host:port',
+      })
+      return z.NEVER
+    }
+    return parsed.filter((probe) => probe !== null)
+  })
+
+const Embedded = z.object({
+  ...listenSettings(7219),
+  SERVICE_API_KEY: serviceKeys(),
+  LOCAL_PULL_SECONDS: seconds(0.05, 3_600).default(15),
+  REMOTE_PULL_SECONDS: seconds(0.05, 86_400).default(60),
+  INTERNET_PROBES: probes().optional(),
+  DISCOVERY_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
+  DEMO_API_URL: httpUrl().default('http://127.0.0.1:7216'),
+  GATEWAY_URL: httpUrl().default('http://127.0.0.1:7218'),
+  DATA_DIR: z.string().default('./data'),
+  PREFETCH: integer(1, 2_000).default(64),
+})
+/** The settings that do not depend on which backends there are: what `startCoordinator` takes. */
+export type EmbeddedConfig = z.output<typeof Embedded>
+
+const backends = {
+  AMQP_URL: backendUrl(/^amqps?$/, 'amqp://user:password@host:5672'),
+  AMQP_PREFIX: z
+    .string()
+    .regex(/^[A-Za-z0-9._-]{0,64}$/, 'must be at most 64 of A-Z a-z 0-9 . _ -')
+    .default(''),
+}
+const OnPostgres = Embedded.extend({
+  ...backends,
+  TRANSACTION_SOURCE: z.literal('postgres', 'must be postgres or memory').default('postgres'),
+  DATABASE_URL: backendUrl(/^postgres(ql)?$/, 'postgresql://user:password@host:5432/database'),
+})
+const OnMemory = Embedded.extend({ ...backends, TRANSACTION_SOURCE: z.literal('memory') })
+export type Config = z.output<typeof OnPostgres> | z.output<typeof OnMemory>
+
+/** Settings of a coordinator of its own; `DATABASE_URL` is needed unless the source is `memory`. */
+export const readConfig = (env: Environment): Config =>
+  env['TRANSACTION_SOURCE'] === 'memory' ? parseConfig(OnMemory, env) : parseConfig(OnPostgres, env)
+
+/** The same settings without backends, for the embedded host. */
+export const readEmbeddedConfig = (env: Environment): EmbeddedConfig => parseConfig(Embedded, env)
+
+/** The configured probes, else the host of the discovery document, else none: always online. */
+export function probesOf(config: EmbeddedConfig): readonly Probe[] {
+  if (config.INTERNET_PROBES !== undefined) return config.INTERNET_PROBES
+  if (config.DISCOVERY_URL === undefined) return []
+  const { hostname, port, protocol } = new URL(config.DISCOVERY_URL)
+  return [
+    {
+      kind: 'tcp',
+      host: hostname.replace(/^\[|\]$/g, ''),
+      port: Number(port || (protocol === 'https:' ? 443 : 80)),
+    },
+  ]
+}

@@ -1,0 +1,118 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { until } from '../test-support/fixture.ts'
+
+const main = fileURLToPath(new URL('./main.ts', import.meta.url))
+let dataDir: string
+beforeAll(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'coordinator-'))
+})
+afterAll(() => rm(dataDir, { recursive: true }))
+
+async function freePort(): Promise<string> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  server.close()
+  await once(server, 'close')
+  return String(port)
+}
+
+function run(env: Readonly<Record<string, string>>) {
+  const child = spawn(process.execPath, [main], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  child.stdout.on('data', (data) => (output += String(data)))
+  child.stderr.on('data', (data) => (output += String(data)))
+  const exit = once(child, 'exit').then(([code]) => code as number | null)
+  return { child, exit, output: () => output }
+}
+
+describe('the coordinator as a process', () => {
+  const key = 'k'.repeat(40)
+  const nowhere = {
+    AMQP_URL: 'amqp://guest:secret-1@127.0.0.1:1',
+    DATABASE_URL: 'postgresql://u:secret-2@127.0.0.1:1/none',
+    SERVICE_API_KEY: key,
+  }
+
+  it('names every bad and missing setting in one message, shows no value, and leaves with 1', async () => {
+    const { exit, output } = run({
+      SERVICE_API_KEY: 'short-secret',
+      AMQP_URL: 'http://user:secret-3@x',
+      PORT: '7219x',
+      LOCAL_PULL_SECONDS: '0',
+      REMOTE_PULL_SECONDS: 'often',
+      INTERNET_PROBES: 'example.com,ftp://x',
+      DEMO_API_URL: 'http://user:secret-4@x/',
+      PREFETCH: '0',
+      AMQP_PREFIX: 'a b',
+    })
+    expect(await exit).toBe(1)
+    for (const name of [
+      'SERVICE_API_KEY',
+      'AMQP_URL',
+      'DATABASE_URL: is missing',
+      'PORT',
+      'LOCAL_PULL_SECONDS',
+      'REMOTE_PULL_SECONDS',
+      'INTERNET_PROBES',
+      'DEMO_API_URL',
+      'PREFETCH',
+      'AMQP_PREFIX',
+    ])
+      expect(output()).toContain(name)
+    expect(output()).not.toMatch(/secret|7219x|often|ftp/)
+    expect(output().match(/not usable/g)).toHaveLength(1)
+  })
+
+  it('needs no database with the memory source, and refuses a damaged file of it by name', async () => {
+    const path = join(dataDir, 'ITSourceMemory.json')
+    await writeFile(path, 'damaged')
+    const { exit, output } = run({
+      ...nowhere,
+      DATABASE_URL: '',
+      TRANSACTION_SOURCE: 'memory',
+      DATA_DIR: dataDir,
+      PORT: '0',
+    })
+    expect(await exit).toBe(1)
+    expect(output()).toContain(`${path} is damaged`)
+    await rm(path)
+  })
+
+  it('starts with nothing reachable, says what it waits for, and leaves with 0 on SIGTERM', async () => {
+    const port = await freePort()
+    const startedAt = performance.now()
+    const { child, exit, output } = run({ ...nowhere, DATA_DIR: dataDir, PORT: port })
+    const url = `http://127.0.0.1:${port}`
+    await until(async () => (await fetch(`${url}/health/live`).catch(() => null))?.ok === true)
+    const listeningMs = performance.now() - startedAt
+    await until(async () => {
+      const answer = await fetch(`${url}/health/ready`)
+      const { dependencies } = (await answer.json()) as {
+        dependencies: Record<string, { reason?: string }>
+      }
+      return (
+        answer.status === 503 &&
+        dependencies['postgres']?.reason === 'ECONNREFUSED' &&
+        dependencies['rabbitmq']?.reason === 'ECONNREFUSED'
+      )
+    })
+    const queued = await fetch(`${url}/processes/OrderProcess/transactions`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
+      body: '{"TransactionID":"1","InitialData":1}',
+    })
+    expect([queued.status, queued.headers.get('Retry-After')]).toEqual([503, '2'])
+    child.kill('SIGTERM')
+    expect(await exit).toBe(0)
+    expect(output()).not.toMatch(/secret-|kkkk/)
+    expect(listeningMs).toBeLessThan(10_000)
+  })
+})

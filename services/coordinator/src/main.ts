@@ -1,0 +1,45 @@
+import { createHealth } from '@integration-host/shared/health'
+import { runService } from '@integration-host/shared/lifecycle'
+import { createLogger } from '@integration-host/shared/logger'
+import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { type Config, readConfig } from './config.ts'
+import { startCoordinator } from './service.ts'
+import type { TransactionSource } from './transaction/transaction-source.ts'
+
+await runService('coordinator', async () => {
+  const config = readConfig(process.env)
+  const logger = createLogger('coordinator', config.LOG_LEVEL)
+  const health = createHealth(logger)
+  await using stack = new AsyncDisposableStack()
+  const source = stack.use(await openSource(config))
+  const bus = stack.use(
+    await connectRabbitMq(config.AMQP_URL, {
+      name: `coordinator (${process.pid})`,
+      dependency: health.dependency('rabbitmq'),
+      logger,
+      prefix: config.AMQP_PREFIX,
+    }),
+  )
+  const service = stack.use(await startCoordinator(config, { logger, health, source, bus }))
+  const owned = stack.move()
+  return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+
+  // Only what is used is loaded.
+  async function openSource(settings: Config): Promise<TransactionSource> {
+    // A row counts as forgotten once a local pull's time has gone by without anyone taking it.
+    const sweepMs = settings.LOCAL_PULL_SECONDS * 1_000
+    if (settings.TRANSACTION_SOURCE === 'memory') {
+      const { createMemoryTransactionSource } =
+        await import('./adapters/memory/transaction-source.ts')
+      return createMemoryTransactionSource(settings.DATA_DIR, { sweepMs })
+    }
+    const { connectPostgres } = await import('./adapters/postgres/connection.ts')
+    const { createPostgresTransactionSource } =
+      await import('./adapters/postgres/transaction-source.ts')
+    const dependency = health.dependency('postgres')
+    return createPostgresTransactionSource(
+      connectPostgres(settings.DATABASE_URL, { name: 'coordinator', dependency, logger }),
+      { sweepMs },
+    )
+  }
+})

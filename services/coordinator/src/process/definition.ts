@@ -1,0 +1,62 @@
+import { StepName } from '@integration-host/shared/contracts/step-message'
+import { defaultRetryPolicy, type RetryPolicy } from './retry-policy.ts'
+import type { AnyStep } from './step.ts'
+
+export interface ProcessSteps {
+  readonly [name: string]: AnyStep
+}
+
+export interface ProcessOptions<Steps extends ProcessSteps> {
+  /** Stop while the internet is away: no step is started and no attempt is charged. */
+  readonly requireInternet?: boolean
+  readonly retry?: Partial<RetryPolicy>
+  /** Seconds a step may take as a whole; the broker takes a delivery away after 30 minutes. */
+  readonly stepTimeoutSeconds?: number
+  /** In the order they run. */
+  readonly steps: Steps
+}
+
+/** A named process as the coordinator runs it. */
+export interface ProcessDefinition {
+  readonly name: string
+  readonly requireInternet: boolean
+  readonly retry: RetryPolicy
+  readonly stepTimeoutMs: number
+  readonly stepNames: readonly [string, ...string[]]
+  readonly steps: ReadonlyMap<string, AnyStep>
+}
+
+const DEFAULT_STEP_SECONDS = 300
+const MAX_STEP_SECONDS = 1_500
+
+/**
+ * Defines a process: a file in `processes/` exports one as its default, and it is run.
+ *
+ * @throws {TypeError} for what could not run: bad names (they become queue names), no steps, a limit that
+ * the broker would not keep.
+ */
+export function defineProcess<const Steps extends ProcessSteps>(
+  name: string,
+  options: ProcessOptions<Steps>,
+): ProcessDefinition {
+  const { requireInternet = false, stepTimeoutSeconds = DEFAULT_STEP_SECONDS } = options
+  // Object keys keep their order unless they look like numbers, which StepName does not allow.
+  const [first, ...others] = Object.keys(options.steps)
+  if (!StepName.safeParse(name).success) throw new TypeError(`${name} cannot name a process`)
+  if (first === undefined) throw new TypeError(`process ${name} has no steps`)
+  for (const step of [first, ...others]) {
+    if (!StepName.safeParse(step).success) throw new TypeError(`${step} cannot name a step`)
+    if (typeof options.steps[step] !== 'function')
+      throw new TypeError(`step ${step} of ${name} is not a function`)
+  }
+  if (!(stepTimeoutSeconds > 0 && stepTimeoutSeconds <= MAX_STEP_SECONDS))
+    throw new TypeError(`stepTimeoutSeconds of ${name} must be more than 0, at most 1500`)
+  return {
+    name,
+    requireInternet,
+    retry: { ...defaultRetryPolicy, ...options.retry },
+    stepTimeoutMs: stepTimeoutSeconds * 1_000,
+    stepNames: [first, ...others],
+    steps: new Map(Object.entries(options.steps)),
+  }
+}

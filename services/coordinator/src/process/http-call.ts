@@ -1,0 +1,36 @@
+/**
+ * The port to the targets of steps: one HTTP call, as far as it got. A foreseen failure is an outcome, not
+ * an exception, because what a step comes to depends on how far its call went.
+ */
+export type HttpCall = (request: CallRequest, limits: CallLimits) => Promise<CallOutcome>
+
+export interface CallRequest {
+  readonly method: string
+  readonly url: URL
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string | null
+}
+
+export interface CallLimits {
+  /** Ends the call, wherever it is. */
+  readonly signal: AbortSignal
+  /** Ends the call only while nothing of it has left. */
+  readonly untilSent: AbortSignal
+  /** For the whole call, connecting included. */
+  readonly timeoutMs: number
+}
+
+export type CallOutcome =
+  | {
+      readonly kind: 'answered'
+      readonly status: number
+      readonly body: string
+      readonly retryAfter: string | null
+    }
+  /** No answer, or half of one. `reason` is a short code such as `ECONNREFUSED`. */
+  | { readonly kind: 'failed'; readonly reason: string }
+  | { readonly kind: 'aborted' }
+  | { readonly kind: 'too_large'; readonly status: number }
+
+/** The longest answer that is kept with an item. */
+export const MAX_RESPONSE_BYTES = 1_048_576

@@ -1,0 +1,136 @@
+import { describe, expect, it } from 'vitest'
+import type { Header } from '../transaction/header.ts'
+import { isOver } from '../transaction/status.ts'
+import { advance, type StepOutcome } from './progress.ts'
+import { defaultRetryPolicy } from './retry-policy.ts'
+
+const steps = ['order', 'report', 'csv']
+const course = { steps, policy: defaultRetryPolicy, random: 0.5 }
+const header = (change: Partial<Header> = {}): Header => ({
+  Process: 'OrderProcess',
+  TransactionID: '66',
+  ReplayID: 0,
+  Status: 'Running',
+  StepName: 'order',
+  InitialData: '66',
+  Realm: null,
+  Version: 1,
+  Attempt: 1,
+  NextAttemptAt: null,
+  WaitingFor: null,
+  LastError: null,
+  ErrorClass: null,
+  CreatedAt: '',
+  UpdatedAt: '',
+  CompletedAt: null,
+  ...change,
+})
+const completed: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
+const retry: StepOutcome = {
+  kind: 'retry',
+  errorClass: 'http_503',
+  error: 'busy',
+  response: null,
+  retryAfterMs: null,
+}
+const failed: StepOutcome = { kind: 'failed', errorClass: 'http_400', error: 'no', response: null }
+const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
+const released: StepOutcome = { kind: 'released' }
+
+describe('the course of a run', () => {
+  it.each([
+    ['order', 'Running', 'report'],
+    ['report', 'Running', 'csv'],
+    ['csv', 'Completed', 'csv'],
+  ])('a completed %s makes it %s at %s', (step, status, next) => {
+    const transition = advance(header({ StepName: step, Attempt: 3 }), completed, course)
+    expect(transition).toMatchObject({ status, stepName: next, item: { status: 'Completed' } })
+    if (status === 'Running') expect(transition.attempt).toBe(0)
+  })
+
+  it('a step that sets the status Completed ends it, whatever steps would follow', () => {
+    expect(advance(header(), { ...completed, endsRun: true }, course)).toMatchObject({
+      status: 'Completed',
+      stepName: 'order',
+    })
+  })
+
+  it('a step of a run whose process has lost it ends it rather than starting over', () => {
+    const transition = advance(header({ StepName: 'gone' }), failed, course)
+    expect(transition.status).toBe('Failed')
+  })
+
+  it('a retry waits, doubling, with jitter, up to the cap', () => {
+    const delays = Array.from(
+      { length: 9 },
+      (_, n) => advance(header({ Attempt: n + 1 }), retry, { ...course, random: 0.999 }).delayMs,
+    )
+    expect(delays).toEqual([999, 1_998, 3_996, 7_992, 15_984, 31_968, 63_936, 127_872, 255_744])
+    expect(advance(header(), retry, { ...course, random: 0 }).delayMs).toBe(0)
+  })
+
+  it("the target's Retry-After wins over the back-off, up to a day", () => {
+    const after = (retryAfterMs: number) =>
+      advance(header(), { ...retry, retryAfterMs }, course).delayMs
+    expect([after(0), after(7_000), after(9e12)]).toEqual([0, 7_000, 86_400_000])
+  })
+
+  it('the tenth failed attempt is the last', () => {
+    expect(advance(header({ Attempt: 9 }), retry, course).status).toBe('Retrying')
+    expect(advance(header({ Attempt: 10 }), retry, course)).toMatchObject({
+      status: 'Failed',
+      errorClass: 'http_503',
+      item: { status: 'Failed' },
+    })
+  })
+
+  it('waiting for a credential and letting go charge no attempt', () => {
+    expect(advance(header({ Attempt: 3 }), waiting, course)).toMatchObject({
+      status: 'Waiting',
+      attempt: 2,
+      waitingFor: 'ACC-1',
+    })
+    expect(advance(header({ Attempt: 3 }), released, course)).toMatchObject({
+      status: 'Retrying',
+      attempt: 2,
+      item: null,
+    })
+    expect(advance(header({ Attempt: 1 }), released, course).status).toBe('Queued')
+    expect(advance(header({ Attempt: 1, StepName: 'csv' }), released, course).status).toBe(
+      'Running',
+    )
+  })
+
+  it('over 20,000 random histories never goes back, never skips, never passes the last attempt', () => {
+    let seed = 42
+    const random = (): number => {
+      seed = (seed * 1_664_525 + 1_013_904_223) % 4_294_967_296
+      return seed / 4_294_967_296
+    }
+    const outcomes = [completed, retry, failed, waiting, released]
+    for (let history = 0; history < 20_000; history += 1) {
+      let current = header({ Status: 'Queued', Attempt: 0 })
+      let charged = 0
+      for (let n = 0; n < 30 && !isOver(current.Status); n += 1) {
+        const claimed = { ...current, Attempt: current.Attempt + 1 }
+        const weight = random()
+        const outcome = weight < 0.5 ? completed : outcomes[Math.floor(random() * outcomes.length)]
+        if (outcome === undefined) throw new Error('no outcome')
+        const next = advance(claimed, outcome, { ...course, random: random() })
+        const moved = steps.indexOf(next.stepName) - steps.indexOf(claimed.StepName)
+        charged = moved === 1 ? 0 : charged + (outcome === retry ? 1 : 0)
+        expect(moved === 0 || (moved === 1 && outcome === completed)).toBe(true)
+        expect(next.attempt).toBeLessThanOrEqual(defaultRetryPolicy.maxAttempts)
+        expect(next.delayMs).toBeGreaterThanOrEqual(0)
+        if (!isOver(next.status)) expect(next.attempt).toBe(charged)
+        if (next.status === 'Completed') expect(next.stepName).toBe('csv')
+        current = {
+          ...current,
+          Status: next.status,
+          StepName: next.stepName,
+          Attempt: next.attempt,
+        }
+      }
+    }
+  })
+})

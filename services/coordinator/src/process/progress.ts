@@ -1,0 +1,147 @@
+/**
+ * The transitions of a run as pure decisions: what a step came to, and what becomes of its header and item.
+ * Times are distances from now; the source adds its own clock.
+ */
+import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
+import type { Header } from '../transaction/header.ts'
+import { WAITING_RECHECK_MS } from '../transaction/transaction-source.ts'
+import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
+import type { Json } from './storable.ts'
+
+/** What a target answered, as it is kept with the item. */
+export interface Response {
+  readonly status: number
+  readonly body: string
+}
+
+export type StepOutcome =
+  /** The item is done, on to the next step; `endsRun` completes the header as well (`setStatus('Completed')`). */
+  | {
+      readonly kind: 'completed'
+      readonly response: Response | null
+      readonly data: Json
+      readonly endsRun: boolean
+    }
+  | {
+      readonly kind: 'retry'
+      readonly errorClass: string
+      readonly error: string
+      readonly response: Response | null
+      readonly retryAfterMs: number | null
+    }
+  | {
+      readonly kind: 'failed'
+      readonly errorClass: string
+      readonly error: string
+      readonly response: Response | null
+    }
+  /** A credential is faulted: nobody's fault here, so no attempt is charged. */
+  | { readonly kind: 'waiting'; readonly credential: string; readonly error: string }
+  /** The worker had to stop before the call left: the attempt is given back. */
+  | { readonly kind: 'released' }
+
+export interface Transition {
+  readonly status: HeaderStatus
+  readonly stepName: string
+  readonly attempt: number
+  /** Until the step is due; 0 is now. */
+  readonly delayMs: number
+  readonly waitingFor: string | null
+  readonly lastError: string | null
+  readonly errorClass: string | null
+  /** The item of the step that ran; null leaves no trace. */
+  readonly item: {
+    readonly status: ItemStatus
+    readonly response: Response | null
+    readonly data: Json
+    readonly error: string | null
+  } | null
+}
+
+export interface Course {
+  readonly steps: readonly string[]
+  readonly policy: RetryPolicy
+  /** In [0, 1). */
+  readonly random: number
+}
+
+/** Decides what becomes of a claimed run. `header` is as claimed: its `Attempt` counts the one that ended. */
+export function advance(header: Header, outcome: StepOutcome, course: Course): Transition {
+  const { steps, policy, random } = course
+  const { StepName: stepName, Attempt: attempt } = header
+  const calm = { waitingFor: null, lastError: null, errorClass: null }
+  switch (outcome.kind) {
+    case 'completed': {
+      const next = outcome.endsRun ? undefined : steps[steps.indexOf(stepName) + 1]
+      const item = {
+        status: 'Completed' as const,
+        response: outcome.response,
+        data: outcome.data,
+        error: null,
+      }
+      return next === undefined
+        ? { ...calm, status: 'Completed', stepName, attempt, delayMs: 0, item }
+        : { ...calm, status: 'Running', stepName: next, attempt: 0, delayMs: 0, item }
+    }
+    case 'retry': {
+      const isLast = attempt >= policy.maxAttempts
+      const { error, errorClass, response, retryAfterMs } = outcome
+      const told = { waitingFor: null, lastError: error, errorClass }
+      const item = { response, data: null, error }
+      return isLast
+        ? failed(header, outcome)
+        : {
+            ...told,
+            status: 'Retrying',
+            stepName,
+            attempt,
+            delayMs: retryDelayMs(attempt, policy, { random, retryAfterMs }),
+            item: { ...item, status: 'Retrying' },
+          }
+    }
+    case 'failed':
+      return failed(header, outcome)
+    case 'waiting':
+      return {
+        status: 'Waiting',
+        stepName,
+        attempt: attempt - 1,
+        delayMs: WAITING_RECHECK_MS,
+        waitingFor: outcome.credential,
+        lastError: outcome.error,
+        errorClass: 'credential_faulted',
+        item: { status: 'Waiting', response: null, data: null, error: outcome.error },
+      }
+    case 'released':
+      return {
+        waitingFor: null,
+        lastError: header.LastError,
+        errorClass: header.ErrorClass,
+        status: restingStatus(stepName, attempt - 1, steps),
+        stepName,
+        attempt: attempt - 1,
+        delayMs: 0,
+        item: null,
+      }
+  }
+}
+
+const failed = (
+  { StepName: stepName, Attempt: attempt }: Header,
+  { error, errorClass, response }: { error: string; errorClass: string; response: Response | null },
+): Transition => ({
+  status: 'Failed',
+  stepName,
+  attempt,
+  delayMs: 0,
+  waitingFor: null,
+  lastError: error,
+  errorClass,
+  item: { status: 'Failed', response, data: null, error },
+})
+
+/** The status of a run that is due and that nobody has in hand. */
+function restingStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {
+  if (attempt > 0) return 'Retrying'
+  return stepName === steps[0] ? 'Queued' : 'Running'
+}

@@ -1,0 +1,31 @@
+import { describe, expect, it } from 'vitest'
+import { csvFileName, csvOf } from './order-process.ts'
+
+describe('the CSV of an order', () => {
+  it('escapes cells that a spreadsheet would run as a formula', () => {
+    for (const start of ['=', '+', '-', '@', '\t', '\r'])
+      expect(csvOf({ Order: `${start}cmd()` })).toMatch(/^Order\n"?'/)
+    expect(csvOf({ Order: 'O-66' })).toBe('Order\nO-66\n')
+  })
+
+  it('quotes what would break its row', () => {
+    expect(csvOf({ A: 'x,"y"\nz' })).toBe('A\n"x,""y""\nz"\n')
+  })
+
+  it.each([
+    ['66', 'Order_66.0.csv'],
+    ['../../etc/x', 'Order_..%2F..%2Fetc%2Fx.0.csv'],
+    ['a\\b:c', 'Order_a%5Cb%3Ac.0.csv'],
+    ['=cmd()', 'Order_%3Dcmd%28%29.0.csv'],
+    ['é%', 'Order_%C3%A9%25.0.csv'],
+    ['..', 'Order_...0.csv'],
+  ])('of %j is named %s', (transactionId, name) => {
+    expect(csvFileName({ transactionId, replayId: 0 })).toBe(name)
+  })
+
+  it('has a name that file systems take, and one of its own, for the longest ids', () => {
+    const long = (end: string) => csvFileName({ transactionId: '😀'.repeat(63) + end, replayId: 0 })
+    expect(long('a').length).toBeLessThan(240)
+    expect(long('a')).not.toBe(long('b'))
+  })
+})

@@ -1,0 +1,63 @@
+import { createHash } from 'node:crypto'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { stringify } from 'csv-stringify/sync'
+import { z } from 'zod'
+import { defineProcess } from '../process/definition.ts'
+import type { Step } from '../process/step.ts'
+import { writeWholeFile } from '../process/whole-file.ts'
+
+const OrderResponse = z.object({ Order: z.string(), CreatedAt: z.iso.datetime({ offset: true }) })
+const ReportResponse = OrderResponse.extend({ Status: z.string() })
+
+const order = (step: Step<string | number>) =>
+  step.execute(
+    { url: `${step.settings.demoApiUrl}/order`, query: { order: `O-${step.initialData}` } },
+    { parse: (body) => OrderResponse.parse(body) },
+  )
+
+const report = (step: Step<string | number, typeof order>) => {
+  const { Order, CreatedAt } = step.previous.data
+  // As it came: reading the time and printing it again would lose digits or its offset.
+  const query = { order: Order, created: CreatedAt }
+  return step.execute({ url: `${step.settings.demoApiUrl}/report`, query })
+}
+
+const csv = async (step: Step<string | number, typeof report, { order: typeof order }>) => {
+  const { CreatedAt, Status } = ReportResponse.parse(JSON.parse(step.previous.ResponseBody ?? ''))
+  const row = { Order: step.item('order').data.Order, CreatedAt, Status }
+  const folder = join(step.settings.dataDir, 'OrderCSV')
+  await mkdir(folder, { recursive: true })
+  await writeWholeFile(join(folder, csvFileName(step)), csvOf(row))
+  step.setStatus('Completed')
+}
+
+export default defineProcess('OrderProcess', {
+  requireInternet: true,
+  steps: { order, report, csv },
+})
+
+/** A header line and one row; cells that a spreadsheet would run as a formula are escaped. */
+export const csvOf = (row: Readonly<Record<string, string>>): string =>
+  stringify([row], { header: true, escape_formulas: true, quoted_match: /[\r\n]/ })
+
+/** `Order_<TransactionID>.<ReplayID>.csv`, with all that is not plain in a file name percent-encoded. */
+export function csvFileName(run: {
+  readonly transactionId: string
+  readonly replayId: number
+}): string {
+  const plain = [...Buffer.from(run.transactionId)]
+    .map((byte) => {
+      const character = String.fromCodePoint(byte)
+      return /[A-Za-z0-9._-]/.test(character)
+        ? character
+        : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+    })
+    .join('')
+  return `Order_${plain.length <= MAX_NAME ? plain : shortened(plain)}.${run.replayId}.csv`
+}
+
+// File systems take 255 bytes. `%-` comes from no id, so a shortened name is nobody else's full one.
+const MAX_NAME = 200
+const shortened = (plain: string): string =>
+  `${plain.slice(0, 140)}%-${createHash('sha256').update(plain).digest('hex').slice(0, 40)}`

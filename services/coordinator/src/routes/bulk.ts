@@ -1,0 +1,128 @@
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { isDeeperThan, MAX_DEPTH } from '../process/storable.ts'
+import type { Operations } from '../runner/operations.ts'
+import {
+  BulkAnswer,
+  MAX_BULK_LINES,
+  MAX_TRANSACTION_BYTES,
+  ProcessParam,
+  Queueable,
+} from './contracts.ts'
+
+type Line =
+  | { readonly transaction: QueueTransaction }
+  | { readonly id: string | null; readonly errors: readonly string[] }
+
+/** `POST …/transactions/bulk`: NDJSON or an array; a result for each line, a bad one holds up no other. */
+export function bulkRoutes({ operations }: { readonly operations: Operations }) {
+  return new Hono().post(
+    '/bulk',
+    describeRoute({
+      tags: ['transactions'],
+      summary: `Queue up to ${MAX_BULK_LINES} transactions (application/x-ndjson or a JSON array)`,
+      responses: {
+        200: jsonResponse('a result for each line', BulkAnswer),
+        ...problemResponses({
+          400: 'no lines, or too many',
+          404: 'no such process',
+          413: 'too large',
+          415: 'neither NDJSON nor JSON',
+        }),
+      },
+    }),
+    validate('param', ProcessParam),
+    async (c) => {
+      const { process } = c.req.valid('param')
+      operations.process(process)
+      const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
+      const lines = linesOf(type, await c.req.text())
+      const good = lines.flatMap((line) => ('transaction' in line ? [line.transaction] : []))
+      const queued = (await operations.queue(process, good)).values()
+      const results = lines.map((line, index): BulkAnswer['results'][number] => {
+        if (!('transaction' in line))
+          return {
+            line: index + 1,
+            TransactionID: line.id,
+            outcome: 'invalid',
+            code: 'invalid_request',
+            errors: [...line.errors],
+          }
+        const { TransactionID } = line.transaction
+        const outcome = queued.next().value?.outcome ?? 'conflict'
+        return {
+          line: index + 1,
+          TransactionID,
+          outcome,
+          ...(outcome === 'conflict' && { code: 'transaction_conflict' }),
+        }
+      })
+      const count = (wanted: string) => results.filter(({ outcome }) => outcome === wanted).length
+      return c.json({
+        queued: count('queued'),
+        exists: count('exists'),
+        conflicts: count('conflict'),
+        invalid: count('invalid'),
+        results,
+      } satisfies BulkAnswer)
+    },
+  )
+}
+
+/** @throws {IntegrationError} when the body as a whole is not usable. */
+function linesOf(type: string | undefined, text: string): Line[] {
+  const values =
+    type === 'application/x-ndjson'
+      ? text
+          .split('\n')
+          .filter((line) => line.trim() !== '')
+          .map(parse)
+      : type === 'application/json'
+        ? arrayOf(text)
+        : null
+  if (values === null)
+    throw new IntegrationError(
+      'unsupported_media_type',
+      'send application/x-ndjson or application/json',
+    )
+  if (values.length === 0 || values.length > MAX_BULK_LINES)
+    throw new IntegrationError('invalid_request', `send 1 to ${MAX_BULK_LINES} transactions`)
+  return values.map(lineOf)
+}
+
+function arrayOf(text: string): unknown[] {
+  const value = parse(text)
+  if (!Array.isArray(value))
+    throw new IntegrationError('invalid_request', 'the body must be an array of transactions')
+  return value as unknown[]
+}
+
+/** What is no JSON is undefined, which is no transaction either. */
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function lineOf(value: unknown): Line {
+  if (isDeeperThan(value, MAX_DEPTH))
+    return { id: null, errors: [`InitialData: may have ${MAX_DEPTH} levels`] }
+  const parsed = Queueable.safeParse(value)
+  const id = (value as { TransactionID?: unknown } | null | undefined)?.TransactionID
+  const told = typeof id === 'string' ? id.slice(0, 128) : null
+  if (!parsed.success)
+    return {
+      id: told,
+      errors: parsed.error.issues
+        .slice(0, 5)
+        .map(({ path, message }) => `${path.map(String).join('.') || 'line'}: ${message}`),
+    }
+  if (Buffer.byteLength(JSON.stringify(value)) > MAX_TRANSACTION_BYTES)
+    return { id: told, errors: [`line: may have at most ${MAX_TRANSACTION_BYTES} bytes`] }
+  return { transaction: parsed.data }
+}

@@ -1,0 +1,91 @@
+import {
+  headerStatuses,
+  HeaderView,
+  QueueTransaction,
+  ReplayID,
+  TransactionID,
+} from '@integration-host/shared/contracts/transaction'
+import { z } from 'zod'
+import { isStorable } from '../process/storable.ts'
+import type { PagePosition } from '../transaction/transaction-source.ts'
+
+/** Beyond it a transaction is a file and not a message: 413 or `invalid` in a bulk. */
+export const MAX_TRANSACTION_BYTES = 262_144
+export const MAX_BULK_BYTES = 33_554_432
+export const MAX_BULK_LINES = 10_000
+
+/** What can be queued: the contract, and only data that every source keeps as it is. */
+export const Queueable = QueueTransaction.refine(
+  ({ InitialData }) => isStorable(InitialData),
+  'InitialData must not contain U+0000 or half a surrogate pair',
+)
+
+export const ProcessParam = z.object({ process: z.string() })
+export const TransactionParam = z.object({ process: z.string(), id: TransactionID })
+
+const wholeNumber = z
+  .string()
+  .regex(/^\d{1,10}$/, 'must be a whole number')
+  .transform(Number)
+export const RunQuery = z.object({ replay: wholeNumber.pipe(ReplayID).optional() })
+
+export const ListQuery = z.object({
+  status: z.enum(headerStatuses).optional(),
+  since: z.iso.datetime({ offset: true }).optional(),
+  limit: wholeNumber.pipe(z.number().min(1).max(500)).default(50),
+  cursor: z
+    .string()
+    .max(1_000)
+    .transform((cursor, context): PagePosition => {
+      const position = readCursor(cursor)
+      if (position !== null) return position
+      context.addIssue({ code: 'custom', message: 'must be the next_cursor of an earlier page' })
+      return z.NEVER
+    })
+    .optional(),
+})
+
+const Position = z.tuple([
+  z.string().regex(/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d(:?\d\d)?)$/),
+  TransactionID,
+  ReplayID,
+])
+
+export const cursorOf = ({ createdAt, transactionId, replayId }: PagePosition): string =>
+  Buffer.from(JSON.stringify([createdAt, transactionId, replayId])).toString('base64url')
+
+function readCursor(cursor: string): PagePosition | null {
+  try {
+    const text = Buffer.from(cursor, 'base64url').toString('utf8')
+    const [createdAt, transactionId, replayId] = Position.parse(JSON.parse(text))
+    return Number.isNaN(Date.parse(createdAt)) ? null : { createdAt, transactionId, replayId }
+  } catch {
+    return null
+  }
+}
+
+export const HeaderAnswer = HeaderView.extend({
+  ErrorClass: z.string().nullable(),
+  WaitingFor: z.string().nullable(),
+})
+export const HeaderPage = z.object({
+  items: z.array(HeaderAnswer),
+  next_cursor: z.string().nullable(),
+})
+
+export const BulkAnswer = z.object({
+  queued: z.int(),
+  exists: z.int(),
+  conflicts: z.int(),
+  invalid: z.int(),
+  results: z.array(
+    z.object({
+      line: z.int().positive(),
+      TransactionID: z.string().nullable(),
+      outcome: z.enum(['queued', 'exists', 'conflict', 'invalid']),
+      code: z.string().optional(),
+      errors: z.array(z.string()).optional(),
+    }),
+  ),
+})
+export type BulkAnswer = z.output<typeof BulkAnswer>

@@ -1,0 +1,64 @@
+import { Hono } from 'hono'
+import { streamSSE } from 'hono/streaming'
+import { describeRoute } from 'hono-openapi'
+import type { FeedEntry, TransitionFeed } from '../runner/transition-feed.ts'
+
+const KEEP_ALIVE_MS = 15_000
+/** A watcher that reads slower than transitions come is cut off; it comes back with its Last-Event-ID. */
+const MAX_BEHIND = 20_000
+
+/**
+ * `GET /events`: every transition as a server-sent event, `id` unique and the same on every replica. With
+ * `Last-Event-ID` it goes on after that one; an event `reset` says that this is no longer possible.
+ */
+export function eventRoutes(deps: {
+  readonly feed: TransitionFeed
+  readonly leaving: AbortSignal
+}) {
+  const { feed, leaving } = deps
+  return new Hono().get(
+    '/',
+    describeRoute({
+      tags: ['events'],
+      summary: 'Every transition, as server-sent events; resumes by Last-Event-ID',
+      responses: { 200: { description: 'text/event-stream' } },
+    }),
+    (c) =>
+      streamSSE(c, async (stream) => {
+        const lastId = c.req.header('Last-Event-ID')
+        const missed = lastId === undefined ? [] : feed.after(lastId)
+        const entries: FeedEntry[] = [...(missed ?? [])]
+        let wake: (() => void) | null = null
+        const stopWatching = feed.watch((entry) => {
+          entries.push(entry)
+          wake?.()
+        })
+        const end = (): void => wake?.()
+        stream.onAbort(end)
+        leaving.addEventListener('abort', end, { once: true })
+        try {
+          if (missed === null) await stream.writeSSE({ event: 'reset', data: '{}' })
+          else await stream.write(': connected\n\n')
+          while (!stream.aborted && !leaving.aborted && entries.length <= MAX_BEHIND) {
+            for (const { id, event } of entries.splice(0, 500))
+              await stream.writeSSE({ id, event: 'transaction', data: JSON.stringify(event) })
+            if (entries.length > 0) continue
+            await new Promise<void>((resolve) => {
+              const timer = setTimeout(() => {
+                void stream.write(': still here\n\n').finally(resolve)
+              }, KEEP_ALIVE_MS)
+              wake = () => {
+                clearTimeout(timer)
+                resolve()
+              }
+              // What came, or ended, while the last ones were written.
+              if (entries.length > 0 || stream.aborted || leaving.aborted) wake()
+            })
+          }
+        } finally {
+          stopWatching()
+          leaving.removeEventListener('abort', end)
+        }
+      }),
+  )
+}

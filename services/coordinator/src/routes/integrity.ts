@@ -1,0 +1,74 @@
+import { jsonResponse, problemResponses } from '@integration-host/shared/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { StepQueue } from '../runner/step-queue.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+
+const Integrity = z.object({
+  ok: z.boolean(),
+  headers: z.record(z.string(), z.int()),
+  violations: z.record(z.string(), z.int()),
+  queues: z.array(
+    z.object({
+      process: z.string(),
+      step: z.string(),
+      due: z.int().meta({ description: 'rows that are due and in nobody’s hand' }),
+      messages: z.int().nullable().meta({ description: 'waiting in the queue; null: broker away' }),
+    }),
+  ),
+  deadLetters: z.record(z.string(), z.int().nullable()),
+})
+
+export interface IntegrityRouteDeps {
+  readonly source: TransactionSource
+  readonly queue: StepQueue
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+}
+
+/** `GET /integrity`: what must hold, checked now. `ok` is whether every violation is 0. */
+export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps) {
+  return new Hono().get(
+    '/',
+    describeRoute({
+      tags: ['operations'],
+      summary: 'Rows against items against queue depth',
+      responses: {
+        200: jsonResponse('the figures', Integrity),
+        ...problemResponses({ 503: 'the store is away' }),
+      },
+    }),
+    async (c) => {
+      const definitions = [...processes.values()]
+      const audit = await source.audit(definitions.map(({ name }) => name))
+      const due = (process: string, step: string, isFirst: boolean): number =>
+        audit.dueBySteps
+          .filter(
+            (entry) =>
+              entry.process === process && (entry.step === step || (isFirst && entry.step === '')),
+          )
+          .reduce((sum, entry) => sum + entry.due, 0)
+      const queues = await Promise.all(
+        definitions.flatMap(({ name, stepNames }) =>
+          stepNames.map(async (step) => ({
+            process: name,
+            step,
+            due: due(name, step, step === stepNames[0]),
+            messages: await queue.waiting(name, step),
+          })),
+        ),
+      )
+      const buried = await Promise.all(
+        definitions.map(async ({ name }) => [name, await queue.buried(name)] as const),
+      )
+      return c.json({
+        ok: Object.values(audit.violations).every((count) => count === 0),
+        headers: audit.headers,
+        violations: audit.violations,
+        queues,
+        deadLetters: Object.fromEntries(buried),
+      })
+    },
+  )
+}

@@ -1,0 +1,74 @@
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { Operations } from '../runner/operations.ts'
+import type { Runner } from '../runner/runner.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { ProcessParam } from './contracts.ts'
+
+const ProcessView = z.object({
+  Process: z.string(),
+  Steps: z.array(z.string()),
+  RequireInternet: z.boolean(),
+  Paused: z.boolean(),
+  Consuming: z.boolean().meta({ description: 'this replica takes its steps now' }),
+})
+
+export interface ProcessRouteDeps {
+  readonly operations: Operations
+  readonly source: TransactionSource
+  readonly runner: Runner
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+}
+
+/** `GET /processes`, and pause and resume of one. A paused process takes transactions but runs no step. */
+export function processRoutes({ operations, source, runner, processes }: ProcessRouteDeps) {
+  const tags = ['processes']
+  const view = (definition: ProcessDefinition, paused: ReadonlySet<string>) => ({
+    Process: definition.name,
+    Steps: definition.stepNames,
+    RequireInternet: definition.requireInternet,
+    Paused: paused.has(definition.name),
+    Consuming: runner.isConsuming(definition.name),
+  })
+  const setPaused = async (name: string, isPaused: boolean) => {
+    const definition = operations.process(name)
+    await operations.setPaused(name, isPaused)
+    return view(definition, await source.paused())
+  }
+  const responses = {
+    200: jsonResponse('the process', ProcessView),
+    ...problemResponses({ 404: 'no such process' }),
+  }
+  return new Hono()
+    .get(
+      '/',
+      describeRoute({
+        tags,
+        summary: 'The processes that are loaded',
+        responses: { 200: jsonResponse('processes', z.object({ items: z.array(ProcessView) })) },
+      }),
+      async (c) => {
+        const paused = await source.paused()
+        return c.json({ items: [...processes.values()].map((process) => view(process, paused)) })
+      },
+    )
+    .post(
+      '/:process/pause',
+      describeRoute({
+        tags,
+        summary: 'Take no more steps of a process; other replicas follow within the remote pull',
+        responses,
+      }),
+      validate('param', ProcessParam),
+      async (c) => c.json(await setPaused(c.req.valid('param').process, true)),
+    )
+    .post(
+      '/:process/resume',
+      describeRoute({ tags, summary: 'Take steps of a process again', responses }),
+      validate('param', ProcessParam),
+      async (c) => c.json(await setPaused(c.req.valid('param').process, false)),
+    )
+}

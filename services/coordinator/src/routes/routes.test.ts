@@ -1,0 +1,280 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  startFixture,
+} from '../../test-support/fixture.ts'
+
+let backends: Backends
+let host: Fixture
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+  host = await startFixture(backends)
+  await host.queue('known')
+  await host.reached('known', 'Completed')
+})
+afterAll(async () => {
+  await host[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+
+const transactions = '/processes/OrderProcess/transactions'
+const json = { 'Content-Type': 'application/json' }
+const ndjson = { 'Content-Type': 'application/x-ndjson' }
+
+describe('every route but the open ones', () => {
+  const routes = [
+    ['POST', transactions],
+    ['GET', transactions],
+    ['POST', `${transactions}/bulk`],
+    ['GET', `${transactions}/known`],
+    ['POST', `${transactions}/known/replays`],
+    ['POST', `${transactions}/known/resume`],
+    ['POST', `${transactions}/known/cancel`],
+    ['GET', '/processes'],
+    ['POST', '/processes/OrderProcess/pause'],
+    ['POST', '/processes/OrderProcess/resume'],
+    ['GET', '/events'],
+    ['GET', '/integrity'],
+  ] as const
+
+  it.each(routes)('%s %s is closed without a key and with a wrong one', async (method, path) => {
+    for (const key of [undefined, 'Bearer wrong', 'Basic eDp5', `Bearer ${'x'.repeat(40)}`]) {
+      const answer = await fetch(host.url + path, {
+        method,
+        headers: key === undefined ? {} : { Authorization: key },
+      })
+      expect(answer.status).toBe(401)
+      expect(answer.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
+      expect(await answer.json()).toMatchObject({ code: 'unauthorized' })
+    }
+  })
+
+  it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs'])(
+    '%s is open',
+    async (path) => expect((await fetch(host.url + path)).status).toBe(200),
+  )
+
+  it('has a place in the OpenAPI document', async () => {
+    const document = (await (await fetch(`${host.url}/openapi.json`)).json()) as {
+      paths: Record<string, Record<string, unknown>>
+    }
+    const described = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+    )
+    const pattern = (path: string) =>
+      path.replace('OrderProcess', '{process}').replace('known', '{id}')
+    for (const [method, path] of routes) expect(described).toContain(`${method} ${pattern(path)}`)
+  })
+
+  it('answers a wrong method with 405 and Allow', async () => {
+    const answer = await host.call(transactions, { method: 'DELETE' })
+    expect([answer.status, answer.headers.get('Allow')]).toEqual([405, 'GET, HEAD, POST'])
+  })
+})
+
+describe('queueing refuses', () => {
+  const body = (value: unknown): string => JSON.stringify(value)
+  const id = (TransactionID: unknown) => body({ TransactionID, InitialData: '1' })
+  it.each([
+    ['no JSON', 'nope', 400],
+    ['nothing', '', 400],
+    ['an array', '[]', 400],
+    ['no id', body({ InitialData: 1 }), 400],
+    ['an empty id', id(''), 400],
+    ['an id that is no text', id(66), 400],
+    ['an id of 129 characters', id('x'.repeat(129)), 400],
+    ['an id with a NUL', id('a\0'), 400],
+    ['an id with a newline', id('a\n'), 400],
+    ['an id with half a character', '{"TransactionID":"\\ud83d","InitialData":1}', 400],
+    ['no initial data', body({ TransactionID: 'x' }), 400],
+    ['a member nobody knows', body({ TransactionID: 'x', InitialData: 1, Extra: 1 }), 400],
+    ['a realm that is a number', body({ TransactionID: 'x', InitialData: 1, Realm: 5 }), 400],
+    ['a realm with a slash', body({ TransactionID: 'x', InitialData: 1, Realm: 'a/b' }), 400],
+    ['initial data with a NUL', body({ TransactionID: 'x', InitialData: { a: 'b\0' } }), 400],
+    [
+      'initial data without an end',
+      `{"TransactionID":"x","InitialData":${'['.repeat(100_000)}`,
+      400,
+    ],
+    [
+      'initial data nested without measure',
+      `{"TransactionID":"x","InitialData":${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
+      400,
+    ],
+    ['more than 256 KB', body({ TransactionID: 'x', InitialData: 'x'.repeat(262_144) }), 413],
+  ])('%s', async (_, text, status) => {
+    const answer = await host.call(transactions, { method: 'POST', headers: json, body: text })
+    expect(answer.status).toBe(status)
+    expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
+    expect((await host.call(`${transactions}/x`)).status).toBe(404)
+  })
+
+  it('another content type', async () => {
+    for (const type of ['text/plain', 'application/x-www-form-urlencoded'])
+      expect(
+        (
+          await host.call(transactions, {
+            method: 'POST',
+            headers: { 'Content-Type': type },
+            body: id('x'),
+          })
+        ).status,
+      ).toBe(415)
+  })
+
+  it('an unknown process', async () => {
+    for (const process of ['Nobody', '__proto__', 'orderprocess', '%00', 'a%2Fb']) {
+      const answer = await host.call(`/processes/${process}/transactions`, {
+        method: 'POST',
+        headers: json,
+        body: id('x'),
+      })
+      expect([answer.status, ((await answer.json()) as { code: string }).code]).toEqual([
+        404,
+        'process_not_found',
+      ])
+    }
+  })
+})
+
+describe('queueing in bulk', () => {
+  const send = (body: string, headers: Record<string, string> = ndjson) =>
+    host.call(`${transactions}/bulk`, { method: 'POST', headers, body })
+
+  it('answers for each line, and a bad one holds up no other', async () => {
+    const answer = await send(
+      [
+        '{"TransactionID":"b1","InitialData":1}',
+        'not json',
+        '',
+        '{"TransactionID":"b1","InitialData":1}',
+        '{"TransactionID":"b1","InitialData":2}',
+        '{"TransactionID":"","InitialData":2}',
+        '{"TransactionID":"b2","InitialData":{"deep":[1]}}\r',
+        `{"TransactionID":"b3","InitialData":"${'x'.repeat(262_144)}"}`,
+        `{"TransactionID":"b4","InitialData":${'['.repeat(50_000)}${']'.repeat(50_000)}}`,
+      ].join('\n'),
+    )
+    expect(answer.status).toBe(200)
+    const report = (await answer.json()) as { results: { outcome: string }[] }
+    expect(report).toMatchObject({ queued: 2, exists: 1, conflicts: 1, invalid: 4 })
+    expect(report.results.map(({ outcome }) => outcome)).toEqual([
+      'queued',
+      'invalid',
+      'exists',
+      'conflict',
+      'invalid',
+      'queued',
+      'invalid',
+      'invalid',
+    ])
+  })
+
+  it.each([
+    ['no lines', '', ndjson, 400],
+    ['no array', '{}', json, 400],
+    ['no JSON', '[', json, 400],
+    ['an empty array', '[]', json, 400],
+    ['too many lines', '1\n'.repeat(10_001), ndjson, 400],
+    ['another content type', '[]', { 'Content-Type': 'text/csv' }, 415],
+    ['more than 32 MiB', 'x'.repeat(33_554_433), ndjson, 413],
+  ])('refuses %s', async (_, body, headers, status) => {
+    expect((await send(body, headers)).status).toBe(status)
+  })
+})
+
+describe('looking at transactions', () => {
+  it('goes through all of them page by page', async () => {
+    for (const n of [1, 2, 3, 4, 5]) await host.queue(`page-${n}`)
+    const seen: string[] = []
+    let cursor: string | null = ''
+    while (cursor !== null) {
+      const query: string = cursor === '' ? '' : `&cursor=${cursor}`
+      const answer = await host.call(`${transactions}?limit=2${query}`)
+      const page = (await answer.json()) as {
+        items: { TransactionID: string }[]
+        next_cursor: string | null
+      }
+      seen.push(...page.items.map(({ TransactionID }) => TransactionID))
+      cursor = page.next_cursor
+    }
+    expect(new Set(seen).size).toBe(seen.length)
+    expect(seen).toEqual(expect.arrayContaining(['page-1', 'page-5', 'known']))
+  })
+
+  it.each([
+    'limit=0',
+    'limit=501',
+    'limit=x',
+    'status=Finished',
+    'since=yesterday',
+    'since=2026-11-20',
+    'cursor=nonsense',
+    `cursor=${Buffer.from('["2026-11-20 10:00:00\' or 1=1","x",0]').toString('base64url')}`,
+    `cursor=${Buffer.from('["2026-99-99 10:00:00","x",0]').toString('base64url')}`,
+  ])('refuses ?%s', async (query) => {
+    const answer = await host.call(`${transactions}?${query}`)
+    expect(answer.status).toBe(400)
+  })
+
+  it('takes ids with any character, as they are encoded in the path', async () => {
+    for (const id of ['a/b', '../x', 'ä ö?#%', '😀']) {
+      await host.queue(id)
+      expect(await host.run(id)).toMatchObject({ TransactionID: id })
+    }
+  })
+
+  it.each([
+    ['unknown', '', 404],
+    ['known', '?replay=7', 404],
+    ['known', '?replay=-1', 400],
+    ['known', '?replay=x', 400],
+    ['x'.repeat(129), '', 400],
+    ['a%00', '', 400],
+    ['%FF', '', 404],
+  ])('answers %s%s with %i', async (id, query, status) => {
+    expect((await host.call(`${transactions}/${id}${query}`)).status).toBe(status)
+  })
+})
+
+describe('acting on a transaction', () => {
+  it.each([
+    ['replays', 'unknown', '', 404, 'transaction_not_found'],
+    ['replays', 'known', '{"fromStep":"nowhere"}', 400, 'step_not_found'],
+    ['replays', 'known', '{"fromStep":5}', 400, 'invalid_request'],
+    ['replays', 'known', '{"other":1}', 400, 'invalid_request'],
+    ['replays', 'known', 'nope', 400, 'invalid_request'],
+    ['resume', 'known', '', 409, 'transaction_not_resumable'],
+    ['resume', 'unknown', '', 404, 'transaction_not_found'],
+    ['cancel', 'known', '', 409, 'transaction_not_active'],
+    ['cancel', 'unknown', '', 404, 'transaction_not_found'],
+  ])('%s of %s with %j is refused: %i %s', async (action, id, body, status, code) => {
+    const answer = await host.call(`${transactions}/${id}/${action}`, {
+      method: 'POST',
+      ...(body !== '' && { body }),
+    })
+    expect([answer.status, ((await answer.json()) as { code: string }).code]).toEqual([
+      status,
+      code,
+    ])
+    expect((await host.run('known')).ReplayID).toBe(0)
+  })
+
+  it('knows its processes', async () => {
+    expect(await (await host.call('/processes')).json()).toEqual({
+      items: [
+        {
+          Process: 'OrderProcess',
+          Steps: ['order', 'report', 'csv'],
+          RequireInternet: true,
+          Paused: false,
+          Consuming: true,
+        },
+      ],
+    })
+    for (const action of ['pause', 'resume'])
+      expect((await host.call(`/processes/Nobody/${action}`, { method: 'POST' })).status).toBe(404)
+  })
+})

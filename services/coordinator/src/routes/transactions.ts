@@ -1,0 +1,202 @@
+import { TransactionView } from '@integration-host/shared/contracts/transaction'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
+import { Hono, type MiddlewareHandler } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import { isDeeperThan, MAX_DEPTH } from '../process/storable.ts'
+import type { Operations } from '../runner/operations.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { bulkRoutes } from './bulk.ts'
+import {
+  cursorOf,
+  HeaderAnswer,
+  HeaderPage,
+  ListQuery,
+  MAX_TRANSACTION_BYTES,
+  ProcessParam,
+  Queueable,
+  RunQuery,
+  TransactionParam,
+} from './contracts.ts'
+
+export interface TransactionRouteDeps {
+  readonly operations: Operations
+  readonly source: TransactionSource
+}
+
+const tags = ['transactions']
+const Replay = z.strictObject({ fromStep: z.string().optional() })
+
+/** `/processes/{process}/transactions`: queue, look, replay, resume, cancel. */
+export function transactionRoutes(deps: TransactionRouteDeps) {
+  const { operations, source } = deps
+  return new Hono()
+    .route('/', bulkRoutes(deps))
+    .use('*', limited)
+    .post(
+      '/',
+      describeRoute({
+        tags,
+        summary: 'Queue a transaction; durable before the answer',
+        responses: {
+          202: jsonResponse('queued', HeaderAnswer),
+          200: jsonResponse('the same id with the same data is there already', HeaderAnswer),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such process',
+            409: 'the id is taken by other data',
+            413: 'too large',
+            503: 'the store is away',
+          }),
+        },
+      }),
+      jsonOnly,
+      shallow,
+      validate('param', ProcessParam),
+      validate('json', Queueable),
+      async (c) => {
+        const [result] = await operations.queue(c.req.valid('param').process, [c.req.valid('json')])
+        if (result === undefined || result.outcome === 'conflict')
+          throw new IntegrationError('transaction_conflict', 'the id is taken by other data')
+        return c.json(result.header, result.outcome === 'queued' ? 202 : 200)
+      },
+    )
+    .get(
+      '/',
+      describeRoute({
+        tags,
+        summary: 'Transactions, newest first; `since` is the time of the last change',
+        responses: {
+          200: jsonResponse('a page', HeaderPage),
+          ...problemResponses({ 400: 'invalid', 404: 'no such process' }),
+        },
+      }),
+      validate('param', ProcessParam),
+      validate('query', ListQuery),
+      async (c) => {
+        const { name } = operations.process(c.req.valid('param').process)
+        const { cursor: after, ...filter } = c.req.valid('query')
+        const { headers, next } = await source.list(name, { ...filter, after })
+        return c.json({ items: headers, next_cursor: next === null ? null : cursorOf(next) })
+      },
+    )
+    .get(
+      '/:id',
+      describeRoute({
+        tags,
+        summary: 'One run with its items and attempts; the latest unless `replay` names one',
+        responses: {
+          200: jsonResponse('the run', TransactionView),
+          ...problemResponses({ 400: 'invalid', 404: 'no such process or transaction' }),
+        },
+      }),
+      validate('param', TransactionParam),
+      validate('query', RunQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { name, stepNames } = operations.process(process)
+        const run = await source.get(name, id, c.req.valid('query').replay ?? null)
+        if (run === null)
+          throw new IntegrationError('transaction_not_found', 'there is no such transaction')
+        const place = (step: string): number => stepNames.indexOf(step)
+        const items = run.items.toSorted((a, b) => place(a.StepName) - place(b.StepName))
+        return c.json({ ...run.header, Items: items, Attempts: run.attempts })
+      },
+    )
+    .post(
+      '/:id/replays',
+      describeRoute({
+        tags,
+        summary: 'Run it again with the same initial data, from `fromStep` if given',
+        responses: {
+          202: jsonResponse('the new run', HeaderAnswer),
+          ...problemResponses({ 404: 'no such transaction', 409: 'a run is still active' }),
+        },
+      }),
+      validate('param', TransactionParam),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { fromStep = null } = await optionalBody(c.req.raw)
+        return c.json(await operations.replay(process, id, fromStep), 202)
+      },
+    )
+    .post(
+      '/:id/resume',
+      describeRoute({
+        tags,
+        summary: 'A failed or cancelled run goes on: same ReplayID, same keys',
+        responses: {
+          202: jsonResponse('the run', HeaderAnswer),
+          ...problemResponses({ 404: 'no such transaction', 409: 'not failed or cancelled' }),
+        },
+      }),
+      validate('param', TransactionParam),
+      validate('query', RunQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { replay = null } = c.req.valid('query')
+        return c.json(await operations.resume(process, id, replay), 202)
+      },
+    )
+    .post(
+      '/:id/cancel',
+      describeRoute({
+        tags,
+        summary: 'Stop a run; a call on its way is aborted',
+        responses: {
+          200: jsonResponse('the run', HeaderAnswer),
+          ...problemResponses({ 404: 'no such transaction', 409: 'not active' }),
+        },
+      }),
+      validate('param', TransactionParam),
+      validate('query', RunQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { replay = null } = c.req.valid('query')
+        return c.json(await operations.cancel(process, id, replay))
+      },
+    )
+}
+
+const limited: MiddlewareHandler = bodyLimit({
+  maxSize: MAX_TRANSACTION_BYTES,
+  onError: () => {
+    throw new IntegrationError(
+      'payload_too_large',
+      `the body may have at most ${MAX_TRANSACTION_BYTES} bytes`,
+    )
+  },
+})
+
+const jsonOnly: MiddlewareHandler = async (c, next) => {
+  const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
+  if (type !== 'application/json')
+    throw new IntegrationError('unsupported_media_type', 'send application/json')
+  await next()
+}
+
+// Before the schema looks at it, because the schema is recursive. What is no JSON is the schema's to tell.
+const shallow: MiddlewareHandler = async (c, next) => {
+  const body: unknown = await c.req.json().catch(() => null)
+  if (isDeeperThan(body, MAX_DEPTH))
+    throw new IntegrationError('invalid_request', `InitialData may have ${MAX_DEPTH} levels`)
+  await next()
+}
+
+/** The body of a replay, which may be left out. */
+async function optionalBody(request: Request): Promise<z.output<typeof Replay>> {
+  const text = await request.text()
+  if (text === '') return {}
+  let body: unknown
+  try {
+    body = JSON.parse(text)
+  } catch {
+    throw new IntegrationError('invalid_request', 'the body is not JSON')
+  }
+  const parsed = Replay.safeParse(body)
+  if (!parsed.success)
+    throw new IntegrationError('invalid_request', 'the body may hold fromStep, the name of a step')
+  return parsed.data
+}

@@ -1,0 +1,130 @@
+/**
+ * The pulls find work that no message speaks of. They publish and never run a step: there is one way into a
+ * step, the claim.
+ *
+ * Local (15 s): rows that should have been picked up by now, each ever more spaced, and only for steps whose
+ * queue is short: a long queue means slow workers, not lost messages, and more messages would not help.
+ * Remote (60 s): rows of coordinators that are gone, pauses that another replica was told of, and an audit.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { TransactionID } from '@integration-host/shared/contracts/transaction'
+import { hasCode } from '@integration-host/shared/errors'
+import type { Logger } from '@integration-host/shared/logger'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { Header } from '../transaction/header.ts'
+import type { Audit, StepRef, TransactionSource } from '../transaction/transaction-source.ts'
+import type { Announcer } from './announcer.ts'
+import type { Runner } from './runner.ts'
+import type { StepQueue } from './step-queue.ts'
+
+export interface PullDeps {
+  readonly source: TransactionSource
+  readonly queue: StepQueue
+  readonly announcer: Announcer
+  readonly runner: Runner
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly log: Logger
+  readonly random: () => number
+  readonly localMs: number
+  readonly remoteMs: number
+  readonly prefetch: number
+  readonly onAudit: (audit: Audit) => void
+}
+
+const GROUP = 500
+/** The most that one tick sends; the rest waits for the next. */
+const MAX_GROUPS = 10
+
+export function startPulls(deps: PullDeps): AsyncDisposable {
+  const { source, queue, announcer, runner, processes, log } = deps
+  const leaving = new AbortController()
+
+  /** The steps whose rows are worth a message now. */
+  async function shortQueues(): Promise<StepRef[]> {
+    const found: StepRef[] = []
+    for (const { name, stepNames } of processes.values()) {
+      if (!runner.isConsuming(name)) continue
+      for (const step of stepNames) {
+        const waiting = await queue.waiting(name, step)
+        if (waiting !== null && waiting <= 2 * deps.prefetch)
+          found.push({ process: name, step, isFirst: step === stepNames[0] })
+      }
+    }
+    return found
+  }
+
+  /** False when nothing could be looked at: no process runs now, or the broker is away. */
+  async function local(): Promise<boolean> {
+    const steps = await shortQueues()
+    if (steps.length === 0) return false
+    for (let group = 0; group < MAX_GROUPS; group += 1) {
+      const headers = await source.due(steps, GROUP)
+      await Promise.all(headers.map(send))
+      if (headers.length > 0) log.info({ count: headers.length }, 'local pull sent steps again')
+      if (headers.length < GROUP) break
+    }
+    return true
+  }
+
+  async function send(header: Header): Promise<void> {
+    // A row somebody inserted: no message could name it, so nobody could ever run it.
+    if (!TransactionID.safeParse(header.TransactionID).success) {
+      const refused = await source.refuse(
+        header,
+        header.Version,
+        'transaction_id_invalid',
+        'TransactionID must have 1 to 128 characters, none of them a control character',
+      )
+      if (refused !== null) announcer.tell(refused)
+      return
+    }
+    await announcer.announce(header)
+  }
+
+  async function remote(): Promise<boolean> {
+    runner.setPaused(await source.paused())
+    for (let group = 0; group < MAX_GROUPS; group += 1) {
+      const adopted = await source.adopt(GROUP)
+      if (adopted.length > 0)
+        log.warn({ count: adopted.length }, 'adopted runs of a lost coordinator')
+      await Promise.all(adopted.map((header) => announcer.announce(header)))
+      if (adopted.length < GROUP) break
+    }
+    const audit = await source.audit([...processes.keys()])
+    deps.onAudit(audit)
+    const isOk = Object.values(audit.violations).every((count) => count === 0)
+    if (!isOk) log.error({ violations: audit.violations }, 'the books are out of balance')
+    return true
+  }
+
+  async function repeat(
+    name: string,
+    intervalMs: number,
+    pull: () => Promise<boolean>,
+  ): Promise<void> {
+    while (!leaving.signal.aborted) {
+      let isDone = false
+      try {
+        isDone = await pull()
+      } catch (error) {
+        if (hasCode(error, 'store_unavailable'))
+          log.debug({ pull: name }, 'pull waits for the store')
+        else log.error({ err: error, pull: name }, 'pull failed')
+      }
+      // Replicas must not pull in step. What is away is asked again soon.
+      const ms = (isDone ? intervalMs : Math.min(500, intervalMs)) * (0.9 + deps.random() * 0.2)
+      await sleep(ms, null, { signal: leaving.signal }).catch(() => {})
+    }
+  }
+
+  const pulling = Promise.all([
+    repeat('local', deps.localMs, local),
+    repeat('remote', deps.remoteMs, remote),
+  ])
+  return {
+    async [Symbol.asyncDispose]() {
+      leaving.abort()
+      await pulling
+    },
+  }
+}

@@ -1,0 +1,391 @@
+/**
+ * Runs steps: claim, run, record, publish, ack.
+ *
+ * R1  A step runs only under a lease, and its outcome is recorded only with it: of two workers one counts.
+ * R2  A delivery is acknowledged after the outcome is committed and the next message is out (or failed:
+ *     the row is the outbox, the pull sends it again). A crash in between repeats a message, never a result.
+ * R3  A delivery waits for a source that is away: nothing is lost and nothing is charged.
+ * R4  Leaving, or losing the internet, aborts what was not sent and gives the attempt back; what was sent
+ *     runs to its end.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { hasCode } from '@integration-host/shared/errors'
+import type { Logger } from '@integration-host/shared/logger'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { HttpCall } from '../process/http-call.ts'
+import { advance, type StepOutcome } from '../process/progress.ts'
+import { type ProcessSettings, runStep } from '../process/step.ts'
+import { keyText, type RunKey } from '../transaction/header.ts'
+import {
+  type Claim,
+  type ProcessOutline,
+  RENEW_MS,
+  type TransactionSource,
+} from '../transaction/transaction-source.ts'
+import type { Announcer } from './announcer.ts'
+import type { StepArrival, StepConsumer, StepQueue } from './step-queue.ts'
+import { traceparentOf } from './trace.ts'
+
+export interface Runner extends AsyncDisposable {
+  /** What the probes say; steps of processes that need the internet run only while it is there. */
+  setOnline(isOnline: boolean): void
+  setPaused(paused: ReadonlySet<string>): void
+  /** Whether the steps of a process are taken now. */
+  isConsuming(process: string): boolean
+  /** Aborts a run's step, if this worker has it: it was cancelled. */
+  abort(run: RunKey): void
+  readonly stepsInHand: number
+}
+
+export interface RunnerDeps {
+  readonly source: TransactionSource
+  readonly queue: StepQueue
+  readonly announcer: Announcer
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly call: HttpCall
+  readonly gateway: { readonly url: string; readonly key: string }
+  readonly settings: ProcessSettings
+  readonly checkOnline: () => Promise<boolean>
+  readonly log: Logger
+  readonly owner: string
+  readonly prefetch: number
+  readonly now: () => number
+  readonly random: () => number
+  /** Counts what steps came to, by outcome. */
+  readonly count: (process: string, step: string, outcome: string) => void
+  readonly renewMs?: number
+  /** Milliseconds over which steps start again after the internet came back. */
+  readonly rampMs?: number
+  /** Milliseconds that steps in hand get at the end, before they are aborted. */
+  readonly leaveMs?: number
+}
+
+/** Why a step was stopped from outside. */
+type Stop = 'timeout' | 'lost' | 'leaving'
+
+interface StepInHand {
+  readonly claim: Claim
+  readonly needsInternet: boolean
+  readonly untilSent: AbortController
+  readonly stopped: AbortController
+}
+
+export const outlineOf = ({ name, stepNames: steps }: ProcessDefinition): ProcessOutline => ({
+  name,
+  steps,
+})
+
+export function createRunner(deps: RunnerDeps): Runner {
+  const { source, queue, announcer, processes, log, owner, now, random } = deps
+  const { renewMs = RENEW_MS, rampMs = 2_000, leaveMs = 5_000 } = deps
+  const inHand = new Map<string, StepInHand>()
+  const consumers = new Map<string, readonly StepConsumer[]>()
+  const leaving = new AbortController()
+  /** Cut off only at the very end: outcomes are still recorded while leaving. */
+  const gone = new AbortController()
+  let isOnline: boolean | null = null
+  /** Null until the source has told: a paused process must not run for a moment at each start. */
+  let paused: ReadonlySet<string> | null = null
+  let rampEndsAt = 0
+  const stopping = new Set<Promise<unknown>>()
+
+  const isWanted = ({ name, requireInternet }: ProcessDefinition): boolean =>
+    !leaving.signal.aborted &&
+    paused?.has(name) === false &&
+    (isOnline === true || !requireInternet)
+
+  /**
+   * Brings the consumers to what is wanted; resolves when those that were stopped have nothing in hand.
+   * New ones do not wait for that: a long call must not hold up the return.
+   */
+  function reconcile(): Promise<unknown> {
+    for (const definition of processes.values()) {
+      const { name } = definition
+      const current = consumers.get(name)
+      if (isWanted(definition) && current === undefined) consumers.set(name, start(definition))
+      if (isWanted(definition) || current === undefined) continue
+      consumers.delete(name)
+      const stopped = Promise.all(current.map((consumer) => consumer.cancel()))
+      stopping.add(stopped)
+      void stopped.finally(() => stopping.delete(stopped))
+    }
+    return Promise.allSettled(stopping)
+  }
+
+  const start = (definition: ProcessDefinition): StepConsumer[] =>
+    definition.stepNames.map((step) =>
+      queue.consume(definition.name, step, deps.prefetch, (arrival) =>
+        handle(definition, step, arrival),
+      ),
+    )
+
+  async function handle(
+    definition: ProcessDefinition,
+    step: string,
+    arrival: StepArrival,
+  ): Promise<'ack' | 'requeue'> {
+    const { due } = arrival
+    const isOurs = due?.Process === definition.name && due.step === step
+    if (due === null || !isOurs) return bury(definition.name, arrival, faultOf(arrival))
+    await ramp()
+    // Not requeued: the broker counts that, and would put a message aside that only waited for the internet.
+    if (!isWanted(definition)) return again(arrival)
+
+    const isFirst = step === definition.stepNames[0]
+    const result = await patiently(() => source.claim({ ...due, isFirst, owner }), leaving.signal)
+    if (result === null) return again(arrival)
+    switch (result.kind) {
+      case 'unknown':
+        return bury(definition.name, arrival, 'unknown_transaction')
+      case 'stale':
+        deps.count(definition.name, step, 'stale')
+        return 'ack'
+      case 'early':
+        await queue.publish({ ...due, version: result.version }, result.delayMs).catch(() => {})
+        return 'ack'
+      case 'claimed':
+        return work(definition, result.claim)
+    }
+  }
+
+  async function work(definition: ProcessDefinition, claim: Claim): Promise<'ack' | 'requeue'> {
+    const { header, lease } = claim
+    const about = {
+      process: header.Process,
+      transactionId: header.TransactionID,
+      replayId: header.ReplayID,
+      step: header.StepName,
+      attempt: header.Attempt,
+    }
+    const stepLog = log.child(about)
+    stepLog.info('step start')
+    if (header.Version === 1 || header.Attempt > 1) announcer.tell(header)
+    const startedAt = now()
+    const outcome = await attempt(definition, claim, stepLog)
+    if (outcome === null) {
+      deps.count(header.Process, header.StepName, 'lost')
+      stepLog.warn('step lost its lease')
+      return 'ack'
+    }
+    const { retry: policy, stepNames: steps } = definition
+    const transition = advance(header, outcome, { steps, policy, random: random() })
+    const recorded = await patiently(
+      async () => ({ header: await source.record(lease, transition) }),
+      gone.signal,
+    )
+    // The source is away and we leave: the lease runs out, the pull brings the run back.
+    if (recorded === null) return 'ack'
+    if (recorded.header === null) {
+      deps.count(header.Process, header.StepName, 'fenced')
+      stepLog.warn('step outcome came too late')
+      return 'ack'
+    }
+    deps.count(header.Process, header.StepName, outcome.kind)
+    const told = {
+      outcome: outcome.kind,
+      status: recorded.header.Status,
+      durationMs: now() - startedAt,
+      ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
+    }
+    if (outcome.kind === 'completed') stepLog.info(told, 'step completed')
+    else stepLog.warn(told, 'step not completed')
+    await announcer.announce(recorded.header, transition.delayMs)
+    return 'ack'
+  }
+
+  /** What the step came to; null when its lease is lost and nobody wants to know. */
+  async function attempt(
+    definition: ProcessDefinition,
+    claim: Claim,
+    stepLog: Logger,
+  ): Promise<StepOutcome | null> {
+    const { header } = claim
+    const handler = definition.steps.get(header.StepName)
+    if (handler === undefined) return { ...used('step_unknown', 'the process has no such step') }
+    // Workers that die in the step charge it, or it would take every one of them down, for ever.
+    if (header.Attempt > definition.retry.maxAttempts)
+      return { ...used('attempts_used_up', 'workers were lost in every attempt of this step') }
+    const hand: StepInHand = {
+      claim,
+      needsInternet: definition.requireInternet,
+      untilSent: new AbortController(),
+      stopped: new AbortController(),
+    }
+    const key = keyText(header)
+    inHand.set(key, hand)
+    const timer = setTimeout(() => hand.stopped.abort('timeout'), definition.stepTimeoutMs)
+    if (!isWanted(definition)) hand.untilSent.abort()
+    try {
+      const running = runStep(handler, claim, definition.stepNames, {
+        call: deps.call,
+        gateway: deps.gateway,
+        settings: deps.settings,
+        log: stepLog,
+        traceparent: traceparentOf(header),
+        signal: hand.stopped.signal,
+        untilSent: hand.untilSent.signal,
+        isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
+        now,
+      })
+      const outcome = await Promise.race([running, abandoned(hand.stopped.signal)])
+      return judged(outcome, hand.stopped.signal)
+    } finally {
+      clearTimeout(timer)
+      if (inHand.get(key) === hand) inHand.delete(key)
+    }
+  }
+
+  /** Sends a message again as a fresh one, to be worked on later. */
+  async function again({ due }: StepArrival): Promise<'ack' | 'requeue'> {
+    if (due === null) return 'ack'
+    try {
+      await queue.publish(due, 0)
+      return 'ack'
+    } catch {
+      return 'requeue'
+    }
+  }
+
+  async function bury(
+    process: string,
+    arrival: StepArrival,
+    reason: string,
+  ): Promise<'ack' | 'requeue'> {
+    log.warn(
+      { process, reason, messageId: arrival.messageId.slice(0, 200) },
+      'message was put aside',
+    )
+    try {
+      await queue.bury(process, arrival, reason)
+      return 'ack'
+    } catch {
+      return 'requeue'
+    }
+  }
+
+  function faultOf({ due }: StepArrival): string {
+    if (due === null) return 'malformed'
+    const named = processes.get(due.Process)
+    if (named === undefined) return 'unknown_process'
+    return named.steps.has(due.step) ? 'wrong_queue' : 'unknown_step'
+  }
+
+  /** Spreads the first steps after a return: what waited must not start in one moment. */
+  async function ramp(): Promise<void> {
+    const leftMs = rampEndsAt - now()
+    if (leftMs > 0) await sleep(random() * leftMs, null, { signal: leaving.signal }).catch(() => {})
+  }
+
+  /** R3. Null when `signal` ended the patience. */
+  async function patiently<Result>(
+    ask: () => Promise<Result>,
+    signal: AbortSignal,
+  ): Promise<Result | null> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await ask()
+      } catch (error) {
+        if (!hasCode(error, 'store_unavailable')) throw error
+        if (signal.aborted) return null
+        const ceilingMs = Math.min(2_000, 50 * 2 ** Math.min(tries, 6))
+        await sleep(ceilingMs * (0.5 + random() / 2), null, { signal }).catch(() => {})
+      }
+    }
+  }
+
+  const renewing = setInterval(() => {
+    const hands = [...inHand.values()]
+    if (hands.length === 0) return
+    source.renew(hands.map(({ claim }) => claim.lease)).then(
+      (lost) => {
+        for (const lease of lost) {
+          const hand = inHand.get(keyText(lease))
+          if (hand?.claim.lease.version === lease.version) hand.stopped.abort('lost')
+        }
+      },
+      () => log.debug('leases could not be renewed'),
+    )
+  }, renewMs)
+
+  const gated = (): boolean =>
+    [...processes.values()].some(({ requireInternet }) => requireInternet)
+
+  return {
+    setOnline(online) {
+      const before = isOnline
+      isOnline = online
+      if (!gated()) return void reconcile()
+      if (online) {
+        log.info('coordinator starting')
+        if (before === false) rampEndsAt = now() + rampMs
+        return void reconcile()
+      }
+      log.warn('coordinator cancellation requested')
+      for (const hand of inHand.values()) if (hand.needsInternet) hand.untilSent.abort()
+      void reconcile().then(() => log.warn('coordinator cancellation complete'))
+    },
+    setPaused(names) {
+      paused = names
+      void reconcile()
+    },
+    isConsuming: (process) => consumers.has(process),
+    abort: (run) => inHand.get(keyText(run))?.stopped.abort('lost'),
+    get stepsInHand() {
+      return inHand.size
+    },
+    async [Symbol.asyncDispose]() {
+      leaving.abort()
+      for (const hand of inHand.values()) hand.untilSent.abort()
+      const stop = setTimeout(() => {
+        for (const hand of inHand.values()) hand.stopped.abort('leaving')
+      }, leaveMs)
+      const cut = setTimeout(() => gone.abort(), leaveMs + 2_000)
+      await reconcile()
+      clearTimeout(stop)
+      clearTimeout(cut)
+      clearInterval(renewing)
+    },
+  }
+}
+
+const used = (errorClass: string, error: string) =>
+  ({ kind: 'failed', errorClass, error, response: null }) as const
+
+/** A step that takes no notice of its signal is left behind after this long. */
+const IGNORED_SIGNAL_MS = 500
+
+const abandoned = (signal: AbortSignal): Promise<'abandoned'> =>
+  new Promise((resolve) => {
+    signal.addEventListener(
+      'abort',
+      () => setTimeout(() => resolve('abandoned'), IGNORED_SIGNAL_MS).unref(),
+      { once: true },
+    )
+  })
+
+/** The outcome in the light of why the step was stopped, if it was. */
+function judged(outcome: StepOutcome | 'abandoned', signal: AbortSignal): StepOutcome | null {
+  const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
+  if (!signal.aborted) return outcome === 'abandoned' ? { kind: 'released' } : outcome
+  const stop = signal.reason as Stop
+  switch (stop) {
+    case 'lost':
+      return null
+    case 'leaving':
+      return isDecided ? outcome : { kind: 'released' }
+    case 'timeout':
+      return isDecided
+        ? outcome
+        : {
+            kind: 'retry',
+            errorClass: 'step_timeout',
+            error: 'the step took longer than it may',
+            response: null,
+            retryAfterMs: null,
+          }
+  }
+}
+
+// What a step throws when its signal aborts is no fault of the step.
+const isThrown = (outcome: StepOutcome): boolean =>
+  outcome.kind === 'retry' && outcome.errorClass === 'step_threw'

@@ -1,0 +1,650 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  CREDENTIALS_EXCHANGE,
+  type CredentialEvent,
+} from '@integration-host/shared/contracts/credential-event'
+import { stepRoutingKey, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import type { MessageBus } from '@integration-host/shared/message-bus'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  type FixtureOptions,
+  openBackends,
+  serviceKey,
+  startFixture,
+  until,
+} from '../test-support/fixture.ts'
+import { startInternet } from '../test-support/internet.ts'
+import { answer } from '../test-support/target.ts'
+import { defineProcess } from './process/definition.ts'
+import type { Step } from './process/step.ts'
+
+/** What a coordinator does on either pair of backends. */
+export function coordinatorContract(kind: 'embedded' | 'real'): void {
+  describe(`a coordinator on ${kind} backends`, () => {
+    let backends: Backends
+    let fixture: Fixture | undefined
+    beforeAll(async () => {
+      backends = await openBackends(kind, {
+        OrderProcess: ['order', 'report', 'csv'],
+        Trial: ['first', 'second'],
+      })
+    })
+    afterEach(async () => {
+      await fixture?.[Symbol.asyncDispose]()
+      fixture = undefined
+    })
+    afterAll(() => backends[Symbol.asyncDispose]())
+
+    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
+      fixture = await startFixture(backends, options)
+      return fixture
+    }
+    const fresh = (): string => crypto.randomUUID()
+    const post = (path: string, body?: unknown): RequestInit & { path: string } => ({
+      path,
+      method: 'POST',
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    const act = async (host: Fixture, id: string, action: string, body?: unknown) => {
+      const { path, ...init } = post(
+        `/processes/${host === fixture ? processName : ''}/transactions/${encodeURIComponent(id)}/${action}`,
+        body,
+      )
+      return host.call(path, init)
+    }
+    let processName = 'OrderProcess'
+    /** A process of two steps, given as functions. */
+    const trial = (
+      first: (step: Step) => unknown,
+      options: { retry?: object; stepTimeoutSeconds?: number; requireInternet?: boolean } = {},
+    ) => {
+      processName = 'Trial'
+      const second = (step: Step) => void step.complete()
+      return [defineProcess('Trial', { ...options, steps: { first, second } })]
+    }
+    afterEach(() => (processName = 'OrderProcess'))
+    const csvFiles = async (id: string): Promise<string[]> =>
+      (await readdir(join(backends.dataDir, 'OrderCSV'))).filter((name) => name.includes(id))
+
+    describe('runs an order', () => {
+      it('through order, report and csv to a file with its row', async () => {
+        const host = await start()
+        const id = fresh()
+        const queued = await host.queue(id)
+        expect(queued.status).toBe(202)
+        expect(await queued.json()).toMatchObject({ TransactionID: id, Status: 'Queued' })
+        const run = await host.reached(id, 'Completed')
+        expect(run.Items.map(({ StepName, Status }) => `${StepName} ${Status}`)).toEqual([
+          'order Completed',
+          'report Completed',
+          'csv Completed',
+        ])
+        const [orderCall, reportCall, ...others] = host.target.calls
+        expect(others).toEqual([])
+        expect(orderCall).toMatchObject({
+          method: 'GET',
+          path: '/order',
+          query: { order: `O-${id}` },
+        })
+        expect(reportCall?.query).toEqual({
+          order: `O-${id}`,
+          created: '2026-11-20T21:24:19.3210000+01:00',
+        })
+        expect(orderCall?.headers['idempotency-key']).toBe(`OrderProcess/${id}/0/order`)
+        expect(reportCall?.headers['idempotency-key']).toBe(`OrderProcess/${id}/0/report`)
+        const traces = [orderCall, reportCall].map((call) =>
+          /^00-([0-9a-f]{32})-([0-9a-f]{16})-01$/.exec(String(call?.headers['traceparent'])),
+        )
+        expect(traces[0]?.[1]).toBe(traces[1]?.[1])
+        expect(traces[0]?.[2]).not.toBe(traces[1]?.[2])
+        expect(
+          await readFile(join(backends.dataDir, 'OrderCSV', `Order_${id}.0.csv`), 'utf8'),
+        ).toBe(`Order,CreatedAt,Status\nO-${id},2026-11-20T21:24:19.3210000+01:00,Confirmed\n`)
+      })
+
+      it('and logs its start and the end of each step', async () => {
+        const host = await start()
+        const id = fresh()
+        await host.queue(id)
+        await host.reached(id, 'Completed')
+        await until(() => host.log.filter(({ msg }) => msg === 'step completed').length === 3)
+        expect(host.log.filter(({ msg }) => msg === 'step start').map(({ step }) => step)).toEqual([
+          'order',
+          'report',
+          'csv',
+        ])
+        expect(host.log.some(({ msg }) => msg === 'coordinator starting')).toBe(true)
+      })
+
+      it('once, however often and concurrently it is queued', async () => {
+        const host = await start()
+        const id = fresh()
+        const answers = await Promise.all(Array.from({ length: 1_000 }, () => host.queue(id)))
+        const statuses = answers.map(({ status }) => status)
+        expect(statuses.filter((status) => status === 202)).toHaveLength(1)
+        expect(statuses.filter((status) => status === 200)).toHaveLength(999)
+        await host.reached(id, 'Completed')
+        expect((await host.queue(id)).status).toBe(200)
+        const conflict = await host.queue(id, 'other')
+        expect(conflict.status).toBe(409)
+        expect(await conflict.json()).toMatchObject({ code: 'transaction_conflict' })
+        expect(host.target.callsTo('/order')).toHaveLength(1)
+        expect(await csvFiles(id)).toEqual([`Order_${id}.0.csv`])
+      })
+
+      it('again as a replay: ReplayID 1, new keys and a second file', async () => {
+        const host = await start()
+        const id = fresh()
+        await host.queue(id)
+        await host.reached(id, 'Completed')
+        const replay = await act(host, id, 'replays')
+        expect(replay.status).toBe(202)
+        expect(await replay.json()).toMatchObject({ ReplayID: 1, Status: 'Queued' })
+        await host.reached(id, 'Completed', 1)
+        expect(
+          host.target.callsTo('/order').map(({ headers }) => headers['idempotency-key']),
+        ).toEqual([`OrderProcess/${id}/0/order`, `OrderProcess/${id}/1/order`])
+        expect((await csvFiles(id)).toSorted()).toEqual([`Order_${id}.0.csv`, `Order_${id}.1.csv`])
+      })
+
+      it('from a step as a replay, without repeating the calls before it', async () => {
+        const host = await start()
+        const id = fresh()
+        await host.queue(id)
+        await host.reached(id, 'Completed')
+        expect((await act(host, id, 'replays', { fromStep: 'nowhere' })).status).toBe(400)
+        expect((await act(host, id, 'replays', { fromStep: 'csv' })).status).toBe(202)
+        const run = await host.reached(id, 'Completed', 1)
+        expect(run.Items.map(({ Status }) => Status)).toEqual(['Copied', 'Copied', 'Completed'])
+        expect(host.target.calls).toHaveLength(2)
+        expect(await csvFiles(id)).toHaveLength(2)
+      })
+
+      it('not as a replay while it runs, and not when nobody queued it', async () => {
+        const host = await start()
+        const release = Promise.withResolvers<void>()
+        host.target.on('/order', async () => (await release.promise, true))
+        const id = fresh()
+        await host.queue(id)
+        const active = await act(host, id, 'replays')
+        expect([active.status, ((await active.json()) as { code: string }).code]).toEqual([
+          409,
+          'transaction_active',
+        ])
+        const unknown = await act(host, fresh(), 'replays')
+        expect([unknown.status, ((await unknown.json()) as { code: string }).code]).toEqual([
+          404,
+          'transaction_not_found',
+        ])
+        release.resolve()
+        await host.reached(id, 'Completed')
+      })
+
+      it('under any id: its file has a safe name in its folder', async () => {
+        const host = await start()
+        const ids = ['../../etc/x', '=cmd()', 'a b é 😀', '%2F', '😀'.repeat(64), '漢'.repeat(128)]
+        for (const id of ids) expect((await host.queue(id)).status).toBe(202)
+        for (const id of ids) await host.reached(id, 'Completed')
+        const names = await readdir(join(backends.dataDir, 'OrderCSV'))
+        expect(names).toEqual(
+          expect.arrayContaining(['Order_..%2F..%2Fetc%2Fx.0.csv', 'Order_%252F.0.csv']),
+        )
+        expect(names.every((name) => /^Order_[A-Za-z0-9%._-]{1,220}\.\d\.csv$/.test(name))).toBe(
+          true,
+        )
+      })
+    })
+
+    describe('when a call does not succeed', () => {
+      it('tries again with the same Idempotency-Key until it does', async () => {
+        const host = await start()
+        let failures = 2
+        host.target.on('/order', (request, response) =>
+          failures-- > 0 ? answer(503, 'busy', { 'retry-after': '0' })(request, response) : true,
+        )
+        const id = fresh()
+        await host.queue(id)
+        const run = await host.reached(id, 'Completed')
+        const keys = host.target.callsTo('/order').map(({ headers }) => headers['idempotency-key'])
+        expect(keys).toEqual(Array(3).fill(`OrderProcess/${id}/0/order`))
+        expect(run.Attempts.map(({ Outcome }) => Outcome)).toEqual([
+          'http_503',
+          'http_503',
+          'completed',
+          'completed',
+          'completed',
+        ])
+      })
+
+      it('waits as long as Retry-After says', async () => {
+        const host = await start()
+        const times: number[] = []
+        host.target.on('/order', (request, response) => {
+          times.push(performance.now())
+          return times.length === 1
+            ? answer(429, '', { 'retry-after': '1' })(request, response)
+            : true
+        })
+        const id = fresh()
+        await host.queue(id)
+        const retrying = await host.reached(id, 'Retrying')
+        expect(retrying).toMatchObject({ Attempt: 1, ErrorClass: 'http_429', StepName: 'order' })
+        await host.reached(id, 'Completed')
+        expect((times[1] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(950)
+      })
+
+      it('fails at once for a 4xx that no retry can help, and goes on after a resume with the same key', async () => {
+        const host = await start()
+        let isFixed = false
+        host.target.on('/report', (request, response) =>
+          isFixed ? true : answer(404, 'no such report')(request, response),
+        )
+        const id = fresh()
+        await host.queue(id)
+        const failed = await host.reached(id, 'Failed')
+        expect(failed).toMatchObject({ StepName: 'report', ErrorClass: 'http_404', Attempt: 1 })
+        expect(failed.Items[1]).toMatchObject({
+          Status: 'Failed',
+          ResponseStatus: 404,
+          ResponseBody: 'no such report',
+        })
+        isFixed = true
+        expect((await act(host, id, 'resume')).status).toBe(202)
+        await host.reached(id, 'Completed')
+        expect(host.target.callsTo('/order')).toHaveLength(1)
+        const keys = host.target.callsTo('/report').map(({ headers }) => headers['idempotency-key'])
+        expect(keys).toEqual(Array(2).fill(`OrderProcess/${id}/0/report`))
+      })
+
+      it('fails when the answer is not what the step expects, and keeps the answer', async () => {
+        const host = await start()
+        host.target.on('/order', answer(200, '<html>'))
+        const id = fresh()
+        await host.queue(id)
+        const run = await host.reached(id, 'Failed')
+        expect(run).toMatchObject({ ErrorClass: 'response_invalid' })
+        expect(run.Items[0]).toMatchObject({ ResponseStatus: 200, ResponseBody: '<html>' })
+      })
+
+      it('parks while a credential is faulted, charges nothing, and goes on when it is stored again', async () => {
+        let isFaulted = true
+        const host = await start({
+          processes: trial((step) =>
+            step.execute(
+              { url: '/v3/company/42/query', query: { query: 'select 1' } },
+              { credential: 'ACC-42' },
+            ),
+          ),
+        })
+        host.target.on('/v3/company/42/query', (request, response) =>
+          isFaulted ? answer(424, '{"code":"credential_faulted"}')(request, response) : true,
+        )
+        const id = fresh()
+        await host.queue(id)
+        expect(await host.reached(id, 'Waiting')).toMatchObject({
+          Attempt: 0,
+          ErrorClass: 'credential_faulted',
+        })
+        isFaulted = false
+        const event: CredentialEvent = {
+          Name: 'ACC-42',
+          Environment: '42',
+          Expiry: new Date().toISOString(),
+          Version: 2,
+          At: new Date().toISOString(),
+        }
+        await host.bus.publish({
+          exchange: CREDENTIALS_EXCHANGE,
+          routingKey: 'credential.stored',
+          messageId: 'ACC-42/2/stored',
+          type: 'credential.stored',
+          body: event,
+          mandatory: true,
+        })
+        await host.reached(id, 'Completed')
+        const calls = host.target.callsTo('/v3/company/42/query')
+        expect(calls).toHaveLength(2)
+        expect(calls[0]?.headers['authorization']).toBe(`Bearer ${serviceKey}`)
+      })
+    })
+
+    describe('when a step misbehaves', () => {
+      it('fails it as status_not_set when it ends without a call and without a status', async () => {
+        const host = await start({ processes: trial(() => {}) })
+        const id = fresh()
+        await host.queue(id)
+        expect(await host.reached(id, 'Failed')).toMatchObject({ ErrorClass: 'status_not_set' })
+      })
+
+      it('tries it again when it throws, up to the last attempt', async () => {
+        const retry = { baseMs: 1, maxAttempts: 3 }
+        const host = await start({
+          processes: trial(() => Promise.reject(new Error('a bug')), { retry }),
+        })
+        const id = fresh()
+        await host.queue(id)
+        const run = await host.reached(id, 'Failed')
+        expect(run).toMatchObject({ ErrorClass: 'step_threw', LastError: 'Error: a bug' })
+        expect(run.Attempts).toHaveLength(3)
+      })
+
+      it('gives up on one that never ends, takes no notice of its signal, or hangs in a call', async () => {
+        const host = await start({
+          processes: trial(() => new Promise(() => {}), {
+            stepTimeoutSeconds: 0.1,
+            retry: { maxAttempts: 1 },
+          }),
+        })
+        const id = fresh()
+        await host.queue(id)
+        expect(await host.reached(id, 'Failed')).toMatchObject({ ErrorClass: 'step_timeout' })
+      })
+
+      it('aborts the call of a run that is cancelled, and records nothing of it', async () => {
+        const host = await start()
+        const closed = Promise.withResolvers<void>()
+        host.target.on('/order', (_, response) => {
+          response.on('close', () => closed.resolve())
+        })
+        const id = fresh()
+        await host.queue(id)
+        await until(() => host.target.callsTo('/order').length === 1)
+        const cancelled = await act(host, id, 'cancel')
+        expect(await cancelled.json()).toMatchObject({ Status: 'Cancelled' })
+        await closed.promise
+        expect((await host.run(id)).Status).toBe('Cancelled')
+        expect((await act(host, id, 'cancel')).status).toBe(409)
+      })
+    })
+
+    describe('loses nothing and repeats no recorded result', () => {
+      it('when a worker died with a run in hand: the lease runs out and the run is adopted', async () => {
+        const source = await backends.openSource({ leaseMs: 400, sweepMs: 100 })
+        const id = fresh()
+        const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
+        await source.queue(outline, [{ TransactionID: id, InitialData: id }])
+        const run = { Process: 'OrderProcess', TransactionID: id, ReplayID: 0 }
+        await source.claim({ ...run, version: 0, step: 'order', isFirst: true, owner: 'dead' })
+        const host = await start({ source })
+        const completed = await host.reached(id, 'Completed')
+        expect(completed.Attempts.map(({ Outcome }) => Outcome)).toEqual([
+          'in_doubt',
+          'completed',
+          'completed',
+          'completed',
+        ])
+        await host[Symbol.asyncDispose]()
+        fixture = undefined
+        await source[Symbol.asyncDispose]()
+      })
+
+      it('when the message of the next step was never sent: the pull sends it', async () => {
+        let isLost = false
+        const host = await start({
+          times: { sweepMs: 100 },
+          wrapBus: (bus): MessageBus => ({
+            ...bus,
+            publish: (message) => {
+              const isFirstReport = message.routingKey === 'OrderProcess.report' && !isLost
+              if (!isFirstReport) return bus.publish(message)
+              isLost = true
+              return Promise.reject(new Error('the process died here'))
+            },
+          }),
+        })
+        const id = fresh()
+        await host.queue(id)
+        await host.reached(id, 'Completed')
+        expect(isLost).toBe(true)
+        expect(host.target.callsTo('/order')).toHaveLength(1)
+        expect(host.target.callsTo('/report')).toHaveLength(1)
+      })
+
+      it('when messages come twice, late or for a finished run: they change nothing', async () => {
+        const host = await start()
+        const id = fresh()
+        await host.queue(id)
+        await host.reached(id, 'Completed')
+        for (const [step, version] of [
+          ['order', 0],
+          ['order', 0],
+          ['report', 2],
+          ['csv', 4],
+          ['csv', 6],
+        ] as const)
+          await host.bus.publish({
+            exchange: STEPS_EXCHANGE,
+            routingKey: stepRoutingKey('OrderProcess', step),
+            messageId: crypto.randomUUID(),
+            type: 'step',
+            body: {
+              v: 1,
+              Process: 'OrderProcess',
+              TransactionID: id,
+              ReplayID: 0,
+              Step: step,
+              Version: version,
+            },
+            mandatory: true,
+          })
+        const next = fresh()
+        await host.queue(next)
+        await host.reached(next, 'Completed')
+        expect((await host.run(id)).Version).toBe(6)
+        expect(host.target.callsTo('/order')).toHaveLength(2)
+      })
+
+      it('when it leaves in the middle of a call: the call ends, the next coordinator goes on', async () => {
+        const source = await backends.openSource()
+        const bus = await backends.openBus()
+        await bus.ready(AbortSignal.timeout(10_000))
+        const first = await start({ source, bus })
+        const release = Promise.withResolvers<void>()
+        first.target.on('/order', async () => (await release.promise, true))
+        const id = fresh()
+        await first.queue(id)
+        await until(() => first.target.callsTo('/order').length === 1)
+        const leaving = first[Symbol.asyncDispose]()
+        fixture = undefined
+        release.resolve()
+        await leaving
+        const second = await start({ source, bus })
+        await second.reached(id, 'Completed')
+        expect(second.target.callsTo('/order')).toHaveLength(0)
+        expect(second.target.callsTo('/report')).toHaveLength(1)
+        await second[Symbol.asyncDispose]()
+        fixture = undefined
+        await bus[Symbol.asyncDispose]()
+        await source[Symbol.asyncDispose]()
+      })
+
+      it('and says so in /integrity', async () => {
+        const host = await start()
+        const report = (await (await host.call('/integrity')).json()) as {
+          queues: { step: string }[]
+        }
+        expect(report).toMatchObject({ ok: true, deadLetters: { OrderProcess: 0 } })
+        expect(report.queues.map(({ step }) => step)).toEqual(['order', 'report', 'csv'])
+      })
+    })
+
+    describe('while the internet is away', () => {
+      it('starts no step, charges no attempt, logs it, and goes on by itself', async () => {
+        await using internet = await startInternet()
+        const host = await start({
+          env: { INTERNET_PROBES: internet.probe },
+          timing: { onlineIntervalMs: 30, offlineIntervalMs: 30, confirmMs: 10, rampMs: 50 },
+        })
+        const before = fresh()
+        await host.queue(before)
+        await host.reached(before, 'Completed')
+        const messages = () => host.log.map(({ msg }) => msg)
+        const count = (message: string) => messages().filter((msg) => msg === message).length
+
+        internet.isThere = false
+        await until(() => messages().includes('coordinator cancellation complete'))
+        const during = fresh()
+        expect((await host.queue(during)).status).toBe(202)
+        await sleep(300)
+        expect(await host.run(during)).toMatchObject({ Status: 'Queued', Attempt: 0 })
+
+        internet.isThere = true
+        const run = await host.reached(during, 'Completed')
+        expect(run.Attempts.map(({ Attempt }) => Attempt)).toEqual([1, 1, 1])
+        expect(count('coordinator cancellation requested')).toBe(1)
+        expect(count('coordinator starting')).toBe(2)
+        expect(messages().indexOf('coordinator cancellation requested')).toBeLessThan(
+          messages().indexOf('coordinator cancellation complete'),
+        )
+      })
+
+      it('ten times over under load: no attempt is charged, no call repeated, no message put aside', async () => {
+        await using internet = await startInternet()
+        const host = await start({
+          env: { INTERNET_PROBES: internet.probe },
+          timing: { onlineIntervalMs: 10, offlineIntervalMs: 10, confirmMs: 5, rampMs: 20 },
+        })
+        host.target.on('/order', async () => (await sleep(15), true))
+        const ids = Array.from({ length: 200 }, fresh)
+        const queued = Promise.all(ids.map((id) => host.queue(id)))
+        const count = (message: string) => host.log.filter(({ msg }) => msg === message).length
+        await until(() => count('coordinator starting') === 1)
+        for (let flap = 1; flap <= 10; flap += 1) {
+          internet.isThere = false
+          await until(() => count('coordinator cancellation complete') >= flap)
+          internet.isThere = true
+          await until(() => count('coordinator starting') > flap)
+        }
+        await queued
+        for (const id of ids) {
+          const run = await host.reached(id, 'Completed')
+          expect(run.Attempts.map(({ Attempt }) => Attempt)).toEqual([1, 1, 1])
+        }
+        expect(host.target.calls).toHaveLength(400)
+        const report = await (await host.call('/integrity')).json()
+        expect(report).toMatchObject({ ok: true, deadLetters: { OrderProcess: 0 } })
+      })
+
+      it('gives back the attempt of a call that failed because of it', async () => {
+        await using internet = await startInternet()
+        let isAway = true
+        const host = await start({
+          env: { INTERNET_PROBES: internet.probe },
+          // Nothing but the failed call makes it look.
+          timing: { onlineIntervalMs: 60_000, offlineIntervalMs: 30, confirmMs: 10, rampMs: 10 },
+        })
+        host.target.on('/order', async (request) => {
+          if (!isAway) return true
+          internet.isThere = false
+          request.socket.destroy()
+          return undefined
+        })
+        const id = fresh()
+        await host.queue(id)
+        await until(() => host.log.some(({ msg }) => msg === 'coordinator cancellation complete'))
+        expect(await host.run(id)).toMatchObject({ Attempt: 0, Status: 'Queued', Attempts: [] })
+        isAway = false
+        internet.isThere = true
+        const run = await host.reached(id, 'Completed')
+        expect(run.Attempts).toHaveLength(3)
+      })
+    })
+
+    it('keeps initial data to the letter: the same again is known, other data is a conflict', async () => {
+      const host = await start()
+      const id = fresh()
+      const queue = (text: string) =>
+        host.call('/processes/OrderProcess/transactions', {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json' },
+          body: `{"TransactionID":"${id}","InitialData":${text}}`,
+        })
+      const statuses = []
+      for (const text of [
+        '{"__proto__":{"a":1}}',
+        '{"__proto__":{"a":1}}',
+        '{"__proto__":{"a":2}}',
+      ])
+        statuses.push((await queue(text)).status)
+      expect(statuses).toEqual([202, 200, 409])
+    })
+
+    it.each(['.', '..'])('refuses the id %j, which no path could name', async (id) => {
+      const host = await start()
+      expect((await host.queue(id)).status).toBe(400)
+    })
+
+    it('runs no step of a paused process, over a restart as well, until it is resumed', async () => {
+      const first = await start()
+      const paused = await first.call('/processes/OrderProcess/pause', { method: 'POST' })
+      expect(await paused.json()).toMatchObject({ Paused: true })
+      await first[Symbol.asyncDispose]()
+      const host = await start()
+      const id = fresh()
+      expect((await host.queue(id)).status).toBe(202)
+      await sleep(300)
+      expect(await host.run(id)).toMatchObject({ Status: 'Queued' })
+      const resumed = await host.call('/processes/OrderProcess/resume', { method: 'POST' })
+      expect(await resumed.json()).toMatchObject({ Paused: false })
+      await host.reached(id, 'Completed')
+    })
+
+    it('tells every transition as it happens, and what was missed to who comes back', async () => {
+      const host = await start()
+      const id = fresh()
+      const first = await watch(host)
+      await host.queue(id)
+      await until(() => first.seen.some(({ Status }) => Status === 'Completed'))
+      expect(first.seen.map(({ Status, StepName }) => `${Status} ${StepName}`)).toEqual([
+        'Queued order',
+        'Running order',
+        'Running report',
+        'Running csv',
+        'Completed csv',
+      ])
+      first.stop()
+      const missed = await watch(host, first.ids[1])
+      await until(() => missed.seen.length === 3)
+      expect(missed.ids).toEqual(first.ids.slice(2))
+      const lost = await watch(host, 'an id of long ago')
+      await until(() => lost.text().includes('event: reset'))
+      const startedAt = performance.now()
+      await host[Symbol.asyncDispose]()
+      fixture = undefined
+      expect(performance.now() - startedAt).toBeLessThan(2_000)
+    })
+  })
+}
+
+/** A client of `/events`. */
+async function watch(host: Fixture, lastId?: string) {
+  const controller = new AbortController()
+  const response = await host.call('/events', {
+    signal: controller.signal,
+    headers: lastId === undefined ? {} : { 'Last-Event-ID': lastId },
+  })
+  let text = ''
+  const seen: { Status: string; StepName: string }[] = []
+  const ids: string[] = []
+  void (async () => {
+    const decoder = new TextDecoder()
+    for await (const chunk of response.body ?? []) {
+      text += decoder.decode(chunk as Uint8Array, { stream: true })
+      const blocks = text.split('\n\n').slice(0, -1)
+      seen.length = 0
+      ids.length = 0
+      for (const block of blocks) {
+        const data = /^data: (.*)$/m.exec(block)?.[1]
+        const id = /^id: (.*)$/m.exec(block)?.[1]
+        if (data === undefined || id === undefined) continue
+        seen.push(JSON.parse(data))
+        ids.push(id)
+      }
+    }
+  })().catch(() => {})
+  return { seen, ids, text: () => text, stop: () => controller.abort() }
+}

@@ -1,0 +1,308 @@
+import {
+  CREDENTIALS_EXCHANGE,
+  credentialRoutingKey,
+} from '@integration-host/shared/contracts/credential-event'
+import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { TRANSACTIONS_EXCHANGE } from '@integration-host/shared/contracts/transaction-event'
+import { startRelay } from '@integration-host/shared/test-support/relay'
+import { connect } from 'amqplib'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type Backends, openBackends, startFixture, until } from '../test-support/fixture.ts'
+import { coordinatorContract } from './service.contract.ts'
+
+coordinatorContract('real')
+
+const amqpUrl = process.env['TEST_AMQP_URL'] ?? ''
+
+describe('a coordinator over RabbitMQ and Postgres', () => {
+  let backends: Backends
+  beforeAll(async () => {
+    backends = await openBackends('real')
+  })
+  const stack: AsyncDisposable[] = []
+  afterEach(async () => {
+    for (const opened of stack.splice(0).toReversed()) await opened[Symbol.asyncDispose]()
+  })
+  afterAll(() => backends[Symbol.asyncDispose]())
+  const use = <Opened extends AsyncDisposable>(opened: Opened): Opened => {
+    stack.push(opened)
+    return opened
+  }
+  const fresh = (): string => crypto.randomUUID()
+  const channel = async () => {
+    const connection = await connect(amqpUrl)
+    use({ [Symbol.asyncDispose]: () => connection.close() })
+    return connection.createChannel()
+  }
+
+  const good = {
+    v: 1,
+    Process: 'OrderProcess',
+    TransactionID: 'x',
+    ReplayID: 0,
+    Step: 'order',
+    Version: 0,
+  }
+  const poison: [string, string | Buffer][] = [
+    ['malformed', 'not json'],
+    ['malformed', ''],
+    ['malformed', Buffer.from([0xff, 0xfe, 0x00])],
+    ['malformed', '[]'],
+    ['malformed', 'null'],
+    ['malformed', '{}'],
+    ['malformed', JSON.stringify({ ...good, v: 2 })],
+    ['malformed', JSON.stringify({ ...good, extra: 1 })],
+    ['malformed', JSON.stringify({ ...good, TransactionID: '' })],
+    ['malformed', JSON.stringify({ ...good, TransactionID: 'x'.repeat(129) })],
+    ['malformed', JSON.stringify({ ...good, TransactionID: 'a\nb' })],
+    ['malformed', JSON.stringify({ ...good, ReplayID: -1 })],
+    ['malformed', JSON.stringify({ ...good, ReplayID: 1.5 })],
+    ['malformed', JSON.stringify({ ...good, Version: '0' })],
+    ['malformed', JSON.stringify({ ...good, Version: 2_147_483_648 })],
+    ['malformed', JSON.stringify({ ...good, Step: '../x' })],
+    ['malformed', 'x'.repeat(2_000_000)],
+    ['unknown_process', JSON.stringify({ ...good, Process: 'Nobody' })],
+    ['unknown_step', JSON.stringify({ ...good, Step: 'nowhere' })],
+    ['wrong_queue', JSON.stringify({ ...good, Step: 'csv' })],
+    ['unknown_transaction', JSON.stringify({ ...good, TransactionID: 'nobody queued it' })],
+  ]
+
+  it('puts many kinds of poison messages aside with the reason, and healthy work goes on', async () => {
+    const host = use(await startFixture(backends))
+    const raw = await channel()
+    for (const [, content] of poison)
+      raw.publish(`${backends.prefix}${STEPS_EXCHANGE}`, 'OrderProcess.order', Buffer.from(content))
+    const id = fresh()
+    await host.queue(id)
+    await host.reached(id, 'Completed')
+    const dead = `${backends.prefix}dead.OrderProcess`
+    await until(async () => (await raw.checkQueue(dead)).messageCount === poison.length)
+    const reasons: unknown[] = []
+    for (let n = 0; n < poison.length; n += 1) {
+      const message = await raw.get(dead, { noAck: true })
+      if (message === false) throw new Error('there must be one more')
+      reasons.push(message.properties.headers?.['reason'])
+      expect(message.content.length).toBeLessThan(70_000)
+    }
+    expect(reasons).toEqual(poison.map(([reason]) => reason))
+    expect(await host.bus.depth('steps.OrderProcess.order')).toMatchObject({ ready: 0 })
+  })
+
+  it('runs a row that somebody inserted, and refuses one whose id no message could carry', async () => {
+    const host = use(await startFixture(backends))
+    const sql = backends.database?.sql
+    if (sql === undefined) throw new Error('no database')
+    const id = fresh()
+    await sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData")
+      values ('OrderProcess', ${id}, '"by-hand"'), ('OrderProcess', ${`${id}-number`}, '66'),
+        ('OrderProcess', ${`${id}\n`}, '1')`
+    await sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData", "NextAttemptAt")
+      values ('OrderProcess', ${`${id}-untimed`}, '"by-hand"', null)`
+    await host.reached(id, 'Completed')
+    await host.reached(`${id}-number`, 'Completed')
+    await host.reached(`${id}-untimed`, 'Completed')
+    const orders = host.target.callsTo('/order').map(({ query }) => query['order'])
+    expect(new Set(orders)).toEqual(new Set(['O-66', 'O-by-hand']))
+    await until(async () => {
+      const [row] =
+        await sql`select "ErrorClass" from "Order_Header" where "TransactionID" = ${`${id}\n`}`
+      return row?.['ErrorClass'] === 'transaction_id_invalid'
+    })
+  })
+
+  it('has no rows that nobody could read: they would stop the pull for their neighbours', async () => {
+    const host = use(await startFixture(backends))
+    const sql = backends.database?.sql
+    if (sql === undefined) throw new Error('no database')
+    const id = fresh()
+    await host.queue(id)
+    for (const odd of [
+      `"NextAttemptAt" = 'infinity'`,
+      `"CreatedAt" = '0044-03-15 BC'`,
+      `"StartedAt" = '-infinity'`,
+      `"SweepCount" = 2147483647`,
+      `"Version" = -5`,
+    ]) {
+      const update = sql.unsafe(`update "Order_Header" set ${odd} where "TransactionID" = '${id}'`)
+      await expect(update, odd).rejects.toMatchObject({ code: '23514' })
+    }
+    await host.reached(id, 'Completed')
+  })
+
+  it('fails a run that begins in the middle of its process, with the reason', async () => {
+    const host = use(await startFixture(backends))
+    const sql = backends.database?.sql
+    if (sql === undefined) throw new Error('no database')
+    const id = fresh()
+    await sql`
+      insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData")
+      values ('OrderProcess', ${id}, 'csv', '"x"')`
+    const run = await host.reached(id, 'Failed')
+    expect(run).toMatchObject({ ErrorClass: 'step_before_missing', Attempt: 1 })
+  })
+
+  it('takes the same ids in many orders at once, each once', async () => {
+    const host = use(await startFixture(backends))
+    const lines = Array.from({ length: 200 }, () => ({ TransactionID: fresh(), InitialData: 1 }))
+    const bulk = async (body: readonly unknown[]) => {
+      const answer = await host.call('/processes/OrderProcess/transactions/bulk', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify(body),
+      })
+      expect(answer.status).toBe(200)
+      return (await answer.json()) as { queued: number }
+    }
+    const shuffled = (n: number) => [...lines.slice(n * 10), ...lines.slice(0, n * 10)].toReversed()
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, n) => bulk(n % 2 === 0 ? shuffled(n) : lines)),
+    )
+    expect(answers.reduce((sum, { queued }) => sum + queued, 0)).toBe(200)
+    for (const { TransactionID } of lines) await host.reached(TransactionID, 'Completed')
+  })
+
+  it('takes transactions while the broker is away, and runs them when it comes', async () => {
+    await using line = await startRelay(amqpUrl, 5672)
+    line.away()
+    const host = use(await startFixture(backends, { amqpUrl: line.url, times: { sweepMs: 100 } }))
+    const ids = Array.from({ length: 20 }, fresh)
+    const statuses = await Promise.all(ids.map(async (id) => (await host.queue(id)).status))
+    expect(new Set(statuses)).toEqual(new Set([202]))
+    line.restore()
+    for (const id of ids) await host.reached(id, 'Completed')
+    expect(host.target.callsTo('/order')).toHaveLength(20)
+  })
+
+  it('goes on after the line to the broker was cut in the middle of work', async () => {
+    await using line = await startRelay(amqpUrl, 5672)
+    const host = use(await startFixture(backends, { amqpUrl: line.url, times: { sweepMs: 100 } }))
+    await host.bus.ready(AbortSignal.timeout(10_000))
+    const ids = Array.from({ length: 60 }, fresh)
+    const queued = Promise.all(ids.map((id) => host.queue(id)))
+    for (let n = 0; n < 3; n += 1) {
+      await until(() => host.target.calls.length > n * 20)
+      line.cut()
+    }
+    await queued
+    for (const id of ids) {
+      const run = await host.reached(id, 'Completed')
+      expect(run.Items.map(({ Status }) => Status)).toEqual(Array(3).fill('Completed'))
+    }
+    const keys = host.target.calls.map(({ headers }) => headers['idempotency-key'])
+    expect(new Set(keys).size).toBe(120)
+  })
+
+  it('records what it did while the database was away once it is back', async () => {
+    const database = backends.database?.url ?? ''
+    await using line = await startRelay(database, 5432)
+    const { connectPostgres } = await import('./adapters/postgres/connection.ts')
+    const { createPostgresTransactionSource } =
+      await import('./adapters/postgres/transaction-source.ts')
+    const { createHealth } = await import('@integration-host/shared/health')
+    const { createLogger } = await import('@integration-host/shared/logger')
+    const { Secret } = await import('@integration-host/shared/secret')
+    const logger = createLogger('test', 'silent')
+    const health = createHealth(logger)
+    const dependency = health.dependency('postgres')
+    const source = use(
+      createPostgresTransactionSource(
+        connectPostgres(new Secret(line.url), { name: 'test', dependency, logger }),
+        { sweepMs: 100 },
+      ),
+    )
+    const host = use(await startFixture(backends, { source }))
+    await until(() => health.report().status === 'ready')
+    host.target.on('/order', () => {
+      line.away()
+      setTimeout(() => line.restore(), 700)
+      return true
+    })
+    const id = fresh()
+    await host.queue(id)
+    await until(() => host.target.callsTo('/order').length === 1)
+    const unavailable = await host.queue(fresh())
+    expect([unavailable.status, unavailable.headers.get('Retry-After')]).toEqual([503, '2'])
+    await until(() => health.report().status === 'ready')
+    await host.reached(id, 'Completed')
+    expect(host.target.callsTo('/order')).toHaveLength(1)
+  })
+
+  it('shares work between replicas: each step once', async () => {
+    const hosts = []
+    for (let n = 0; n < 3; n += 1) hosts.push(use(await startFixture(backends)))
+    const [host] = hosts
+    if (host === undefined) throw new Error('no host')
+    const ids = Array.from({ length: 150 }, fresh)
+    const lines = ids.map((id) => JSON.stringify({ TransactionID: id, InitialData: id })).join('\n')
+    const answer = await host.call('/processes/OrderProcess/transactions/bulk', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/x-ndjson' },
+      body: lines,
+    })
+    expect(await answer.json()).toMatchObject({ queued: 150, invalid: 0 })
+    for (const id of ids) await host.reached(id, 'Completed')
+    const counts = hosts.map(({ target }) => target.calls.length)
+    expect(counts.reduce((sum, count) => sum + count, 0)).toBe(300)
+    expect(Math.min(...counts)).toBeGreaterThan(0)
+  })
+
+  it('tells other systems of every transition on integration.transactions, without business data', async () => {
+    const host = use(await startFixture(backends))
+    const raw = await channel()
+    const { queue } = await raw.assertQueue('', { exclusive: true })
+    await raw.bindQueue(
+      queue,
+      `${backends.prefix}${TRANSACTIONS_EXCHANGE}`,
+      'transaction.OrderProcess.*',
+    )
+    const heard: string[] = []
+    let text = ''
+    await raw.consume(queue, (message) => {
+      heard.push(message?.fields.routingKey ?? '')
+      text += message?.content.toString() ?? ''
+    })
+    await host.queue('events-1', { secret: 'business data' })
+    await until(() => heard.includes('transaction.OrderProcess.completed'))
+    expect(heard).toContain('transaction.OrderProcess.queued')
+    expect(heard).toContain('transaction.OrderProcess.running')
+    expect(text).not.toContain('business data')
+  })
+
+  it('shares the queue of credential events between replicas, and drops what is no event', async () => {
+    const host = use(await startFixture(backends))
+    use(await startFixture(backends))
+    const raw = await channel()
+    raw.publish(
+      `${backends.prefix}${CREDENTIALS_EXCHANGE}`,
+      credentialRoutingKey('stored'),
+      Buffer.from('not an event'),
+    )
+    await until(async () => {
+      const depth = await host.bus.depth('coordinator.credentials')
+      return depth?.consumers === 2 && depth.ready === 0
+    })
+    expect(host.log.some(({ msg }) => msg === 'delivery handler failed')).toBe(false)
+  })
+
+  it('queues ten thousand transactions in one request', async () => {
+    const host = use(await startFixture(backends))
+    await host.call('/processes/OrderProcess/pause', { method: 'POST' })
+    const body = JSON.stringify(
+      Array.from({ length: 10_000 }, (_, n) => ({ TransactionID: `bulk-${n}`, InitialData: n })),
+    )
+    const send = () =>
+      host.call('/processes/OrderProcess/transactions/bulk', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body,
+      })
+    const answer = await send()
+    expect(answer.status).toBe(200)
+    const report = (await answer.json()) as { results: unknown[] }
+    expect(report).toMatchObject({ queued: 10_000, exists: 0, conflicts: 0, invalid: 0 })
+    expect(report.results).toHaveLength(10_000)
+    expect(await (await send()).json()).toMatchObject({ queued: 0, exists: 10_000 })
+  })
+})

@@ -1,0 +1,169 @@
+import { hostname } from 'node:os'
+import type { Health } from '@integration-host/shared/health'
+import { honoListener, listen } from '@integration-host/shared/http-server'
+import type { RunningService } from '@integration-host/shared/lifecycle'
+import type { Logger } from '@integration-host/shared/logger'
+import type { MessageBus } from '@integration-host/shared/message-bus'
+import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
+import { loadProcesses } from './adapters/folder/processes.ts'
+import { createHttpCaller } from './adapters/http/http-call.ts'
+import { createProbe } from './adapters/http/probe.ts'
+import { joinTransactionEvents, onCredentialUsable } from './adapters/rabbitmq/events.ts'
+import { createStepQueue } from './adapters/rabbitmq/step-queue.ts'
+import { createApp } from './app.ts'
+import { type EmbeddedConfig, probesOf } from './config.ts'
+import type { ProcessDefinition } from './process/definition.ts'
+import { createAnnouncer } from './runner/announcer.ts'
+import { watchConnectivity } from './runner/connectivity.ts'
+import { createOperations } from './runner/operations.ts'
+import { startPulls } from './runner/pull.ts'
+import { createRunner, outlineOf, type RunnerDeps } from './runner/runner.ts'
+import { createTransitionFeed } from './runner/transition-feed.ts'
+import type { TransactionSource } from './transaction/transaction-source.ts'
+
+export interface CoordinatorAdapters {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics?: Metrics
+  readonly source: TransactionSource
+  readonly bus: MessageBus
+  /** Those of the folder `processes/` unless given. */
+  readonly processes?: readonly ProcessDefinition[]
+  /** Epoch ms; for distances only, the source has its own clock. */
+  readonly now?: () => number
+  /** Shorter times for tests. */
+  readonly timing?: Pick<RunnerDeps, 'renewMs' | 'rampMs' | 'leaveMs'> & {
+    readonly onlineIntervalMs?: number
+    readonly offlineIntervalMs?: number
+    readonly confirmMs?: number
+  }
+}
+
+/** Starts the coordinator on the given source and bus, which stay the caller's to close. */
+export async function startCoordinator(
+  config: EmbeddedConfig,
+  adapters: CoordinatorAdapters,
+): Promise<RunningService> {
+  const { logger, health, source, bus, now = Date.now, timing = {} } = adapters
+  const metrics = adapters.metrics ?? createMetrics('coordinator')
+  const processes =
+    adapters.processes === undefined
+      ? await loadProcesses()
+      : new Map(adapters.processes.map((definition) => [definition.name, definition]))
+  const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
+  const random = Math.random
+  const steps = metrics.counter('coordinator_steps_total', 'Steps by what they came to', [
+    'process',
+    'step',
+    'outcome',
+  ])
+  const violations = metrics.gauge(
+    'coordinator_violations',
+    'Figures of the audit that must be 0',
+    ['kind'],
+  )
+  const transactions = metrics.gauge('coordinator_transactions', 'Runs by status', ['status'])
+
+  // Opened top to bottom, closed bottom to top: intake first, then what is in hand, then what says so.
+  await using stack = new AsyncDisposableStack()
+  const leaving = new AbortController()
+  const caller = stack.use(createHttpCaller())
+  const feed = createTransitionFeed()
+  const queue = createStepQueue(bus, owner)
+  // What the broker refuses now it is asked for again with the next connection.
+  const declared = await Promise.allSettled(
+    [...processes.values()].map((definition) => queue.declare(outlineOf(definition))),
+  )
+  for (const result of declared)
+    if (result.status === 'rejected')
+      logger.warn({ err: result.reason as unknown }, 'queues were not declared yet')
+  const events = await joinTransactionEvents(bus, `${owner} events`, (event) => {
+    feed.add(event)
+    // Cancelled at another replica: the call in hand here must not go on.
+    if (event.Status === 'Cancelled') runner.abort(event)
+  })
+  stack.defer(() => events.consumer.cancel())
+  const announcer = createAnnouncer({
+    queue,
+    feed,
+    publishEvent: events.publish,
+    log: logger,
+    firstStep: (name) => processes.get(name)?.stepNames[0],
+  })
+  stack.defer(() => announcer.settled())
+  const runner = stack.use(
+    createRunner({
+      source,
+      queue,
+      announcer,
+      processes,
+      call: caller.call,
+      gateway: { url: config.GATEWAY_URL, key: config.SERVICE_API_KEY[0].reveal() },
+      settings: { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR },
+      checkOnline: () => connectivity.check(),
+      log: logger,
+      owner,
+      prefetch: config.PREFETCH,
+      now,
+      random,
+      count: (name, step, outcome) => steps.inc({ process: name, step, outcome }),
+      ...timing,
+    }),
+  )
+  const connectivity = stack.use(
+    watchConnectivity({
+      probes: probesOf(config).map(createProbe),
+      onChange: (isOnline) => runner.setOnline(isOnline),
+      ...timing,
+    }),
+  )
+  const operations = createOperations({ source, processes, announcer, runner })
+  const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
+    try {
+      await operations.wake(name)
+    } catch (error) {
+      // They look again by themselves, only later.
+      logger.warn({ err: error }, 'waiting transactions were not woken')
+    }
+  })
+  stack.defer(() => credentials.cancel())
+  stack.use(
+    startPulls({
+      source,
+      queue,
+      announcer,
+      runner,
+      processes,
+      log: logger,
+      random,
+      localMs: config.LOCAL_PULL_SECONDS * 1_000,
+      remoteMs: config.REMOTE_PULL_SECONDS * 1_000,
+      prefetch: config.PREFETCH,
+      onAudit: (audit) => {
+        for (const [kind, count] of Object.entries(audit.violations))
+          violations.set({ kind }, count)
+        for (const [status, count] of Object.entries(audit.headers))
+          transactions.set({ status }, count)
+      },
+    }),
+  )
+  const app = createApp({
+    logger,
+    health,
+    metrics,
+    keys: config.SERVICE_API_KEY,
+    operations,
+    source,
+    runner,
+    queue,
+    processes,
+    feed,
+    leaving: leaving.signal,
+  })
+  const server = stack.use(
+    await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
+  )
+  stack.defer(() => leaving.abort())
+  const owned = stack.move()
+  return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+}

@@ -1,0 +1,14 @@
+import type { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
+import type { RunKey } from './header.ts'
+
+/** The recorded state of one step of one run: written with each outcome, `Completed` once. */
+export type Item = Readonly<ItemView>
+/** One try of a step that ended, or whose worker was lost. Append-only. */
+export type Attempt = Readonly<AttemptView>
+
+/**
+ * `<process>/<TransactionID>/<ReplayID>/<step>`, each part percent-encoded: the same for every attempt of a
+ * step, another one for every replay.
+ */
+export const idempotencyKey = (run: RunKey, step: string): string =>
+  [run.Process, run.TransactionID, String(run.ReplayID), step].map(encodeURIComponent).join('/')

@@ -1,0 +1,500 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { advance, type StepOutcome } from '../process/progress.ts'
+import { defaultRetryPolicy } from '../process/retry-policy.ts'
+import type { Header } from './header.ts'
+import type {
+  Claim,
+  ClaimRequest,
+  ProcessOutline,
+  StepRef,
+  TransactionSource,
+} from './transaction-source.ts'
+
+/** Short enough to wait for; the source under test must be opened with them. */
+export const contractTimes = { leaseMs: 300, sweepMs: 200 }
+
+const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] }
+const refs: StepRef[] = process.steps.map((step, index) => ({
+  process: process.name,
+  step,
+  isFirst: index === 0,
+}))
+const done: StepOutcome = {
+  kind: 'completed',
+  response: { status: 200, body: '{"a":1}' },
+  data: { a: 1 },
+  endsRun: false,
+}
+
+/** What every transaction source keeps, the embedded one and the one over Postgres alike. */
+export function transactionSourceContract(
+  name: string,
+  open: () => Promise<TransactionSource>,
+): void {
+  describe(`${name} as a transaction source`, () => {
+    let source: TransactionSource
+    beforeEach(async () => {
+      source = await open()
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+
+    const queue = async (id: string, data: unknown = id): Promise<Header> => {
+      const [result] = await source.queue(process, [
+        { TransactionID: id, InitialData: data as string },
+      ])
+      if (result === undefined || result.outcome === 'conflict') throw new Error('not queued')
+      return result.header
+    }
+    const request = (header: Header, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {
+      const step = overrides.step ?? (header.StepName || 'order')
+      return {
+        Process: header.Process,
+        TransactionID: header.TransactionID,
+        ReplayID: header.ReplayID,
+        version: header.Version,
+        step,
+        isFirst: step === 'order',
+        owner: 'worker-1',
+        ...overrides,
+      }
+    }
+    const claim = async (header: Header, overrides: Partial<ClaimRequest> = {}): Promise<Claim> => {
+      const result = await source.claim(request(header, overrides))
+      if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
+      return result.claim
+    }
+    const record = ({ lease, header }: Claim, outcome: StepOutcome): Promise<Header | null> =>
+      source.record(
+        lease,
+        advance(header, outcome, { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }),
+      )
+    const finish = async (header: Header): Promise<Header> => {
+      let current: Header = header
+      while (current.Status !== 'Completed')
+        current = (await record(await claim(current), done)) as Header
+      return current
+    }
+    const failing = (retryAfterMs: number): StepOutcome => ({
+      kind: 'retry',
+      errorClass: 'http_503',
+      error: 'GET x answered 503',
+      response: { status: 503, body: 'busy' },
+      retryAfterMs,
+    })
+    const failed: StepOutcome = {
+      kind: 'failed',
+      errorClass: 'http_400',
+      error: 'no',
+      response: null,
+    }
+
+    describe('queueing', () => {
+      it('keeps the initial data as it is, whatever JSON it is', async () => {
+        for (const data of ['66', 66, null, true, ['a', { b: null }], { 'ä "': 1.5 }]) {
+          const id = JSON.stringify(data)
+          expect(await queue(id, data)).toMatchObject({ Status: 'Queued', InitialData: data })
+          expect((await source.get(process.name, id, null))?.header.InitialData).toEqual(data)
+        }
+      })
+
+      it('knows an id with the same data again, and refuses it with other data or another realm', async () => {
+        const data = { b: 1, a: [2] }
+        await queue('1', data)
+        const results = await source.queue(process, [
+          { TransactionID: '1', InitialData: { a: [2], b: 1 } },
+          { TransactionID: '1', InitialData: { a: [2] } },
+          { TransactionID: '1', InitialData: data, Realm: 'r1' },
+          { TransactionID: '2', InitialData: 'x' },
+          { TransactionID: '2', InitialData: 'x' },
+          { TransactionID: '2', InitialData: 'y' },
+        ])
+        expect(results.map(({ outcome }) => outcome)).toEqual([
+          'exists',
+          'conflict',
+          'conflict',
+          'queued',
+          'exists',
+          'conflict',
+        ])
+      })
+
+      it('makes one run of a thousand concurrent requests for one id', async () => {
+        const results = await Promise.all(
+          Array.from({ length: 1_000 }, () =>
+            source.queue(process, [{ TransactionID: '7', InitialData: '7' }]),
+          ),
+        )
+        const outcomes = results.map(([result]) => result?.outcome)
+        expect(outcomes.filter((outcome) => outcome === 'queued')).toHaveLength(1)
+        expect(outcomes.filter((outcome) => outcome === 'exists')).toHaveLength(999)
+        expect((await source.list(process.name, { limit: 10 })).headers).toHaveLength(1)
+      })
+    })
+
+    describe('claiming', () => {
+      it('gives a run to one of many workers that ask at once', async () => {
+        const header = await queue('1')
+        const results = await Promise.all(
+          Array.from({ length: 50 }, (_, n) =>
+            source.claim(request(header, { owner: `worker-${n}` })),
+          ),
+        )
+        expect(results.filter(({ kind }) => kind === 'claimed')).toHaveLength(1)
+        expect(results.filter(({ kind }) => kind === 'stale')).toHaveLength(49)
+      })
+
+      it('counts the attempt and moves the version on, so that the same message is stale', async () => {
+        const header = await queue('1')
+        const claimed = await claim(header)
+        expect(claimed.header).toMatchObject({ Status: 'Running', Attempt: 1, Version: 1 })
+        expect(await source.claim(request(header))).toEqual({ kind: 'stale' })
+      })
+
+      it('refuses another step, another version, a finished run and one nobody knows', async () => {
+        const header = await queue('1')
+        expect(await source.claim(request(header, { step: 'csv' }))).toEqual({ kind: 'stale' })
+        expect(await source.claim(request(header, { version: 5 }))).toEqual({ kind: 'stale' })
+        expect(await source.claim(request(header, { TransactionID: '2' }))).toEqual({
+          kind: 'unknown',
+        })
+        const finished = await finish(header)
+        expect(await source.claim(request(finished))).toEqual({ kind: 'stale' })
+      })
+
+      it('says how long a run that waits for its next attempt still waits', async () => {
+        const retrying = await record(await claim(await queue('1')), failing(60_000))
+        const result = await source.claim(request(retrying as Header))
+        expect(result).toMatchObject({ kind: 'early', version: retrying?.Version })
+        expect((result as { delayMs: number }).delayMs).toBeGreaterThan(50_000)
+      })
+
+      it('lets a message whose worker is gone take over once the lease has run out', async () => {
+        const header = await queue('1')
+        const lost = await claim(header)
+        expect(await source.claim(request(header, { owner: 'worker-2' }))).toEqual({
+          kind: 'stale',
+        })
+        await sleep(contractTimes.leaseMs + 20)
+        const taken = await claim(header, { owner: 'worker-2' })
+        expect(taken.header).toMatchObject({ Attempt: 2, Version: 2 })
+        expect(await record(lost, done)).toBeNull()
+        expect(await record(taken, done)).toMatchObject({ StepName: 'report' })
+        const run = await source.get(process.name, '1', null)
+        expect(run?.attempts.map(({ Outcome }) => Outcome)).toEqual(['in_doubt', 'completed'])
+      })
+    })
+
+    describe('recording', () => {
+      it('completes the items in order, with body, data and key, and the header with the last one', async () => {
+        const header = await queue('a/b é')
+        const completed = await finish(header)
+        expect(completed).toMatchObject({ Status: 'Completed', StepName: 'csv', Version: 6 })
+        expect(completed.CompletedAt).not.toBeNull()
+        const run = await source.get(process.name, 'a/b é', 0)
+        const items = run?.items.toSorted((a, b) => (a.StepName < b.StepName ? 1 : -1))
+        expect(items?.map(({ StepName }) => StepName)).toEqual(['report', 'order', 'csv'])
+        expect(items?.[1]).toMatchObject({
+          StepName: 'order',
+          Status: 'Completed',
+          Attempt: 1,
+          IdempotencyKey: 'OrderProcess/a%2Fb%20%C3%A9/0/order',
+          ResponseStatus: 200,
+          ResponseBody: '{"a":1}',
+          Data: { a: 1 },
+          Error: null,
+        })
+        expect(run?.attempts).toHaveLength(3)
+      })
+
+      it('hands the items of earlier steps to the worker of the next', async () => {
+        const next = await record(await claim(await queue('1')), done)
+        const { items } = await claim(next as Header)
+        expect(items).toMatchObject([{ StepName: 'order', Status: 'Completed', Data: { a: 1 } }])
+      })
+
+      it('records an outcome once, whoever repeats it', async () => {
+        const claimed = await claim(await queue('1'))
+        const results = await Promise.all(Array.from({ length: 20 }, () => record(claimed, done)))
+        expect(results.filter((result) => result !== null)).toHaveLength(1)
+        expect((await source.get(process.name, '1', 0))?.attempts).toHaveLength(1)
+      })
+
+      it('keeps the error, the answer and each attempt of a step that is tried again', async () => {
+        const first = await record(await claim(await queue('1')), failing(0))
+        expect(first).toMatchObject({
+          Status: 'Retrying',
+          Attempt: 1,
+          ErrorClass: 'http_503',
+          LastError: 'GET x answered 503',
+        })
+        const second = await record(await claim(first as Header), done)
+        expect(second).toMatchObject({ Status: 'Running', StepName: 'report', LastError: null })
+        const run = await source.get(process.name, '1', 0)
+        expect(run?.items).toMatchObject([{ Status: 'Completed', Attempt: 2, Error: null }])
+        expect(run?.attempts).toMatchObject([
+          { Attempt: 1, Outcome: 'http_503', ResponseStatus: 503, Error: 'GET x answered 503' },
+          { Attempt: 2, Outcome: 'completed' },
+        ])
+      })
+
+      it('gives an attempt back without a trace when a worker had to let go', async () => {
+        const released = await record(await claim(await queue('1')), { kind: 'released' })
+        expect(released).toMatchObject({ Status: 'Queued', Attempt: 0, Version: 2 })
+        expect((await source.get(process.name, '1', 0))?.attempts).toEqual([])
+        expect((await claim(released as Header)).header.Attempt).toBe(1)
+      })
+
+      it('moves hundreds of runs at the same time, each through every step once', async () => {
+        const headers = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
+        await Promise.all(headers.map(finish))
+        const { headers: counts, violations } = await source.audit([process.name])
+        expect(counts).toEqual({ Completed: 300 })
+        expect(new Set(Object.values(violations))).toEqual(new Set([0]))
+      })
+    })
+
+    describe('leases', () => {
+      it('last as long as they are renewed', async () => {
+        const header = await queue('1')
+        const claimed = await claim(header)
+        for (let n = 0; n < 5; n += 1) {
+          await sleep(contractTimes.leaseMs / 3)
+          expect(await source.renew([claimed.lease])).toEqual([])
+        }
+        expect(await source.claim(request(header, { owner: 'worker-2' }))).toEqual({
+          kind: 'stale',
+        })
+        expect(await record(claimed, done)).toMatchObject({ StepName: 'report' })
+      })
+
+      it('are reported as lost once somebody else has the run, or it was cancelled', async () => {
+        const [a, b, c] = await Promise.all(
+          ['1', '2', '3'].map(async (id) => claim(await queue(id))),
+        )
+        if (!a || !b || !c) throw new Error('not claimed')
+        await source.cancel(process.name, '1', null)
+        await record(b, done)
+        expect(await source.renew([a.lease, b.lease, c.lease])).toEqual([a.lease, b.lease])
+      })
+
+      it('of coordinators that are gone are adopted, and the runs are due again', async () => {
+        const claimed = await claim(await queue('1'))
+        expect(await source.adopt(10)).toEqual([])
+        await sleep(contractTimes.leaseMs + 20)
+        const [adopted, ...others] = await source.adopt(10)
+        expect(others).toEqual([])
+        expect(adopted).toMatchObject({ TransactionID: '1', Version: 2, Attempt: 1 })
+        expect(await record(claimed, done)).toBeNull()
+        expect((await claim(adopted as Header)).header.Attempt).toBe(2)
+      })
+    })
+
+    describe('the outbox', () => {
+      it('shows a run that nobody picked up, ever more spaced', async () => {
+        const header = await queue('1')
+        expect(await source.due(refs, 10)).toEqual([])
+        const times: number[] = []
+        const startedAt = performance.now()
+        while (times.length < 3) {
+          for (const found of await source.due(refs, 10)) {
+            expect(found).toEqual(header)
+            times.push(performance.now() - startedAt)
+          }
+          await sleep(5)
+        }
+        const [first = 0, second = 0, third = 0] = times
+        expect(first).toBeGreaterThan(contractTimes.sweepMs * 0.9)
+        expect(second - first).toBeGreaterThan(contractTimes.sweepMs * 0.9)
+        expect(third - second).toBeGreaterThan(contractTimes.sweepMs * 1.9)
+      })
+
+      it('shows nothing that is in hand, over, early or of other steps, and at most the limit', async () => {
+        await claim(await queue('in hand'))
+        await finish(await queue('over'))
+        await record(await claim(await queue('early')), failing(60_000))
+        await queue('a')
+        await queue('b')
+        await sleep(contractTimes.sweepMs + 20)
+        const others = refs.filter(({ step }) => step !== 'order')
+        expect(await source.due(others, 10)).toEqual([])
+        expect(await source.due([], 10)).toEqual([])
+        const first = await source.due(refs, 1)
+        const second = await source.due(refs, 10)
+        const ids = [...first, ...second].map(({ TransactionID }) => TransactionID)
+        expect(ids.toSorted()).toEqual(['a', 'b'])
+      })
+
+      it('shows each run to one of several that look at the same time', async () => {
+        await Promise.all(Array.from({ length: 40 }, (_, n) => queue(String(n))))
+        await sleep(contractTimes.sweepMs + 20)
+        const found = await Promise.all(Array.from({ length: 8 }, () => source.due(refs, 10)))
+        const ids = found.flat().map(({ TransactionID }) => TransactionID)
+        expect(new Set(ids).size).toBe(ids.length)
+      })
+    })
+
+    describe('replay', () => {
+      it('is a new run with the same data, new keys and the next ReplayID', async () => {
+        await finish(await queue('1', { x: 1 }))
+        const replay = await source.replay(process, '1', null)
+        expect(replay).toMatchObject({
+          ReplayID: 1,
+          Status: 'Queued',
+          StepName: 'order',
+          InitialData: { x: 1 },
+          Version: 0,
+        })
+        await finish(replay)
+        const run = await source.get(process.name, '1', null)
+        expect(run?.header.ReplayID).toBe(1)
+        expect(run?.items[0]?.IdempotencyKey).toMatch(/^OrderProcess\/1\/1\//)
+        expect((await source.get(process.name, '1', 0))?.header.Status).toBe('Completed')
+      })
+
+      it('from a step copies what the steps before it left', async () => {
+        await finish(await queue('1'))
+        const replay = await source.replay(process, '1', 'csv')
+        expect(replay.StepName).toBe('csv')
+        const { items } = await claim(replay)
+        expect(items.map(({ StepName, Status, Data }) => ({ StepName, Status, Data }))).toEqual(
+          expect.arrayContaining([
+            { StepName: 'order', Status: 'Copied', Data: { a: 1 } },
+            { StepName: 'report', Status: 'Copied', Data: { a: 1 } },
+          ]),
+        )
+        expect(items).toHaveLength(2)
+      })
+
+      it('from a step is refused when an earlier one was never completed, and leaves nothing', async () => {
+        await record(await claim(await queue('1')), failed)
+        await expect(source.replay(process, '1', 'csv')).rejects.toMatchObject({
+          code: 'invalid_request',
+        })
+        expect((await source.get(process.name, '1', null))?.header.ReplayID).toBe(0)
+      })
+
+      it('is refused for an unknown transaction and while a run is active', async () => {
+        await expect(source.replay(process, 'nobody', null)).rejects.toMatchObject({
+          code: 'transaction_not_found',
+        })
+        await queue('1')
+        await expect(source.replay(process, '1', null)).rejects.toMatchObject({
+          code: 'transaction_active',
+        })
+      })
+
+      it('of one transaction asked for many times at once starts one run', async () => {
+        await finish(await queue('1'))
+        const results = await Promise.allSettled(
+          Array.from({ length: 10 }, () => source.replay(process, '1', null)),
+        )
+        expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+        for (const result of results)
+          if (result.status === 'rejected')
+            expect(result.reason).toMatchObject({ code: 'transaction_active' })
+      })
+    })
+
+    describe('resume and cancel', () => {
+      it('lets a failed run go on where it stopped, with its attempts counted anew', async () => {
+        const next = await record(await claim(await queue('1')), done)
+        await record(await claim(next as Header), failed)
+        const resumed = await source.resume(process.name, '1', null)
+        expect(resumed).toMatchObject({
+          ReplayID: 0,
+          StepName: 'report',
+          Attempt: 0,
+          LastError: null,
+          CompletedAt: null,
+        })
+        expect((await finish(resumed)).Status).toBe('Completed')
+      })
+
+      it('stops a run: its worker records nothing more, and it can be resumed', async () => {
+        const claimed = await claim(await queue('1'))
+        expect(await source.cancel(process.name, '1', 0)).toMatchObject({ Status: 'Cancelled' })
+        expect(await record(claimed, done)).toBeNull()
+        expect(await source.resume(process.name, '1', null)).toMatchObject({ StepName: 'order' })
+      })
+
+      it('refuses what does not fit the status, and unknown runs', async () => {
+        await finish(await queue('1'))
+        await queue('2')
+        await expect(source.resume(process.name, '1', null)).rejects.toMatchObject({
+          code: 'transaction_not_resumable',
+        })
+        await expect(source.resume(process.name, '2', null)).rejects.toMatchObject({
+          code: 'transaction_not_resumable',
+        })
+        await expect(source.cancel(process.name, '1', null)).rejects.toMatchObject({
+          code: 'transaction_not_active',
+        })
+        for (const act of ['resume', 'cancel'] as const)
+          await expect(source[act](process.name, '1', 7)).rejects.toMatchObject({
+            code: 'transaction_not_found',
+          })
+      })
+    })
+
+    describe('waiting for a credential', () => {
+      it('charges nothing and goes on when that credential can be used again', async () => {
+        const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
+        const parked = await record(await claim(await queue('1')), waiting)
+        expect(parked).toMatchObject({ Status: 'Waiting', Attempt: 0, WaitingFor: 'ACC-1' })
+        expect(await source.claim(request(parked as Header))).toEqual({ kind: 'stale' })
+        expect(await source.wake('ACC-2', 10)).toEqual([])
+        const [woken] = await source.wake('ACC-1', 10)
+        expect(woken).toMatchObject({ TransactionID: '1', WaitingFor: null, LastError: null })
+        expect(await source.wake('ACC-1', 10)).toEqual([])
+        expect((await finish(woken as Header)).Status).toBe('Completed')
+      })
+    })
+
+    it('refuses a run that cannot be run at all, once', async () => {
+      const header = await queue('1')
+      const refused = await source.refuse(header, header.Version, 'transaction_id_invalid', 'why')
+      expect(refused).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
+      expect(await source.refuse(header, header.Version, 'x', 'y')).toBeNull()
+    })
+
+    it('lists newest first, page by page, while rows come in', async () => {
+      for (let n = 0; n < 7; n += 1) await queue(String(n))
+      await finish((await source.get(process.name, '3', 0))?.header as Header)
+      const pages: string[][] = []
+      let after: Parameters<TransactionSource['list']>[1]['after']
+      do {
+        const page = await source.list(process.name, { limit: 3, after })
+        pages.push(page.headers.map(({ TransactionID }) => TransactionID))
+        after = page.next ?? undefined
+        await queue(`new ${pages.length}`)
+      } while (after !== undefined)
+      expect(pages.flat().toSorted()).toEqual(['0', '1', '2', '3', '4', '5', '6'])
+      expect(pages[0]).toHaveLength(3)
+      const completed = await source.list(process.name, { limit: 10, status: 'Completed' })
+      expect(completed.headers.map(({ TransactionID }) => TransactionID)).toEqual(['3'])
+      const since = new Date(Date.now() + 60_000).toISOString()
+      expect((await source.list(process.name, { limit: 10, since })).headers).toEqual([])
+      expect((await source.list('Other', { limit: 10 })).headers).toEqual([])
+    })
+
+    it('remembers which processes are paused', async () => {
+      expect(await source.paused()).toEqual(new Set())
+      await source.setPaused('A', true)
+      await source.setPaused('B', true)
+      await source.setPaused('A', true)
+      await source.setPaused('B', false)
+      expect(await source.paused()).toEqual(new Set(['A']))
+    })
+
+    it('counts what is out of balance', async () => {
+      await queue('1')
+      await vi.waitFor(async () => {
+        const { violations, dueBySteps, headers } = await source.audit(['Another'])
+        expect(headers).toEqual({ Queued: 1 })
+        expect(violations).toMatchObject({ unknownProcess: 1, stuck: 0, itemAhead: 0 })
+        expect(dueBySteps).toEqual([{ process: process.name, step: 'order', due: 1 }])
+      })
+    })
+  })
+}

@@ -1,0 +1,223 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import {
+  DEAD_EXCHANGE,
+  deadQueue,
+  delayName,
+  delays,
+  stepQueue,
+  STEPS_EXCHANGE,
+} from '@integration-host/shared/contracts/step-message'
+import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import type { TransactionView } from '@integration-host/shared/contracts/transaction'
+import { TRANSACTIONS_EXCHANGE } from '@integration-host/shared/contracts/transaction-event'
+import { createHealth } from '@integration-host/shared/health'
+import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
+import { createLogger, type Logger } from '@integration-host/shared/logger'
+import type { MessageBus } from '@integration-host/shared/message-bus'
+import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { Secret } from '@integration-host/shared/secret'
+import { connect } from 'amqplib'
+import { vi } from 'vitest'
+import { createMemoryTransactionSource } from '../src/adapters/memory/transaction-source.ts'
+import { connectPostgres } from '../src/adapters/postgres/connection.ts'
+import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
+import { readEmbeddedConfig } from '../src/config.ts'
+import type { ProcessDefinition } from '../src/process/definition.ts'
+import { type CoordinatorAdapters, startCoordinator } from '../src/service.ts'
+import type { TransactionSource } from '../src/transaction/transaction-source.ts'
+import { createDatabase, type TestDatabase } from './database.ts'
+import { startTarget, type Target } from './target.ts'
+
+export const serviceKey = 'test-key-0123456789-0123456789-0123456789'
+
+/** Where transactions and messages are during a test; outlives the coordinators started on it. */
+export interface Backends extends AsyncDisposable {
+  readonly kind: 'embedded' | 'real'
+  readonly dataDir: string
+  readonly prefix: string
+  readonly database: TestDatabase | null
+  openSource(times?: { sweepMs?: number; leaseMs?: number }): Promise<TransactionSource>
+  openBus(url?: string): Promise<MessageBus>
+}
+
+const amqpUrl = (): string => process.env['TEST_AMQP_URL'] ?? ''
+const silent = createLogger('test', 'silent')
+
+export async function openBackends(
+  kind: 'embedded' | 'real',
+  steps: Readonly<Record<string, readonly string[]>> = { OrderProcess: ['order', 'report', 'csv'] },
+): Promise<Backends> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'coordinator-'))
+  const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
+  const database = kind === 'real' ? await createDatabase() : null
+  return {
+    kind,
+    dataDir,
+    prefix,
+    database,
+    async openSource(times = {}) {
+      if (database === null) return createMemoryTransactionSource(dataDir, times)
+      const health = createHealth(silent)
+      const dependency = health.dependency('postgres')
+      const source = createPostgresTransactionSource(
+        connectPostgres(new Secret(database.url), { name: 'test', dependency, logger: silent }),
+        times,
+      )
+      await until(() => health.report().status === 'ready')
+      return source
+    },
+    async openBus(url = amqpUrl()) {
+      if (kind === 'embedded') return createInProcessBus(silent)
+      const bus = await connectRabbitMq(new Secret(url), {
+        name: 'test',
+        dependency: createHealth(silent).dependency('rabbitmq'),
+        logger: silent,
+        prefix,
+      })
+      return bus
+    },
+    async [Symbol.asyncDispose]() {
+      await rm(dataDir, { recursive: true, force: true })
+      if (database === null) return
+      await database[Symbol.asyncDispose]()
+      await removeTopology(prefix, steps)
+    },
+  }
+}
+
+async function removeTopology(
+  prefix: string,
+  steps: Readonly<Record<string, readonly string[]>>,
+): Promise<void> {
+  const connection = await connect(amqpUrl())
+  const channel = await connection.createChannel()
+  const rungs = delays.map(({ name }) => delayName(name))
+  const queues = Object.entries(steps).flatMap(([name, names]) => [
+    deadQueue(name),
+    ...names.map((step) => stepQueue(name, step)),
+  ])
+  for (const queue of [...queues, ...rungs, 'coordinator.credentials'])
+    await channel.deleteQueue(prefix + queue)
+  for (const exchange of [
+    STEPS_EXCHANGE,
+    DEAD_EXCHANGE,
+    CREDENTIALS_EXCHANGE,
+    TRANSACTIONS_EXCHANGE,
+    ...rungs,
+  ])
+    await channel.deleteExchange(prefix + exchange)
+  await connection.close()
+}
+
+export interface Fixture extends AsyncDisposable {
+  readonly url: string
+  readonly source: TransactionSource
+  readonly bus: MessageBus
+  readonly target: Target
+  readonly log: readonly { readonly msg: string; readonly [key: string]: unknown }[]
+  call(path: string, init?: RequestInit): Promise<Response>
+  queue(id: string, data?: unknown, realm?: string): Promise<Response>
+  run(id: string, replay?: number): Promise<TransactionView & { ErrorClass: string | null }>
+  /** Resolves with the run once it has the status. */
+  reached(id: string, status: string, replay?: number): Promise<Awaited<ReturnType<Fixture['run']>>>
+}
+
+export interface FixtureOptions {
+  readonly env?: Readonly<Record<string, string>>
+  readonly processes?: readonly ProcessDefinition[]
+  readonly timing?: CoordinatorAdapters['timing']
+  readonly times?: { sweepMs?: number; leaseMs?: number }
+  readonly amqpUrl?: string
+  readonly bus?: MessageBus
+  readonly source?: TransactionSource
+  /** Stands between the coordinator and its source or bus, to break off at chosen points. */
+  readonly wrapSource?: (source: TransactionSource) => TransactionSource
+  readonly wrapBus?: (bus: MessageBus) => MessageBus
+}
+
+/** A coordinator with its target, listening. */
+export async function startFixture(
+  backends: Backends,
+  options: FixtureOptions = {},
+): Promise<Fixture> {
+  await using stack = new AsyncDisposableStack()
+  const target = stack.use(await startTarget())
+  const source = options.source ?? stack.use(await backends.openSource(options.times))
+  const bus = options.bus ?? stack.use(await backends.openBus(options.amqpUrl))
+  if (options.amqpUrl === undefined) await bus.ready(AbortSignal.timeout(10_000))
+  const lines: string[] = []
+  const logger: Logger = createLogger('test', 'debug', { write: (line) => void lines.push(line) })
+  const config = readEmbeddedConfig({
+    PORT: '0',
+    SERVICE_API_KEY: serviceKey,
+    DATA_DIR: backends.dataDir,
+    DEMO_API_URL: target.url,
+    GATEWAY_URL: target.url,
+    LOCAL_PULL_SECONDS: '0.2',
+    REMOTE_PULL_SECONDS: '0.5',
+    ...options.env,
+  })
+  const service = stack.use(
+    await startCoordinator(config, {
+      logger,
+      health: createHealth(silent),
+      source: options.wrapSource?.(source) ?? source,
+      bus: options.wrapBus?.(bus) ?? bus,
+      ...(options.processes !== undefined && { processes: options.processes }),
+      ...(options.timing !== undefined && { timing: options.timing }),
+    }),
+  )
+  const owned = stack.move()
+  const call = (path: string, init: RequestInit = {}): Promise<Response> =>
+    fetch(service.url + path, {
+      ...init,
+      headers: { Authorization: `Bearer ${serviceKey}`, ...(init.headers as object) },
+    })
+  const process = options.processes?.[0]?.name ?? 'OrderProcess'
+  const fixture: Fixture = {
+    url: service.url,
+    source,
+    bus,
+    target,
+    get log() {
+      return lines.map((line) => JSON.parse(line))
+    },
+    call,
+    queue: (id, data = id, realm) =>
+      call(`/processes/${process}/transactions`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ TransactionID: id, InitialData: data, Realm: realm }),
+      }),
+    async run(id, replay) {
+      const query = replay === undefined ? '' : `?replay=${replay}`
+      const answer = await call(
+        `/processes/${process}/transactions/${encodeURIComponent(id)}${query}`,
+      )
+      return answer.json() as ReturnType<Fixture['run']>
+    },
+    async reached(id, status, replay) {
+      let last: Awaited<ReturnType<Fixture['run']>> | undefined
+      await until(async () => {
+        last = await fixture.run(id, replay)
+        return last.Status === status
+      }).catch(() => {
+        throw new Error(`not ${status} in time: ${JSON.stringify(last)}`)
+      })
+      return last as NonNullable<typeof last>
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  }
+  return fixture
+}
+
+/** Resolves when the condition holds; rejects after 20 seconds. */
+export const until = (condition: () => boolean | Promise<boolean>): Promise<void> =>
+  vi.waitFor(
+    async () => {
+      if (!(await condition())) throw new Error('the condition does not hold')
+    },
+    { timeout: 20_000, interval: 10 },
+  )
