@@ -1,0 +1,27 @@
+import {
+  type Environment,
+  httpUrl,
+  listenSettings,
+  parseConfig,
+  serviceKeys,
+} from '@integration-host/shared/config'
+import { z } from 'zod'
+
+const HOST_NAME = /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/
+
+const Settings = z.object({
+  ...listenSettings(7216),
+  COORDINATOR_URL: httpUrl().default('http://127.0.0.1:7219'),
+  /** What this service presents to the coordinator; the first key of the list. */
+  SERVICE_API_KEY: serviceKeys(),
+  /** Further names under which callers may reach it, beside the loopback ones, such as `demo-api`. */
+  ALLOWED_HOSTS: z
+    .string()
+    .transform((list) => list.split(',').map((name) => name.trim().toLowerCase()))
+    .pipe(z.array(z.string().regex(HOST_NAME, 'must be a comma list of host names without ports')))
+    .default([]),
+})
+export type Config = z.output<typeof Settings>
+
+/** Reads the settings. @throws {ConfigError} naming every bad or missing one. */
+export const readConfig = (env: Environment = process.env): Config => parseConfig(Settings, env)

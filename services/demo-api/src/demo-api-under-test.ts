@@ -1,0 +1,120 @@
+import { createServer, type IncomingMessage } from 'node:http'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { request } from 'node:http'
+import { createHealth } from '@integration-host/shared/health'
+import { createLogger } from '@integration-host/shared/logger'
+import { readConfig } from './config.ts'
+import { startDemoApi } from './service.ts'
+
+export const SERVICE_KEY = 'service-key-of-the-demo-api-under-test'
+
+export interface CoordinatorCall {
+  readonly method: string | undefined
+  readonly path: string | undefined
+  readonly authorization: string | undefined
+  readonly body: unknown
+}
+
+/** A coordinator that answers as it is told and remembers what it was asked. */
+export interface CoordinatorStandIn extends AsyncDisposable {
+  readonly url: string
+  readonly calls: CoordinatorCall[]
+  answer: { status: number; code?: string; retryAfter?: string } | 'nothing'
+}
+
+export async function startCoordinatorStandIn(): Promise<CoordinatorStandIn> {
+  const standIn: Omit<CoordinatorStandIn, 'url'> & { url: string } = {
+    url: '',
+    calls: [],
+    answer: { status: 202 },
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+  const server = createServer((incoming, outgoing) => {
+    void bodyOf(incoming).then((body) => {
+      if (incoming.url === '/health/live') return outgoing.end('{}')
+      standIn.calls.push({
+        method: incoming.method,
+        path: incoming.url,
+        authorization: incoming.headers.authorization,
+        body: JSON.parse(body),
+      })
+      if (standIn.answer === 'nothing') return incoming.socket.destroy()
+      const { status, code, retryAfter } = standIn.answer
+      outgoing.writeHead(status, {
+        'Content-Type': code === undefined ? 'application/json' : 'application/problem+json',
+        ...(retryAfter !== undefined && { 'Retry-After': retryAfter }),
+      })
+      return outgoing.end(code === undefined ? '{}' : JSON.stringify({ status, code }))
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  standIn.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return standIn
+}
+
+async function bodyOf(incoming: IncomingMessage): Promise<string> {
+  let body = ''
+  for await (const chunk of incoming) body += String(chunk)
+  return body
+}
+
+export interface Answer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly text: string
+}
+
+export interface DemoApiUnderTest extends AsyncDisposable {
+  readonly url: string
+  /** Sends exactly this target and these headers, which fetch would tidy or refuse. */
+  send(
+    target: string,
+    options?: {
+      readonly method?: string
+      readonly headers?: Readonly<Record<string, string | string[]>>
+      readonly body?: string
+    },
+  ): Promise<Answer>
+}
+
+export async function startDemoApiUnderTest(
+  coordinatorUrl: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<DemoApiUnderTest> {
+  const logger = createLogger('demo-api', 'silent')
+  const service = await startDemoApi(
+    readConfig({
+      PORT: '0',
+      COORDINATOR_URL: coordinatorUrl,
+      SERVICE_API_KEY: SERVICE_KEY,
+      ...env,
+    }),
+    { logger, health: createHealth(logger) },
+  )
+  const { hostname, port } = new URL(service.url)
+  return {
+    url: service.url,
+    send: (target, { method = 'GET', headers = {}, body } = {}) =>
+      new Promise((resolve, reject) => {
+        const outgoing = request(
+          { hostname, port, path: target, method, headers, agent: false },
+          (incoming) => {
+            bodyOf(incoming).then(
+              (text) =>
+                resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, text }),
+              reject,
+            )
+          },
+        )
+        outgoing.on('error', reject)
+        outgoing.end(body)
+      }),
+    [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
+  }
+}

@@ -1,0 +1,73 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { afterEach, describe, expect, it } from 'vitest'
+
+const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+const KEY = 'a-service-key-that-nobody-must-see-anywhere'
+
+describe('the process of the demo API', () => {
+  let child: ChildProcess
+  let written = ''
+
+  const start = (env: Readonly<Record<string, string>>): Promise<[number | null]> => {
+    written = ''
+    child = spawn(process.execPath, [MAIN], { env: { PORT: '0', ...env } })
+    child.stdout?.on('data', (data: Buffer) => (written += data.toString()))
+    child.stderr?.on('data', (data: Buffer) => (written += data.toString()))
+    return once(child, 'close') as Promise<[number | null]>
+  }
+  afterEach(() => void child.kill('SIGKILL'))
+
+  it('names every bad setting in one message, shows none, and leaves with 1', async () => {
+    const [code] = await start({
+      PORT: '7216abc',
+      LOG_LEVEL: 'loud',
+      COORDINATOR_URL: 'ftp://hidden/',
+      SERVICE_API_KEY: 'short-one',
+      ALLOWED_HOSTS: 'fine,not/fine',
+    })
+    expect(code).toBe(1)
+    expect(written).toMatch(/^demo-api: The settings are not usable:\n/)
+    for (const name of [
+      'PORT',
+      'LOG_LEVEL',
+      'COORDINATOR_URL',
+      'SERVICE_API_KEY',
+      'ALLOWED_HOSTS',
+    ]) {
+      expect(written).toMatch(new RegExp(`^  ${name}[.:]`, 'm'))
+    }
+    for (const value of ['7216abc', 'loud', 'hidden', 'short-one', 'not/fine']) {
+      expect(written).not.toContain(value)
+    }
+  })
+
+  it('needs a service key', async () => {
+    expect(await start({})).toEqual([1, null])
+    expect(written).toContain('SERVICE_API_KEY: is missing')
+  })
+
+  it('listens without a coordinator, says what it waits for, and leaves with 0 on SIGTERM', async () => {
+    const gone = start({ SERVICE_API_KEY: KEY, COORDINATOR_URL: 'http://127.0.0.1:9' })
+    const url = await listening()
+    const live = await fetch(`${url}/health/live`)
+    const ready = await fetch(`${url}/health/ready`)
+    const queued = await fetch(`${url}/queue?number=66`)
+    child.kill('SIGTERM')
+    expect(await gone).toEqual([0, null])
+    expect([live.status, ready.status, queued.status]).toEqual([200, 503, 503])
+    expect(await ready.json()).toHaveProperty('dependencies.coordinator.reason')
+    expect(queued.headers.get('Retry-After')).toMatch(/^\d+$/)
+    expect(written).toContain('waiting for dependency')
+    expect(written).not.toContain(KEY)
+  })
+
+  async function listening(): Promise<string> {
+    for (;;) {
+      const url = /"url":"([^"]+)"/.exec(written)?.[1]
+      if (url !== undefined) return url
+      await once(child.stdout ?? child, 'data')
+    }
+  }
+})

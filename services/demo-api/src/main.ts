@@ -1,0 +1,11 @@
+import { createHealth } from '@integration-host/shared/health'
+import { runService } from '@integration-host/shared/lifecycle'
+import { createLogger } from '@integration-host/shared/logger'
+import { readConfig } from './config.ts'
+import { startDemoApi } from './service.ts'
+
+await runService('demo-api', async () => {
+  const config = readConfig()
+  const logger = createLogger('demo-api', config.LOG_LEVEL)
+  return startDemoApi(config, { logger, health: createHealth(logger) })
+})

@@ -1,0 +1,189 @@
+import { connect } from 'node:net'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type CoordinatorStandIn,
+  type DemoApiUnderTest,
+  startCoordinatorStandIn,
+  startDemoApiUnderTest,
+} from '../demo-api-under-test.ts'
+
+let coordinator: CoordinatorStandIn
+let demo: DemoApiUnderTest
+
+beforeAll(async () => {
+  coordinator = await startCoordinatorStandIn()
+  demo = await startDemoApiUnderTest(coordinator.url, { ALLOWED_HOSTS: 'demo-api, Other.Example' })
+})
+beforeEach(() => void (coordinator.calls.length = 0))
+afterAll(async () => {
+  await demo[Symbol.asyncDispose]()
+  await coordinator[Symbol.asyncDispose]()
+})
+
+const QUEUE = '/queue?number=66'
+
+describe('the host name', () => {
+  it.each([
+    '127.0.0.1',
+    '127.0.0.1:7216',
+    'localhost',
+    'LOCALHOST:7216',
+    '[::1]',
+    '[::1]:7216',
+    'demo-api:7216',
+    'other.example',
+  ])('%s is served', async (host) => {
+    expect(await demo.send(QUEUE, { headers: { Host: host } })).toMatchObject({ status: 200 })
+  })
+
+  it.each([
+    'evil.example',
+    'localhost.evil.example',
+    'evillocalhost:7216',
+    'localhost.',
+    'localhost:7216.evil.example',
+    'localhost@evil.example',
+    '127.1',
+    '2130706433',
+    '0.0.0.0',
+    '[::ffff:127.0.0.1]',
+    'demo-api.evil.example',
+    'localhost:',
+    'localhost:port',
+  ])('%s is not, and nothing is queued', async (host) => {
+    const { status } = await demo.send(QUEUE, { headers: { Host: host } })
+    expect([400, 421]).toContain(status)
+    expect(coordinator.calls).toEqual([])
+  })
+
+  it.each(['/health/live', '/metrics', '/openapi.json', '/order?order=1', '/nowhere'])(
+    'is looked at for %s as well',
+    async (path) => {
+      const answer = await demo.send(path, { headers: { Host: 'evil.example' } })
+      expect(answer).toMatchObject({ status: 421 })
+    },
+  )
+
+  it('in a target of absolute form counts, not the header beside it', async () => {
+    const answer = await demo.send(`http://evil.example${QUEUE}`, {
+      headers: { Host: 'localhost' },
+    })
+    expect(answer.status).toBe(421)
+    expect(coordinator.calls).toEqual([])
+  })
+
+  it.each([
+    ['no host', []],
+    ['two hosts', ['Host: localhost', 'Host: evil.example']],
+  ])('with %s is refused', async (_, headers) => {
+    expect(await raw([`GET ${QUEUE} HTTP/1.1`, ...headers])).toMatch(/^HTTP\/1\.1 4\d\d /)
+    expect(coordinator.calls).toEqual([])
+  })
+})
+
+describe('a browser', () => {
+  it.each<[string, Record<string, string>]>([
+    ['sent by another site', { 'Sec-Fetch-Site': 'cross-site' }],
+    ['that fetches ahead', { 'Sec-Purpose': 'prefetch' }],
+    ['that renders ahead', { 'Sec-Purpose': 'prefetch;prerender' }],
+    ['that fetches ahead, in the old way', { Purpose: 'prefetch' }],
+    ['that fetches ahead, in the oldest way', { 'X-Moz': 'prefetch' }],
+    ['with a foreign origin', { Origin: 'https://evil.example' }],
+    ['with another port as origin', { Host: 'localhost:7216', Origin: 'http://localhost:3000' }],
+    ['with an origin that is hidden', { Origin: 'null' }],
+  ])('%s is refused and queues nothing', async (_, headers) => {
+    for (const method of ['GET', 'POST']) {
+      const answer = await demo.send(QUEUE, { method, headers })
+      expect(answer.status).toBe(403)
+      expect(answer.headers['content-type']).toMatch(/^text\/plain/)
+    }
+    expect(coordinator.calls).toEqual([])
+  })
+
+  it.each<[string, Record<string, string>]>([
+    ['whose user typed the address', { 'Sec-Fetch-Site': 'none' }],
+    [
+      'on a page of ours',
+      { 'Sec-Fetch-Site': 'same-origin', Host: 'localhost:7216', Origin: 'http://localhost:7216' },
+    ],
+  ])('%s is served', async (_, headers) => {
+    expect(await demo.send(QUEUE, { headers })).toMatchObject({ status: 200 })
+  })
+
+  it('that asks whether another site may is told nothing', async () => {
+    const answer = await demo.send(QUEUE, {
+      method: 'OPTIONS',
+      headers: { Origin: 'https://evil.example', 'Access-Control-Request-Method': 'POST' },
+    })
+    expect(answer.status).toBe(403)
+    expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual(
+      [],
+    )
+  })
+})
+
+describe('a method', () => {
+  it.each<[string, string, string]>([
+    ['/queue', 'HEAD', 'GET, POST'],
+    ['/queue', 'PUT', 'GET, POST'],
+    ['/queue', 'DELETE', 'GET, POST'],
+    ['/queue', 'PATCH', 'GET, POST'],
+    ['/queue', 'OPTIONS', 'GET, POST'],
+    ['/queue', 'PROPFIND', 'GET, POST'],
+    ['/replay', 'HEAD', 'GET, POST'],
+    ['/replay', 'DELETE', 'GET, POST'],
+    ['/order', 'HEAD', 'GET'],
+    ['/order', 'POST', 'GET'],
+    ['/report', 'HEAD', 'GET'],
+    ['/report', 'PUT', 'GET'],
+  ])(
+    '%s %s is answered 405 with what is allowed, and does nothing',
+    async (path, method, allow) => {
+      const answer = await demo.send(`${path}?number=66&order=1`, { method })
+      expect(answer).toMatchObject({ status: 405, headers: { allow } })
+      expect(coordinator.calls).toEqual([])
+    },
+  )
+})
+
+describe('a path', () => {
+  it.each(['/Queue', '/queue/', '//queue', '/queue;x=1', '/queue%2f', '/'])(
+    '%s is not /queue',
+    async (path) => {
+      expect(await demo.send(`${path}?number=66`)).toMatchObject({
+        status: 404,
+        text: 'no such path',
+      })
+      expect(coordinator.calls).toEqual([])
+    },
+  )
+})
+
+describe('what is too large', () => {
+  it('in the body is answered 413 in text', async () => {
+    const answer = await demo.send('/queue', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
+      body: `number=${'x'.repeat(70_000)}`,
+    })
+    expect(answer.status).toBe(413)
+    expect(answer.headers['content-type']).toMatch(/^text\/plain/)
+    expect(coordinator.calls).toEqual([])
+  })
+
+  it('in the target is answered 431', async () => {
+    expect(await demo.send(`/queue?number=${'x'.repeat(17_000)}`)).toMatchObject({ status: 431 })
+  })
+})
+
+/** Sends lines as they are and resolves with the first line of the answer. */
+function raw(lines: readonly string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(new URL(demo.url).port), '127.0.0.1')
+    let text = ''
+    socket.on('data', (data) => (text += data.toString()))
+    socket.on('close', () => resolve(text.split('\r\n')[0] ?? ''))
+    socket.on('error', reject)
+    socket.write(`${[...lines, 'Connection: close'].join('\r\n')}\r\n\r\n`)
+  })
+}

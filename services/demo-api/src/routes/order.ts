@@ -1,0 +1,48 @@
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { jsonResponse } from '@integration-host/shared/service-app'
+import { z } from 'zod'
+import type { KeptAnswers } from '../order/kept-answers.ts'
+import { timestamp } from '../order/timestamp.ts'
+import { plainText, readParameters } from './parameters.ts'
+import { textResponses } from './text-response.ts'
+import { IDEMPOTENCY_KEY_PARAMETER, ORDER_PARAMETER, type StepCalls } from './step-call.ts'
+
+const Parameters = z.object({ order: plainText(1_024) })
+const OrderResponse = z.object({
+  Order: z.string(),
+  CreatedAt: z.string().meta({ description: 'server time, ISO 8601 with offset' }),
+})
+
+interface OrderDeps {
+  readonly kept: KeptAnswers
+  readonly calls: StepCalls
+  readonly now: () => Date
+}
+
+/** `GET /order?order=` → 201 `{Order, CreatedAt}`, server time. A repeated `Idempotency-Key` gets the first answer. */
+export function orderRoutes({ kept, calls, now }: OrderDeps) {
+  return new Hono().get(
+    '/order',
+    describeRoute({
+      tags: ['demo'],
+      summary: 'Create an order',
+      parameters: [ORDER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+      responses: {
+        201: jsonResponse('created', OrderResponse),
+        ...textResponses({ 400: 'the order is missing or bad' }),
+      },
+    }),
+    async (c) => {
+      const { order } = await readParameters(c, Parameters)
+      const { answer, isRepeated } = kept.answer(
+        c.req.header('Idempotency-Key'),
+        JSON.stringify(['order', order]),
+        () => ({ Order: order, CreatedAt: timestamp(now()) }),
+      )
+      calls.inc({ route: '/order', effect: isRepeated ? 'repeated' : 'new' })
+      if (isRepeated) c.header('Idempotent-Replayed', 'true')
+      return c.json(answer, 201)
+    },
+  )
+}

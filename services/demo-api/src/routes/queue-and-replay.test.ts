@@ -1,0 +1,251 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type CoordinatorStandIn,
+  type DemoApiUnderTest,
+  SERVICE_KEY,
+  startCoordinatorStandIn,
+  startDemoApiUnderTest,
+} from '../demo-api-under-test.ts'
+
+let coordinator: CoordinatorStandIn
+let demo: DemoApiUnderTest
+
+beforeAll(async () => {
+  coordinator = await startCoordinatorStandIn()
+  demo = await startDemoApiUnderTest(coordinator.url)
+})
+beforeEach(() => {
+  coordinator.calls.length = 0
+  coordinator.answer = { status: 202 }
+})
+afterAll(async () => {
+  await demo[Symbol.asyncDispose]()
+  await coordinator[Symbol.asyncDispose]()
+})
+
+describe.each(['GET', 'POST'])('%s /queue', (method) => {
+  it('queues the number as identifier and initial data, with the service key', async () => {
+    const answer = await demo.send('/queue?number=66', { method })
+    expect(answer).toMatchObject({ status: 200, text: 'Enqueued 66' })
+    expect(answer.headers['content-type']).toMatch(/^text\/plain/)
+    expect(coordinator.calls).toEqual([
+      {
+        method: 'POST',
+        path: '/processes/OrderProcess/transactions',
+        authorization: `Bearer ${SERVICE_KEY}`,
+        body: { TransactionID: '66', InitialData: '66' },
+      },
+    ])
+  })
+
+  it('says the same when it already was', async () => {
+    coordinator.answer = { status: 200 }
+    expect(await demo.send('/queue?number=66', { method })).toMatchObject({
+      status: 200,
+      text: 'Enqueued 66',
+    })
+  })
+})
+
+describe.each(['GET', 'POST'])('%s /replay', (method) => {
+  it('starts a replay of the number', async () => {
+    const answer = await demo.send('/replay?number=66', { method })
+    expect(answer).toMatchObject({ status: 200, text: 'Replay started for 66' })
+    expect(coordinator.calls).toEqual([
+      {
+        method: 'POST',
+        path: '/processes/OrderProcess/transactions/66/replays',
+        authorization: `Bearer ${SERVICE_KEY}`,
+        body: {},
+      },
+    ])
+  })
+})
+
+it('POST takes the number from a form too', async () => {
+  const answer = await demo.send('/queue', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
+    body: 'number=6%206',
+  })
+  expect(answer.text).toBe('Enqueued 6 6')
+})
+
+it('POST refuses a number in the query and another in the form', async () => {
+  const answer = await demo.send('/queue?number=1', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
+    body: 'number=2',
+  })
+  expect(answer).toMatchObject({ status: 400, text: 'number: must be given once' })
+})
+
+describe('what the coordinator answers', () => {
+  it.each<[string, CoordinatorStandIn['answer'], number, string]>([
+    [
+      '/queue',
+      { status: 409, code: 'transaction_conflict' },
+      409,
+      `Couldn't enqueue 66: it is queued with other data`,
+    ],
+    [
+      '/replay',
+      { status: 404, code: 'transaction_not_found' },
+      400,
+      `Couldn't replay 66: there is no such transaction`,
+    ],
+    [
+      '/replay',
+      { status: 409, code: 'transaction_active' },
+      400,
+      `Couldn't replay 66: it is still running`,
+    ],
+    [
+      '/queue',
+      { status: 503, code: 'store_unavailable' },
+      503,
+      `Couldn't enqueue 66: the coordinator is not available`,
+    ],
+    [
+      '/replay',
+      { status: 503, code: 'broker_unavailable' },
+      503,
+      `Couldn't replay 66: the coordinator is not available`,
+    ],
+    [
+      '/queue',
+      { status: 500, code: 'internal_error' },
+      503,
+      `Couldn't enqueue 66: the coordinator is not available`,
+    ],
+    ['/queue', 'nothing', 503, `Couldn't enqueue 66: the coordinator is not available`],
+    ['/replay', 'nothing', 503, `Couldn't replay 66: the coordinator is not available`],
+    [
+      '/queue',
+      { status: 401, code: 'unauthorized' },
+      502,
+      `Couldn't enqueue 66: the coordinator refused the call`,
+    ],
+    [
+      '/replay',
+      { status: 404, code: 'process_not_found' },
+      502,
+      `Couldn't replay 66: the coordinator refused the call`,
+    ],
+    ['/queue', { status: 302 }, 502, `Couldn't enqueue 66: the coordinator refused the call`],
+  ])('%s: %j becomes %i in text', async (path, told, status, text) => {
+    coordinator.answer = told
+    const answer = await demo.send(`${path}?number=66`)
+    expect(answer).toMatchObject({ status, text })
+    expect(answer.headers['content-type']).toMatch(/^text\/plain/)
+    expect(answer.headers['retry-after']).toBe(status === 503 ? '5' : undefined)
+    expect(coordinator.calls).toHaveLength(1)
+  })
+
+  it('is passed on as Retry-After when it says how long', async () => {
+    coordinator.answer = { status: 503, code: 'store_unavailable', retryAfter: '42' }
+    expect((await demo.send('/queue?number=66')).headers['retry-after']).toBe('42')
+  })
+
+  it('shows in /health/ready, whether it answers or not', async () => {
+    const standIn = await startCoordinatorStandIn()
+    await using ownDemo = await startDemoApiUnderTest(standIn.url)
+    await ownDemo.send('/queue?number=1')
+    expect(await ownDemo.send('/health/ready')).toMatchObject({ status: 200 })
+
+    await standIn[Symbol.asyncDispose]()
+
+    expect(await ownDemo.send('/queue?number=1')).toMatchObject({ status: 503 })
+    const { status, text } = await ownDemo.send('/health/ready')
+    expect(status).toBe(503)
+    expect(JSON.parse(text)).toMatchObject({ dependencies: { coordinator: { status: 'down' } } })
+    expect(await ownDemo.send('/order?order=1')).toMatchObject({ status: 201 })
+  })
+})
+
+describe.each(['/queue', '/replay'])('a number of %s', (path) => {
+  const BAD: readonly (readonly [string, string, string])[] = [
+    ['missing', '', 'number: is missing'],
+    ['empty', '?number=', 'number: must not be empty'],
+    ['a dot, which would mean another path', '?number=.', 'number: must not be . or ..'],
+    ['two dots', '?number=..', 'number: must not be . or ..'],
+    ['without value', '?number', 'number: must not be empty'],
+    ['given twice', '?number=1&number=2', 'number: must be given once'],
+    ['as a list', '?number[]=1', 'unknown parameter'],
+    ['as an object', '?number[a]=1', 'unknown parameter'],
+    ['beside an unknown parameter', '?number=1&debug=true', 'unknown parameter'],
+    ['beside a ReplayID', '?number=1&replayId=5', 'unknown parameter'],
+    ['beside a prototype', '?__proto__[x]=1&number=A1', 'unknown parameter'],
+    ['beside a bare prototype', '?__proto__=1&number=A1', 'unknown parameter'],
+    [
+      'with 129 characters',
+      `?number=${'x'.repeat(129)}`,
+      'number: must have at most 128 characters',
+    ],
+    [
+      'with 10,000 characters',
+      `?number=${'x'.repeat(10_000)}`,
+      'number: must have at most 128 characters',
+    ],
+    ['with NUL', '?number=a%00.csv', 'number: must not contain control characters'],
+    [
+      'with a line break',
+      '?number=a%0d%0aSet-Cookie:x',
+      'number: must not contain control characters',
+    ],
+    ['with a tab', '?number=a%09b', 'number: must not contain control characters'],
+    ['with DEL', '?number=a%7f', 'number: must not contain control characters'],
+    ['with a C1 control', '?number=a%C2%85', 'number: must not contain control characters'],
+    ['with bytes that are no UTF-8', '?number=%ff%fe', 'the parameters are not well-formed UTF-8'],
+    ['with an overlong encoding', '?number=%C0%AF', 'the parameters are not well-formed UTF-8'],
+    ['with half a surrogate pair', '?number=%ED%A0%80', 'the parameters are not well-formed UTF-8'],
+    ['with a lone percent', '?number=%', 'the parameters are not well-formed UTF-8'],
+    ['with half an escape', '?number=%2', 'the parameters are not well-formed UTF-8'],
+    ['with an escape that is none', '?number=%zz', 'the parameters are not well-formed UTF-8'],
+    ['among 500 parameters', `?${'a=1&'.repeat(500)}number=1`, 'unknown parameter'],
+  ]
+  it.each(BAD)('that is %s is refused in text, and nothing is called', async (_, query, text) => {
+    const answer = await demo.send(path + query)
+    expect(answer).toMatchObject({ status: 400, text })
+    expect(answer.headers['content-type']).toMatch(/^text\/plain/)
+    expect(answer.headers).not.toHaveProperty('set-cookie')
+    expect(coordinator.calls).toEqual([])
+  })
+
+  const FINE: readonly (readonly [string, string, string])[] = [
+    ['128 characters', 'x'.repeat(128), 'x'.repeat(128)],
+    ['spaces', 'a%20b+c', 'a b c'],
+    ['a parent path', '..%2f..%5cetc%2Fpasswd', '../..\\etc/passwd'],
+    ['an escape in an escape', '%252e%252e%252fx', '%2e%2e%2fx'],
+    ['a device name', 'CON', 'CON'],
+    ['a formula', '%3D1%2B1', '=1+1'],
+    ['an equals sign as it is', '=1', '=1'],
+    ['SQL', `1';DROP%20TABLE%20"Order_Header";--`, `1';DROP TABLE "Order_Header";--`],
+    ['markup', '%3Cscript%3Ealert(1)%3C/script%3E', '<script>alert(1)</script>'],
+    ['a template', '$%7B7*7%7D%7B%7B7*7%7D%7D%25s', '${7*7}{{7*7}}%s'],
+    ['a member of every object', 'constructor', 'constructor'],
+    ['digits of other scripts', '%EF%BC%91%D9%A2', '１٢'],
+    ['a composed letter', '%C3%A9', 'é'],
+    ['a decomposed letter', 'e%CC%81', 'e\u0301'],
+    ['a direction mark', '%E2%80%AEgpj', '\u202Egpj'],
+    ['a character outside the basic plane', '%F0%9F%98%80', '😀'],
+    ['a number that a double cannot hold', '9007199254740993', '9007199254740993'],
+  ]
+  it.each(FINE)('with %s goes to the coordinator as it is', async (_, encoded, number) => {
+    const answer = await demo.send(`${path}?number=${encoded}`)
+    expect(answer).toMatchObject({
+      status: 200,
+      text: path === '/queue' ? `Enqueued ${number}` : `Replay started for ${number}`,
+    })
+    // Text that a browser will not take for anything else.
+    expect(answer.headers).toMatchObject({
+      'content-type': expect.stringMatching(/^text\/plain/),
+      'x-content-type-options': 'nosniff',
+    })
+    expect(coordinator.calls).toMatchObject([
+      path === '/queue'
+        ? { body: { TransactionID: number, InitialData: number } }
+        : { path: `/processes/OrderProcess/transactions/${encodeURIComponent(number)}/replays` },
+    ])
+  })
+})

@@ -1,0 +1,42 @@
+import { TransactionID } from '@integration-host/shared/contracts/transaction'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import { readParameters } from './parameters.ts'
+import { textResponses } from './text-response.ts'
+import type { TransactionQueue } from '../transaction/transaction-queue.ts'
+import { notDone, NUMBER_PARAMETER } from './coordinator-answer.ts'
+
+const Parameters = z.object({ number: TransactionID })
+
+/** `GET` or `POST /queue?number=` → 200 text `Enqueued <number>`, also when it already was. */
+export function queueRoutes(deps: { readonly transactions: TransactionQueue }) {
+  return new Hono().on(
+    ['GET', 'POST'],
+    '/queue',
+    describeRoute({
+      tags: ['demo'],
+      summary: 'Queue a transaction; the number is its identifier and its initial data',
+      parameters: [NUMBER_PARAMETER],
+      responses: textResponses({
+        200: 'Enqueued <number>; also when it already was',
+        400: 'the number is missing or bad',
+        409: 'the number is taken by a transaction with other data',
+        503: 'the coordinator is away',
+      }),
+    }),
+    async (c) => {
+      const { number } = await readParameters(c, Parameters)
+      const outcome = await deps.transactions.queue(number)
+      switch (outcome.kind) {
+        case 'queued':
+          return c.text(`Enqueued ${number}`)
+        case 'conflict':
+          return c.text(`Couldn't enqueue ${number}: it is queued with other data`, 409)
+        case 'unavailable':
+        case 'refused':
+          return notDone(c, `Couldn't enqueue ${number}`, outcome)
+      }
+    },
+  )
+}

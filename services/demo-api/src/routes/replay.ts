@@ -1,0 +1,43 @@
+import { TransactionID } from '@integration-host/shared/contracts/transaction'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import { readParameters } from './parameters.ts'
+import { textResponses } from './text-response.ts'
+import type { TransactionQueue } from '../transaction/transaction-queue.ts'
+import { notDone, NUMBER_PARAMETER } from './coordinator-answer.ts'
+
+const Parameters = z.object({ number: TransactionID })
+
+/** `GET` or `POST /replay?number=` → 200 text `Replay started for <number>`; 400 text when it cannot be. */
+export function replayRoutes(deps: { readonly transactions: TransactionQueue }) {
+  return new Hono().on(
+    ['GET', 'POST'],
+    '/replay',
+    describeRoute({
+      tags: ['demo'],
+      summary: 'Run a finished transaction again, with the same initial data',
+      parameters: [NUMBER_PARAMETER],
+      responses: textResponses({
+        200: 'Replay started for <number>',
+        400: 'the number is missing, bad, unknown or still running',
+        503: 'the coordinator is away',
+      }),
+    }),
+    async (c) => {
+      const { number } = await readParameters(c, Parameters)
+      const outcome = await deps.transactions.replay(number)
+      switch (outcome.kind) {
+        case 'started':
+          return c.text(`Replay started for ${number}`)
+        case 'unknown':
+          return c.text(`Couldn't replay ${number}: there is no such transaction`, 400)
+        case 'active':
+          return c.text(`Couldn't replay ${number}: it is still running`, 400)
+        case 'unavailable':
+        case 'refused':
+          return notDone(c, `Couldn't replay ${number}`, outcome)
+      }
+    },
+  )
+}

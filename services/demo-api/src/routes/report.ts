@@ -1,0 +1,69 @@
+import { jsonResponse } from '@integration-host/shared/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { KeptAnswers } from '../order/kept-answers.ts'
+import { isTimestamp } from '../order/timestamp.ts'
+import { plainText, readParameters } from './parameters.ts'
+import { textResponses } from './text-response.ts'
+import { IDEMPOTENCY_KEY_PARAMETER, ORDER_PARAMETER, type StepCalls } from './step-call.ts'
+
+const Parameters = z.object({
+  order: plainText(1_024),
+  created: z
+    .string()
+    .min(1, 'must not be empty')
+    .max(64, 'must have at most 64 characters')
+    .refine(
+      isTimestamp,
+      'must be ISO 8601 with offset, such as 2026-11-20T10:00:00+00:00 (a + is written %2B)',
+    ),
+})
+const Report = z.object({
+  Order: z.string(),
+  CreatedAt: z.string().meta({ description: 'as it was sent' }),
+  Status: z.string(),
+})
+const STATUS = 'The order was reported.'
+
+interface ReportDeps {
+  readonly kept: KeptAnswers
+  readonly calls: StepCalls
+}
+
+/** `GET /report?order=&created=` → 200 `{Order, CreatedAt, Status}`, `CreatedAt` as sent, `Status` a fixed confirmation. */
+export function reportRoutes({ kept, calls }: ReportDeps) {
+  return new Hono().get(
+    '/report',
+    describeRoute({
+      tags: ['demo'],
+      summary: 'Report an order',
+      parameters: [
+        ORDER_PARAMETER,
+        {
+          name: 'created',
+          in: 'query',
+          required: true,
+          description: 'ISO 8601 date and time with offset',
+          schema: { type: 'string', maxLength: 64 },
+        },
+        IDEMPOTENCY_KEY_PARAMETER,
+      ],
+      responses: {
+        200: jsonResponse('reported', Report),
+        ...textResponses({ 400: 'order or created is missing or bad' }),
+      },
+    }),
+    async (c) => {
+      const { order, created } = await readParameters(c, Parameters)
+      const { answer, isRepeated } = kept.answer(
+        c.req.header('Idempotency-Key'),
+        JSON.stringify(['report', order, created]),
+        () => ({ Order: order, CreatedAt: created, Status: STATUS }),
+      )
+      calls.inc({ route: '/report', effect: isRepeated ? 'repeated' : 'new' })
+      if (isRepeated) c.header('Idempotent-Replayed', 'true')
+      return c.json(answer)
+    },
+  )
+}

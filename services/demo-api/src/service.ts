@@ -1,0 +1,64 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Health } from '@integration-host/shared/health'
+import { honoListener, listen } from '@integration-host/shared/http-server'
+import type { RunningService } from '@integration-host/shared/lifecycle'
+import type { Logger } from '@integration-host/shared/logger'
+import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
+import {
+  createTransactionQueue,
+  probeCoordinator,
+} from './adapters/coordinator/transaction-queue.ts'
+import { createApp } from './app.ts'
+import type { Config } from './config.ts'
+
+export interface DemoApiShell {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics?: Metrics
+}
+
+const CALL_DEADLINE_MS = 10_000
+const PROBE = { deadlineMs: 2_000, upMs: 5_000, downMs: 500 } as const
+
+/** Starts the demo API; it listens at once, with or without a coordinator. */
+export async function startDemoApi(config: Config, shell: DemoApiShell): Promise<RunningService> {
+  const { logger, health, metrics = createMetrics('demo-api') } = shell
+  const coordinator = { url: config.COORDINATOR_URL, dependency: health.dependency('coordinator') }
+  const app = createApp({
+    logger,
+    health,
+    metrics,
+    transactions: createTransactionQueue({
+      ...coordinator,
+      key: config.SERVICE_API_KEY[0],
+      deadlineMs: CALL_DEADLINE_MS,
+      logger,
+    }),
+    allowedHosts: config.ALLOWED_HOSTS,
+    now: () => new Date(),
+  })
+  const server = await listen(honoListener(app), {
+    host: config.HOST,
+    port: config.PORT,
+  })
+  const leaving = new AbortController()
+  const probe = { ...coordinator, deadlineMs: PROBE.deadlineMs }
+  const watching = watch(() => probeCoordinator(probe, leaving.signal), leaving.signal)
+  return {
+    url: server.url,
+    async [Symbol.asyncDispose]() {
+      await server[Symbol.asyncDispose]()
+      leaving.abort()
+      await watching
+    },
+  }
+}
+
+/** Looks again and again, more often while the other side is away. */
+async function watch(probe: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    const isUp = await probe()
+    const waitMs = isUp ? PROBE.upMs : PROBE.downMs
+    await delay(waitMs, undefined, { signal }).catch(() => {})
+  }
+}
