@@ -1,0 +1,92 @@
+// `npm run demo`: the whole story on embedded backends, told as it happens; leaves with exit code 0.
+import { createWriteStream, mkdirSync } from 'node:fs'
+import { join, relative, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { ConfigError, parseConfig, serviceKeys } from '@integration-host/shared/config'
+import { StartRefused } from '@integration-host/shared/lifecycle'
+import { z } from 'zod'
+import { hostReady, STANDARD_PORTS, startHost } from './host.ts'
+import { type Installation, type Narrator, StoryFailed, tellStory } from './story.ts'
+
+const HELP = `Usage: npm run demo [-- --running]
+
+Tells the whole story: connects a company, reads it through the gateway, runs an order, replays it.
+
+  (nothing)   starts everything in this process, on free ports, in <DATA_DIR>/demo, and ends it afterwards
+  --running   against what listens on the standard ports already: npm start, docker compose, services by
+              hand; needs SERVICE_API_KEY (or SERVICE_API_KEY_FILE) and the sandbox provider
+
+  DATA_DIR    where everything is kept (default ./data)
+`
+
+const bold = (text: string): string => (process.stdout.isTTY ? `\u001b[1m${text}\u001b[0m` : text)
+const shown = (path: string): string => relative(process.cwd(), path) || '.'
+const narrator: Narrator = {
+  stage: (title) => console.log(`\n${bold(title)}`),
+  line: (text) => console.log(`  ${text}`),
+}
+
+async function embedded(): Promise<void> {
+  const startedAt = performance.now()
+  const dataDir = resolve(process.env['DATA_DIR'] || './data', 'demo')
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  const logFile = join(dataDir, 'demo.log')
+  const log = createWriteStream(logFile, { flags: 'a', mode: 0o600 })
+  try {
+    narrator.stage('Starting the services and a sandbox provider in this process')
+    // Nothing of the environment: what is set for another run must not change the story.
+    const env = {}
+    await using host = await startHost({
+      dataDir,
+      ports: 'free',
+      env,
+      logLevel: 'info',
+      logTo: log,
+    })
+    await hostReady(host)
+    narrator.line(
+      `ready after ${((performance.now() - startedAt) / 1_000).toFixed(1)} s; their log is ${shown(logFile)}`,
+    )
+    const { number } = await tellStory(host, narrator)
+    narrator.stage('Done')
+    for (const run of [0, 1])
+      narrator.line(shown(join(dataDir, 'OrderCSV', `Order_${number}.${run}.csv`)))
+    narrator.line('Try next: npm start, which leaves it running and prints its addresses')
+  } finally {
+    log.end()
+  }
+}
+
+async function running(): Promise<void> {
+  const { SERVICE_API_KEY } = parseConfig(z.object({ SERVICE_API_KEY: serviceKeys() }), process.env)
+  const at = (name: keyof typeof STANDARD_PORTS): string =>
+    `http://127.0.0.1:${STANDARD_PORTS[name]}`
+  const installation: Installation = {
+    tokenService: at('tokenService'),
+    accountingGateway: at('accountingGateway'),
+    coordinator: at('coordinator'),
+    demoApi: at('demoApi'),
+    serviceKey: SERVICE_API_KEY[0].reveal(),
+  }
+  const { number } = await tellStory(installation, narrator)
+  narrator.stage('Done')
+  narrator.line(
+    `Order_${number}.0.csv and Order_${number}.1.csv are in the coordinator's OrderCSV folder`,
+  )
+}
+
+const { values } = parseArgs({
+  options: { help: { type: 'boolean', short: 'h' }, running: { type: 'boolean' } },
+})
+try {
+  if (values.help) process.stdout.write(HELP)
+  else await (values.running ? running() : embedded())
+} catch (error) {
+  const isTold =
+    error instanceof StoryFailed || error instanceof StartRefused || error instanceof ConfigError
+  const isRefused = error instanceof TypeError && error.message === 'fetch failed'
+  console.error(
+    `\nThe demo failed: ${isRefused ? 'nothing answers on the standard ports' : isTold ? error.message : String(error)}`,
+  )
+  process.exitCode = 1
+}

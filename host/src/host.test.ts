@@ -1,0 +1,215 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { type Host, hostReady, startHost } from './host.ts'
+import { tellStory } from './story.ts'
+
+const REALM = '4620816365291'
+const silent = { stage() {}, line() {} }
+
+describe('the embedded host', () => {
+  let dataDir: string
+  let log: string
+
+  beforeEach(async () => {
+    dataDir = await mkdtemp(join(tmpdir(), 'embedded-host-'))
+    log = ''
+  })
+  afterEach(() => rm(dataDir, { recursive: true }))
+
+  async function start(env: Readonly<Record<string, string>> = {}): Promise<Host> {
+    const host = await startHost({
+      dataDir,
+      ports: 'free',
+      env,
+      logLevel: 'debug',
+      logTo: { write: (line) => void (log += line) },
+    })
+    await hostReady(host)
+    return host
+  }
+  const get = (host: Host, url: string): Promise<Response> =>
+    fetch(url, { headers: { Authorization: `Bearer ${host.serviceKey}` } })
+  const companyInfo = (host: Host): Promise<Response> =>
+    get(
+      host,
+      `${host.accountingGateway}/v3/company/${REALM}/query?query=select%20*%20from%20CompanyInfo`,
+    )
+
+  it('tells the whole story, and leaves its files', async () => {
+    await using host = await start()
+    await tellStory(host, silent)
+    expect((await readdir(join(dataDir, 'OrderCSV'))).toSorted()).toEqual([
+      'Order_66.0.csv',
+      'Order_66.1.csv',
+    ])
+    expect(await readdir(dataDir)).toEqual(
+      expect.arrayContaining(['ITSourceMemory.json', 'credentials.json', 'secrets']),
+    )
+  })
+
+  it('is not led astray by what the environment says of a real provider', async () => {
+    await using host = await start({
+      CLIENT_ID: 'real',
+      REDIRECT: 'https://app.example/callback',
+      ACCOUNTING_URL: 'https://accounting.invalid',
+      DISCOVERY_URL: '',
+    })
+    expect(await tellStory(host, silent)).toEqual({ realm: REALM, number: '66' })
+  })
+
+  it('goes on after a restart: the company is connected, the orders are there and can be replayed', async () => {
+    {
+      await using host = await start()
+      await tellStory(host, silent)
+    }
+    await using host = await start()
+    expect((await companyInfo(host)).status).toBe(200)
+    const refreshed = await fetch(`${host.tokenService}/credentials/ACC-${REALM}/refresh`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${host.serviceKey}` },
+    })
+    expect(await refreshed.json()).toMatchObject({ Status: 'active', Version: 2 })
+    const answer = await fetch(`${host.demoApi}/replay?number=66`)
+    expect([answer.status, await answer.text()]).toEqual([200, 'Replay started for 66'])
+  })
+
+  it('keeps no token and no key readable, in files that are its owner’s alone', async () => {
+    await using host = await start()
+    await tellStory(host, silent)
+    const token = (await (
+      await get(host, `${host.tokenService}/credentials/ACC-${REALM}/token`)
+    ).json()) as { Authenticator: string }
+    expect(await readFile(join(dataDir, 'credentials.json'), 'utf8')).not.toContain(
+      token.Authenticator,
+    )
+    for (const secret of [token.Authenticator, host.serviceKey]) expect(log).not.toContain(secret)
+    for (const file of [
+      'credentials.json',
+      'secrets/credential_keys',
+      'secrets/service_api_key',
+      'sandbox-provider.bin',
+    ]) {
+      expect([file, (await stat(join(dataDir, file))).mode & 0o077]).toEqual([file, 0])
+    }
+  })
+
+  it('refuses a folder that another host uses, and disturbs nothing', async () => {
+    await using host = await start()
+    await expect(start()).rejects.toMatchObject({
+      name: 'StartRefused',
+      message: expect.stringContaining(dataDir),
+    })
+    expect((await fetch(`${host.demoApi}/queue?number=1`)).status).toBe(200)
+  })
+
+  it.each(['ITSourceMemory.json', 'credentials.json'])(
+    'refuses a damaged %s by name and leaves it as it is',
+    async (file) => {
+      {
+        await using host = await start()
+        await tellStory(host, silent)
+      }
+      const path = join(dataDir, file)
+      await truncate(path, 40)
+      const damaged = await readFile(path)
+      await expect(start()).rejects.toMatchObject({
+        name: 'StartRefused',
+        message: expect.stringContaining(path),
+      })
+      expect(await readFile(path)).toEqual(damaged)
+    },
+  )
+
+  it('starts at once after it was killed, with all that was there', async () => {
+    const main = fileURLToPath(new URL('main.ts', import.meta.url))
+    const run = () => {
+      const child = spawn(process.execPath, [main, '--free-ports'], {
+        env: { PATH: process.env['PATH'], DATA_DIR: dataDir },
+        stdio: ['ignore', 'ignore', 'pipe'],
+      })
+      const demoApi = new Promise<string>((resolve, reject) => {
+        let told = ''
+        child.stderr.on('data', (data: Buffer) => {
+          told += data.toString()
+          const url = /demo-api\s+(\S+)/.exec(told)?.[1]
+          if (url !== undefined) resolve(url)
+        })
+        child.on('exit', () => reject(new Error(told)))
+      })
+      const kill = async (): Promise<void> => {
+        child.kill('SIGKILL')
+        await once(child, 'exit')
+      }
+      return { demoApi, kill }
+    }
+    const first = run()
+    const ask = async (path: string): Promise<string> => (await fetch(path)).text()
+    expect(await ask(`${await first.demoApi}/queue?number=66`)).toBe('Enqueued 66')
+    await first.kill()
+    const second = run()
+    const replay = `${await second.demoApi}/replay?number=66`
+    await vi.waitFor(async () => expect(await ask(replay)).toBe('Replay started for 66'), 10_000)
+    await second.kill()
+  })
+
+  it('refuses credentials whose keys are missing, and makes no others', async () => {
+    {
+      await using host = await start()
+      await tellStory(host, silent)
+    }
+    const path = join(dataDir, 'secrets/credential_keys')
+    await rm(path)
+    await expect(start()).rejects.toMatchObject({
+      name: 'StartRefused',
+      message: expect.stringContaining(path),
+    })
+    await expect(stat(path)).rejects.toMatchObject({ code: 'ENOENT' })
+  })
+
+  it('refuses a data folder that is none, by its name', async () => {
+    const path = join(dataDir, 'a-file')
+    await writeFile(path, '')
+    dataDir = path
+    await expect(start()).rejects.toMatchObject({ message: expect.stringContaining('DATA_DIR') })
+    dataDir = dirname(path)
+  })
+
+  it('refuses credentials whose keys are others, and leaves them as they are', async () => {
+    {
+      await using host = await start()
+      await tellStory(host, silent)
+    }
+    const before = await readFile(join(dataDir, 'credentials.json'))
+    await writeFile(
+      join(dataDir, 'secrets/credential_keys'),
+      `k1:${Buffer.alloc(32, 7).toString('base64')}`,
+    )
+    await expect(start()).rejects.toMatchObject({
+      name: 'StartRefused',
+      message: expect.stringContaining('credentials.json'),
+    })
+    expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
+  })
+
+  it('is what npm run demo runs: the story, then exit code 0', async () => {
+    const demo = fileURLToPath(new URL('demo.ts', import.meta.url))
+    const { stdout } = await promisify(execFile)(process.execPath, [demo], {
+      env: { PATH: process.env['PATH'], DATA_DIR: dataDir },
+    })
+    for (const told of [
+      'ACC-4620816365291 stored',
+      'Rosewood Interiors',
+      'step csv',
+      'run 1 of 66: Completed',
+      'Order_66.1.csv',
+    ]) {
+      expect(stdout).toContain(told)
+    }
+  })
+})

@@ -1,0 +1,186 @@
+/**
+ * All services in one process on embedded backends: the same code as in their own processes, with files
+ * for Redis and Postgres and an in-process bus for RabbitMQ. They still talk HTTP to one another.
+ */
+import { once } from 'node:events'
+import { accessSync, constants, mkdirSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { join, resolve } from 'node:path'
+import { readEmbeddedConfig as readGatewayConfig } from '@integration-host/accounting-gateway/config'
+import { startAccountingGateway } from '@integration-host/accounting-gateway/service'
+import { readEmbeddedConfig as readCoordinatorConfig } from '@integration-host/coordinator/config'
+import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
+import { startCoordinator } from '@integration-host/coordinator/service'
+import { readConfig as readDemoApiConfig } from '@integration-host/demo-api/config'
+import { startDemoApi } from '@integration-host/demo-api/service'
+import { readConfig as readSandboxConfig } from '@integration-host/sandbox-provider/config'
+import { startSandboxProvider } from '@integration-host/sandbox-provider/service'
+import type { Environment } from '@integration-host/shared/config'
+import { createHealth, reasonOf } from '@integration-host/shared/health'
+import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
+import { type RunningService, StartRefused } from '@integration-host/shared/lifecycle'
+import { createLogger, type LogLevel } from '@integration-host/shared/logger'
+import { readEmbeddedConfig as readTokenConfig } from '@integration-host/token-service/config'
+import { createFileCredentialStore } from '@integration-host/token-service/file-credential-store'
+import { startTokenService } from '@integration-host/token-service/service'
+import { embeddedSecrets } from './embedded-secrets.ts'
+import type { Installation } from './story.ts'
+
+export interface HostOptions {
+  /** Holds the stores, `OrderCSV/` and the generated secrets. */
+  readonly dataDir: string
+  /** `standard`: 7216 to 7220. `free`: whatever the system gives, so that nothing can be in the way. */
+  readonly ports: 'standard' | 'free'
+  readonly env: Environment
+  readonly logLevel: LogLevel
+  readonly logTo: { write(line: string): void }
+}
+
+export interface Host extends Installation, AsyncDisposable {
+  readonly dataDir: string
+  /** Where the service key is; null when the environment gave it. */
+  readonly serviceKeyFile: string | null
+  /** Null when the environment names a real provider. */
+  readonly sandboxProvider: string | null
+}
+
+const SERVICES = [
+  'demoApi',
+  'tokenService',
+  'accountingGateway',
+  'coordinator',
+  'sandboxProvider',
+] as const
+type ServiceName = (typeof SERVICES)[number]
+export const STANDARD_PORTS: Readonly<Record<ServiceName, number>> = {
+  demoApi: 7216,
+  tokenService: 7217,
+  accountingGateway: 7218,
+  coordinator: 7219,
+  sandboxProvider: 7220,
+}
+
+/**
+ * Starts everything, provider first, and resolves when all of it listens.
+ *
+ * @throws {StartRefused} another host has the data folder, or a file in it is damaged.
+ */
+export async function startHost(options: HostOptions): Promise<Host> {
+  const dataDir = resolve(options.dataDir)
+  makeFolder(dataDir)
+  const secrets = embeddedSecrets(dataDir, options.env)
+  const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
+  const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
+  const isSandbox = !options.env['DISCOVERY_URL']
+  // What the environment says of a real provider must not be mixed with the sandbox; empty is unset.
+  const sandbox: Environment = {
+    CLIENT_ID: 'integration-host',
+    DISCOVERY_URL: `${at('sandboxProvider')}/.well-known/openid_configuration`,
+    REDIRECT: `${at('tokenService')}/callback`,
+    ACCOUNTING_URL: '',
+    BROWSER_URL: '',
+  }
+  const settings = (name: ServiceName): Environment => ({
+    REDIRECT: `${at('tokenService')}/callback`,
+    // What the environment sets wins, except where things are in this process.
+    ...options.env,
+    ...secrets,
+    ...(isSandbox && sandbox),
+    HOST: '127.0.0.1',
+    PORT: String(ports[name]),
+    LOG_LEVEL: options.logLevel,
+    DATA_DIR: dataDir,
+    TRANSACTION_SOURCE: 'memory',
+    TOKEN_SERVICE_URL: at('tokenService'),
+    GATEWAY_URL: at('accountingGateway'),
+    COORDINATOR_URL: at('coordinator'),
+    DEMO_API_URL: at('demoApi'),
+    BASE_URL: at('sandboxProvider'),
+    STATE_FILE: join(dataDir, 'sandbox-provider.bin'),
+  })
+  const shell = (name: string) => {
+    const logger = createLogger(name, options.logLevel, options.logTo)
+    return { logger, health: createHealth(logger) }
+  }
+
+  await using opened = new AsyncDisposableStack()
+  const bus = opened.use(
+    createInProcessBus(createLogger('message-bus', options.logLevel, options.logTo)),
+  )
+  const source = opened.use(await createMemoryTransactionSource(dataDir))
+  const tokenConfig = readTokenConfig(settings('tokenService'))
+  const store = opened.use(await createFileCredentialStore(dataDir, tokenConfig.CREDENTIAL_KEYS))
+
+  if (isSandbox)
+    opened.use(
+      await startSandboxProvider(
+        readSandboxConfig(settings('sandboxProvider')),
+        shell('sandbox-provider'),
+      ),
+    )
+  opened.use(await startTokenService(tokenConfig, { ...shell('token-service'), store, bus }))
+  opened.use(
+    await startAccountingGateway(readGatewayConfig(settings('accountingGateway')), {
+      ...shell('accounting-gateway'),
+      bus,
+    }),
+  )
+  opened.use(
+    await startCoordinator(readCoordinatorConfig(settings('coordinator')), {
+      ...shell('coordinator'),
+      source,
+      bus,
+    }),
+  )
+  const demoApi: RunningService = opened.use(
+    await startDemoApi(readDemoApiConfig(settings('demoApi')), shell('demo-api')),
+  )
+
+  const services = opened.move()
+  return {
+    dataDir,
+    serviceKeyFile: secrets['SERVICE_API_KEY_FILE'] ?? options.env['SERVICE_API_KEY_FILE'] ?? null,
+    serviceKey: tokenConfig.SERVICE_API_KEY[0].reveal(),
+    demoApi: demoApi.url,
+    tokenService: at('tokenService'),
+    accountingGateway: at('accountingGateway'),
+    coordinator: at('coordinator'),
+    sandboxProvider: isSandbox ? at('sandboxProvider') : null,
+    [Symbol.asyncDispose]: () => services.disposeAsync(),
+  }
+}
+
+function makeFolder(dataDir: string): void {
+  try {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+    accessSync(dataDir, constants.W_OK)
+  } catch (error) {
+    throw new StartRefused(`DATA_DIR: ${dataDir} cannot be used as a folder (${reasonOf(error)})`)
+  }
+}
+
+/** Ports that nothing listens on, all held at once so that they differ. */
+async function freePorts(): Promise<Record<ServiceName, number>> {
+  const servers = SERVICES.map(() => createServer().listen(0, '127.0.0.1'))
+  await Promise.all(servers.map((server) => once(server, 'listening')))
+  const ports = servers.map((server) => (server.address() as AddressInfo).port)
+  await Promise.all(servers.map((server) => new Promise((done) => server.close(done))))
+  return Object.fromEntries(SERVICES.map((name, index) => [name, ports[index]])) as Record<
+    ServiceName,
+    number
+  >
+}
+
+/** Resolves when every service is ready. @throws {Error} naming the one that is not, after `deadlineMs`. */
+export async function hostReady(host: Host, deadlineMs = 20_000): Promise<void> {
+  const deadline = Date.now() + deadlineMs
+  for (const url of [host.tokenService, host.accountingGateway, host.coordinator, host.demoApi]) {
+    for (;;) {
+      const answer = await fetch(`${url}/health/ready`)
+      const report = await answer.text()
+      if (answer.ok) break
+      if (Date.now() > deadline) throw new Error(`${url} is not ready: ${report}`)
+      await new Promise((done) => setTimeout(done, 20))
+    }
+  }
+}

@@ -1,0 +1,53 @@
+// `npm start`: the embedded host, left running.
+import { parseArgs } from 'node:util'
+import { logLevels, parseConfig } from '@integration-host/shared/config'
+import { runService, StartRefused } from '@integration-host/shared/lifecycle'
+import { z } from 'zod'
+import { banner } from './banner.ts'
+import { startHost } from './host.ts'
+import { terminalLog } from './terminal-log.ts'
+
+const HELP = `Usage: npm start [-- --free-ports]
+
+Runs all services in one process on embedded backends; Ctrl-C ends it.
+
+  --free-ports   ports that nothing uses, instead of 7216 to 7220
+
+  DATA_DIR       where everything is kept (default ./data)
+  LOG_LEVEL      ${logLevels.join(' ')} (default info)
+  DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET   a real provider instead of the sandbox
+`
+
+const Settings = z.object({
+  DATA_DIR: z.string().default('./data'),
+  LOG_LEVEL: z.enum(logLevels).default('info'),
+})
+const { values } = parseArgs({
+  options: { help: { type: 'boolean', short: 'h' }, 'free-ports': { type: 'boolean' } },
+})
+if (values.help) {
+  process.stdout.write(HELP)
+  process.exit()
+}
+
+// Lines for a person on a terminal, JSON for everything else.
+const logTo = process.stdout.isTTY ? terminalLog(process.stdout) : process.stdout
+
+await runService(
+  'integration-host',
+  async () => {
+    const { DATA_DIR: dataDir, LOG_LEVEL: logLevel } = parseConfig(Settings, process.env)
+    const ports = values['free-ports'] ? 'free' : 'standard'
+    const options = { dataDir, ports, env: process.env, logLevel, logTo } as const
+    const host = await startHost(options).catch((error: unknown) => {
+      const { code, port } = error as { code?: string; port?: number }
+      if (code !== 'EADDRINUSE') throw error
+      throw new StartRefused(
+        `port ${port} is taken by another process: stop it, or use npm start -- --free-ports`,
+      )
+    })
+    process.stderr.write(banner(host))
+    return { url: host.demoApi, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() }
+  },
+  logTo,
+)

@@ -1,0 +1,161 @@
+/**
+ * The demo's story, told over HTTP alone, so that it runs against any installation with the sandbox
+ * provider: connect a company, read its CompanyInfo, queue an order, watch its steps, replay it.
+ */
+import type { HeaderView, TransactionView } from '@integration-host/shared/contracts/transaction'
+
+export interface Installation {
+  readonly tokenService: string
+  readonly accountingGateway: string
+  readonly coordinator: string
+  readonly demoApi: string
+  readonly serviceKey: string
+}
+
+export interface Narrator {
+  stage(title: string): void
+  line(text: string): void
+}
+
+export interface Story {
+  readonly realm: string
+  readonly number: string
+}
+
+/** A stage of the story did not go as it should; the message says which and what was answered. */
+export class StoryFailed extends Error {
+  override readonly name = 'StoryFailed'
+}
+
+const COMPANY = { realm: '4620816365291', name: 'Rosewood Interiors' }
+const PROCESS = 'OrderProcess'
+const STAGE_DEADLINE_MS = 30_000
+
+/** @throws {StoryFailed} */
+export async function tellStory(at: Installation, narrator: Narrator): Promise<Story> {
+  narrator.stage('Connecting a company through the authorization redirect')
+  await connectCompany(at, narrator)
+
+  narrator.stage('Reading its CompanyInfo through the accounting gateway')
+  await readCompanyInfo(at, narrator)
+
+  const number = await freeNumber(at)
+  narrator.stage(`Queueing order ${number}`)
+  narrator.line(await text(`${at.demoApi}/queue?number=${number}`))
+  await watch(at, number, 0, narrator)
+
+  narrator.stage(`Replaying order ${number}`)
+  narrator.line(await text(`${at.demoApi}/replay?number=${number}`))
+  await watch(at, number, 1, narrator)
+  return { realm: COMPANY.realm, number }
+}
+
+// As a browser would: redirect by redirect, with the cookie that binds the authorization to it.
+async function connectCompany(at: Installation, narrator: Narrator): Promise<void> {
+  const started = await hop(`${at.tokenService}/authorize`)
+  const cookie = started.headers
+    .getSetCookie()
+    .map((header) => header.split(';')[0])
+    .join('; ')
+  narrator.line('token-service → provider: state, nonce and PKCE challenge')
+  const consent = new URL(locationOf(started))
+  consent.searchParams.set('sandbox_company', `${COMPANY.realm}:${COMPANY.name}`)
+  const granted = await hop(consent.href)
+  narrator.line(`provider → token-service: ${COMPANY.name} authorized, code delivered`)
+  const finished = await hop(locationOf(granted), { headers: { Cookie: cookie } })
+  locationOf(finished)
+  const credential = await json<{ Name: string; Expiry: string; Version: number }>(
+    at,
+    `${at.tokenService}/credentials/ACC-${COMPANY.realm}`,
+  )
+  narrator.line(
+    `${credential.Name} stored, version ${credential.Version}, access token valid until ${credential.Expiry}`,
+  )
+}
+
+async function readCompanyInfo(at: Installation, narrator: Narrator): Promise<void> {
+  const query = encodeURIComponent('select * from CompanyInfo')
+  const answer = await json<{
+    QueryResponse: { CompanyInfo: { CompanyName: string; Country: string }[] }
+  }>(at, `${at.accountingGateway}/v3/company/${COMPANY.realm}/query?query=${query}`)
+  const [company] = answer.QueryResponse.CompanyInfo
+  if (company === undefined) throw new StoryFailed('the provider knows no such company')
+  narrator.line(
+    `${company.CompanyName}, ${company.Country}: the bearer token never left the gateway`,
+  )
+}
+
+/** The first order number from 66 on that no earlier run has used. */
+async function freeNumber(at: Installation): Promise<string> {
+  for (let number = 66; ; number++) {
+    const answer = await fetch(transactionUrl(at, String(number)), { headers: keyed(at) })
+    await answer.body?.cancel()
+    if (answer.status === 404) return String(number)
+    if (!answer.ok) throw new StoryFailed(`the coordinator answered ${answer.status}`)
+  }
+}
+
+/** Tells each step as it completes, until the run is over. */
+async function watch(
+  at: Installation,
+  number: string,
+  replayId: number,
+  narrator: Narrator,
+): Promise<void> {
+  const told = new Set<string>()
+  const deadline = Date.now() + STAGE_DEADLINE_MS
+  for (;;) {
+    const run = await json<TransactionView>(at, `${transactionUrl(at, number)}?replay=${replayId}`)
+    for (const item of run.Items) {
+      if (item.Status !== 'Completed' || told.has(item.StepName)) continue
+      told.add(item.StepName)
+      narrator.line(
+        `step ${item.StepName.padEnd(6)} ${item.ResponseStatus ?? 'done'}  ${item.ResponseBody ?? ''}`.trimEnd(),
+      )
+    }
+    if (run.Status === 'Completed')
+      return narrator.line(`run ${replayId} of ${number}: ${run.Status}`)
+    if (isOver(run))
+      throw new StoryFailed(
+        `order ${number} is ${run.Status}: ${run.LastError ?? 'no reason given'}`,
+      )
+    if (Date.now() > deadline)
+      throw new StoryFailed(`order ${number} is still ${run.Status} at step ${run.StepName}`)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
+
+const isOver = ({ Status }: HeaderView): boolean => Status === 'Failed' || Status === 'Cancelled'
+const keyed = (at: Installation): Record<string, string> => ({
+  Authorization: `Bearer ${at.serviceKey}`,
+})
+const transactionUrl = (at: Installation, number: string): string =>
+  `${at.coordinator}/processes/${PROCESS}/transactions/${number}`
+
+async function hop(url: string, init: RequestInit = {}): Promise<Response> {
+  return fetch(url, { ...init, redirect: 'manual' })
+}
+
+function locationOf(answer: Response): string {
+  const location = answer.headers.get('Location')
+  // The origin only: the path may hold a one-time code.
+  if (location === null)
+    throw new StoryFailed(
+      `${new URL(answer.url).origin} answered ${answer.status} where a redirect belongs`,
+    )
+  return new URL(location, answer.url).href
+}
+
+async function text(url: string): Promise<string> {
+  const answer = await fetch(url)
+  const body = await answer.text()
+  if (!answer.ok) throw new StoryFailed(`${url} answered ${answer.status}: ${body}`)
+  return body
+}
+
+async function json<T>(at: Installation, url: string): Promise<T> {
+  const answer = await fetch(url, { headers: keyed(at) })
+  const body = await answer.text()
+  if (!answer.ok) throw new StoryFailed(`${url} answered ${answer.status}: ${body}`)
+  return JSON.parse(body) as T
+}
