@@ -1,0 +1,168 @@
+import { globSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import {
+  domainFolderOf,
+  importViolations,
+  technology,
+  type Sources,
+  type Workspace,
+} from './support/import-rules.ts'
+
+const root = join(import.meta.dirname, '..')
+
+describe('the import direction', () => {
+  it('is kept by every source file', () => {
+    expect(importViolations(readSources(), readWorkspace())).toEqual([])
+  })
+
+  it('covers every domain folder of the architecture', () => {
+    const folders = new Set([...readSources().keys()].map(domainFolderOf))
+    expect([...folders]).toEqual(
+      expect.arrayContaining([
+        'services/token-service/src/authorization',
+        'services/token-service/src/credential',
+        'services/token-service/src/provider',
+        'services/accounting-gateway/src/proxy',
+        'services/accounting-gateway/src/realm',
+        'services/coordinator/src/process',
+        'services/coordinator/src/transaction',
+        'services/coordinator/src/runner',
+        'services/coordinator/src/processes',
+      ]),
+    )
+  })
+})
+
+describe('the check of the import direction', () => {
+  it.each(technology)('finds %s in a domain folder', (name) => {
+    const path = 'services/coordinator/src/runner/runner.ts'
+    expect(violationsOf({ [path]: `import type { X } from '${name}'` })).toEqual([
+      `${path} imports ${name}: technology belongs in adapters/`,
+    ])
+    expect(violationsOf({ [path]: `const x = await import('${name}/deeper')` })).toHaveLength(1)
+    expect(violationsOf({ 'services/coordinator/src/adapters/x.ts': `import '${name}'` })).toEqual(
+      [],
+    )
+  })
+
+  it('finds an import that runs over several lines, a re-export and a bare import', () => {
+    const path = 'services/token-service/src/credential/refresh.ts'
+    const text = `import {\n  a,\n  b,\n} from 'ioredis'\nexport * from 'hono'\nimport 'pino'`
+    expect(violationsOf({ [path]: text })).toHaveLength(3)
+  })
+
+  it('takes an import after a type for what it is', () => {
+    const path = 'services/token-service/src/credential/refresh.ts'
+    const sources = {
+      [path]: `export type A = { a: number }\nimport { log } from '@example/shared/logger'`,
+      'packages/shared/src/logger.ts': `import pino from 'pino'`,
+    }
+    expect(violationsOf(sources)).toHaveLength(1)
+  })
+
+  it('finds process.env in a domain folder, but not in its comments', () => {
+    const path = 'services/accounting-gateway/src/realm/throttle.ts'
+    expect(violationsOf({ [path]: 'const limit = process.env.LIMIT' })).toEqual([
+      `${path} reads process.env: settings come in as parameters`,
+    ])
+    expect(violationsOf({ [path]: '// never process.env\n/* nor\n process.env */' })).toEqual([])
+  })
+
+  it('finds technology that another file brings along, and names the way', () => {
+    const path = 'services/coordinator/src/process/step.ts'
+    const sources = {
+      [path]: `import { log } from '@example/shared/logger'`,
+      'packages/shared/src/logger.ts': `import { format } from './format.ts'`,
+      'packages/shared/src/format.ts': `import pino from 'pino'`,
+    }
+    expect(violationsOf(sources)).toEqual([
+      `${path} loads technology by way of packages/shared/src/logger.ts → packages/shared/src/format.ts → pino`,
+    ])
+    expect(
+      violationsOf({ ...sources, [path]: `import type { Log } from '@example/shared/logger'` }),
+    ).toEqual([])
+  })
+
+  it('finds a domain folder that reaches out to its own adapters or settings', () => {
+    const path = 'services/coordinator/src/runner/runner.ts'
+    for (const target of [
+      '../adapters/postgres/source.ts',
+      '../config.ts',
+      '../routes/events.ts',
+    ]) {
+      expect(violationsOf({ [path]: `import { x } from '${target}'` })).toEqual([
+        `${path} imports ${target}: imports point inward, and this one leaves the domain`,
+      ])
+    }
+    expect(violationsOf({ [path]: `import { x } from '../transaction/item.ts'` })).toEqual([])
+  })
+
+  it.each([
+    ['services/coordinator/src/app.ts', '@example/token-service/service', 'never by import'],
+    ['services/coordinator/src/app.ts', '../../token-service/src/app.ts', 'never by import'],
+    ['packages/shared/src/x.ts', '@example/token-service/service', 'packages know nothing'],
+    ['tests/flows/x.test.ts', '@example/token-service/config', 'only host/ imports services'],
+    ['bench/x.ts', '@example/token-service', 'only host/ imports services'],
+    ['services/coordinator/src/app.ts', '@example/host/host', 'host/ stands above'],
+    ['packages/shared/src/x.ts', '../../../host/src/host.ts', 'host/ stands above'],
+  ])('finds that %s imports %s', (path, specifier, reason) => {
+    const violations = violationsOf({ [path]: `import { x } from '${specifier}'` })
+    expect(violations).toEqual([expect.stringContaining(reason)])
+  })
+
+  it('lets host/ import services, and everybody what is shared', () => {
+    expect(
+      violationsOf({
+        'host/src/host.ts': `import { start } from '@example/token-service/service'`,
+        'services/coordinator/src/process/step.ts': `import { a } from '@example/shared/contracts/steps'`,
+        'tests/flows/x.test.ts': `import { host } from '@example/host/host'`,
+        'packages/shared/src/contracts/steps.ts': `import { z } from 'zod'`,
+      }),
+    ).toEqual([])
+  })
+})
+
+function violationsOf(files: Readonly<Record<string, string>>): string[] {
+  const workspace: Workspace = new Map([
+    [
+      '@example/shared',
+      {
+        folder: 'packages/shared',
+        doors: { './logger': './src/logger.ts', './contracts/*': './src/contracts/*.ts' },
+      },
+    ],
+    [
+      '@example/token-service',
+      { folder: 'services/token-service', doors: { './service': './src/service.ts' } },
+    ],
+    ['@example/host', { folder: 'host', doors: { './host': './src/host.ts' } }],
+  ])
+  return importViolations(new Map(Object.entries(files)), workspace)
+}
+
+function readSources(): Sources {
+  const files = globSync('{services,packages,host,tests,bench,examples,scripts}/**/*.{ts,mjs}', {
+    cwd: root,
+    exclude: (path) => path.includes('node_modules'),
+  })
+  return new Map(
+    files
+      // Its examples are breaches on purpose.
+      .filter((file) => file !== 'tests/architecture.test.ts')
+      .map((file) => [file, readFileSync(join(root, file), 'utf8')]),
+  )
+}
+
+function readWorkspace(): Workspace {
+  const manifests = globSync('{services/*,packages/*,host,tests,bench}/package.json', { cwd: root })
+  return new Map(
+    manifests.map((file) => {
+      const { name, exports } = JSON.parse(readFileSync(join(root, file), 'utf8')) as {
+        name: string
+        exports: Record<string, string>
+      }
+      return [name, { folder: dirname(file), doors: exports }]
+    }),
+  )
+}

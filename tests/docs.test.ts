@@ -1,0 +1,42 @@
+import { readFile } from 'node:fs/promises'
+import { errorCodes } from '@integration-host/shared/errors'
+import { describe, expect, it } from 'vitest'
+
+const read = (path: string): Promise<string> =>
+  readFile(new URL(`../${path}`, import.meta.url), 'utf8')
+
+describe('the documents', () => {
+  it('explain every error code, with its status, and no other', async () => {
+    const text = await read('docs/errors.md')
+    const sections = [...text.matchAll(/^### (\w+)\n(\d+)\./gm)].map(([, code, status]) => [
+      code,
+      Number(status),
+    ])
+    expect(Object.fromEntries(sections)).toEqual(
+      Object.fromEntries(Object.entries(errorCodes).map(([code, { status }]) => [code, status])),
+    )
+  })
+
+  it('list every setting that a service reads, and no other', async () => {
+    const documented = new Set(
+      [...(await read('docs/settings.md')).matchAll(/`([A-Z][A-Z_]{3,})`/g)].map(
+        ([, name]) => name,
+      ),
+    )
+    const declared = new Set<string>(['SERVICE_API_KEYS'])
+    for (const service of [
+      'token-service',
+      'accounting-gateway',
+      'coordinator',
+      'demo-api',
+      'sandbox-provider',
+    ]) {
+      const source = await read(`services/${service}/src/config.ts`)
+      for (const [, name = ''] of source.matchAll(/^\s{2,}([A-Z][A-Z_]{3,}):/gm)) declared.add(name)
+    }
+    for (const name of ['HOST', 'PORT', 'LOG_LEVEL']) declared.add(name)
+    const undocumented = [...declared].filter((name) => !documented.has(name))
+    const unknown = [...documented].filter((name = '') => name !== 'X_FILE' && !declared.has(name))
+    expect({ undocumented, unknown }).toEqual({ undocumented: [], unknown: [] })
+  })
+})

@@ -1,0 +1,356 @@
+/**
+ * A token-service killed with SIGKILL at every point of the refresh protocol, under every way in which a
+ * provider rotates. All processes are real; each rotation has its own provider, its own names, and one
+ * company per point. The three sweeps run at the same time, each with two processes.
+ */
+import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
+import { type ChannelModel, connect } from 'amqplib'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { eventually } from '../support/eventually.ts'
+import { connectCompany } from '../support/story-steps.ts'
+import { backend, startSystem, type System } from '../support/system.ts'
+
+const DYING = 'test-support/dying-main.ts'
+
+const rotations = {
+  never: { rotation: 'never', graceSeconds: 0 },
+  // What a daily rotation with a day of grace is on the day it rotates.
+  'daily with grace': { rotation: 'always', graceSeconds: 86_400 },
+  strict: { rotation: 'always', graceSeconds: 0 },
+} as const
+type Rotation = keyof typeof rotations
+const rotationNames = Object.keys(rotations) as Rotation[]
+
+/** In the order of the kills. The relay's lease outlives its holder, so who dies relaying comes first or alone. */
+const points = [
+  'before publish',
+  'before intent',
+  'after intent',
+  'during the call',
+  'after answer',
+  'before commit',
+  'after commit',
+  'after confirm',
+] as const
+type Point = (typeof points)[number]
+
+/** The provider has rotated, and the only copy of the new pair dies with the process. */
+const answerLost: ReadonlySet<Point> = new Set(['during the call', 'after answer', 'before commit'])
+
+const realmOf = (point: Point): string => String(9_341_453_000 + points.indexOf(point))
+const nameOf = (point: Point): string => `ACC-${realmOf(point)}`
+
+interface Outcome {
+  /** Of the refresh that is asked again after the kill. */
+  readonly status: number
+  readonly recoverySeconds: number
+  readonly credential: CredentialView
+  readonly isTokenAccepted: boolean
+  /** Refreshes that the provider granted and refused, with the one that was killed. */
+  readonly calls: { readonly granted: number; readonly refused: number }
+  /** Provider calls that asking and reading again and again led to. */
+  readonly callsByReading: number
+  /** One more refresh, or where the grant is lost a reconnect. */
+  readonly afterwards: { readonly version: number; readonly isTokenAccepted: boolean }
+  /** `<version>/<kind>` in the order of their arrival. */
+  readonly events: readonly string[]
+}
+
+describe('a token-service that is killed in the middle of a refresh', () => {
+  let broker: ChannelModel
+  let redis: Redis
+  const outcomes = new Map<string, Outcome>()
+  const outcomeOf = (rotation: Rotation, point: Point): Outcome => {
+    const outcome = outcomes.get(`${rotation}, ${point}`)
+    if (outcome === undefined) throw new Error(`nothing is known of ${rotation}, ${point}`)
+    return outcome
+  }
+
+  beforeAll(async () => {
+    broker = await connect(backend('TEST_AMQP_URL'))
+    redis = new Redis(backend('TEST_REDIS_URL'))
+    // All of them to their end, so that none leaves processes behind when another fails.
+    const sweeps = await Promise.allSettled(
+      rotationNames.map(async (rotation) => {
+        await using system = await startSystem(['sandbox-provider', 'token-service'])
+        const found = await sweep(system, rotation)
+        for (const [point, outcome] of found) outcomes.set(`${rotation}, ${point}`, outcome)
+      }),
+    )
+    for (const done of sweeps) if (done.status === 'rejected') throw done.reason
+  }, 110_000)
+  afterAll(async () => {
+    if (outcomes.size === rotationNames.length * points.length) printFigures(outcomeOf)
+    redis.disconnect()
+    await broker.close()
+  })
+
+  async function sweep(system: System, rotation: Rotation): Promise<Map<Point, Outcome>> {
+    const provider = providerOf(system)
+    const service = serviceOf(system)
+    const outboxRelayed = (): Promise<void> =>
+      eventually(
+        async () => expect(await redis.xlen(`${system.redisKeyPrefix}credentials:outbox`)).toBe(0),
+        30,
+      )
+    const stop = async (): Promise<void> => {
+      await outboxRelayed()
+      expect(await system.service('token-service').stop('SIGTERM')).toBe(0)
+    }
+    const revive = async (): Promise<void> => {
+      system.start('token-service')
+      await system.ready('token-service')
+    }
+
+    /** The provider lets the access token expire, somebody asks for a newer one, and the process dies. */
+    async function kill(point: Point): Promise<void> {
+      await provider.expire(realmOf(point))
+      const isFromOutside = point === 'during the call'
+      const dying = isFromOutside
+        ? system.start('token-service')
+        : system.start('token-service', { DIES_AT: point }, DYING)
+      await system.ready('token-service')
+      if (isFromOutside) await provider.holdNextAnswer()
+      const asked = service.refresh(point, { Version: 2 }).catch(() => null)
+      if (isFromOutside) {
+        const rotated = async () => expect((await provider.calls(realmOf(point))).granted).toBe(2)
+        await eventually(rotated)
+      } else {
+        await eventually(() => expect(dying.output()).toContain(`died ${point}\n`))
+      }
+      expect(await dying.stop('SIGKILL')).toBeNull()
+      await asked
+    }
+
+    async function recover(point: Point) {
+      const startedAt = performance.now()
+      const { status } = await eventually(async () => {
+        const answer = await service.refresh(point, { Version: 2 })
+        expect(answer.status).not.toBe(503)
+        return answer
+      }, 40)
+      const recoverySeconds = (performance.now() - startedAt) / 1_000
+      const calls = await provider.calls(realmOf(point))
+      const found = {
+        status,
+        recoverySeconds,
+        credential: await service.credential(point),
+        isTokenAccepted: await provider.accepts(realmOf(point), await service.token(point)),
+        // Beside the refresh that brought version 2.
+        calls: { granted: calls.granted - 1, refused: calls.refused },
+      }
+      for (let round = 0; round < 3; round += 1) {
+        await service.token(point)
+        await service.refresh(point, { Version: 2 })
+        // A grant that has ended is not shown again, however much somebody insists.
+        if (status === 424) await service.refresh(point, {})
+      }
+      const after = await provider.calls(realmOf(point))
+      const callsByReading = after.granted + after.refused - calls.granted - calls.refused
+      if (status === 424) await connectCompany(system, realmOf(point))
+      else await service.refresh(point, {})
+      const { Version: version } = await service.credential(point)
+      const isTokenAccepted = await provider.accepts(realmOf(point), await service.token(point))
+      return { ...found, callsByReading, afterwards: { version, isTokenAccepted } }
+    }
+
+    await provider.set(rotations[rotation])
+    const events = await collectEvents(broker, system)
+    for (const point of points) {
+      await connectCompany(system, realmOf(point))
+      await service.refresh(point, {})
+    }
+    await stop()
+
+    const [last, ...others] = points.toReversed()
+    if (last === undefined) throw new Error('there are no points')
+    const found = new Map<Point, Omit<Outcome, 'events'>>()
+    for (const point of others.toReversed()) await kill(point)
+    await revive()
+    await Promise.all(others.map(async (point) => found.set(point, await recover(point))))
+    await stop()
+    await kill(last)
+    await revive()
+    found.set(last, await recover(last))
+    await outboxRelayed()
+
+    const told = await events()
+    return new Map(
+      [...found].map(([point, outcome]) => [
+        point,
+        { ...outcome, events: told.get(nameOf(point)) ?? [] },
+      ]),
+    )
+  }
+
+  it('is killed at every point that the protocol names', async () => {
+    await using system = await startSystem([])
+    const asked = system.start('token-service', { DIES_AT: 'which?' }, DYING)
+    const named = await eventually(() => {
+      const list = /\[.*\]/.exec(asked.output())
+      if (list === null) throw new Error('it has not told its points yet')
+      return JSON.parse(list[0]) as string[]
+    })
+    expect([...named, 'during the call'].toSorted()).toEqual(points.toSorted())
+  })
+
+  const isRecoverable = (rotation: Rotation, point: Point): boolean =>
+    rotation !== 'strict' || !answerLost.has(point)
+  const cases = rotationNames.flatMap((rotation) =>
+    points.map((point) => ({ rotation, point, recoverable: isRecoverable(rotation, point) })),
+  )
+
+  it.each(cases.filter(({ recoverable }) => recoverable))(
+    'keeps the grant when it dies $point, rotation $rotation',
+    ({ rotation, point }) => {
+      const outcome = outcomeOf(rotation, point)
+      expect(outcome).toMatchObject({
+        status: 200,
+        credential: { Status: 'active', Version: 3 },
+        isTokenAccepted: true,
+        calls: { granted: answerLost.has(point) ? 2 : 1, refused: 0 },
+        callsByReading: 0,
+        afterwards: { version: 4, isTokenAccepted: true },
+      })
+      expect(outcome.credential).not.toHaveProperty('Fault')
+      // What was confirmed and not yet forgotten comes again, under the same id.
+      const again = point === 'after confirm' ? ['3/refreshed'] : []
+      expect(outcome.events).toEqual([
+        '1/stored',
+        '2/refreshed',
+        '3/refreshed',
+        ...again,
+        '4/refreshed',
+      ])
+    },
+  )
+
+  it.each(cases.filter(({ recoverable }) => !recoverable))(
+    'tells once that the rotation is lost when it dies $point, rotation $rotation, and a reconnect heals it',
+    ({ rotation, point }) => {
+      const outcome = outcomeOf(rotation, point)
+      expect(outcome).toMatchObject({
+        status: 424,
+        credential: {
+          Status: 'faulted',
+          Version: 2,
+          Fault: {
+            Code: 'rotation_lost',
+            Message: `Couldn't refresh token for realm ${nameOf(point)}, {"error":"invalid_grant"}`,
+          },
+        },
+        // The token that was spent and the one before it, each shown once.
+        calls: { granted: 1, refused: 2 },
+        callsByReading: 0,
+        afterwards: { version: 3, isTokenAccepted: true },
+        events: ['1/stored', '2/refreshed', '2/faulted', '3/stored'],
+      })
+    },
+  )
+})
+
+/** The knobs and counters of the sandbox, and its accounting API. */
+function providerOf(system: System) {
+  const url = system.url('sandbox-provider')
+  const control = async (method: string, path: string, body?: unknown): Promise<unknown> => {
+    const answer = await fetch(`${url}/sandbox/${path}`, {
+      method,
+      headers: { 'Content-Type': 'application/json' },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    expect(answer.ok).toBe(true)
+    return answer.json()
+  }
+  return {
+    set: (settings: object) => control('PUT', 'settings', settings),
+    expire: (realm: string) => control('POST', `realms/${realm}/expire`),
+    /** The next token call takes effect at once and is answered after its caller is dead. */
+    holdNextAnswer: () => control('POST', 'faults', { target: 'token', latencyMs: 9_000 }),
+    async calls(realm: string): Promise<{ granted: number; refused: number }> {
+      const { realms } = (await control('GET', 'counters')) as {
+        realms: Record<string, { refreshes: number; refreshesRefused: number }>
+      }
+      const counters = realms[realm]
+      return { granted: counters?.refreshes ?? 0, refused: counters?.refreshesRefused ?? 0 }
+    },
+    async accepts(realm: string, token: string): Promise<boolean> {
+      const query = encodeURIComponent('select * from CompanyInfo')
+      const answer = await fetch(`${url}/v3/company/${realm}/query?query=${query}`, {
+        headers: { Authorization: `Bearer ${token}` },
+      })
+      await answer.body?.cancel()
+      return answer.status === 200
+    },
+  }
+}
+
+function serviceOf(system: System) {
+  const at = (point: Point): string => `${system.url('token-service')}/credentials/${nameOf(point)}`
+  return {
+    refresh: async (point: Point, body: { readonly Version?: number }): Promise<Response> => {
+      const answer = await system.call(`${at(point)}/refresh`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify(body),
+      })
+      await answer.body?.cancel()
+      return answer
+    },
+    credential: async (point: Point): Promise<CredentialView> =>
+      (await (await system.call(at(point))).json()) as CredentialView,
+    token: async (point: Point): Promise<string> =>
+      ((await (await system.call(`${at(point)}/token`)).json()) as AccessTokenView).Authenticator,
+  }
+}
+
+/**
+ * Listens from now on. The returned function ends it and gives, for each credential, what came, in order.
+ */
+async function collectEvents(
+  broker: ChannelModel,
+  system: System,
+): Promise<() => Promise<Map<string, string[]>>> {
+  const exchange = system.amqpPrefix + CREDENTIALS_EXCHANGE
+  const channel = await broker.createConfirmChannel()
+  await channel.assertExchange(exchange, 'topic', { durable: true })
+  const { queue } = await channel.assertQueue('', { exclusive: true })
+  await channel.bindQueue(queue, exchange, '#')
+  const ids: string[] = []
+  await channel.consume(
+    queue,
+    (message) => message && ids.push(String(message.properties.messageId)),
+    { noAck: true },
+  )
+  return async () => {
+    // Behind everything that the broker has confirmed.
+    channel.publish(exchange, 'end', Buffer.alloc(0), { messageId: 'end' })
+    await eventually(() => expect(ids.at(-1)).toBe('end'))
+    await channel.close()
+    const told = Map.groupBy(ids.slice(0, -1), (id) => id.split('/', 1)[0] ?? '')
+    return new Map(
+      [...told].map(([name, all]) => [name, all.map((id) => id.slice(name.length + 1))]),
+    )
+  }
+}
+
+function printFigures(outcomeOf: (rotation: Rotation, point: Point) => Outcome): void {
+  const rows = rotationNames.map((rotation) => {
+    const all = points.map((point) => outcomeOf(rotation, point))
+    const sum = (count: (outcome: Outcome) => number): number =>
+      all.reduce((total, outcome) => total + count(outcome), 0)
+    const events = sum((outcome) => outcome.events.length)
+    const distinct = sum((outcome) => new Set(outcome.events).size)
+    return [
+      `rotation ${rotation}: ${all.length} kills`,
+      `${sum(({ status }) => (status === 200 ? 0 : 1))} grants lost`,
+      `${sum(({ credential }) => (credential.Fault?.Code === 'rotation_lost' ? 1 : 0))} faults rotation_lost`,
+      `${sum(({ calls }) => calls.granted)} provider calls granted`,
+      `${sum(({ calls }) => calls.refused)} refused`,
+      `${distinct} events (${events - distinct} twice)`,
+      `back after at most ${Math.max(...all.map((outcome) => outcome.recoverySeconds)).toFixed(1)} s`,
+    ].join(', ')
+  })
+  console.log(rows.join('\n'))
+}
