@@ -1,0 +1,311 @@
+/*
+ * Stands before every npm script, so that a bare checkout runs with one command and nothing but
+ * Node 18 and npm on the machine. Plain JavaScript, no dependencies.
+ *
+ *   node scripts/bootstrap.mjs [--dev] <entry.ts> [arguments]
+ *   node scripts/bootstrap.mjs [--dev] --bin <name> [arguments]
+ *
+ * 1. Installs what the lockfile says, unless that is what is installed (`--dev`: with the development dependencies).
+ * 2. Runs the entry, or the program of a package, with a Node that can: this one or the one just installed.
+ */
+import { spawn, spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { constants } from 'node:os'
+import { delimiter, dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { takeLock } from './install-lock.mjs'
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+const modules = join(root, 'node_modules')
+const stampFile = join(modules, '.installed')
+const bundledNode = join(modules, 'node', 'bin', 'node')
+/** @type {{ packageManager: string, engines: { node: string } }} */
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const neededNode = manifest.engines.node.replace('>=', '')
+
+// A first install takes half a minute; one over a slow line some minutes.
+const lockWaitMs = 15 * 60_000
+
+class CannotStart extends Error {
+  /**
+   * @param {string} message
+   * @param {number} exitCode
+   */
+  constructor(message, exitCode = 1) {
+    super(message)
+    this.exitCode = exitCode
+  }
+}
+
+/** @typedef {{ hash: string, dev: boolean }} Stamp what is installed, and whether with the development dependencies */
+
+try {
+  const { dev, bin, args } = readArguments(process.argv.slice(2))
+  await ensureInstalled(dev)
+  const node = usableNode()
+  if (node === undefined) throw new CannotStart(noNode())
+  if (bin !== undefined && !existsSync(join(modules, '.bin', bin))) {
+    throw new CannotStart(`No installed package has a program named ${bin}.`)
+  }
+  const program = bin === undefined ? node : join(modules, '.bin', bin)
+  process.exitCode = await run(program, args, {
+    stdio: 'inherit',
+    env: {
+      ...process.env,
+      // The programs in node_modules/.bin, and scripts that start them, take whatever `node` comes first.
+      PATH: [dirname(node), join(modules, '.bin'), process.env['PATH'] ?? ''].join(delimiter),
+    },
+  })
+} catch (error) {
+  if (!(error instanceof CannotStart)) throw error
+  console.error(error.message)
+  process.exitCode = error.exitCode
+}
+
+/** @param {string[]} args */
+function readArguments(args) {
+  const dev = args[0] === '--dev'
+  const rest = dev ? args.slice(1) : args
+  const [bin, ...binArgs] = rest[0] === '--bin' ? rest.slice(1) : []
+  if (rest.length === 0 || (rest[0] === '--bin' && bin === undefined)) {
+    throw new CannotStart('usage: bootstrap.mjs [--dev] (<entry.ts> | --bin <name>) [arguments]')
+  }
+  return { dev, bin, args: bin === undefined ? rest : binArgs }
+}
+
+/** @param {boolean} dev */
+async function ensureInstalled(dev) {
+  if (isInstalled(dev)) return
+  if (Number(process.versions.node.split('.')[0]) < 18) {
+    throw new CannotStart(`Node 18 or newer is needed to install; this is ${process.version}.`)
+  }
+  mkdirSync(modules, { recursive: true })
+  const release = await takeLock(join(modules, '.install-lock'), {
+    waitMs: lockWaitMs,
+    onWait: () => console.error('Another terminal is installing the dependencies; waiting for it…'),
+  }).catch((/** @type {unknown} */ error) => {
+    throw new CannotStart(`Waited for another installation in vain: ${messageOf(error)}.`)
+  })
+  try {
+    // Whoever was waited for has most likely done it.
+    if (!isInstalled(dev)) await install(dev)
+  } finally {
+    release()
+  }
+}
+
+/**
+ * A production start is content with a development install and never takes anything away from it.
+ *
+ * @param {boolean} dev
+ */
+function isInstalled(dev) {
+  const stamp = readStamp()
+  return (
+    stamp !== undefined &&
+    stamp.hash === currentHash() &&
+    (stamp.dev || !dev) &&
+    usableNode() !== undefined &&
+    workspaceFolders().every(
+      (folder) => !needsModules(folder) || existsSync(join(folder, 'node_modules')),
+    )
+  )
+}
+
+/** @param {boolean} wantsDev */
+async function install(wantsDev) {
+  const before = readStamp()
+  const dev = wantsDev || before?.dev === true
+  const hash = currentHash()
+  if (before === undefined) {
+    console.error('First run: installing the dependencies (about half a minute)…')
+  } else if (before.hash === hash && dev && !before.dev) {
+    console.error('Installing the development dependencies as well…')
+  } else {
+    console.error('The dependencies have changed: installing them…')
+  }
+  rmSync(stampFile, { force: true })
+  const code = await run(
+    'npx',
+    [
+      '--yes',
+      '--prefer-offline',
+      '--loglevel=error',
+      '--no-update-notifier',
+      // Without a connection npm would try for more than a minute before it says so.
+      '--fetch-retry-mintimeout=2000',
+      '--fetch-retry-maxtimeout=8000',
+      manifest.packageManager,
+      'install',
+      '--frozen-lockfile',
+      dev ? '--prod=false' : '--prod',
+      // Its progress is for eyes; in a log only what goes wrong matters.
+      ...(process.stderr.isTTY ? [] : ['--loglevel=error']),
+    ],
+    {
+      stdio: ['ignore', 2, 2], // standard output belongs to what is started afterwards
+      // npm passes no signal on to what it runs; a group of its own is reached as a whole.
+      detached: true,
+    },
+  ).catch((/** @type {unknown} */ error) => {
+    throw new CannotStart(
+      `npm (its npx) is needed to install the dependencies: ${messageOf(error)}`,
+    )
+  })
+  if (code > 128) throw new CannotStart('Installing was interrupted, so nothing was started.', code)
+  if (code !== 0) {
+    throw new CannotStart(
+      `Installing the dependencies failed (exit code ${code}), so nothing was started. The reason is above; ` +
+        'without a connection to the package registry, for example, it cannot work. The next run tries again.',
+    )
+  }
+  const node = usableNode()
+  if (node === undefined || spawnSync(node, ['--version']).status !== 0) {
+    throw new CannotStart(noNode())
+  }
+  writeFileSync(stampFile, JSON.stringify({ hash, dev }))
+}
+
+/** @returns {Stamp | undefined} */
+function readStamp() {
+  try {
+    return JSON.parse(readFileSync(stampFile, 'utf8'))
+  } catch {
+    return undefined
+  }
+}
+
+/** Of all that decides what an install puts there. */
+function currentHash() {
+  const hash = createHash('sha256').update(`${process.platform} ${process.arch}`)
+  for (const file of ['pnpm-lock.yaml', 'pnpm-workspace.yaml']) {
+    hash.update(readFileSync(join(root, file)))
+  }
+  for (const folder of workspaceFolders()) hash.update(JSON.stringify(installRelevant(folder)))
+  return hash.digest('hex')
+}
+
+/** @param {string} folder */
+function installRelevant(folder) {
+  const { name, packageManager, dependencies, devDependencies, optionalDependencies } = JSON.parse(
+    readFileSync(join(folder, 'package.json'), 'utf8'),
+  )
+  return { name, packageManager, dependencies, devDependencies, optionalDependencies }
+}
+
+/** @param {string} folder */
+function needsModules(folder) {
+  return Object.keys(installRelevant(folder).dependencies ?? {}).length > 0
+}
+
+/** The root and every workspace package; the list in pnpm-workspace.yaml holds plain folders and `folder/*` only. */
+function workspaceFolders() {
+  const yaml = readFileSync(join(root, 'pnpm-workspace.yaml'), 'utf8')
+  const list = /^packages:\n((?:[ ]+- .*\n)+)/m.exec(yaml)?.[1] ?? ''
+  const patterns = [...list.matchAll(/- ['"]?([^'"\s]+)/g)].map((match) => match[1] ?? '')
+  const folders = patterns.flatMap((pattern) => {
+    if (!pattern.endsWith('/*')) return [pattern]
+    const parent = pattern.slice(0, -2)
+    return readdirSync(join(root, parent))
+      .sort()
+      .map((name) => join(parent, name))
+  })
+  return [root, ...folders.map((folder) => join(root, folder))].filter((folder) =>
+    existsSync(join(folder, 'package.json')),
+  )
+}
+
+/** @returns {string | undefined} a Node that runs the TypeScript sources */
+function usableNode() {
+  if (isAtLeast(process.versions.node, neededNode)) return process.execPath
+  return existsSync(bundledNode) ? bundledNode : undefined
+}
+
+function noNode() {
+  return (
+    `Node ${neededNode} or newer is needed, this is ${process.version}, and the one from the package "node" could ` +
+    `not be installed for ${process.platform} ${process.arch}: install Node from https://nodejs.org and run this again.`
+  )
+}
+
+/**
+ * @param {string} version
+ * @param {string} minimum `major.minor`
+ */
+function isAtLeast(version, minimum) {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  const [wantedMajor = 0, wantedMinor = 0] = minimum.split('.').map(Number)
+  return major > wantedMajor || (major === wantedMajor && minor >= wantedMinor)
+}
+
+/**
+ * Runs a program in the repository's root until it ends, with this process's signals passed on.
+ *
+ * @param {string} program
+ * @param {string[]} args
+ * @param {import('node:child_process').SpawnOptions} options
+ * @returns {Promise<number>} its exit code; 128 + the signal's number when a signal ended it
+ */
+function run(program, args, options) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, { cwd: root, ...options })
+    // On Ctrl-C a terminal signals the child itself, as it belongs to the same group; a second one would mean "at once".
+    const fromTerminal = [process.stdin, process.stdout, process.stderr].some((one) => one.isTTY)
+    /** @param {NodeJS.Signals} signal */
+    const forward = (signal) => {
+      if (options.detached) signalGroup(child, signal)
+      else if (signal !== 'SIGINT' || !fromTerminal) child.kill(signal)
+    }
+    /** @type {NodeJS.Signals[]} */
+    const signals = ['SIGINT', 'SIGTERM', 'SIGHUP']
+    for (const signal of signals) process.on(signal, forward)
+    const orphanWatch = watchForOrphaning(() => forward('SIGTERM'))
+    const stopWatching = () => {
+      clearInterval(orphanWatch)
+      for (const signal of signals) process.off(signal, forward)
+    }
+    child.on('error', (error) => {
+      stopWatching()
+      reject(error)
+    })
+    child.on('exit', (code, signal) => {
+      stopWatching()
+      resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal]))
+    })
+  })
+}
+
+/**
+ * A SIGTERM to npm ends npm and its shell and reaches nobody below: that the parent is gone is all there is to see.
+ *
+ * @param {() => void} onOrphaned
+ */
+function watchForOrphaning(onOrphaned) {
+  if (process.env['npm_lifecycle_event'] === undefined) return undefined
+  const parent = process.ppid
+  const watch = setInterval(() => {
+    if (process.ppid === parent) return
+    clearInterval(watch)
+    onOrphaned()
+  }, 250)
+  return watch
+}
+
+/**
+ * @param {import('node:child_process').ChildProcess} child
+ * @param {NodeJS.Signals} signal
+ */
+function signalGroup(child, signal) {
+  if (child.pid === undefined) return
+  try {
+    process.kill(-child.pid, signal)
+  } catch {
+    // It has ended by itself.
+  }
+}
+
+/** @param {unknown} error */
+function messageOf(error) {
+  return error instanceof Error ? error.message : String(error)
+}

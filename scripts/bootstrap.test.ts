@@ -1,0 +1,337 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+
+/*
+ * A workspace as small as can be, with the real bootstrap in it and a stand-in for `npx` that writes down
+ * how it was called, and does what the installer would: it puts a Node and a program into node_modules.
+ */
+let root: string
+const running = new Set<ChildProcess>()
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'bootstrap-test-'))
+  for (const folder of ['scripts', 'app', 'tools', 'elsewhere']) mkdirSync(join(root, folder))
+  for (const name of ['bootstrap.mjs', 'install-lock.mjs']) {
+    copyFileSync(join(import.meta.dirname, name), join(root, 'scripts', name))
+  }
+  needNode('>=24.21')
+  write('pnpm-workspace.yaml', 'packages:\n  - app\n')
+  write('pnpm-lock.yaml', 'lockfileVersion: 9.0\n')
+  write('app/package.json', JSON.stringify({ name: 'app' }))
+  write(
+    'app/entry.mjs',
+    `import { existsSync } from 'node:fs'
+     const [what, value] = process.argv.slice(2)
+     if (what === 'exit') process.exit(Number(value))
+     if (what === 'die') process.kill(process.pid, value)
+     if (what === 'wait') {
+       const wait = setInterval(() => {}, 1000)
+       for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+         process.on(signal, () => { console.log('got ' + signal); clearInterval(wait); process.exitCode = 7 })
+       }
+     }
+     console.log(JSON.stringify({ started: process.argv.slice(2), cwd: process.cwd(), bundled: process.env.BUNDLED_NODE === 'yes' }))`,
+  )
+  write(
+    'tools/npx',
+    `#!${process.execPath}
+     const fs = require('node:fs')
+     const modules = ${JSON.stringify(join(root, 'node_modules'))}
+     fs.appendFileSync(${JSON.stringify(join(root, 'installs.log'))}, process.argv.slice(2).join(' ') + '\\n')
+     function finish() {
+       fs.mkdirSync(modules + '/node/bin', { recursive: true })
+       fs.mkdirSync(modules + '/.bin', { recursive: true })
+       if (!process.env.NO_NODE) {
+         const script = '#!/bin/sh\\nBUNDLED_NODE=yes exec ' + process.execPath + ' "$@"\\n'
+         fs.writeFileSync(modules + '/node/bin/node', script, { mode: 0o755 })
+       }
+       fs.writeFileSync(modules + '/.bin/tool', '#!/bin/sh\\necho "tool $* with $(command -v node)"\\n', { mode: 0o755 })
+       process.exit(Number(process.env.INSTALL_EXIT ?? 0))
+     }
+     const poll = setInterval(() => { if (!fs.existsSync(${JSON.stringify(join(root, 'hold'))})) { clearInterval(poll); finish() } }, 10)`,
+  )
+  chmodSync(join(root, 'tools', 'npx'), 0o755)
+})
+
+afterEach(() => {
+  for (const child of running) child.kill('SIGKILL')
+  rmSync(root, { recursive: true, force: true })
+})
+
+describe('installing before a start', () => {
+  it('installs on the first run with the pinned installer, and not again', async () => {
+    const first = await bootstrap('app/entry.mjs', 'one', 'two')
+    expect(first).toMatchObject({ code: 0, started: ['one', 'two'] })
+    expect(first.err).toContain('First run')
+    expect(first.out.trim().split('\n')).toHaveLength(1)
+
+    const second = await bootstrap('app/entry.mjs')
+    expect(second).toMatchObject({ code: 0, started: [], err: '' })
+    expect(installs()).toHaveLength(1)
+    expect(installs()[0]).toMatch(/--yes .*pnpm@12\.21\.0 install --frozen-lockfile --prod\b(?!=)/)
+  })
+
+  it.each([
+    ['the lockfile', () => write('pnpm-lock.yaml', 'lockfileVersion: 9.0\n# changed\n')],
+    [
+      'the settings of the workspace',
+      () => write('pnpm-workspace.yaml', 'packages:\n  - app\n\nnodeVersion: 24.21.0\n'),
+    ],
+    [
+      'the dependencies of a package',
+      () => write('app/package.json', JSON.stringify({ name: 'app', dependencies: { x: '1' } })),
+    ],
+  ])('installs again when %s changed', async (_, change) => {
+    await bootstrap('app/entry.mjs')
+    change()
+    const again = await bootstrap('app/entry.mjs')
+    expect(again.err).toContain('have changed')
+    expect(installs()).toHaveLength(2)
+  })
+
+  it('does not install again when only the scripts of a manifest changed', async () => {
+    await bootstrap('app/entry.mjs')
+    write('app/package.json', JSON.stringify({ name: 'app', scripts: { x: 'y' } }))
+    await bootstrap('app/entry.mjs')
+    expect(installs()).toHaveLength(1)
+  })
+
+  it('installs again when the modules of a package that has dependencies are gone', async () => {
+    write('app/package.json', JSON.stringify({ name: 'app', dependencies: { x: '1' } }))
+    mkdirSync(join(root, 'app/node_modules'))
+    await bootstrap('app/entry.mjs')
+    await bootstrap('app/entry.mjs')
+    expect(installs()).toHaveLength(1)
+    rmSync(join(root, 'app/node_modules'), { recursive: true })
+    await bootstrap('app/entry.mjs')
+    expect(installs()).toHaveLength(2)
+  })
+
+  it('adds the development dependencies when asked, and a production start never takes them away', async () => {
+    await bootstrap('app/entry.mjs')
+    await bootstrap('--dev', 'app/entry.mjs')
+    await bootstrap('app/entry.mjs')
+    await bootstrap('--dev', 'app/entry.mjs')
+    expect(installs()).toHaveLength(2)
+    expect(installs()[1]).toContain('--prod=false')
+
+    write('pnpm-lock.yaml', 'lockfileVersion: 9.0\n# changed\n')
+    await bootstrap('app/entry.mjs')
+    expect(installs()[2]).toContain('--prod=false')
+  })
+
+  it('starts nothing after a failed install, says so, and tries again on the next run', async () => {
+    const failed = await bootstrapWith({ INSTALL_EXIT: '9' }, 'app/entry.mjs')
+    expect(failed).toMatchObject({ code: 1, started: undefined })
+    expect(failed.err).toContain('nothing was started')
+
+    expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
+    expect(installs()).toHaveLength(2)
+  })
+
+  it('says what is missing when there is no npm', async () => {
+    const result = await bootstrapWith({ PATH: join(root, 'elsewhere') }, 'app/entry.mjs')
+    expect(result).toMatchObject({ code: 1, started: undefined })
+    expect(result.err).toContain('npm (its npx) is needed')
+  })
+
+  it('stops the installer when told to stop, starts nothing, and leaves no lock behind', async () => {
+    write('hold', '')
+    const { child, result } = start({}, 'app/entry.mjs')
+    await vi.waitUntil(() => installs().length === 1)
+    child.kill('SIGTERM')
+    expect(await result).toMatchObject({ code: 143, started: undefined })
+
+    rmSync(join(root, 'hold'))
+    const next = await bootstrap('app/entry.mjs')
+    expect(next).toMatchObject({ code: 0, started: [] })
+    expect(next.err).not.toContain('Another terminal')
+  })
+})
+
+describe('two terminals at a time', () => {
+  it('install once, one after the other, and both start', async () => {
+    write('hold', '')
+    const first = start({}, 'app/entry.mjs', 'first')
+    await vi.waitUntil(() => installs().length === 1)
+    const second = start({}, 'app/entry.mjs', 'second')
+    await vi.waitUntil(() => second.errorSoFar().includes('Another terminal'))
+    rmSync(join(root, 'hold'))
+    expect(await first.result).toMatchObject({ code: 0, started: ['first'] })
+    expect(await second.result).toMatchObject({ code: 0, started: ['second'] })
+    expect(installs()).toHaveLength(1)
+  })
+
+  it('do not stay blocked by one that was killed', async () => {
+    write('hold', '')
+    const killed = start({}, 'app/entry.mjs')
+    await vi.waitUntil(() => installs().length === 1)
+    const waiting = ['a', 'b', 'c'].map((name) => start({}, 'app/entry.mjs', name))
+    await vi.waitUntil(() => waiting.every((one) => one.errorSoFar().includes('Another terminal')))
+
+    killed.child.kill('SIGKILL')
+    await vi.waitUntil(() => installs().length === 2)
+    rmSync(join(root, 'hold'))
+    const results = await Promise.all(waiting.map((one) => one.result))
+    expect(results.map((one) => one.started)).toEqual([['a'], ['b'], ['c']])
+    expect(installs()).toHaveLength(2)
+  })
+
+  it('tell a recycled process id from the holder that had it', async () => {
+    const lock = join(root, 'node_modules/.install-lock')
+    mkdirSync(lock, { recursive: true })
+    const { hostname } = await import('node:os')
+    writeFileSync(join(lock, `process ${process.pid} on ${hostname()}, started long ago`), '')
+    expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
+  })
+})
+
+describe('running', () => {
+  it('keeps the exit code', async () => {
+    expect(await bootstrap('app/entry.mjs', 'exit', '42')).toMatchObject({ code: 42 })
+  })
+
+  it('ends with 128 + the number of the signal that ended the program', async () => {
+    expect(await bootstrap('app/entry.mjs', 'die', 'SIGKILL')).toMatchObject({ code: 137 })
+  })
+
+  it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
+    'passes %s on and waits for the end',
+    async (signal) => {
+      const { child, result, outputSoFar } = start({}, 'app/entry.mjs', 'wait')
+      await vi.waitUntil(() => outputSoFar().includes('started'))
+      child.kill(signal)
+      const { code, out } = await result
+      expect(out.match(/got \w+/g)).toEqual([`got ${signal}`])
+      expect(code).toBe(7)
+    },
+  )
+
+  it('tells the program to stop when npm is gone, which passes no SIGTERM on', async () => {
+    await bootstrap('app/entry.mjs')
+    const command = `"${process.execPath}" scripts/bootstrap.mjs app/entry.mjs wait; true`
+    const shell = spawn('sh', ['-c', command], {
+      cwd: root,
+      env: { ...process.env, npm_lifecycle_event: 'start' },
+    })
+    running.add(shell)
+    let out = ''
+    shell.stdout.on('data', (chunk) => (out += String(chunk)))
+    await vi.waitUntil(() => out.includes('started'))
+    shell.kill('SIGKILL')
+    await vi.waitUntil(() => out.includes('got SIGTERM'), { timeout: 5_000 })
+  })
+
+  it('runs in the root of the repository, wherever it is called from', async () => {
+    const result = await bootstrap('app/entry.mjs')
+    expect(result.cwd).toBe(root)
+  })
+
+  it('takes the installed Node when this one is too old', async () => {
+    needNode('>=999.0')
+    expect(await bootstrap('app/entry.mjs')).toMatchObject({ started: [], bundled: true })
+    needNode('>=24.21')
+    expect(await bootstrap('app/entry.mjs')).toMatchObject({ started: [], bundled: false })
+  })
+
+  it('installs again when the installed Node is gone and this one is too old', async () => {
+    needNode('>=999.0')
+    await bootstrap('app/entry.mjs')
+    rmSync(join(root, 'node_modules/node'), { recursive: true })
+    expect(await bootstrap('app/entry.mjs')).toMatchObject({ started: [], bundled: true })
+    expect(installs()).toHaveLength(2)
+  })
+
+  it('says in one sentence that Node is too old when none could be installed, and tries again next time', async () => {
+    needNode('>=999.0')
+    const result = await bootstrapWith({ NO_NODE: '1' }, 'app/entry.mjs')
+    expect(result).toMatchObject({ code: 1, started: undefined })
+    expect(result.err.trim().split('\n').at(-1)).toMatch(
+      /^Node 999\.0 or newer is needed.*nodejs\.org/,
+    )
+
+    expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
+  })
+
+  it('runs the program of a package with that Node before any other', async () => {
+    needNode('>=999.0')
+    const result = await bootstrap('--bin', 'tool', 'run', '--fast')
+    expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)
+  })
+
+  it('names a program that no package has, and explains a call without anything to run', async () => {
+    const unknown = await bootstrap('--bin', 'nonesuch')
+    expect(unknown).toMatchObject({ code: 1 })
+    expect(unknown.err).toContain('nonesuch')
+    const empty = await bootstrap('--dev')
+    expect(empty).toMatchObject({ code: 1 })
+    expect(empty.err).toContain('usage')
+  })
+})
+
+interface Result {
+  readonly code: number | null
+  readonly out: string
+  readonly err: string
+  /** What the entry told about itself; undefined when it was not started. */
+  readonly started: readonly string[] | undefined
+  readonly cwd: string | undefined
+  readonly bundled: boolean | undefined
+}
+
+function start(env: NodeJS.ProcessEnv, ...args: string[]) {
+  const path = [join(root, 'tools'), process.env['PATH']].join(delimiter)
+  const child = spawn(process.execPath, [join(root, 'scripts/bootstrap.mjs'), ...args], {
+    cwd: join(root, 'elsewhere'),
+    // As npm starts it.
+    env: { ...process.env, npm_lifecycle_event: 'start', PATH: path, ...env },
+  })
+  running.add(child)
+  let out = ''
+  let err = ''
+  child.stdout.on('data', (chunk) => (out += String(chunk)))
+  child.stderr.on('data', (chunk) => (err += String(chunk)))
+  const finished = async (): Promise<Result> => {
+    const [code] = (await once(child, 'close')) as [number | null]
+    running.delete(child)
+    const report = /^\{.*\}$/m.exec(out)?.[0]
+    const { started, cwd, bundled } = JSON.parse(report ?? '{}')
+    return { code, out, err, started, cwd, bundled }
+  }
+  return { child, result: finished(), outputSoFar: () => out, errorSoFar: () => err }
+}
+
+function bootstrapWith(env: NodeJS.ProcessEnv, ...args: string[]): Promise<Result> {
+  return start(env, ...args).result
+}
+
+function bootstrap(...args: string[]): Promise<Result> {
+  return bootstrapWith({}, ...args)
+}
+
+function installs(): string[] {
+  const log = join(root, 'installs.log')
+  return existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : []
+}
+
+function write(path: string, content: string): void {
+  writeFileSync(join(root, path), content)
+}
+
+function needNode(range: string): void {
+  const manifest = { name: 'root', packageManager: 'pnpm@12.21.0', engines: { node: range } }
+  write('package.json', JSON.stringify(manifest))
+}

@@ -1,0 +1,42 @@
+// What must hold before a change goes in: `npm run verify`, or `npm run verify -- lint types` for some of it.
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+
+const root = join(import.meta.dirname, '..')
+
+/** In this order: the quick ones first. */
+const stages: Readonly<Record<string, readonly [program: string, ...args: string[]]>> = {
+  format: ['oxfmt', '--check'],
+  lint: ['oxlint', '--type-aware'],
+  types: ['tsc', '--project', 'tsconfig.json'],
+  unused: ['knip'],
+  test: ['vitest', 'run'],
+}
+
+const wanted = process.argv.slice(2)
+const unknown = wanted.filter((name) => !(name in stages))
+if (unknown.length > 0) {
+  console.error(
+    `No such stage: ${unknown.join(', ')}. There are: ${Object.keys(stages).join(', ')}.`,
+  )
+  process.exit(1)
+}
+
+for (const [name, [program, ...args]] of Object.entries(stages)) {
+  if (wanted.length > 0 && !wanted.includes(name)) continue
+  console.log(`\n── ${name}: ${[program, ...args].join(' ')}`)
+  const startedAt = performance.now()
+  const { status, signal, error } = spawnSync(join(root, 'node_modules/.bin', program), args, {
+    cwd: root,
+    stdio: 'inherit',
+  })
+  const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
+  if (status !== 0) {
+    const reason = error?.message ?? signal ?? `exit code ${status}`
+    console.error(
+      `\n✗ ${name} failed after ${seconds} s (${reason}); what comes after it was not run`,
+    )
+    process.exit(status ?? 1)
+  }
+  console.log(`✓ ${name} in ${seconds} s`)
+}
