@@ -1,0 +1,65 @@
+// How long a three-step transaction takes on an idle coordinator over RabbitMQ and Postgres. Prints a table.
+import { setTimeout as delay } from 'node:timers/promises'
+import setupBackends from '@integration-host/tests/backends'
+import { startSystem } from '@integration-host/tests/system'
+
+const WARM_UP = 50
+const MEASURED = 400
+const GAP_MS = 50
+
+const quantile = (values: readonly number[], q: number): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length * q)] ?? Number.NaN
+
+const stopBackends = await setupBackends()
+const system = await startSystem(['coordinator', 'demo-api'])
+const coordinator = system.url('coordinator')
+
+// The end of a transaction is when its event is here: nothing is polled.
+const waiting = new Map<string, () => void>()
+const stream = await system.call(`${coordinator}/events`)
+void (async () => {
+  let text = ''
+  const decoder = new TextDecoder()
+  for await (const chunk of stream.body ?? []) {
+    const lines = (text + decoder.decode(chunk as Uint8Array, { stream: true })).split('\n')
+    text = lines.pop() ?? ''
+    for (const line of lines) {
+      if (!line.startsWith('data: {')) continue
+      const event = JSON.parse(line.slice(6)) as { TransactionID: string; Status: string }
+      if (event.Status === 'Completed') waiting.get(event.TransactionID)?.()
+    }
+  }
+})().catch(() => {})
+
+const acceptedMs: number[] = []
+const completedMs: number[] = []
+for (let n = 0; n < WARM_UP + MEASURED; n += 1) {
+  const id = `latency-${n}`
+  const completed = new Promise<void>((resolve) => waiting.set(id, resolve))
+  const startedAt = performance.now()
+  const answer = await system.call(`${coordinator}/processes/OrderProcess/transactions`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ TransactionID: id, InitialData: id }),
+  })
+  await answer.body?.cancel()
+  const accepted = performance.now() - startedAt
+  await completed
+  if (n >= WARM_UP) {
+    acceptedMs.push(accepted)
+    completedMs.push(performance.now() - startedAt)
+  }
+  waiting.delete(id)
+  await delay(GAP_MS)
+}
+const row = (values: readonly number[]) => ({
+  'p50 ms': quantile(values, 0.5).toFixed(1),
+  'p90 ms': quantile(values, 0.9).toFixed(1),
+  'p99 ms': quantile(values, 0.99).toFixed(1),
+})
+console.table({ 'queued (202)': row(acceptedMs), 'three steps completed': row(completedMs) })
+
+await stream.body?.cancel().catch(() => {})
+await system[Symbol.asyncDispose]()
+await stopBackends()
+process.exit()

@@ -1,0 +1,41 @@
+// Time until each service is ready and its resident memory when idle, on real backends. Prints a table.
+import { readFileSync } from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
+import setupBackends from '@integration-host/tests/backends'
+import { serviceNames, startSystem } from '@integration-host/tests/system'
+
+const ROUNDS = 5
+const IDLE_MS = 5_000
+
+const residentMb = (pid: number): number =>
+  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) / 1_024
+const median = (values: readonly number[]): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
+
+const stopBackends = await setupBackends()
+// Everything once, so that tables, queues and the page cache are there.
+const system = await startSystem()
+const rows = []
+for (const name of serviceNames) {
+  const readyMs: number[] = []
+  const rssMb: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    await system.service(name).stop('SIGTERM')
+    const startedAt = performance.now()
+    const { pid } = system.start(name)
+    await system.ready(name)
+    readyMs.push(performance.now() - startedAt)
+    if (round < ROUNDS - 1) continue
+    await delay(IDLE_MS)
+    rssMb.push(residentMb(pid))
+  }
+  rows.push({
+    service: name,
+    'ready, median ms': Math.round(median(readyMs)),
+    'ready, worst ms': Math.round(Math.max(...readyMs)),
+    'idle RSS, MB': Math.round(median(rssMb)),
+  })
+}
+console.table(rows)
+await system[Symbol.asyncDispose]()
+await stopBackends()
