@@ -92,6 +92,30 @@ describe('the RabbitMQ bus on a bad line', () => {
     await bus[Symbol.asyncDispose]()
   })
 
+  it('answers every question about a queue, also those whose channel was closing at the cut', async () => {
+    await using line = await startRelay(url, 5672)
+    const bus = await open(line.url)
+    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.declare(topology)
+    const asked = Array.from({ length: 100 }, () => bus.depth('orders'))
+    await asked[0]
+    line.cut()
+    await Promise.all(asked)
+    await bus[Symbol.asyncDispose]()
+  })
+
+  it('lets a consumer go whose line fell silent', async () => {
+    await using line = await startRelay(url, 5672)
+    const bus = await open(line.url)
+    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.declare(topology)
+    const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => 'ack')
+    await vi.waitFor(async () => expect(await bus.depth('orders')).toMatchObject({ consumers: 1 }))
+    line.stall()
+    await consumer.cancel()
+    await bus[Symbol.asyncDispose]()
+  })
+
   it('fails a publish whose confirm does not come within the deadline', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url, 300)

@@ -37,7 +37,7 @@ export interface RabbitMqOptions {
   readonly logger: Logger
   /** Prepended to every exchange and queue name (`AMQP_PREFIX`), so that installations can share a vhost. */
   readonly prefix?: string
-  /** Milliseconds until an unconfirmed publish fails; amqplib itself waits for ever. */
+  /** Milliseconds until a publish or question without answer fails; amqplib itself waits for ever. */
   readonly confirmDeadlineMs?: number
 }
 
@@ -142,7 +142,7 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
       if (wasCurrent && !consumer.isCancelled) restart(current, 'consuming channel closed')
     })
     await channel.prefetch(consumer.options.prefetch)
-    if (consumer.isCancelled) return channel.close()
+    if (consumer.isCancelled) return void (await closeChannel(channel))
     consumer.channel = channel
     const onMessage = (message: ConsumeMessage | null): void => {
       if (message === null) return restart(current, 'consumer cancelled by the broker')
@@ -265,9 +265,9 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
           consumer.isCancelled = true
           consumers.delete(consumer)
           const { channel } = consumer
-          await channel?.cancel(consumeOptions.tag).catch(() => {})
+          if (channel !== null) await within(CLOSE_PATIENCE_MS, channel.cancel(consumeOptions.tag))
           while (consumer.inHand.size > 0) await Promise.allSettled(consumer.inHand)
-          await channel?.close().catch(() => {})
+          if (channel !== null) await closeChannel(channel)
         },
       } satisfies Consumer
     },
@@ -275,16 +275,15 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     async depth(queue): Promise<QueueDepth | null> {
       const current = model
       if (current === null) return null
-      try {
+      const ask = async (): Promise<QueueDepth> => {
         // A channel of its own: asking for an unknown queue closes the channel.
         const channel = await current.createChannel()
         channel.on('error', () => {})
         const { messageCount, consumerCount } = await channel.checkQueue(queueName(queue))
-        await channel.close()
+        await closeChannel(channel)
         return { ready: messageCount, consumers: consumerCount }
-      } catch {
-        return null
       }
+      return within(confirmDeadlineMs, ask())
     },
 
     ready(signal) {
@@ -307,13 +306,7 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     async [Symbol.asyncDispose]() {
       isClosing = true
       await Promise.all([...consumers].map((consumer) => Promise.allSettled(consumer.inHand)))
-      // A broker that no longer answers must not hold up who leaves.
-      const patience = new AbortController()
-      await Promise.race([
-        connection.close(),
-        delay(CLOSE_PATIENCE_MS, null, { signal: patience.signal }).catch(() => {}),
-      ])
-      patience.abort()
+      await within(CLOSE_PATIENCE_MS, connection.close())
       lost('closed')
     },
   }
@@ -322,6 +315,24 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
 
 const HEARTBEAT_SECONDS = '10'
 const CLOSE_PATIENCE_MS = 1_000
+
+/** What `work` came to, or null when it failed or a broker that no longer answers held it up. */
+async function within<Result>(ms: number, work: Promise<Result>): Promise<Result | null> {
+  const patience = new AbortController()
+  const late = delay(ms, null, { signal: patience.signal })
+  try {
+    return await Promise.race([work, late])
+  } catch {
+    return null
+  } finally {
+    patience.abort()
+    late.catch(() => {})
+  }
+}
+
+// amqplib's own promise never settles when the connection is lost before the broker's close-ok.
+const closeChannel = (channel: Channel): Promise<unknown> =>
+  within(CLOSE_PATIENCE_MS, channel.close())
 
 // amqplib takes the heartbeat from the URL; an operator's own setting wins.
 function withHeartbeat(secret: Secret): string {
