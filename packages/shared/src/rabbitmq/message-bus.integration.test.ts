@@ -100,7 +100,7 @@ describe('the RabbitMQ bus on a bad line', () => {
     const asked = Array.from({ length: 100 }, () => bus.depth('orders'))
     await asked[0]
     line.cut()
-    await Promise.all(asked)
+    await expect(Promise.all(asked)).resolves.toHaveLength(100)
     await bus[Symbol.asyncDispose]()
   })
 
