@@ -1,0 +1,79 @@
+/** Moving credentials between installations, and between encryption keys. */
+import { z } from 'zod'
+import { CredentialName } from './realm.ts'
+
+const base64 = (bytes: number) =>
+  z
+    .base64()
+    .refine((text) => Buffer.from(text, 'base64').length === bytes, `must hold ${bytes} bytes`)
+
+/**
+ * Exported credentials, sealed with AES-256-GCM under a key that is the caller's own or derived from a
+ * passphrase. Everything beside `Ciphertext` is authenticated.
+ */
+export const ExportDocument = z.strictObject({
+  Format: z.literal('integration-host-credentials/1'),
+  ExportedAt: z.iso.datetime(),
+  Names: z.array(CredentialName).min(1),
+  Kdf: z.discriminatedUnion('Name', [
+    z.strictObject({
+      Name: z.literal('scrypt'),
+      // Bounded: a document must not be able to ask for all memory.
+      N: z.literal(131_072),
+      r: z.literal(8),
+      p: z.literal(1),
+      Salt: base64(16),
+    }),
+    z.strictObject({ Name: z.literal('none') }),
+  ]),
+  Nonce: base64(12),
+  Ciphertext: z.base64(),
+})
+export type ExportDocument = z.output<typeof ExportDocument>
+
+const secretMembers = {
+  Passphrase: z.string().min(12, 'must have at least 12 characters').max(1_024).optional(),
+  Key: base64(32).optional().meta({ description: '32 bytes as base64' }),
+}
+const hasOneSecret = ({ Passphrase, Key }: { Passphrase?: unknown; Key?: unknown }): boolean =>
+  (Passphrase === undefined) !== (Key === undefined)
+const ONE_SECRET = 'either Passphrase or Key is needed'
+
+/** The most credentials of one export or import. */
+export const MAX_TRANSFER = 500
+
+/** `POST /exports` */
+export const ExportRequest = z
+  .strictObject({ Names: z.array(CredentialName).min(1).max(MAX_TRANSFER), ...secretMembers })
+  .refine(hasOneSecret, ONE_SECRET)
+
+/** `POST /imports` */
+export const ImportRequest = z
+  .strictObject({
+    Document: ExportDocument,
+    Overwrite: z.boolean().default(false).meta({
+      description: 'also where this installation holds a usable credential of the name',
+    }),
+    ...secretMembers,
+  })
+  .refine(hasOneSecret, ONE_SECRET)
+
+export const ImportReport = z.object({
+  imported: z.array(z.object({ Name: CredentialName, Version: z.int().positive() })),
+  refused: z.array(z.object({ Name: CredentialName, Reason: z.string() })),
+})
+export type ImportReport = z.output<typeof ImportReport>
+
+/** `POST /key-rotations`: one page of the names; asked again with `After: Next` until `Next` is null. */
+export const KeyRotationRequest = z.strictObject({
+  After: CredentialName.optional(),
+  Limit: z.int().min(1).max(1_000).default(500),
+})
+export const KeyRotationReport = z.object({
+  ActiveKey: z.string().meta({ description: 'id of the key that encrypts now' }),
+  Resealed: z.int().nonnegative(),
+  Current: z.int().nonnegative().meta({ description: 'were under the active key already' }),
+  Refused: z.array(CredentialName).meta({ description: 'do not open with any key of the ring' }),
+  Next: CredentialName.nullable(),
+})
+export type KeyRotationReport = z.output<typeof KeyRotationReport>
