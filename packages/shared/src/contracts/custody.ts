@@ -64,16 +64,20 @@ export const ImportReport = z.object({
 })
 export type ImportReport = z.output<typeof ImportReport>
 
-/** `POST /key-rotations`: one page of the names; asked again with `After: Next` until `Next` is null. */
-export const KeyRotationRequest = z.strictObject({
-  After: CredentialName.optional(),
-  Limit: z.int().min(1).max(1_000).default(500),
-})
-export const KeyRotationReport = z.object({
+/**
+ * A line of the answer to `POST /key-rotations`, which tells how far it is and ends with `IsFinished`.
+ * An answer without that line was cut short; asked again, it goes on with what is left.
+ */
+export const KeyRotationProgress = z.object({
   ActiveKey: z.string().meta({ description: 'id of the key that encrypts now' }),
+  Total: z.int().nonnegative().meta({ description: 'credentials at the start' }),
   Resealed: z.int().nonnegative(),
   Current: z.int().nonnegative().meta({ description: 'were under the active key already' }),
-  Refused: z.array(CredentialName).meta({ description: 'do not open with any key of the ring' }),
-  Next: CredentialName.nullable(),
+  Refused: z.int().nonnegative().meta({ description: 'open with no key of the ring' }),
+  FirstRefused: z.array(CredentialName).meta({ description: 'at most ten of them' }),
+  IsFinished: z.boolean(),
+  RetiredKeys: z.array(z.string()).meta({
+    description: 'ids that no credential needs any more: they may leave CREDENTIAL_KEYS',
+  }),
 })
-export type KeyRotationReport = z.output<typeof KeyRotationReport>
+export type KeyRotationProgress = z.output<typeof KeyRotationProgress>
