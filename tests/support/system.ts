@@ -44,6 +44,8 @@ export interface System extends AsyncDisposable {
   service(name: ServiceName): ServiceProcess
   /** Starts a service, without waiting until it is ready; `entry` in place of its main. */
   start(name: ServiceName, env?: Readonly<Record<string, string>>, entry?: string): ServiceProcess
+  /** One more process of a service beside the started one, on a port of its own. Resolves when it is ready. */
+  replica(name: ServiceName, env?: Readonly<Record<string, string>>): Promise<ServiceProcess>
   /** Resolves when `/health/ready` of each answers 200. */
   ready(...names: readonly ServiceName[]): Promise<void>
   /** A call with the service key. */
@@ -107,6 +109,21 @@ export async function startSystem(names: readonly ServiceName[] = serviceNames):
   /** The newest of each name; `all` has every one that was ever started. */
   const processes = new Map<ServiceName, ServiceProcess>()
   const all: ServiceProcess[] = []
+  const startAt = (
+    name: ServiceName,
+    port: number | undefined,
+    env: Readonly<Record<string, string>>,
+    entry = 'src/main.ts',
+  ): ServiceProcess => {
+    const started = startProcess(`services/${name}/${entry}`, `http://127.0.0.1:${port}`, {
+      ...everywhere,
+      ...settings[name],
+      PORT: String(port),
+      ...env,
+    })
+    all.push(started)
+    return started
+  }
   const system: System = {
     serviceKey,
     dataDir,
@@ -119,15 +136,14 @@ export async function startSystem(names: readonly ServiceName[] = serviceNames):
       if (process === undefined) throw new Error(`${name} was not started`)
       return process
     },
-    start(name, env = {}, entry = 'src/main.ts') {
-      const started = startProcess(`services/${name}/${entry}`, url(name), {
-        ...everywhere,
-        ...settings[name],
-        PORT: String(ports.get(name)),
-        ...env,
-      })
+    start(name, env = {}, entry) {
+      const started = startAt(name, ports.get(name), env, entry)
       processes.set(name, started)
-      all.push(started)
+      return started
+    },
+    async replica(name, env = {}) {
+      const started = startAt(name, await freePort(), env)
+      await untilReady(name, started.url, () => started.output())
       return started
     },
     async ready(...wanted) {
