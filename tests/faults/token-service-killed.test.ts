@@ -2,22 +2,33 @@
  * A token-service killed with SIGKILL at every point of the refresh protocol, under every way in which a
  * provider rotates. All processes are real; each rotation has its own provider, its own names, and one
  * company per point. The three sweeps run at the same time, each with two processes.
+ *
+ * Every refresh that is killed comes a day after the company's last one, so that it rotates under `daily` as
+ * well. What the protocol names beside the points below: after the provider rotated is `during the call` (the
+ * answer is on its way) and `after answer` (it is here); after commit before event is `after commit` and
+ * `before publish`. The commit is one script that stores the pair, its event and the release of the lease, so
+ * before release is `before commit` on one side of it and `after commit` on the other.
  */
-import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { deserialize, serialize } from 'node:v8'
 import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { type ChannelModel, connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { collectEvents, eventsOf } from '../support/credential-events.ts'
 import { eventually } from '../support/eventually.ts'
+import { type RefreshCalls, sandboxOf } from '../support/sandbox-control.ts'
 import { connectCompany } from '../support/story-steps.ts'
 import { backend, startSystem, type System } from '../support/system.ts'
 
 const DYING = 'test-support/dying-main.ts'
 
+const DAY_SECONDS = 86_400
+
 const rotations = {
   never: { rotation: 'never', graceSeconds: 0 },
-  // What a daily rotation with a day of grace is on the day it rotates.
-  'daily with grace': { rotation: 'always', graceSeconds: 86_400 },
+  'daily with grace': { rotation: 'daily', graceSeconds: DAY_SECONDS },
   strict: { rotation: 'always', graceSeconds: 0 },
 } as const
 type Rotation = keyof typeof rotations
@@ -48,8 +59,8 @@ interface Outcome {
   readonly recoverySeconds: number
   readonly credential: CredentialView
   readonly isTokenAccepted: boolean
-  /** Refreshes that the provider granted and refused, with the one that was killed. */
-  readonly calls: { readonly granted: number; readonly refused: number }
+  /** What the provider saw, with the refresh that was killed. */
+  readonly calls: Pick<RefreshCalls, 'granted' | 'refused' | 'reused'>
   /** Provider calls that asking and reading again and again led to. */
   readonly callsByReading: number
   /** One more refresh, or where the grant is lost a reconnect. */
@@ -74,7 +85,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     // All of them to their end, so that none leaves processes behind when another fails.
     const sweeps = await Promise.allSettled(
       rotationNames.map(async (rotation) => {
-        await using system = await startSystem(['sandbox-provider', 'token-service'])
+        await using system = await startSystem([])
         const found = await sweep(system, rotation)
         for (const [point, outcome] of found) outcomes.set(`${rotation}, ${point}`, outcome)
       }),
@@ -88,7 +99,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   })
 
   async function sweep(system: System, rotation: Rotation): Promise<Map<Point, Outcome>> {
-    const provider = providerOf(system)
+    const provider = sandboxOf(system)
     const service = serviceOf(system)
     const outboxRelayed = (): Promise<void> =>
       eventually(
@@ -112,10 +123,11 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         ? system.start('token-service')
         : system.start('token-service', { DIES_AT: point }, DYING)
       await system.ready('token-service')
-      if (isFromOutside) await provider.holdNextAnswer()
+      // Longer than it takes until the caller is dead.
+      if (isFromOutside) await provider.holdNextAnswer(9_000)
       const asked = service.refresh(point, { Version: 2 }).catch(() => null)
       if (isFromOutside) {
-        const rotated = async () => expect((await provider.calls(realmOf(point))).granted).toBe(2)
+        const rotated = async () => expect((await provider.calls(realmOf(point))).granted).toBe(1)
         await eventually(rotated)
       } else {
         await eventually(() => expect(dying.output()).toContain(`died ${point}\n`))
@@ -132,14 +144,13 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         return answer
       }, 40)
       const recoverySeconds = (performance.now() - startedAt) / 1_000
-      const calls = await provider.calls(realmOf(point))
+      const { granted, refused, reused } = await provider.calls(realmOf(point))
       const found = {
         status,
         recoverySeconds,
         credential: await service.credential(point),
         isTokenAccepted: await provider.accepts(realmOf(point), await service.token(point)),
-        // Beside the refresh that brought version 2.
-        calls: { granted: calls.granted - 1, refused: calls.refused },
+        calls: { granted, refused, reused },
       }
       for (let round = 0; round < 3; round += 1) {
         await service.token(point)
@@ -148,7 +159,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         if (status === 424) await service.refresh(point, {})
       }
       const after = await provider.calls(realmOf(point))
-      const callsByReading = after.granted + after.refused - calls.granted - calls.refused
+      const callsByReading = after.granted + after.refused - granted - refused
       if (status === 424) await connectCompany(system, realmOf(point))
       else await service.refresh(point, {})
       const { Version: version } = await service.credential(point)
@@ -156,13 +167,30 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       return { ...found, callsByReading, afterwards: { version, isTokenAccepted } }
     }
 
-    await provider.set(rotations[rotation])
+    const stateFile = join(system.dataDir, 'sandbox')
+    async function startProvider(): Promise<void> {
+      system.start('sandbox-provider', { STATE_FILE: stateFile })
+      await system.ready('sandbox-provider')
+      await provider.set(rotations[rotation])
+    }
+    /** The provider as it is a day later; it has no knob for the age of a token. */
+    async function oneDayLater(): Promise<void> {
+      expect(await system.service('sandbox-provider').stop('SIGTERM')).toBe(0)
+      const state = deserialize(await readFile(stateFile)) as SandboxState
+      for (const { current } of state.memory.grants.grants) current.rotatedAt -= DAY_SECONDS * 1_000
+      await writeFile(stateFile, serialize(state))
+      await startProvider()
+    }
+
+    await startProvider()
+    await revive()
     const events = await collectEvents(broker, system)
     for (const point of points) {
       await connectCompany(system, realmOf(point))
       await service.refresh(point, {})
     }
     await stop()
+    await oneDayLater()
 
     const [last, ...others] = points.toReversed()
     if (last === undefined) throw new Error('there are no points')
@@ -180,7 +208,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     return new Map(
       [...found].map(([point, outcome]) => [
         point,
-        { ...outcome, events: told.get(nameOf(point)) ?? [] },
+        { ...outcome, events: eventsOf(nameOf(point), told) },
       ]),
     )
   }
@@ -210,7 +238,10 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         status: 200,
         credential: { Status: 'active', Version: 3 },
         isTokenAccepted: true,
-        calls: { granted: answerLost.has(point) ? 2 : 1, refused: 0 },
+        // Only a provider that rotated with the lost answer sees an old token, and takes it.
+        calls: answerLost.has(point)
+          ? { granted: 2, refused: 0, reused: rotation === 'never' ? 0 : 1 }
+          : { granted: 1, refused: 0, reused: 0 },
         callsByReading: 0,
         afterwards: { version: 4, isTokenAccepted: true },
       })
@@ -242,7 +273,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
           },
         },
         // The token that was spent and the one before it, each shown once.
-        calls: { granted: 1, refused: 2 },
+        calls: { granted: 1, refused: 2, reused: 2 },
         callsByReading: 0,
         afterwards: { version: 3, isTokenAccepted: true },
         events: ['1/stored', '2/refreshed', '2/faulted', '3/stored'],
@@ -251,38 +282,10 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   )
 })
 
-/** The knobs and counters of the sandbox, and its accounting API. */
-function providerOf(system: System) {
-  const url = system.url('sandbox-provider')
-  const control = async (method: string, path: string, body?: unknown): Promise<unknown> => {
-    const answer = await fetch(`${url}/sandbox/${path}`, {
-      method,
-      headers: { 'Content-Type': 'application/json' },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    expect(answer.ok).toBe(true)
-    return answer.json()
-  }
-  return {
-    set: (settings: object) => control('PUT', 'settings', settings),
-    expire: (realm: string) => control('POST', `realms/${realm}/expire`),
-    /** The next token call takes effect at once and is answered after its caller is dead. */
-    holdNextAnswer: () => control('POST', 'faults', { target: 'token', latencyMs: 9_000 }),
-    async calls(realm: string): Promise<{ granted: number; refused: number }> {
-      const { realms } = (await control('GET', 'counters')) as {
-        realms: Record<string, { refreshes: number; refreshesRefused: number }>
-      }
-      const counters = realms[realm]
-      return { granted: counters?.refreshes ?? 0, refused: counters?.refreshesRefused ?? 0 }
-    },
-    async accepts(realm: string, token: string): Promise<boolean> {
-      const query = encodeURIComponent('select * from CompanyInfo')
-      const answer = await fetch(`${url}/v3/company/${realm}/query?query=${query}`, {
-        headers: { Authorization: `Bearer ${token}` },
-      })
-      await answer.body?.cancel()
-      return answer.status === 200
-    },
+/** What of the sandbox's state file this test changes. */
+interface SandboxState {
+  readonly memory: {
+    readonly grants: { readonly grants: Set<{ readonly current: { rotatedAt: number } }> }
   }
 }
 
@@ -305,36 +308,6 @@ function serviceOf(system: System) {
   }
 }
 
-/**
- * Listens from now on. The returned function ends it and gives, for each credential, what came, in order.
- */
-async function collectEvents(
-  broker: ChannelModel,
-  system: System,
-): Promise<() => Promise<Map<string, string[]>>> {
-  const exchange = system.amqpPrefix + CREDENTIALS_EXCHANGE
-  const channel = await broker.createConfirmChannel()
-  await channel.assertExchange(exchange, 'topic', { durable: true })
-  const { queue } = await channel.assertQueue('', { exclusive: true })
-  await channel.bindQueue(queue, exchange, '#')
-  const ids: string[] = []
-  await channel.consume(
-    queue,
-    (message) => message && ids.push(String(message.properties.messageId)),
-    { noAck: true },
-  )
-  return async () => {
-    // Behind everything that the broker has confirmed.
-    channel.publish(exchange, 'end', Buffer.alloc(0), { messageId: 'end' })
-    await eventually(() => expect(ids.at(-1)).toBe('end'))
-    await channel.close()
-    const told = Map.groupBy(ids.slice(0, -1), (id) => id.split('/', 1)[0] ?? '')
-    return new Map(
-      [...told].map(([name, all]) => [name, all.map((id) => id.slice(name.length + 1))]),
-    )
-  }
-}
-
 function printFigures(outcomeOf: (rotation: Rotation, point: Point) => Outcome): void {
   const rows = rotationNames.map((rotation) => {
     const all = points.map((point) => outcomeOf(rotation, point))
@@ -348,6 +321,7 @@ function printFigures(outcomeOf: (rotation: Rotation, point: Point) => Outcome):
       `${sum(({ credential }) => (credential.Fault?.Code === 'rotation_lost' ? 1 : 0))} faults rotation_lost`,
       `${sum(({ calls }) => calls.granted)} provider calls granted`,
       `${sum(({ calls }) => calls.refused)} refused`,
+      `${sum(({ calls }) => calls.reused)} with a rotated token`,
       `${distinct} events (${events - distinct} twice)`,
       `back after at most ${Math.max(...all.map((outcome) => outcome.recoverySeconds)).toFixed(1)} s`,
     ].join(', ')

@@ -1,0 +1,37 @@
+import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import type { ChannelModel } from 'amqplib'
+import { expect } from 'vitest'
+import { eventually } from './eventually.ts'
+import type { System } from './system.ts'
+
+/**
+ * Listens to all credential events from now on. The returned function ends it and gives what came as
+ * `<name>/<version>/<kind>`, in order, what came twice twice.
+ */
+export async function collectEvents(
+  broker: ChannelModel,
+  system: System,
+): Promise<() => Promise<readonly string[]>> {
+  const exchange = system.amqpPrefix + CREDENTIALS_EXCHANGE
+  const channel = await broker.createConfirmChannel()
+  await channel.assertExchange(exchange, 'topic', { durable: true })
+  const { queue } = await channel.assertQueue('', { exclusive: true })
+  await channel.bindQueue(queue, exchange, '#')
+  const ids: string[] = []
+  await channel.consume(
+    queue,
+    (message) => message && ids.push(String(message.properties.messageId)),
+    { noAck: true },
+  )
+  return async () => {
+    // Behind everything that the broker has confirmed.
+    channel.publish(exchange, 'end', Buffer.alloc(0), { messageId: 'end' })
+    await eventually(() => expect(ids.at(-1)).toBe('end'))
+    await channel.close()
+    return ids.slice(0, -1)
+  }
+}
+
+/** The events of one credential as `<version>/<kind>`. */
+export const eventsOf = (name: string, ids: readonly string[]): string[] =>
+  ids.filter((id) => id.startsWith(`${name}/`)).map((id) => id.slice(name.length + 1))
