@@ -27,6 +27,8 @@ export interface KeyRing {
   /** The id of the key that encrypts. */
   readonly activeKeyId: string
   seal(plaintext: string, place: Place): string
+  /** Whether an envelope was sealed with the active key. */
+  isCurrent(envelope: string): boolean
   /** @throws {EnvelopeRefused} */
   open(envelope: string, place: Place): string
 }
@@ -63,6 +65,7 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, Buffer>): 
   }
   return {
     activeKeyId,
+    isCurrent: (envelope) => envelope.startsWith(`${FORMAT}.${activeKeyId}.`),
     seal(plaintext, place) {
       const nonce = randomBytes(NONCE_BYTES)
       const cipher = createCipheriv('aes-256-gcm', keyOf(activeKeyId), nonce, {
@@ -108,6 +111,19 @@ function additionalData({ name, field, version }: Place, keyId: string): Buffer 
   const parts = [FORMAT, keyId, name, field, String(version)]
   return Buffer.from(parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join(''), 'utf8')
 }
+
+/** The same ring, telling of each envelope that it refused. */
+export const watchRefusals = (keys: KeyRing, onRefused: () => void): KeyRing => ({
+  ...keys,
+  open(envelope, place) {
+    try {
+      return keys.open(envelope, place)
+    } catch (error) {
+      onRefused()
+      throw error
+    }
+  },
+})
 
 /** A fresh ring entry for a first start: `k1:base64(32 random bytes)`. */
 export const generateKeyRing = (): Secret => new Secret(`k1:${randomBytes(32).toString('base64')}`)

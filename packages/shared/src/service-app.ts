@@ -25,6 +25,8 @@ export interface ServiceAppDeps {
   readonly openPaths?: readonly string[]
   /** The largest body accepted, in bytes. */
   readonly maxBodyBytes?: number
+  /** The same for exact paths that take more. */
+  readonly maxBodyBytesAt?: Readonly<Record<string, number>>
   /** Turns an error into an answer; problem documents unless the service's contract says otherwise. */
   readonly onError?: typeof problemResponse
 }
@@ -77,7 +79,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   })
   if (deps.keys !== null)
     app.use(requireServiceKey(deps.keys, new Set([...OPEN_PATHS, ...(deps.openPaths ?? [])])))
-  app.use(limitBody(deps.maxBodyBytes ?? 65_536))
+  app.use(limitBody((path) => deps.maxBodyBytesAt?.[path] ?? deps.maxBodyBytes ?? 65_536))
 
   addRoutes(app)
   app.get(
@@ -133,24 +135,25 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
  * 413 for a body beyond `maxBytes`. Hono's own middleware copies the Request of a chunked body, which
  * @hono/node-server's cannot be while the global Request stays Node's (see `honoListener`).
  */
-function limitBody(maxBytes: number): MiddlewareHandler {
-  const tooLarge = () =>
+function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
+  const tooLarge = (maxBytes: number) =>
     new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
   return async (c, next) => {
     const { headers, method } = c.req.raw
     // Looking at `body` alone builds a whole Request; most requests have none.
     const body = hasBody(method) ? c.req.raw.body : null
     if (body === null) return next()
+    const maxBytes = maxBytesAt(c.req.path)
     const length = headers.get('Content-Length')
     if (length !== null && !headers.has('Transfer-Encoding')) {
-      if (Number(length) > maxBytes) throw tooLarge()
+      if (Number(length) > maxBytes) throw tooLarge(maxBytes)
       return next()
     }
     const chunks: Uint8Array[] = []
     let size = 0
     for await (const chunk of body as AsyncIterable<Uint8Array>) {
       size += chunk.length
-      if (size > maxBytes) throw tooLarge()
+      if (size > maxBytes) throw tooLarge(maxBytes)
       chunks.push(chunk)
     }
     c.req.raw = new Request(c.req.url, {

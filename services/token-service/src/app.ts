@@ -4,15 +4,16 @@ import type { Logger } from '@integration-host/shared/logger'
 import type { Metrics } from '@integration-host/shared/metrics'
 import { createServiceApp } from '@integration-host/shared/service-app'
 import { authorizationRoutes, type AuthorizationRoutesDeps } from './routes/authorization.ts'
+import { custodyRoutes, type CustodyRoutesDeps, MAX_IMPORT_BYTES } from './routes/custody.ts'
 import { credentialRoutes, type CredentialRoutesDeps } from './routes/credentials.ts'
 
-export interface AppDeps extends AuthorizationRoutesDeps, CredentialRoutesDeps {
+export interface AppDeps extends AuthorizationRoutesDeps, CredentialRoutesDeps, CustodyRoutesDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
 }
 
-/** Bodies here are a few identifiers. */
+/** Bodies but those of imports are a few identifiers. */
 const MAX_BODY_BYTES = 16_384
 
 export const createApp = (deps: AppDeps): Hono =>
@@ -27,9 +28,11 @@ export const createApp = (deps: AppDeps): Hono =>
       // A browser that comes from the provider has no key. POST /callback asks for it by itself.
       openPaths: ['/callback', '/authorize', '/connected'],
       maxBodyBytes: MAX_BODY_BYTES,
+      maxBodyBytesAt: { '/imports': MAX_IMPORT_BYTES },
     },
     (app) => {
       app.route('/', authorizationRoutes(deps))
       app.route('/', credentialRoutes(deps))
+      app.route('/', custodyRoutes(deps))
     },
   )

@@ -1,5 +1,7 @@
+import { watchRefusals } from '@integration-host/shared/envelope'
 import { createHealth } from '@integration-host/shared/health'
 import { createLogger } from '@integration-host/shared/logger'
+import { createMetrics } from '@integration-host/shared/metrics'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { createRedisAuthorizationStore } from './adapters/redis/authorization-store.ts'
@@ -22,7 +24,12 @@ export async function openBackends(
       keyPrefix: config.REDIS_KEY_PREFIX,
     }),
   )
-  const keys = config.CREDENTIAL_KEYS
+  const metrics = createMetrics('token-service')
+  const refusals = metrics.counter(
+    'envelopes_refused_total',
+    'Stored secrets that did not open: changed, moved, or sealed with another key',
+  )
+  const keys = watchRefusals(config.CREDENTIAL_KEYS, () => refusals.inc())
   const { ensureUsable } = opened.use(
     watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger }),
   )
@@ -39,7 +46,13 @@ export async function openBackends(
     logger,
     health,
     bus,
-    store: createRedisCredentialStore({ redis, keys, ensureUsable }),
+    metrics,
+    store: createRedisCredentialStore({
+      redis,
+      keys,
+      ensureUsable,
+      auditEntries: config.AUDIT_ENTRIES,
+    }),
     authorizations: createRedisAuthorizationStore({ redis, keys, ensureUsable }),
     [Symbol.asyncDispose]: () => open.disposeAsync(),
   }

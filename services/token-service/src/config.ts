@@ -71,6 +71,7 @@ const settings = {
   SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),
+  IDLE_LIMIT_DAYS: integer(1, 3_650).default(100),
   RETURN_TO_ORIGINS: originList().optional(),
 }
 
@@ -80,6 +81,7 @@ const Config = EmbeddedConfig.extend({
   REDIS_URL: backendUrl(/^rediss?$/, 'redis://localhost:6379'),
   AMQP_URL: backendUrl(/^amqps?$/, 'amqp://localhost:5672'),
   REDIS_KEY_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
+  AUDIT_ENTRIES: integer(1_000, 100_000_000).default(100_000),
   AMQP_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
 })
 

@@ -6,7 +6,7 @@ import { honoListener, listen } from '@integration-host/shared/http-server'
 import type { RunningService } from '@integration-host/shared/lifecycle'
 import type { Logger } from '@integration-host/shared/logger'
 import type { MessageBus } from '@integration-host/shared/message-bus'
-import { createMetrics } from '@integration-host/shared/metrics'
+import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
 import { createMemoryAuthorizationStore } from './adapters/memory/authorization-store.ts'
 import { watchDiscovery } from './adapters/openid/discovery.ts'
 import { createOpenIdProvider } from './adapters/openid/provider.ts'
@@ -24,8 +24,11 @@ import {
   type RefreshTiming,
   refreshTiming,
 } from './credential/refresh.ts'
+import { createHandOuts } from './credential/hand-outs.ts'
+import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRemoval } from './credential/removal.ts'
 import { startSchedule } from './credential/schedule.ts'
+import { createTransfers } from './credential/transfer.ts'
 import { breakOnRefusedClient } from './provider/client-breaker.ts'
 
 export interface TokenServiceAdapters {
@@ -33,6 +36,7 @@ export interface TokenServiceAdapters {
   readonly health: Health
   readonly store: CredentialStore
   readonly bus: MessageBus
+  readonly metrics?: Metrics
   /** Absent: kept in this process, which is right where there is only this one. */
   readonly authorizations?: AuthorizationStore
   /** Absent: the protocol's own numbers. */
@@ -53,7 +57,7 @@ export async function startTokenService(
   adapters: TokenServiceAdapters,
 ): Promise<RunningService> {
   const { logger, health, store, bus, authorizations = createMemoryAuthorizationStore() } = adapters
-  const metrics = createMetrics('token-service')
+  const metrics = adapters.metrics ?? createMetrics('token-service')
   const refreshes = metrics.counter('credential_refreshes_total', 'Refreshes by outcome', [
     'outcome',
   ])
@@ -77,6 +81,7 @@ export async function startTokenService(
   const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
     delay(ms, undefined, signal === undefined ? {} : { signal }).catch(() => {})
   const refreshAheadMs = config.REFRESH_AHEAD_SECONDS * 1_000
+  const idleLimitMs = config.IDLE_LIMIT_DAYS * 86_400_000
   // A store that is away tells so itself, once; every other error is worth its line.
   const onError = (error: unknown): void => {
     if (hasCode(error, 'store_unavailable') || hasCode(error, 'shutting_down')) return
@@ -127,6 +132,7 @@ export async function startTokenService(
       provider,
       owner,
       refreshAheadMs,
+      idleLimitMs,
       timing: { ...refreshTiming, ...adapters.timing },
       concurrency: REFRESHES_AT_A_TIME,
       now,
@@ -141,19 +147,31 @@ export async function startTokenService(
       ...(adapters.reach !== undefined && { reach: adapters.reach }),
     }),
   )
-  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, now })
+  const handOuts = opened.use(createHandOuts({ store, now, announce }))
+  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, handOuts, now })
   const exchanges = opened.use(
     createExchanges({
       authorizations,
       provider,
       store,
       refreshAheadMs,
+      idleLimitMs,
       now,
       sleep,
       announce,
       report: (report) => logger.info(report, 'code exchange'),
     }),
   )
+  const leaving = new AbortController()
+  const custody = {
+    store,
+    owner,
+    leaseMs: refreshTiming.leaseMs,
+    patienceMs: refreshTiming.leaseMs,
+    now,
+    sleep,
+    announce,
+  }
   const app = createApp({
     logger,
     health,
@@ -169,16 +187,16 @@ export async function startTokenService(
     isSecure: new URL(config.REDIRECT).protocol === 'https:',
     store,
     accessTokens,
-    remove: createRemoval({
+    remove: createRemoval({ ...custody, provider }),
+    transfers: createTransfers({ ...custody, routine, refreshAheadMs }),
+    rotateKeys: createKeyRotation({
       store,
-      provider,
-      owner,
-      leaseMs: refreshTiming.leaseMs,
-      patienceMs: refreshTiming.leaseMs,
+      activeKeyId: config.CREDENTIAL_KEYS.activeKeyId,
       now,
-      sleep,
       announce,
     }),
+    auditLog: store,
+    leaving: leaving.signal,
   })
   opened.use(
     startSchedule({ store, routine, now, sleep, concurrency: SCHEDULED_AT_A_TIME, onError }),
@@ -199,6 +217,7 @@ export async function startTokenService(
   const server = opened.use(
     await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
   )
+  opened.defer(() => leaving.abort())
   const running = opened.move()
   return { url: server.url, [Symbol.asyncDispose]: () => running.disposeAsync() }
 }

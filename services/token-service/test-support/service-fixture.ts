@@ -54,7 +54,12 @@ export async function openTestRedis(options: {
     prefix,
     redis,
     health,
-    store: createRedisCredentialStore({ redis, keys, ensureUsable: check.ensureUsable }),
+    store: createRedisCredentialStore({
+      redis,
+      keys,
+      ensureUsable: check.ensureUsable,
+      auditEntries: 1_000,
+    }),
     authorizations: createRedisAuthorizationStore({
       redis,
       keys,

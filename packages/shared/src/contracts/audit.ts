@@ -51,6 +51,7 @@ export const AuditPage = z.object({
   items: z.array(AuditEntry),
   head: AuditHead.meta({ description: 'the newest entry; keep it, and compare at the next look' }),
 })
+export type AuditPage = z.output<typeof AuditPage>
 
 /** SHA-256 over the entry's members as a JSON array in this order, absent ones as null. */
 export function auditHash(entry: Omit<AuditEntry, 'Hash'>): string {

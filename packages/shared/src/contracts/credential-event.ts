@@ -5,7 +5,14 @@ import { CredentialName } from './realm.ts'
 /** Topic exchange of credential events; the routing key is `credential.<kind>`. */
 export const CREDENTIALS_EXCHANGE = 'integration.credentials'
 
-export const credentialEventKinds = ['stored', 'refreshed', 'faulted', 'removed'] as const
+export const credentialEventKinds = [
+  'stored',
+  'refreshed',
+  'faulted',
+  'removed',
+  /** The grant ends for good in 90, 30 or 7 days: only a new authorization helps. */
+  'expiring',
+] as const
 export type CredentialEventKind = (typeof credentialEventKinds)[number]
 
 /** Body of a credential event. No token ever travels in a message. */
@@ -15,6 +22,10 @@ export const CredentialEvent = z.object({
   Expiry: z.iso.datetime(),
   Version: z.int().positive(),
   At: z.iso.datetime(),
+  HardExpiry: z.iso
+    .datetime()
+    .optional()
+    .meta({ description: 'when the grant ends, however often it is refreshed; where known' }),
   Fault: Fault.optional(),
   revoked: z
     .boolean()

@@ -23,6 +23,10 @@ export const CredentialView = z.object({
   Status: z.enum(['active', 'faulted']),
   Version: z.int().positive(),
   RefreshedAt: z.iso.datetime(),
+  HardExpiry: z.iso
+    .datetime()
+    .optional()
+    .meta({ description: 'when the grant ends, however often it is refreshed; where known' }),
   Fault: Fault.optional(),
 })
 export type CredentialView = z.output<typeof CredentialView>

@@ -14,8 +14,15 @@ import type { CredentialView } from '@integration-host/shared/contracts/credenti
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { Secret } from '@integration-host/shared/secret'
-import { type Grant, refreshDueAt, viewOf } from '../credential/credential.ts'
+import {
+  expiryNotice,
+  type Grant,
+  grantLimits,
+  refreshDueAt,
+  viewOf,
+} from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
+import { factOf } from '../credential/journal.ts'
 import type { Provider, TokenOutcome } from '../provider/provider.ts'
 import type { AuthorizationStore, CodeClaim, ExchangeResult } from './authorization-store.ts'
 import { digest } from './digest.ts'
@@ -28,13 +35,16 @@ export interface CodeToExchange {
   readonly nonce: string | null
   readonly codeVerifier: string | null
   readonly returnTo: string | null
+  /** Who brought it, to the audit log. */
+  readonly who: string
 }
 
 export interface CodeExchangeDeps {
   readonly authorizations: Pick<AuthorizationStore, 'claimCode' | 'readCode' | 'settleCode'>
   readonly provider: Pick<Provider, 'exchangeCode'>
-  readonly store: Pick<CredentialStore, 'put'>
+  readonly store: Pick<CredentialStore, 'put' | 'record'>
   readonly refreshAheadMs: number
+  readonly idleLimitMs: number
   readonly now: () => number
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   readonly announce: () => void
@@ -99,10 +109,14 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
   }
 
   // E3
-  async function storeGrant(grant: Grant): Promise<CredentialView> {
+  async function storeGrant(grant: Grant, who: string): Promise<CredentialView> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const credential = await store.put(grant, refreshDueAt(grant, deps.refreshAheadMs))
+        const credential = await store.put(grant, refreshDueAt(grant, deps.refreshAheadMs), {
+          at: now(),
+          who,
+          what: 'granted',
+        })
         deps.announce()
         return viewOf(credential)
       } catch (error) {
@@ -113,7 +127,7 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
   }
 
   async function resultOf(
-    { realm }: CodeToExchange,
+    { realm, who }: CodeToExchange,
     outcome: TokenOutcome,
     startedAt: number,
   ): Promise<ExchangeResult> {
@@ -124,17 +138,20 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
       const detail = 'the provider gave tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }
     }
-    const credential = await storeGrant({
+    const limits = grantLimits(tokens, startedAt, deps.idleLimitMs)
+    const grant: Grant = {
       name: credentialName(realm),
       environment: realm,
       expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
       refreshedAt: startedAt,
+      ...limits,
+      expiryNoticeDays: expiryNotice(limits.hardExpiresAt, startedAt),
       accessToken: tokens.accessToken,
       refreshToken: tokens.refreshToken,
       idToken: tokens.idToken,
       previous: null,
-    })
-    return { kind: 'stored', credential }
+    }
+    return { kind: 'stored', credential: await storeGrant(grant, who) }
   }
 
   async function claimed(wanted: CodeToExchange, claim: CodeClaim): Promise<ExchangeResult> {
@@ -147,6 +164,11 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
       traceId: 'traceId' in outcome ? outcome.traceId : null,
     })
     const result = await resultOf(wanted, outcome, startedAt)
+    if (result.kind === 'failed') {
+      const deed = { at: now(), who: wanted.who, what: 'granted', outcome: result.code } as const
+      // Nothing hangs on it but the log, and the caller must hear of the failure all the same.
+      await store.record([factOf({ name, version: 0 }, deed)]).catch(() => {})
+    }
     await authorizations.settleCode(wanted.code, { ...claim, result }, RESULT_TTL_MS).catch(() => {
       // The claim runs out by itself; what counts, the credential, is stored.
     })

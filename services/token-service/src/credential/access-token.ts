@@ -3,6 +3,7 @@ import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secret'
 import { type Credential, freshness } from './credential.ts'
 import type { CredentialStore } from './credential-store.ts'
+import type { HandOuts } from './hand-outs.ts'
 import { type RefreshResult, type RefreshRoutine, standstill } from './refresh.ts'
 
 export interface AccessTokens {
@@ -12,11 +13,11 @@ export interface AccessTokens {
    * @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `provider_unavailable`,
    * `store_unavailable`.
    */
-  usable(name: string): Promise<Credential & { readonly accessToken: Secret }>
+  usable(name: string, who: string): Promise<Credential & { readonly accessToken: Secret }>
   /**
    * Refreshes now, unless the credential is already newer than `version`. Throws as `usable` does.
    */
-  renew(name: string, version: number | null): Promise<Credential>
+  renew(name: string, version: number | null, who: string): Promise<Credential>
 }
 
 /** Tokens kept for the time the store is away. */
@@ -26,6 +27,7 @@ export function createAccessTokens(deps: {
   readonly store: Pick<CredentialStore, 'get'>
   readonly routine: Pick<RefreshRoutine, 'refresh' | 'unstored'>
   readonly refreshAheadMs: number
+  readonly handOuts: Pick<HandOuts, 'count'>
   readonly now: () => number
 }): AccessTokens {
   const { store, routine, now, refreshAheadMs } = deps
@@ -56,38 +58,43 @@ export function createAccessTokens(deps: {
     }
   }
 
+  function handOut(
+    credential: Credential,
+    who: string,
+  ): Credential & { readonly accessToken: Secret } {
+    const { name, version, accessToken } = credential
+    if (accessToken === null) throw new TypeError('a usable credential has an access token')
+    deps.handOuts.count(name, version, who)
+    return { ...credential, accessToken }
+  }
+
   return {
-    async usable(name) {
+    async usable(name, who) {
       const credential = await read(name)
       if (credential === null) throw notFound(name)
       const state = freshness(credential, now(), refreshAheadMs)
-      if (state === 'fresh') return withToken(credential)
+      if (state === 'fresh') return handOut(credential, who)
       const standing = standstill(credential, now())
       if (state === 'due') {
         // In the background: what comes of it is in the record, and this caller is served already.
-        if (standing === null) routine.refresh(name, { kind: 'fresh' }).catch(() => {})
-        return withToken(credential)
+        if (standing === null) routine.refresh(name, { kind: 'fresh' }, who).catch(() => {})
+        return handOut(credential, who)
       }
-      return withToken(
-        refreshed(name, standing ?? (await routine.refresh(name, { kind: 'fresh' }))),
+      return handOut(
+        refreshed(name, standing ?? (await routine.refresh(name, { kind: 'fresh' }, who))),
+        who,
       )
     },
 
-    async renew(name, version) {
+    async renew(name, version, who) {
       const base = version ?? (await read(name))?.version
       if (base === undefined) throw notFound(name)
       const goal = { kind: 'newer', version: base, isInsistent: version === null } as const
-      const credential = refreshed(name, await routine.refresh(name, goal))
+      const credential = refreshed(name, await routine.refresh(name, goal, who))
       remember(credential)
       return credential
     },
   }
-}
-
-function withToken(credential: Credential): Credential & { readonly accessToken: Secret } {
-  const { accessToken } = credential
-  if (accessToken === null) throw new TypeError('a usable credential has an access token')
-  return { ...credential, accessToken }
 }
 
 function refreshed(name: string, result: RefreshResult): Credential {

@@ -3,10 +3,9 @@
  * to their place (name, field, version). The empty string stands for an absent secret.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
-import type { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
 import type { KeyRing } from '@integration-host/shared/envelope'
 import { Secret } from '@integration-host/shared/secret'
-import type { Credential, CredentialSummary, Grant } from './credential.ts'
+import type { Credential, CredentialSummary, ExpiryNoticeDays, Grant } from './credential.ts'
 
 export type StoredFields = Readonly<Record<string, string>>
 
@@ -17,10 +16,16 @@ export const summaryFields = [
   'Expiry',
   'Version',
   'RefreshedAt',
+  'IdleExpiry',
+  'HardExpiry',
+  'ExpiryNotice',
   'Fault',
   'Attempts',
   'NextTryAt',
 ] as const
+
+/** The fields whose values are envelopes. */
+export const secretFields = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
 
 /** Fields laid over a token pair; a new pair takes them away. */
 export const overlayFields = ['Fault', 'Attempts', 'NextTryAt', 'Intent'] as const
@@ -39,6 +44,9 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
     Version: String(version),
     Status: 'active',
     RefreshedAt: new Date(grant.refreshedAt).toISOString(),
+    IdleExpiry: new Date(grant.idleExpiresAt).toISOString(),
+    HardExpiry: grant.hardExpiresAt === null ? '' : new Date(grant.hardExpiresAt).toISOString(),
+    ExpiryNotice: grant.expiryNoticeDays === null ? '' : String(grant.expiryNoticeDays),
     Previous: seal('Previous', grant.previous?.token ?? null),
     PreviousRetiredAt:
       grant.previous === null ? '' : new Date(grant.previous.retiredAt).toISOString(),
@@ -53,6 +61,9 @@ export function summaryOf(fields: StoredFields): CredentialSummary {
     expiresAt: Date.parse(fields['Expiry'] ?? '') || 0,
     refreshedAt: Date.parse(fields['RefreshedAt'] ?? '') || 0,
     version: Number(fields['Version']),
+    idleExpiresAt: Date.parse(fields['IdleExpiry'] ?? '') || Number.POSITIVE_INFINITY,
+    hardExpiresAt: Date.parse(fields['HardExpiry'] ?? '') || null,
+    expiryNoticeDays: (Number(fields['ExpiryNotice']) || null) as ExpiryNoticeDays | null,
     fault: fields['Fault'] ? Fault.parse(JSON.parse(fields['Fault'])) : null,
     attempts: Number(fields['Attempts'] || 0),
     nextTryAt: fields['NextTryAt'] ? Date.parse(fields['NextTryAt']) : null,
@@ -87,15 +98,20 @@ function openField(keys: KeyRing, fields: StoredFields, field: string): Secret |
   return new Secret(keys.open(sealed, place))
 }
 
-/** The event of a transition. It holds no secret. */
-export const eventOf = (
-  credential: Pick<CredentialSummary, 'name' | 'environment' | 'expiresAt' | 'version' | 'fault'>,
-  at: number,
-): CredentialEvent => ({
-  Name: credential.name,
-  Environment: credential.environment,
-  Expiry: new Date(credential.expiresAt).toISOString(),
-  Version: credential.version,
-  At: new Date(at).toISOString(),
-  ...(credential.fault !== null && { Fault: credential.fault }),
-})
+/**
+ * The secrets of a record sealed anew with the active key, in their places; null when they all are already.
+ *
+ * @throws {EnvelopeRefused}
+ */
+export function resealed(keys: KeyRing, fields: StoredFields): StoredFields | null {
+  const stale = secretFields.filter((field) => fields[field] && !keys.isCurrent(fields[field]))
+  if (stale.length === 0) return null
+  const name = fields['Name'] ?? ''
+  const version = Number(fields['Version'])
+  return Object.fromEntries(
+    stale.map((field) => {
+      const place = { name, field, version }
+      return [field, keys.seal(keys.open(fields[field] ?? '', place), place)]
+    }),
+  )
+}

@@ -1,23 +1,11 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Fault } from '@integration-host/shared/contracts/credential'
+import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
 import { Secret } from '@integration-host/shared/secret'
-import type { Grant } from './credential.ts'
+import { deedOf, grantOf, START } from '../../test-support/grants.ts'
 import type { CredentialStore, Custody, Settlement } from './credential-store.ts'
-
-const START = Date.parse('2026-01-01T00:00:00.000Z')
-
-const grantOf = (name: string, mark: string, overrides: Partial<Grant> = {}): Grant => ({
-  name,
-  environment: name.slice('ACC-'.length),
-  expiresAt: START + 3_600_000,
-  refreshedAt: START,
-  accessToken: new Secret(`access ${mark}`),
-  refreshToken: new Secret(`refresh ${mark}`),
-  idToken: new Secret(`id ${mark}`),
-  previous: null,
-  ...overrides,
-})
+import { factOf } from './journal.ts'
 
 const fault: Fault = {
   Code: 'invalid_grant',
@@ -27,7 +15,6 @@ const fault: Fault = {
 }
 
 const settlement = (overrides: Partial<Settlement> = {}): Settlement => ({
-  at: START,
   attempts: 1,
   nextTryAt: null,
   fault,
@@ -56,14 +43,19 @@ export function credentialStoreContract(
       if (acquired.kind !== 'held') throw new Error(`the lease of ${name} is ${acquired.kind}`)
       return acquired.custody
     }
+    const outbox = async (limit = 100) => {
+      await store.audit(1_000)
+      return (await store.readOutbox('relay', 1_000, limit)) ?? []
+    }
     const events = async () =>
-      ((await store.readOutbox('relay', 1_000, 100)) ?? []).map(
-        ({ kind: event, event: body }) => `${event} ${body.Version}`,
+      (await outbox()).flatMap(({ events: told }) =>
+        told.map(({ kind, event }) => `${kind} ${event.Version}`),
       )
+    const log = async () => (await store.readAudit(0, 100)).items
 
     it('gives back what was put, version 1 first, and nothing for a name it does not know', async () => {
       expect(await store.get('ACC-1')).toBeNull()
-      const put = await store.put(grantOf('ACC-1', 'one'), START)
+      const put = await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const got = await store.get('ACC-1')
       expect(got).toMatchObject({
         name: 'ACC-1',
@@ -80,7 +72,7 @@ export function credentialStoreContract(
     })
 
     it('keeps everything over a restart', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const { lease } = await held('ACC-1', 'a', 40)
       await store.recordIntent(lease)
       store = await reopen()
@@ -104,7 +96,7 @@ export function credentialStoreContract(
 
     it('gives out one lease at a time, with a growing fence and the secrets', async () => {
       expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({ kind: 'absent' })
-      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const first = await held('ACC-1')
       expect(first.lease).toMatchObject({ name: 'ACC-1', owner: 'a', version: 1 })
       expect([
@@ -121,7 +113,7 @@ export function credentialStoreContract(
     })
 
     it('lets a lease run out, and renews it only for its holder', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const { lease } = await held('ACC-1', 'a', 60)
       expect(await store.renew({ ...lease, owner: 'b' }, 60_000)).toBe(false)
       expect(await store.renew(lease, 80)).toBe(true)
@@ -130,15 +122,20 @@ export function credentialStoreContract(
     })
 
     it('commits the next pair, keeps the one before, and clears lease, intent and fault', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const first = await held('ACC-1')
-      expect(await store.settle(first.lease, settlement())).toBe('settled')
+      expect(await store.settle(first.lease, settlement(), deedOf('faulted'))).toBe('settled')
       const { lease } = await held('ACC-1')
       expect(await store.recordIntent(lease)).toBe('recorded')
       const previous = { token: new Secret('refresh one'), retiredAt: START }
-      expect(await store.commit(lease, grantOf('ACC-1', 'two', { previous }), START + 5)).toBe(
-        'committed',
-      )
+      expect(
+        await store.commit(
+          lease,
+          grantOf('ACC-1', 'two', { previous }),
+          START + 5,
+          deedOf('refreshed'),
+        ),
+      ).toBe('committed')
       expect(await store.get('ACC-1')).toMatchObject({
         version: 2,
         fault: null,
@@ -156,57 +153,67 @@ export function credentialStoreContract(
     })
 
     it('says committed again when the same commit is told twice', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const { lease } = await held('ACC-1')
-      await store.commit(lease, grantOf('ACC-1', 'two'), START)
-      expect(await store.commit(lease, grantOf('ACC-1', 'two'), START)).toBe('committed')
+      await store.commit(lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))
+      expect(await store.commit(lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))).toBe(
+        'committed',
+      )
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
     it('refuses the commit of a holder that another one has come after', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const stale = await held('ACC-1', 'a', 30)
       await untilHeld('ACC-1')
-      expect(await store.commit(stale.lease, grantOf('ACC-1', 'two'), START)).toBe('fenced')
+      expect(
+        await store.commit(stale.lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed')),
+      ).toBe('fenced')
       expect(await store.recordIntent(stale.lease)).toBe('lost')
-      expect(await store.settle(stale.lease, settlement())).toBe('lost')
+      expect(await store.settle(stale.lease, settlement(), deedOf('faulted'))).toBe('lost')
       expect(await store.get('ACC-1')).toMatchObject({ version: 1, fault: null })
     })
 
     it('takes the commit of a holder whose lease ran out while nobody else came', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const { lease } = await held('ACC-1', 'a', 20)
       await new Promise((done) => setTimeout(done, 60))
-      expect(await store.commit(lease, grantOf('ACC-1', 'two'), START)).toBe('committed')
+      expect(await store.commit(lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))).toBe(
+        'committed',
+      )
     })
 
     it('lets a new grant win over a refresh in flight', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
-      expect(await store.put(grantOf('ACC-1', 'new'), START)).toMatchObject({ version: 2 })
-      expect(await store.commit(lease, grantOf('ACC-1', 'late'), START)).toBe('superseded')
-      expect(await store.settle(lease, settlement())).toBe('lost')
+      expect(await store.put(grantOf('ACC-1', 'new'), START, deedOf('granted'))).toMatchObject({
+        version: 2,
+      })
+      expect(await store.commit(lease, grantOf('ACC-1', 'late'), START, deedOf('refreshed'))).toBe(
+        'superseded',
+      )
+      expect(await store.settle(lease, settlement(), deedOf('faulted'))).toBe('lost')
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access new')
       expect((await held('ACC-1')).intent).toBeNull()
     })
 
     it('lays a fault over a credential whose tokens stay, until a new grant takes it away', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
-      await store.settle((await held('ACC-1')).lease, settlement())
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+      await store.settle((await held('ACC-1')).lease, settlement(), deedOf('faulted'))
       const faulted = await store.get('ACC-1')
       expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
       expect(faulted?.accessToken?.reveal()).toBe('access one')
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
       expect(await store.counts()).toEqual({ stored: 1, faulted: 1 })
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
-      await store.put(grantOf('ACC-1', 'new'), START)
+      await store.put(grantOf('ACC-1', 'new'), START, deedOf('granted'))
       expect(await store.get('ACC-1')).toMatchObject({ fault: null, attempts: 0 })
       expect(await store.counts()).toEqual({ stored: 1, faulted: 0 })
     })
 
     it('settles without a fault: the try is put off, an intent in doubt stays', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
       const later = settlement({
@@ -216,7 +223,7 @@ export function credentialStoreContract(
         keepsIntent: true,
         attempts: 3,
       })
-      await store.settle(lease, later)
+      await store.settle(lease, later, deedOf('faulted'))
       expect(await store.get('ACC-1')).toMatchObject({
         fault: null,
         attempts: 3,
@@ -225,31 +232,39 @@ export function credentialStoreContract(
       expect((await store.takeDue(START + 499, 10, 1_000)).nextAt).toBe(START + 500)
       const next = await held('ACC-1')
       expect(next.intent).not.toBeNull()
-      await store.settle(next.lease, { ...later, keepsIntent: false })
+      await store.settle(next.lease, { ...later, keepsIntent: false }, deedOf('faulted'))
       expect((await held('ACC-1')).intent).toBeNull()
       expect(await events()).toEqual(['stored 1'])
     })
 
     it('removes a credential with all of it; the version goes on when the name comes back', async () => {
-      expect(await store.remove('ACC-1', { at: START, revoked: true })).toBe(false)
-      await store.put(grantOf('ACC-1', 'one'), START)
+      expect(await store.remove('ACC-1', true, deedOf('removed'))).toBe(false)
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const { lease } = await held('ACC-1')
-      expect(await store.remove('ACC-1', { at: START, revoked: true })).toBe(true)
+      expect(await store.remove('ACC-1', true, deedOf('removed'))).toBe(true)
       expect(await store.get('ACC-1')).toBeNull()
-      expect(await store.commit(lease, grantOf('ACC-1', 'late'), START)).toBe('superseded')
+      expect(await store.commit(lease, grantOf('ACC-1', 'late'), START, deedOf('refreshed'))).toBe(
+        'superseded',
+      )
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       expect(await store.list({ after: '', limit: 10 })).toEqual([])
       expect(await store.counts()).toEqual({ stored: 0, faulted: 0 })
-      const removed = (await store.readOutbox('relay', 1_000, 10))?.at(-1)
-      expect(removed).toMatchObject({
+      const removed = (await outbox()).at(-1)
+      expect(removed?.events[0]).toMatchObject({
         kind: 'removed',
         event: { Name: 'ACC-1', Version: 1, revoked: true },
       })
-      expect(await store.put(grantOf('ACC-1', 'again'), START)).toMatchObject({ version: 2 })
+      expect(await store.put(grantOf('ACC-1', 'again'), START, deedOf('granted'))).toMatchObject({
+        version: 2,
+      })
     })
 
     it('keeps absent secrets absent', async () => {
-      await store.put(grantOf('ACC-1', 'one', { refreshToken: null, idToken: null }), START)
+      await store.put(
+        grantOf('ACC-1', 'one', { refreshToken: null, idToken: null }),
+        START,
+        deedOf('granted'),
+      )
       expect(await held('ACC-1')).toMatchObject({
         refreshToken: null,
         idToken: null,
@@ -259,7 +274,7 @@ export function credentialStoreContract(
 
     it('lists credentials by name, page by page, without a secret', async () => {
       for (const realm of ['b', '10', 'a', '9', 'B'])
-        await store.put(grantOf(`ACC-${realm}`, realm), START)
+        await store.put(grantOf(`ACC-${realm}`, realm), START, deedOf('granted'))
       const first = await store.list({ after: '', limit: 3 })
       expect(first.map(({ name }) => name)).toEqual(['ACC-10', 'ACC-9', 'ACC-B'])
       const rest = await store.list({ after: 'ACC-B', limit: 3 })
@@ -268,9 +283,9 @@ export function credentialStoreContract(
     })
 
     it('hands out what is due once, earliest first, and again when nobody brings it back', async () => {
-      await store.put(grantOf('ACC-late', 'x'), START + 30)
-      await store.put(grantOf('ACC-soon', 'x'), START + 10)
-      await store.put(grantOf('ACC-next', 'x'), START + 20)
+      await store.put(grantOf('ACC-late', 'x'), START + 30, deedOf('granted'))
+      await store.put(grantOf('ACC-soon', 'x'), START + 10, deedOf('granted'))
+      await store.put(grantOf('ACC-next', 'x'), START + 20, deedOf('granted'))
       expect(await store.takeDue(START + 5, 10, 1_000)).toEqual({ names: [], nextAt: START + 10 })
       expect(await store.takeDue(START + 30, 2, 1_000)).toEqual({
         names: ['ACC-soon', 'ACC-next'],
@@ -289,18 +304,95 @@ export function credentialStoreContract(
     })
 
     it('keeps events in order until they are trimmed, and none holds a secret', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START)
-      await store.put(grantOf('ACC-2', 'two'), START)
-      await store.remove('ACC-1', { at: START, revoked: false })
-      const entries = (await store.readOutbox('relay', 1_000, 2)) ?? []
-      expect(entries.map(({ kind: event, event: { Name } }) => `${event} ${Name}`)).toEqual([
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+      await store.put(grantOf('ACC-2', 'two'), START, deedOf('granted'))
+      await store.remove('ACC-1', false, deedOf('removed'))
+      const entries = await outbox(2)
+      const told = entries.flatMap(({ events: some }) => some)
+      expect(told.map(({ kind, event: { Name } }) => `${kind} ${Name}`)).toEqual([
         'stored ACC-1',
         'stored ACC-2',
       ])
-      for (const { event } of entries) expect(CredentialEvent.parse(event)).toEqual(event)
+      for (const { event } of told) expect(CredentialEvent.parse(event)).toEqual(event)
       await store.trimOutbox(entries.map(({ id }) => id))
       expect(await events()).toEqual(['removed 1'])
       expect(JSON.stringify(entries)).not.toMatch(/access|refresh one|id one/)
+    })
+
+    it('writes every transition into the audit log, chained, and no event goes before its facts', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted', { who: 'browser' }))
+      const { lease } = await held('ACC-1')
+      expect(await store.readOutbox('relay', 1_000, 100)).toEqual([])
+      const again = settlement({ fault: null, isAnnounced: false, nextTryAt: START + 500 })
+      const failed = { who: 'routine', outcome: 'provider_unavailable', traceId: 'tid-1' }
+      await store.settle(lease, again, deedOf('refresh_failed', failed))
+      const { lease: next } = await held('ACC-1')
+      await store.commit(next, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))
+      await store.remove('ACC-1', true, deedOf('removed'))
+      expect(await events()).toEqual(['stored 1', 'refreshed 2', 'removed 2'])
+      const items = await log()
+      expect(
+        items.map(({ What, Who, Version, Outcome, TraceId }) => [
+          What,
+          Who,
+          Version,
+          Outcome,
+          TraceId,
+        ]),
+      ).toEqual([
+        ['granted', 'browser', 1, 'ok', undefined],
+        ['refresh_failed', 'routine', 1, 'provider_unavailable', 'tid-1'],
+        ['refreshed', 'key 01234567', 2, 'ok', undefined],
+        ['removed', 'key 01234567', 2, 'ok', undefined],
+      ])
+      expect(firstBreak(auditStart, items)).toBeNull()
+      expect((await store.readAudit(0, 1)).head).toEqual({ Seq: 4, Hash: items[3]?.Hash })
+      expect(JSON.stringify(items)).not.toMatch(/access|refresh one|id one/)
+    })
+
+    it('audits each fact once, whoever does it and however often, also after a restart', async () => {
+      await store.record([factOf({ name: 'ACC-1', version: 1 }, deedOf('handed_out'))])
+      await Promise.all([store.audit(100), store.audit(100), store.audit(100)])
+      store = await reopen()
+      await store.record([
+        factOf({ name: 'ACC-1', version: 2 }, deedOf('handed_out')),
+        factOf({ name: 'ACC-2', version: 1 }, deedOf('handed_out')),
+      ])
+      while ((await store.audit(1)) > 0);
+      const items = await log()
+      expect(items.map(({ Seq, Name, Version }) => [Seq, Name, Version])).toEqual([
+        [1, 'ACC-1', 1],
+        [2, 'ACC-1', 2],
+        [3, 'ACC-2', 1],
+      ])
+      expect(firstBreak(auditStart, items)).toBeNull()
+      expect((await store.readAudit(1, 1)).items.map(({ Seq }) => Seq)).toEqual([2])
+    })
+
+    it('keeps what is known of the end of a grant, and announces a notice with the pair', async () => {
+      const hardExpiresAt = START + 29 * 86_400_000
+      const limits = { hardExpiresAt, idleExpiresAt: START + 1_000_000 }
+      await store.put(grantOf('ACC-1', 'one', limits), START, deedOf('granted'))
+      const { lease, credential } = await held('ACC-1')
+      expect(credential).toMatchObject({ ...limits, expiryNoticeDays: null })
+      const noticed = grantOf('ACC-1', 'two', { ...limits, expiryNoticeDays: 30 })
+      await store.commit(lease, noticed, START, deedOf('refreshed'), true)
+      expect(await store.get('ACC-1')).toMatchObject({ ...limits, expiryNoticeDays: 30 })
+      expect(await events()).toEqual(['stored 1', 'refreshed 2', 'expiring 2'])
+      expect((await outbox())[1]?.events[1]?.event.HardExpiry).toBe('2026-01-30T00:00:00.000Z')
+      expect((await log()).map(({ What, Outcome }) => `${What} ${Outcome}`)).toEqual([
+        'granted ok',
+        'refreshed ok',
+        'expiring 30 days',
+      ])
+    })
+
+    it('goes on from a version that somebody else had, where it is higher', async () => {
+      const put = (atLeast: number) =>
+        store.put(grantOf('ACC-1', 'x'), START, deedOf('imported'), atLeast)
+      expect((await put(7)).version).toBe(8)
+      expect((await put(3)).version).toBe(9)
+      expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access x')
     })
   })
 }

@@ -2,20 +2,19 @@
  * The port to where credentials live. The Redis adapter is the real one, the file adapter the embedded
  * host's; one contract suite (credential-store.contract.ts) holds both to what is written here.
  *
- * Every write is atomic, compares the credential's version first, and appends its event to the outbox in
- * the same step: what is stored is announced, what is announced was stored.
+ * Every write is atomic, compares the credential's version first, and appends what it did to the journal in
+ * the same step: what is stored is audited and announced, what is audited and announced was stored. From the
+ * journal the facts go into the audit log, and after that the events to the broker.
  *
  * All methods throw `IntegrationError` `store_unavailable` when the store cannot be used; a write may then
  * have happened all the same. Those that open secrets throw `EnvelopeRefused` for a record that was
  * changed, moved or sealed with another key.
  */
-import type {
-  CredentialEvent,
-  CredentialEventKind,
-} from '@integration-host/shared/contracts/credential-event'
+import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/contracts/audit'
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import type { Secret } from '@integration-host/shared/secret'
 import type { Credential, CredentialSummary, Grant } from './credential.ts'
+import type { Deed, JournalEntry } from './journal.ts'
 
 export interface CredentialStore {
   get(name: string): Promise<Credential | null>
@@ -30,9 +29,10 @@ export interface CredentialStore {
 
   /**
    * Stores a new grant over whatever is there. It ends leases, intents and faults: a refresh in flight can
-   * no longer write. The version goes on from the last one the name ever had, also after a removal.
+   * no longer write. The version goes on from the last one the name ever had, also after a removal, and
+   * from `atLeast`.
    */
-  put(grant: Grant, dueAt: number): Promise<Credential>
+  put(grant: Grant, dueAt: number, deed: Deed, atLeast?: number): Promise<Credential>
 
   /** Takes the lease of a credential for `leaseMs` and reads everything of it in the same step. */
   acquire(name: string, owner: string, leaseMs: number): Promise<Acquired>
@@ -49,17 +49,21 @@ export interface CredentialStore {
    * Replaces the pair of `lease.version` by the next one, clears intent, fault and lease.
    * Saying it twice is `committed` twice. `fenced`: somebody took the lease after us and may be spending
    * the same version. `superseded`: the version has moved on, or the credential is gone.
+   * `isNoticeNew`: the grant's expiry notice is to be announced with it.
    */
-  commit(lease: Lease, grant: Grant, dueAt: number): Promise<'committed' | 'fenced' | 'superseded'>
+  commit(
+    lease: Lease,
+    grant: Grant,
+    dueAt: number,
+    deed: Deed,
+    isNoticeNew?: boolean,
+  ): Promise<'committed' | 'fenced' | 'superseded'>
 
   /** Records a refresh that brought no pair, and releases the lease. */
-  settle(lease: Lease, settlement: Settlement): Promise<'settled' | 'lost'>
+  settle(lease: Lease, settlement: Settlement, deed: Deed): Promise<'settled' | 'lost'>
 
   /** Removes a credential with everything of it; false when there was none. */
-  remove(
-    name: string,
-    removal: { readonly at: number; readonly revoked: boolean },
-  ): Promise<boolean>
+  remove(name: string, revoked: boolean, deed: Deed): Promise<boolean>
 
   /**
    * Names whose refresh is due by `now`, earliest first. They are put off to `now + holdMs`, so that no
@@ -72,14 +76,38 @@ export interface CredentialStore {
     holdMs: number,
   ): Promise<{ readonly names: readonly string[]; readonly nextAt: number | null }>
 
-  /** The oldest events not yet confirmed; null while another replica relays (one at a time keeps the order). */
+  /** Journals facts that change no credential. */
+  record(facts: readonly AuditFact[]): Promise<void>
+
+  /**
+   * Moves the facts of the next journal entries, at most `limit`, into the audit log, each once and in
+   * order. Resolves with the number of entries; any replica may do it at any time.
+   */
+  audit(limit: number): Promise<number>
+
+  /** Audit entries with a number above `after`, in order, and the newest one. */
+  readAudit(
+    after: number,
+    limit: number,
+  ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
+
+  /**
+   * The oldest journal entries that are audited and not yet trimmed; null while another replica relays
+   * (one at a time keeps the order).
+   */
   readOutbox(owner: string, leaseMs: number, limit: number): Promise<readonly OutboxEntry[] | null>
 
   /** Gives the relaying up, so that another replica need not wait for the lease to run out. */
   releaseOutbox(owner: string): Promise<void>
 
-  /** Forgets events that the broker has confirmed. */
+  /** Forgets entries whose events the broker has confirmed. */
   trimOutbox(ids: readonly string[]): Promise<void>
+
+  /** Seals the secrets of one credential with the active key, where they are not yet. */
+  reseal(name: string): Promise<'resealed' | 'current' | 'refused' | 'absent'>
+
+  /** Forgets which keys but the active one this store was written with; their ids. */
+  retireKeys(): Promise<readonly string[]>
 }
 
 /** The right to spend one version of a credential. */
@@ -108,7 +136,6 @@ export interface Custody {
 }
 
 export interface Settlement {
-  readonly at: number
   readonly attempts: number
   /** When the refresh is tried again; null: not before a new grant. */
   readonly nextTryAt: number | null
@@ -122,6 +149,5 @@ export interface Settlement {
 
 export interface OutboxEntry {
   readonly id: string
-  readonly kind: CredentialEventKind
-  readonly event: CredentialEvent
+  readonly events: JournalEntry['events']
 }

@@ -1,10 +1,24 @@
 import { describe, expect, it } from 'vitest'
 import { Secret } from '@integration-host/shared/secret'
-import { freshness, lifetimeSeconds, refreshDueAt, spread } from './credential.ts'
+import {
+  expiryNotice,
+  freshness,
+  grantLimits,
+  lifetimeSeconds,
+  refreshDueAt,
+  spread,
+} from './credential.ts'
 
 const HOUR = 3_600_000
 const AHEAD = 600_000
-const token = { name: 'ACC-1', accessToken: new Secret('t'), refreshedAt: 0, expiresAt: HOUR }
+const DAY = 24 * HOUR
+const token = {
+  name: 'ACC-1',
+  accessToken: new Secret('t'),
+  refreshedAt: 0,
+  expiresAt: HOUR,
+  idleExpiresAt: 100 * DAY,
+}
 
 describe('the freshness of a credential', () => {
   const dueAt = refreshDueAt(token, AHEAD)
@@ -47,6 +61,38 @@ describe('the time of the proactive refresh', () => {
   it('is never before half the lifetime, so that a short-lived token is not refreshed for ever', () => {
     expect(refreshDueAt({ ...token, expiresAt: 10_000 }, AHEAD)).toBe(5_000)
     expect(freshness({ ...token, expiresAt: 10_000 }, 1, AHEAD)).toBe('fresh')
+  })
+})
+
+describe('the end of a grant', () => {
+  it('is kept away by a refresh in time, however long access tokens live', () => {
+    for (const name of ['ACC-1', 'ACC-2', 'ACC-3']) {
+      const dueAt = refreshDueAt({ ...token, name, expiresAt: 365 * DAY }, AHEAD)
+      expect(dueAt).toBeGreaterThanOrEqual(50 * DAY)
+      expect(dueAt).toBeLessThanOrEqual(70 * DAY)
+    }
+  })
+
+  it.each([
+    ['the setting, where the answer tells nothing', null, 100 * DAY],
+    ['the answer, where it is shorter', 30 * 86_400, 30 * DAY],
+    ['the setting, where the answer is longer', 101 * 86_400, 100 * DAY],
+  ])('by idleness is that of %s', (_, idleSeconds, expected) => {
+    const limits = grantLimits({ idleSeconds, hardSeconds: null }, 1_000, 100 * DAY)
+    expect(limits).toEqual({ idleExpiresAt: 1_000 + expected, hardExpiresAt: null })
+  })
+
+  it.each([
+    [91 * DAY, null],
+    [90 * DAY, 90],
+    [30 * DAY + 1, 90],
+    [30 * DAY, 30],
+    [7 * DAY, 7],
+    [0, 7],
+    [-DAY, 7],
+  ])('by age is noticed %d ms ahead as %s days', (leftMs, expected) => {
+    expect(expiryNotice(5_000 + leftMs, 5_000)).toBe(expected)
+    expect(expiryNotice(null, 5_000)).toBeNull()
   })
 })
 

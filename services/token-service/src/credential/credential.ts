@@ -11,6 +11,12 @@ export interface CredentialSummary {
   readonly refreshedAt: number
   /** Counts token pairs: moves with each new pair and with nothing else. */
   readonly version: number
+  /** The provider ends a grant that was not refreshed until then. */
+  readonly idleExpiresAt: number
+  /** The provider ends the grant then, however often it is refreshed; null where it did not say. */
+  readonly hardExpiresAt: number | null
+  /** The hard expiry was announced as this many days away or fewer; null: not yet. */
+  readonly expiryNoticeDays: ExpiryNoticeDays | null
   /** An overlay: the pair below it is kept, and its access token is served until it expires. */
   readonly fault: Fault | null
   /** Refreshes that failed since the last success. */
@@ -25,12 +31,18 @@ export interface Credential extends CredentialSummary {
 }
 
 /** A whole token pair to be stored: after a code exchange or a refresh. */
-export interface Grant {
-  readonly name: string
-  readonly environment: string
-  readonly expiresAt: number
-  readonly refreshedAt: number
-  readonly accessToken: Secret
+export interface Grant extends Pick<
+  CredentialSummary,
+  | 'name'
+  | 'environment'
+  | 'expiresAt'
+  | 'refreshedAt'
+  | 'idleExpiresAt'
+  | 'hardExpiresAt'
+  | 'expiryNoticeDays'
+> {
+  /** Null in an imported one that came without. */
+  readonly accessToken: Secret | null
   /** Null when the provider gave none: such a credential lives until its access token expires. */
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null
@@ -42,7 +54,10 @@ export type Freshness = 'fresh' | 'due' | 'expired'
 
 /** Whether a credential is good, good but to be refreshed by now, or has no valid access token. */
 export function freshness(
-  credential: Pick<Credential, 'name' | 'accessToken' | 'expiresAt' | 'refreshedAt'>,
+  credential: Pick<
+    Credential,
+    'name' | 'accessToken' | 'expiresAt' | 'refreshedAt' | 'idleExpiresAt'
+  >,
   now: number,
   refreshAheadMs: number,
 ): Freshness {
@@ -53,14 +68,45 @@ export function freshness(
 /**
  * When the proactive refresh of a credential starts: `refreshAheadMs` before expiry, ±20 % by realm so
  * that realms connected together do not come back together. Never earlier than half the lifetime: a
- * short-lived token would otherwise be due from its first moment, and be refreshed for ever.
+ * short-lived token would otherwise be due from its first moment, and be refreshed for ever. And well
+ * before the provider would end the grant for being idle, whatever the lifetime of its access tokens.
  */
 export function refreshDueAt(
-  { name, expiresAt, refreshedAt }: Pick<CredentialSummary, 'name' | 'expiresAt' | 'refreshedAt'>,
+  {
+    name,
+    expiresAt,
+    refreshedAt,
+    idleExpiresAt,
+  }: Pick<CredentialSummary, 'name' | 'expiresAt' | 'refreshedAt' | 'idleExpiresAt'>,
   refreshAheadMs: number,
 ): number {
-  const aheadMs = refreshAheadMs * (0.8 + 0.4 * spread(name))
-  return Math.floor(expiresAt - Math.min(aheadMs, Math.max(0, expiresAt - refreshedAt) / 2))
+  const jitter = spread(name)
+  const aheadMs = refreshAheadMs * (0.8 + 0.4 * jitter)
+  const dueAt = expiresAt - Math.min(aheadMs, Math.max(0, expiresAt - refreshedAt) / 2)
+  const touchAt = refreshedAt + (idleExpiresAt - refreshedAt) * (0.5 + 0.2 * jitter)
+  return Math.floor(Math.min(dueAt, touchAt))
+}
+
+const DAY_MS = 86_400_000
+const noticeDays = [7, 30, 90] as const
+export type ExpiryNoticeDays = (typeof noticeDays)[number]
+
+/** The notice that is due of a grant's hard expiry: it is that many days away or fewer. Null: none yet. */
+export const expiryNotice = (hardExpiresAt: number | null, now: number): ExpiryNoticeDays | null =>
+  (hardExpiresAt !== null && noticeDays.find((days) => hardExpiresAt - now <= days * DAY_MS)) ||
+  null
+
+/** How long a provider keeps a grant, as an answer tells it, in epoch ms. */
+export function grantLimits(
+  tokens: { readonly idleSeconds: number | null; readonly hardSeconds: number | null },
+  startedAt: number,
+  idleLimitMs: number,
+): { readonly idleExpiresAt: number; readonly hardExpiresAt: number | null } {
+  const idleMs = tokens.idleSeconds === null ? idleLimitMs : tokens.idleSeconds * 1_000
+  return {
+    idleExpiresAt: startedAt + Math.min(idleMs, idleLimitMs),
+    hardExpiresAt: tokens.hardSeconds === null ? null : startedAt + tokens.hardSeconds * 1_000,
+  }
 }
 
 /** A number in [0, 1) that is the same for a name on every replica (FNV-1a). */
@@ -97,6 +143,9 @@ export function viewOf(credential: CredentialSummary): CredentialView {
     Status: credential.fault === null ? 'active' : 'faulted',
     Version: credential.version,
     RefreshedAt: new Date(credential.refreshedAt).toISOString(),
+    ...(credential.hardExpiresAt !== null && {
+      HardExpiry: new Date(credential.hardExpiresAt).toISOString(),
+    }),
     ...(credential.fault !== null && { Fault: credential.fault }),
   }
 }
@@ -107,6 +156,9 @@ export const credentialOf = (grant: Grant, version: number): Credential => ({
   environment: grant.environment,
   expiresAt: grant.expiresAt,
   refreshedAt: grant.refreshedAt,
+  idleExpiresAt: grant.idleExpiresAt,
+  hardExpiresAt: grant.hardExpiresAt,
+  expiryNoticeDays: grant.expiryNoticeDays,
   version,
   fault: null,
   attempts: 0,

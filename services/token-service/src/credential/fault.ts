@@ -12,6 +12,20 @@ export const faultClasses = {
     remedy:
       'Reconnect the company: the provider rotated the refresh token, and the answer with the new one was lost.',
   },
+  idle_expired: {
+    isTerminal: true,
+    remedy:
+      'Reconnect the company: its grant was not refreshed for longer than the provider allows.',
+  },
+  hard_expired: {
+    isTerminal: true,
+    remedy: 'Reconnect the company: its grant has reached the age at which the provider ends it.',
+  },
+  transferred: {
+    isTerminal: true,
+    remedy:
+      'Nothing here: the credential was exported and is refreshed where it was imported. To take it back, export it there and import it here, or reconnect the company.',
+  },
   no_refresh_token: {
     isTerminal: true,
     remedy: 'Reconnect the company: its grant came without a refresh token.',

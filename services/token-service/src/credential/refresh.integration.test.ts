@@ -20,6 +20,7 @@ import {
   usable,
 } from '../../test-support/service-fixture.ts'
 import type { CredentialStore } from './credential-store.ts'
+import { JournalEntry } from './journal.ts'
 import { type RefreshPoint, refreshPoints } from './refresh.ts'
 
 const NAME = 'ACC-1'
@@ -58,7 +59,9 @@ const refreshes = () => provider.requests.filter(({ grant }) => grant === 'refre
 const events = async (): Promise<string[]> => {
   // The relay trims what it has published; a bus of the process has nobody listening, so look at the record.
   const all = await redis.redis.xrange('credentials:outbox', '-', '+')
-  return all.map(([, fields]) => String(fields[1]))
+  return all.flatMap(([, [, entry]]) =>
+    JournalEntry.parse(JSON.parse(entry ?? '')).events.map(({ kind }) => kind),
+  )
 }
 
 /** A store whose process has died: nothing it says arrives any more. */

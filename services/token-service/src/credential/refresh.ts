@@ -29,7 +29,15 @@ import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secret'
 import type { Provider, ProviderAnswer, TokenSet } from '../provider/provider.ts'
-import { type Credential, credentialOf, freshness, type Grant, refreshDueAt } from './credential.ts'
+import {
+  type Credential,
+  credentialOf,
+  expiryNotice,
+  freshness,
+  type Grant,
+  grantLimits,
+  refreshDueAt,
+} from './credential.ts'
 import type { CredentialStore, Custody, Lease } from './credential-store.ts'
 import { type FaultClass, faultClasses, faultOf, isTerminal, retryDelayMs } from './fault.ts'
 
@@ -103,6 +111,8 @@ export interface RefreshDeps {
   /** This process, to the leases. */
   readonly owner: string
   readonly refreshAheadMs: number
+  /** After how long without a refresh the provider ends a grant. */
+  readonly idleLimitMs: number
   readonly timing: RefreshTiming
   /** Refreshes in hand at a time, over all realms. */
   readonly concurrency: number
@@ -121,7 +131,7 @@ export interface RefreshDeps {
 
 export interface RefreshRoutine extends AsyncDisposable {
   /** @throws {IntegrationError} `store_unavailable`: nothing was spent. `shutting_down`. */
-  refresh(name: string, goal: RefreshGoal): Promise<RefreshResult>
+  refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult>
   /** The pair that is in memory and not stored yet (I6). */
   unstored(name: string): Credential | null
 }
@@ -161,7 +171,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     deps.reach?.(point, name)
 
   // I1, within the process.
-  async function refresh(name: string, goal: RefreshGoal): Promise<RefreshResult> {
+  async function refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult> {
     for (;;) {
       const running = flights.get(name)
       if (running === undefined) break
@@ -170,7 +180,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
     if (leaving.signal.aborted)
       throw new IntegrationError('shutting_down', 'the service is leaving')
-    const flight = slots.run(() => fly(name, goal)).finally(() => flights.delete(name))
+    const flight = slots.run(() => fly(name, goal, who)).finally(() => flights.delete(name))
     flights.set(name, flight)
     return flight
   }
@@ -189,7 +199,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   }
 
   // I1, over the replicas.
-  async function fly(name: string, wanted: RefreshGoal): Promise<RefreshResult> {
+  async function fly(name: string, wanted: RefreshGoal, who: string): Promise<RefreshResult> {
     let goal = wanted
     const patientUntil = now() + timing.patienceMs
     for (;;) {
@@ -202,7 +212,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         const acquired = await store.acquire(name, owner, timing.leaseMs)
         if (acquired.kind === 'absent') return acquired
         if (acquired.kind === 'held') {
-          const result = await underLease(acquired.custody, goal)
+          const result = await underLease(acquired.custody, goal, who)
           if (result !== null) return result
         }
         const seen = await watch(name, goal)
@@ -231,7 +241,11 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   }
 
   /** @returns null when the lease was lost before anything was spent */
-  async function underLease(custody: Custody, goal: RefreshGoal): Promise<RefreshResult | null> {
+  async function underLease(
+    custody: Custody,
+    goal: RefreshGoal,
+    who: string,
+  ): Promise<RefreshResult | null> {
     const { lease } = custody
     const settled = settledBy(custody.credential, goal) // I2
     if (settled !== null) {
@@ -240,7 +254,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
     const keeping = keepLease(lease)
     try {
-      return await spend(custody, goal, keeping)
+      return await spend(custody, goal, who, keeping)
     } catch (error) {
       // Without the store nothing was spent (I3), so nobody has to wait for the lease to run out.
       if (hasCode(error, 'store_unavailable')) await store.release(lease).catch(() => {})
@@ -253,13 +267,14 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   async function spend(
     custody: Custody,
     goal: RefreshGoal,
+    who: string,
     keeping: LeaseKeeper,
   ): Promise<RefreshResult | null> {
     const { lease, credential, previous } = custody
     const { name } = lease
     if (custody.refreshToken === null) {
       const answer = { status: null, body: 'the grant has no refresh token', traceId: null }
-      return fail(custody, goal, {
+      return fail(custody, goal, who, {
         faultClass: 'no_refresh_token',
         answer,
         retryAfterMs: null,
@@ -287,11 +302,11 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         faultClass: Failure['faultClass'],
         answer: ProviderAnswer,
         retryAfterMs: number | null = null,
-      ) => fail(custody, goal, { faultClass, answer, retryAfterMs, isInDoubt, calls })
+      ) => fail(custody, goal, who, { faultClass, answer, retryAfterMs, isInDoubt, calls })
       switch (outcome.kind) {
         case 'granted': {
-          const grant = renewedGrant(custody, token, outcome.tokens, startedAt)
-          return land(lease, grant, keeping, calls)
+          const grant = renewedGrant(custody, token, outcome.tokens, startedAt, deps.idleLimitMs)
+          return land(custody, grant, who, keeping, calls)
         }
         case 'never_sent':
         case 'unknown': {
@@ -323,7 +338,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             token = previous.token
             break
           }
-          return failed(isInDoubt ? 'rotation_lost' : 'invalid_grant', outcome)
+          return failed(endOf(credential, isInDoubt, now()), outcome)
         }
         default:
           return outcome satisfies never
@@ -333,21 +348,25 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
 
   // I6, I7
   async function land(
-    lease: Lease,
+    { lease, credential: before }: Custody,
     grant: Grant,
+    who: string,
     keeping: LeaseKeeper,
     calls: number,
   ): Promise<RefreshResult> {
     const { name } = lease
     const credential = credentialOf(grant, lease.version + 1)
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
+    const deed = { at: now(), who, what: 'refreshed' } as const
+    const isNoticeNew =
+      grant.expiryNoticeDays !== null && grant.expiryNoticeDays !== before.expiryNoticeDays
     const { promise: done, resolve } = Promise.withResolvers<void>()
     await reach('before commit', name)
     landings.set(name, { credential, done })
     let fenced = lease
     const tryCommit = async (): Promise<'landed' | 'overtaken' | null> => {
       try {
-        const verdict = await store.commit(fenced, grant, dueAt)
+        const verdict = await store.commit(fenced, grant, dueAt, deed, isNoticeNew)
         if (verdict === 'committed') return 'landed'
         if (verdict === 'superseded') return 'overtaken'
         const acquired = await store.acquire(name, owner, timing.leaseMs)
@@ -397,6 +416,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   async function fail(
     custody: Custody,
     goal: RefreshGoal,
+    who: string,
     failure: Failure,
   ): Promise<RefreshResult> {
     const { lease, credential } = custody
@@ -421,14 +441,15 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     const isAnnounced =
       fault !== null && (credential.fault === null || (ends && !isTerminal(credential.fault)))
     deps.report({ name: lease.name, outcome: faultClass, calls, traceId: answer.traceId })
+    const what = ends ? 'faulted' : 'refresh_failed'
+    const settlement = { attempts, nextTryAt, fault, isAnnounced, keepsIntent: isInDoubt && !ends }
     const settled = await store
-      .settle(lease, {
+      .settle(lease, settlement, {
         at,
-        attempts,
-        nextTryAt,
-        fault,
-        isAnnounced,
-        keepsIntent: isInDoubt && !ends,
+        who,
+        what,
+        outcome: faultClass,
+        traceId: answer.traceId,
       })
       .catch((error: unknown) => {
         // The next one finds the intent (I5); the caller is told the same as if it had been written.
@@ -478,14 +499,24 @@ interface LeaseKeeper {
   readonly stop: () => void
 }
 
+/** Why a provider ended a grant, as far as its record can tell. */
+function endOf(credential: Credential, isInDoubt: boolean, now: number): FaultClass {
+  if (credential.hardExpiresAt !== null && now >= credential.hardExpiresAt) return 'hard_expired'
+  if (now >= credential.idleExpiresAt) return 'idle_expired'
+  return isInDoubt ? 'rotation_lost' : 'invalid_grant'
+}
+
 /** The pair that an answer makes of the one before. */
 function renewedGrant(
   { credential, refreshToken, idToken, previous }: Custody,
   spent: Secret,
   tokens: TokenSet,
   startedAt: number,
+  idleLimitMs: number,
 ): Grant {
   const next = tokens.refreshToken ?? spent // RFC 6749 §6: none in the answer means that the old one stays
+  const limits = grantLimits(tokens, startedAt, idleLimitMs)
+  const hardExpiresAt = limits.hardExpiresAt ?? credential.hardExpiresAt
   const isRotated = refreshToken !== null && next.reveal() !== refreshToken.reveal()
   return {
     name: credential.name,
@@ -493,6 +524,9 @@ function renewedGrant(
     // From the start of the request: the provider's clock for the token started no earlier.
     expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
     refreshedAt: startedAt,
+    idleExpiresAt: limits.idleExpiresAt,
+    hardExpiresAt,
+    expiryNoticeDays: expiryNotice(hardExpiresAt, startedAt),
     accessToken: tokens.accessToken,
     refreshToken: next,
     idToken: tokens.idToken ?? idToken,

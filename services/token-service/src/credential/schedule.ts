@@ -30,7 +30,7 @@ export function startSchedule(deps: ScheduleDeps): AsyncDisposable {
 
   function start(name: string): void {
     const task = routine
-      .refresh(name, { kind: 'fresh' })
+      .refresh(name, { kind: 'fresh' }, 'routine')
       .then(() => {}, deps.onError)
       .finally(() => inHand.delete(task))
     inHand.add(task)

@@ -45,6 +45,10 @@ export interface TokenSet {
   /** The company that a checked id token names (Intuit's `realmid`); null where it names none. */
   readonly realm: string | null
   readonly lifetimeSeconds: number
+  /** Seconds without a refresh after which the provider ends the grant; null where it did not say. */
+  readonly idleSeconds: number | null
+  /** Seconds until it ends the grant in any case; null where it did not say. */
+  readonly hardSeconds: number | null
 }
 
 /** What the provider said, as far as it said anything. `body` is bounded and holds no token. */

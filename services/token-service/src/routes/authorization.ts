@@ -22,6 +22,7 @@ import {
   type Callback,
 } from '../authorization/authorization-request.ts'
 import type { Exchanges } from '../authorization/code-exchange.ts'
+import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
 
 /** As a provider sends it; RFC 6749 appendix A.11 allows visible ASCII. */
@@ -152,6 +153,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
             nonce: request.nonce,
             codeVerifier: request.codeVerifier,
             returnTo: request.returnTo,
+            who: 'browser',
           })
           return connected(c, credential, request.returnTo)
         }),
@@ -184,7 +186,8 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       async (c) => {
         const { RealmID, Code: code } = c.req.valid('json')
         const unbound = { state: null, nonce: null, codeVerifier: null, returnTo: null }
-        return c.json(await exchanges.exchange({ code, realm: RealmID, ...unbound }), 201)
+        const who = callerOf(c)
+        return c.json(await exchanges.exchange({ code, realm: RealmID, who, ...unbound }), 201)
       },
     )
     .get(

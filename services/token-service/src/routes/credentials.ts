@@ -7,6 +7,7 @@ import { jsonResponse, problemResponses, validate } from '@integration-host/shar
 import { type AccessTokens, notFound } from '../credential/access-token.ts'
 import { viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
+import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
 
 const Params = z.object({ name: CredentialName })
@@ -30,7 +31,7 @@ const CredentialPage = z.object({
 export interface CredentialRoutesDeps {
   readonly store: Pick<CredentialStore, 'get' | 'list'>
   readonly accessTokens: AccessTokens
-  readonly remove: (name: string) => Promise<void>
+  readonly remove: (name: string, who: string) => Promise<void>
 }
 
 /** Credentials without their secrets, and the one call that hands out an access token. */
@@ -92,7 +93,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
       }),
       validate('param', Params),
       async (c) => {
-        const credential = await accessTokens.usable(c.req.valid('param').name)
+        const credential = await accessTokens.usable(c.req.valid('param').name, callerOf(c))
         c.header('Cache-Control', 'no-store') // RFC 6749 §5.1
         c.header('Pragma', 'no-cache')
         return c.json({
@@ -123,7 +124,9 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
       validate('json', RefreshBody),
       async (c) => {
         const { Version = null } = c.req.valid('json')
-        return c.json(viewOf(await accessTokens.renew(c.req.valid('param').name, Version)))
+        return c.json(
+          viewOf(await accessTokens.renew(c.req.valid('param').name, Version, callerOf(c))),
+        )
       },
     )
     .delete(
@@ -138,7 +141,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
       }),
       validate('param', Params),
       async (c) => {
-        await remove(c.req.valid('param').name)
+        await remove(c.req.valid('param').name, callerOf(c))
         return c.body(null, 204)
       },
     )

@@ -7,29 +7,29 @@
  * F3  A file that cannot be read as ours, or opened with these keys, is left alone and the start refused.
  */
 import { chmod, open, readFile, rename } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { z } from 'zod'
-import {
-  CredentialEvent,
-  credentialEventKinds,
-} from '@integration-host/shared/contracts/credential-event'
-import type { KeyRing } from '@integration-host/shared/envelope'
+import { AuditHead, auditStart, chain } from '@integration-host/shared/contracts/audit'
+import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { lockFolder } from '@integration-host/shared/folder-lock'
 import { StartRefused } from '@integration-host/shared/lifecycle'
 import {
-  eventOf,
   openCredential,
   openCustody,
   overlayFields,
+  resealed,
   type StoredFields,
   sealGrant,
   summaryOf,
 } from '../../credential/credential-record.ts'
 import { credentialOf } from '../../credential/credential.ts'
+import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
+import { appendEntries, readEntries } from './audit-file.ts'
 import type { Acquired, CredentialStore, Lease } from '../../credential/credential-store.ts'
 
 const FILE_NAME = 'credentials.json'
+const AUDIT_FILE_NAME = 'audit.jsonl'
 const CANARY = 'these are the right keys'
 const CANARY_PLACE = { name: 'credentials:canary', field: 'canary', version: 1 }
 
@@ -42,9 +42,14 @@ const FileState = z.object({
   /** Name → last version, so that versions go on after a removal. */
   removed: z.record(z.string(), z.int().positive()),
   due: z.record(z.string(), z.number()),
-  outbox: z.array(
-    z.object({ id: z.string(), kind: z.enum(credentialEventKinds), event: CredentialEvent }),
-  ),
+  /** The journal. */
+  outbox: z.array(JournalEntry.extend({ id: z.string() })),
+  audited: AuditHead.extend({
+    /** The last journal entry that is in the audit file. */
+    upTo: z.int().nonnegative(),
+    /** How much of the audit file counts. */
+    bytes: z.int().nonnegative(),
+  }),
 })
 type FileState = z.output<typeof FileState>
 
@@ -93,6 +98,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
       removed: {},
       due: {},
       outbox: [],
+      audited: { ...auditStart, upTo: 0, bytes: 0 },
     }
   }
   await chmod(path, 0o600)
@@ -148,6 +154,7 @@ function openStore(options: {
   readonly ownership: { readonly isLost: boolean }
 }): CredentialStore {
   const { path, keys, now, ownership } = options
+  const auditPath = join(dirname(path), AUDIT_FILE_NAME)
   let state = options.loaded
   let writing: Promise<unknown> = Promise.resolve()
   // Leases end with the process, as it is the only one.
@@ -165,11 +172,10 @@ function openStore(options: {
   }
 
   /** One change at a time. `decide` gives the next state (null: as it is) and the answer. */
-  function change<T>(
-    decide: (current: FileState) => { readonly next: FileState | null; readonly answer: T },
-  ): Promise<T> {
+  type Decided<T> = { readonly next: FileState | null; readonly answer: T }
+  function change<T>(decide: (current: FileState) => Decided<T> | Promise<Decided<T>>): Promise<T> {
     const run = async (): Promise<T> => {
-      const { next, answer } = decide(state)
+      const { next, answer } = await decide(state)
       if (next !== null) {
         if (ownership.isLost) throw unwritable(new Error('the lock on the folder was lost'))
         try {
@@ -187,14 +193,10 @@ function openStore(options: {
   }
   const unchanged = <T>(answer: T) => ({ next: null, answer })
 
-  const withEvent = (
-    current: FileState,
-    kind: FileState['outbox'][number]['kind'],
-    event: CredentialEvent,
-  ): FileState => ({
+  const journalled = (current: FileState, entry: JournalEntry): FileState => ({
     ...current,
     sequence: current.sequence + 1,
-    outbox: [...current.outbox, { id: String(current.sequence + 1), kind, event }],
+    outbox: [...current.outbox, { ...entry, id: String(current.sequence + 1) }],
   })
   const withCredential = (
     current: FileState,
@@ -231,14 +233,15 @@ function openStore(options: {
       return { stored: all.length, faulted: all.filter((fields) => fields['Fault']).length }
     },
 
-    put: (grant, dueAt) =>
+    put: (grant, dueAt, deed, atLeast = 0) =>
       change((current) => {
         const { name } = grant
         const last = Number(current.credentials[name]?.['Version'] ?? current.removed[name] ?? 0)
-        const credential = credentialOf(grant, last + 1)
+        const version = Math.max(last, atLeast) + 1
+        const credential = credentialOf(grant, version)
         const fence = current.fence + 1
         leases.delete(name)
-        const fields = { ...sealGrant(keys, grant, last + 1), Fence: String(fence) }
+        const fields = { ...sealGrant(keys, grant, version), Fence: String(fence) }
         const stored = withCredential(
           { ...current, fence, removed: without(current.removed, name) },
           name,
@@ -246,7 +249,10 @@ function openStore(options: {
           dueAt,
         )
         return {
-          next: withEvent(stored, 'stored', eventOf(credential, grant.refreshedAt)),
+          next: journalled(
+            stored,
+            journalOf(credential, deed, 'stored', grant.expiryNoticeDays !== null),
+          ),
           answer: credential,
         }
       }),
@@ -302,7 +308,7 @@ function openStore(options: {
         return { next: { ...current, credentials }, answer: 'recorded' }
       }),
 
-    commit: (lease, grant, dueAt) =>
+    commit: (lease, grant, dueAt, deed, isNoticeNew) =>
       change<'committed' | 'fenced' | 'superseded'>((current) => {
         const fields = current.credentials[lease.name]
         const version = Number(fields?.['Version'])
@@ -317,11 +323,11 @@ function openStore(options: {
         }
         for (const field of overlayFields) delete renewed[field]
         const stored = withCredential(current, lease.name, renewed, dueAt)
-        const event = eventOf(credentialOf(grant, version + 1), grant.refreshedAt)
-        return { next: withEvent(stored, 'refreshed', event), answer: 'committed' }
+        const entry = journalOf(credentialOf(grant, version + 1), deed, 'refreshed', isNoticeNew)
+        return { next: journalled(stored, entry), answer: 'committed' }
       }),
 
-    settle: (lease, settlement) =>
+    settle: (lease, settlement, deed) =>
       change<'settled' | 'lost'>((current) => {
         const fields = current.credentials[lease.name]
         if (fields === undefined || !isOf(fields, lease)) return unchanged('lost')
@@ -335,26 +341,24 @@ function openStore(options: {
         if (!settlement.keepsIntent) delete settled['Intent']
         if (holds(lease)) leases.delete(lease.name)
         const stored = withCredential(current, lease.name, settled, nextTryAt)
-        const event = eventOf({ ...summaryOf(settled), fault }, settlement.at)
-        return {
-          next: settlement.isAnnounced ? withEvent(stored, 'faulted', event) : stored,
-          answer: 'settled',
-        }
+        const kind = settlement.isAnnounced ? 'faulted' : null
+        const entry = journalOf({ ...summaryOf(settled), fault }, deed, kind)
+        return { next: journalled(stored, entry), answer: 'settled' }
       }),
 
-    remove: (name, { at, revoked }) =>
+    remove: (name, revoked, deed) =>
       change((current) => {
         const fields = current.credentials[name]
         if (fields === undefined) return unchanged(false)
         leases.delete(name)
-        const event = { ...eventOf({ ...summaryOf(fields), fault: null }, at), revoked }
         const next = {
           ...current,
           credentials: without(current.credentials, name),
           due: without(current.due, name),
           removed: { ...current.removed, [name]: Number(fields['Version']) },
         }
-        return { next: withEvent(next, 'removed', event), answer: true }
+        const entry = journalOfRemoval(summaryOf(fields), deed, revoked)
+        return { next: journalled(next, entry), answer: true }
       }),
 
     async takeDue(at, limit, holdMs) {
@@ -373,8 +377,41 @@ function openStore(options: {
       }
     },
 
+    record: (facts) =>
+      change((current) => ({
+        next: journalled(current, { facts, events: [] }),
+        answer: undefined,
+      })),
+
+    audit: (limit) =>
+      change(async (current) => {
+        const { audited } = current
+        const found = current.outbox.filter(({ id }) => Number(id) > audited.upTo).slice(0, limit)
+        const upTo = Number(found.at(-1)?.id ?? audited.upTo)
+        if (found.length === 0) return unchanged(0)
+        const entries = chain(
+          audited,
+          found.flatMap(({ facts }) => facts),
+        )
+        const { Seq, Hash } = entries.at(-1) ?? audited
+        const bytes = await appendEntries(auditPath, audited.bytes, entries).catch((cause) => {
+          throw unwritable(cause)
+        })
+        return {
+          next: { ...current, audited: { Seq, Hash, upTo, bytes } },
+          answer: found.length,
+        }
+      }),
+
+    async readAudit(after, limit) {
+      const { Seq, Hash } = state.audited
+      const items = await readEntries(auditPath, after, limit)
+      return { items: items.filter((entry) => entry.Seq <= Seq), head: { Seq, Hash } }
+    },
+
     async readOutbox(_owner, _leaseMs, limit) {
-      return state.outbox.slice(0, limit)
+      const { outbox, audited } = state
+      return outbox.filter(({ id }) => Number(id) <= audited.upTo).slice(0, limit)
     },
 
     async releaseOutbox() {
@@ -388,6 +425,29 @@ function openStore(options: {
         answer: null,
       }))
     },
+
+    reseal: (name) =>
+      change<'resealed' | 'current' | 'refused' | 'absent'>((current) => {
+        const fields = current.credentials[name]
+        if (fields === undefined) return unchanged('absent')
+        try {
+          const renewed = resealed(keys, fields)
+          if (renewed === null) return unchanged('current')
+          const credentials = { ...current.credentials, [name]: { ...fields, ...renewed } }
+          return { next: { ...current, credentials }, answer: 'resealed' }
+        } catch (error) {
+          if (error instanceof EnvelopeRefused) return unchanged('refused')
+          throw error
+        }
+      }),
+
+    retireKeys: () =>
+      change<readonly string[]>((current) => {
+        if (keys.isCurrent(current.canary)) return unchanged([])
+        const [, retired = ''] = current.canary.split('.')
+        const canary = keys.seal(CANARY, CANARY_PLACE)
+        return { next: { ...current, canary }, answer: [retired] }
+      }),
   }
 }
 

@@ -105,7 +105,11 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     const configuration = configure(provider, secret, async (url, request) => {
       if (request.method !== 'POST') throw new TypeError('only the token request is sent here')
       try {
-        answer = await exchange(request, url)
+        answer = await exchange(
+          // Intuit tells when the grant ends for good only to who asks.
+          { ...request, headers: { ...request.headers, [HARD_EXPIRY_HEADER]: 'true' } },
+          url,
+        )
       } catch (error) {
         failure =
           error instanceof NoAnswer ? error : new NoAnswer('unknown', true, { cause: error })
@@ -303,6 +307,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
   }
 }
 
+const HARD_EXPIRY_HEADER = 'x-include-refresh-token-hard-expires-in'
+
 const NOT_DISCOVERED: TokenOutcome = {
   kind: 'never_sent',
   status: null,
@@ -323,6 +329,8 @@ const tokensOf = (response: TokenResponse): TokenSet => ({
   idToken: response.id_token === undefined ? null : new Secret(response.id_token),
   realm: claimOf(response.id_token, 'realmid'),
   lifetimeSeconds: response.expires_in,
+  idleSeconds: response.x_refresh_token_expires_in ?? null,
+  hardSeconds: response.x_refresh_token_hard_expires_in ?? null,
 })
 
 /**

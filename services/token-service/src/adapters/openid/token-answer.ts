@@ -15,6 +15,8 @@ export interface TokenResponse {
   readonly refresh_token?: string
   readonly id_token?: string
   readonly expires_in: number
+  readonly x_refresh_token_expires_in?: number
+  readonly x_refresh_token_hard_expires_in?: number
 }
 
 /** What may be told of an answer: bounded, without a token. */
@@ -41,6 +43,8 @@ export function readTokenResponse(answer: HttpAnswer): TokenResponse | null {
     refresh_token !== undefined && refresh_token !== null && refresh_token !== ''
   if (hasRefreshToken && (typeof refresh_token !== 'string' || !TOKEN.test(refresh_token)))
     return null
+  const idleSeconds = positiveSeconds(json['x_refresh_token_expires_in'])
+  const hardSeconds = positiveSeconds(json['x_refresh_token_hard_expires_in'])
   const hasIdToken = typeof id_token === 'string' && id_token !== ''
   return {
     access_token,
@@ -48,8 +52,17 @@ export function readTokenResponse(answer: HttpAnswer): TokenResponse | null {
     expires_in: lifetimeSeconds(expires_in),
     ...(hasRefreshToken && { refresh_token }),
     ...(hasIdToken && { id_token }),
+    ...(idleSeconds !== null && { x_refresh_token_expires_in: idleSeconds }),
+    ...(hardSeconds !== null && { x_refresh_token_hard_expires_in: hardSeconds }),
   }
 }
+
+/** A hundred years: more is no statement about a grant, and would be no date either. */
+const MAX_GRANT_SECONDS = 3_155_760_000
+
+// Only hints: a wrong one must not spoil the tokens it came with.
+const positiveSeconds = (value: unknown): number | null =>
+  typeof value === 'number' && value > 0 && value <= MAX_GRANT_SECONDS ? value : null
 
 /** The outcome of an answer that holds no tokens. */
 export function outcomeOf(

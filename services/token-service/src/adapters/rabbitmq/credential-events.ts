@@ -1,21 +1,23 @@
 /**
- * Relays the outbox to the exchange `integration.credentials`: in order, each event confirmed by the broker
- * before the next one goes and before the store forgets it. One replica relays at a time. A process that
- * dies between confirm and trim makes an event come twice; its message id stays the same.
+ * Moves the journal into the audit log, broker or not, and then relays its events to the exchange
+ * `integration.credentials`: in order, each event confirmed by the broker before the next one goes and before
+ * the store forgets it. One replica relays at a time. A process that dies between confirm and trim makes an
+ * event come twice; its message id stays the same.
  */
 import {
   credentialMessageId,
   CREDENTIALS_EXCHANGE,
   credentialRoutingKey,
 } from '@integration-host/shared/contracts/credential-event'
+import type { JournalEntry } from '../../credential/journal.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/lifecycle'
 import type { MessageBus } from '@integration-host/shared/message-bus'
-import type { CredentialStore, OutboxEntry } from '../../credential/credential-store.ts'
+import type { CredentialStore } from '../../credential/credential-store.ts'
 
 export interface CredentialEventsDeps {
   readonly bus: MessageBus
-  readonly store: Pick<CredentialStore, 'readOutbox' | 'trimOutbox' | 'releaseOutbox'>
+  readonly store: Pick<CredentialStore, 'audit' | 'readOutbox' | 'trimOutbox' | 'releaseOutbox'>
   /** This process, to the relay's lease. */
   readonly owner: string
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
@@ -29,6 +31,7 @@ export interface CredentialEvents extends AsyncDisposable {
 }
 
 const BATCH = 100
+const AUDIT_BATCH = 500
 /** Longer than publishing one event may take: the lease is renewed with each batch. */
 const LEASE_MS = 15_000
 /** How often the outbox is looked at unasked, for what other replicas left there. */
@@ -51,7 +54,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
       for (const entry of entries) {
         // Beyond half the lease the next batch renews it first.
         if (performance.now() - startedAt > LEASE_MS / 2) break
-        await bus.publish(messageOf(entry))
+        for (const event of entry.events) await bus.publish(messageOf(event))
         confirmed.push(entry.id)
       }
     } finally {
@@ -65,6 +68,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
       const isLast = isLeaving
       let hasMore = false
       try {
+        while ((await store.audit(AUDIT_BATCH)) === AUDIT_BATCH);
         if (!isDeclared) {
           await bus.declare({
             exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
@@ -105,7 +109,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
   }
 }
 
-const messageOf = ({ kind, event }: OutboxEntry) => ({
+const messageOf = ({ kind, event }: JournalEntry['events'][number]) => ({
   exchange: CREDENTIALS_EXCHANGE,
   routingKey: credentialRoutingKey(kind),
   messageId: credentialMessageId(event, kind),

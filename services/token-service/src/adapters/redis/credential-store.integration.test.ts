@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { EnvelopeRefused, type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
 import { Secret } from '@integration-host/shared/secret'
+import { deedOf, grantOf } from '../../../test-support/grants.ts'
 import {
   dropKeys,
   eventually,
@@ -10,7 +11,6 @@ import {
   usable,
 } from '../../../test-support/service-fixture.ts'
 import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
-import type { Grant } from '../../credential/credential.ts'
 
 const keys = testKeys()
 const opened: TestRedis[] = []
@@ -41,27 +41,16 @@ credentialStoreContract('Redis', {
   },
 })
 
-const grantOf = (name: string): Grant => ({
-  name,
-  environment: name.slice(4),
-  expiresAt: Date.parse('2026-05-01T10:00:00.000Z'),
-  refreshedAt: Date.parse('2026-05-01T09:00:00.000Z'),
-  accessToken: new Secret('a-canary-access-token'),
-  refreshToken: new Secret('a-canary-refresh-token'),
-  idToken: new Secret('a-canary-id-token'),
-  previous: null,
-})
-
 describe('a credential in Redis', () => {
   it('is a hash with the fields of the contract, its secrets sealed, its keys without expiry', async () => {
     const { redis, store } = await openUsable()
-    await store.put(grantOf('ACC-9341453908059889'), 1)
+    await store.put(grantOf('ACC-9341453908059889', 'canary'), 1, deedOf('granted'))
     const stored = await redis.hgetall('ACC-9341453908059889')
     expect(stored).toMatchObject({
       Name: 'ACC-9341453908059889',
       Environment: '9341453908059889',
-      Expiry: '2026-05-01T10:00:00.000Z',
-      RefreshedAt: '2026-05-01T09:00:00.000Z',
+      Expiry: '2026-01-01T01:00:00.000Z',
+      RefreshedAt: '2026-01-01T00:00:00.000Z',
       Status: 'active',
       Version: '1',
     })
@@ -74,7 +63,11 @@ describe('a credential in Redis', () => {
 
   it('has the empty string for what is absent', async () => {
     const { redis, store } = await openUsable()
-    await store.put({ ...grantOf('ACC-1'), idToken: null, environment: '' }, 1)
+    await store.put(
+      { ...grantOf('ACC-1', 'canary'), idToken: null, environment: '' },
+      1,
+      deedOf('granted'),
+    )
     expect(await redis.hmget('ACC-1', 'StoreA', 'Environment', 'Previous')).toEqual(['', '', ''])
     await redis.hset('ACC-1', 'Authenticator', '')
     expect((await store.get('ACC-1'))?.accessToken).toBeNull()
@@ -117,8 +110,8 @@ describe('a credential in Redis', () => {
     'whose envelope was %s is refused, and its lease is free for the next one',
     async (_, tamper) => {
       const opening = await openUsable()
-      await opening.store.put(grantOf('ACC-1'), 1)
-      await opening.store.put(grantOf('ACC-2'), 1)
+      await opening.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
+      await opening.store.put(grantOf('ACC-2', 'canary'), 1, deedOf('granted'))
       await tamper(opening)
       await expect(opening.store.get('ACC-2')).rejects.toBeInstanceOf(EnvelopeRefused)
       await expect(opening.store.acquire('ACC-2', 'a', 60_000)).rejects.toBeInstanceOf(
@@ -133,7 +126,8 @@ describe('a credential in Redis', () => {
 
   it('is relayed by one replica at a time', async () => {
     const { store } = await openUsable()
-    await store.put(grantOf('ACC-1'), 1)
+    await store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
+    await store.audit(10)
     expect(await store.readOutbox('a', 150, 10)).toHaveLength(1)
     expect(await store.readOutbox('b', 150, 10)).toBeNull()
     await eventually(async () => expect(await store.readOutbox('b', 60_000, 10)).toHaveLength(1))
@@ -158,7 +152,7 @@ describe('the keys of the store', () => {
   it('are refused when they are not the ones the store was written with, and nothing is overwritten', async () => {
     const right = await open(ring(keyText('k1')))
     await usable(right)
-    await right.store.put(grantOf('ACC-1'), 1)
+    await right.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
     const before = await right.redis.hgetall('credentials:canary')
 
     const sameId = await open(
@@ -169,7 +163,9 @@ describe('the keys of the store', () => {
       'CREDENTIAL_KEYS has no key, or another one, for the id k1 that this store was written with',
     )
     await expect(sameId.store.get('ACC-1')).rejects.toMatchObject({ code: 'store_unavailable' })
-    await expect(sameId.store.put(grantOf('ACC-1'), 1)).rejects.toMatchObject({
+    await expect(
+      sameId.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted')),
+    ).rejects.toMatchObject({
       code: 'store_unavailable',
     })
 
@@ -181,11 +177,11 @@ describe('the keys of the store', () => {
   it('may be added to: the new one seals, the old one still opens', async () => {
     const before = await open(ring(keyText('k1')))
     await usable(before)
-    await before.store.put(grantOf('ACC-1'), 1)
+    await before.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
     const after = await open(ring(keyText('k2'), keyText('k1')), before.prefix)
     await usable(after)
-    expect((await after.store.get('ACC-1'))?.accessToken?.reveal()).toBe('a-canary-access-token')
-    await after.store.put(grantOf('ACC-2'), 1)
+    expect((await after.store.get('ACC-1'))?.accessToken?.reveal()).toBe('access canary')
+    await after.store.put(grantOf('ACC-2', 'canary'), 1, deedOf('granted'))
     expect(await after.redis.hget('ACC-2', 'Authenticator')).toMatch(/^1\.k2\./)
   })
 })

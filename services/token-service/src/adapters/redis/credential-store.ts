@@ -3,28 +3,30 @@
  *
  *   credentials:names    zset, score 0: names in order     credentials:faulted  set of faulted names
  *   credentials:due      zset: name → next refresh, ms     credentials:removed  hash: name → last version
- *   credentials:outbox   stream of events to publish       credentials:fence    counter of leases given
+ *   credentials:outbox   stream: the journal               credentials:fence    counter of leases given
+ *   credentials:audit    stream: the audit log, ids <Seq>-0
+ *   credentials:audit-head  hash: Seq and Hash of the newest entry, UpTo: the last journal entry in the log
  *   lease:<name>         holder, with expiry               lease:credentials:outbox  the relaying replica
  */
 import type { Redis } from 'ioredis'
-import {
-  CredentialEvent,
-  credentialEventKinds,
-} from '@integration-host/shared/contracts/credential-event'
+import { AuditEntry, auditStart, chain } from '@integration-host/shared/contracts/audit'
 import { type KeyRing, EnvelopeRefused } from '@integration-host/shared/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
-  eventOf,
   openCredential,
   openCustody,
   overlayFields,
+  resealed,
+  secretFields,
   type StoredFields,
   sealGrant,
   summaryFields,
   summaryOf,
 } from '../../credential/credential-record.ts'
 import { credentialOf } from '../../credential/credential.ts'
-import type { CredentialStore, Lease, OutboxEntry } from '../../credential/credential-store.ts'
+import type { CredentialStore, Lease } from '../../credential/credential-store.ts'
+import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
+import { retireCanaries } from './key-canary.ts'
 import { defineScripts, type ScriptName } from './scripts.ts'
 
 const NAMES = 'credentials:names'
@@ -32,6 +34,8 @@ const DUE = 'credentials:due'
 const FAULTED = 'credentials:faulted'
 const OUTBOX = 'credentials:outbox'
 const REMOVED = 'credentials:removed'
+const AUDIT = 'credentials:audit'
+const AUDIT_HEAD = 'credentials:audit-head'
 const FENCE = 'credentials:fence'
 const leaseKey = (name: string): string => `lease:${name}`
 const RELAY = leaseKey(OUTBOX)
@@ -43,6 +47,8 @@ export interface RedisCredentialStoreOptions {
   readonly keys: KeyRing
   /** Throws while the store must not be used: not connected, or its records are not for these keys. */
   readonly ensureUsable: () => void
+  /** The newest audit entries that are kept, about. */
+  readonly auditEntries: number
 }
 
 export function createRedisCredentialStore(options: RedisCredentialStoreOptions): CredentialStore {
@@ -103,13 +109,14 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       return { stored, faulted }
     },
 
-    async put(grant, dueAt) {
+    async put(grant, dueAt, deed, atLeast = 0) {
       const { name } = grant
       let last = (await read(name, ['Version', 'Name']))?.['Version']
       last ??= (await using(() => redis.hget(REMOVED, name))) ?? '0'
       for (;;) {
-        const version = Number(last) + 1
+        const version = Math.max(Number(last), atLeast) + 1
         const credential = credentialOf(grant, version)
+        const entry = journalOf(credential, deed, 'stored', grant.expiryNoticeDays !== null)
         const outcome = await script(
           'put',
           [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, FENCE],
@@ -117,7 +124,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
             last,
             name,
             dueAt,
-            JSON.stringify(eventOf(credential, grant.refreshedAt)),
+            JSON.stringify(entry),
             overlayFields.length,
             ...overlayFields,
             ...flat(sealGrant(keys, grant, version)),
@@ -170,8 +177,9 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         | 'lost'
     },
 
-    async commit(lease, grant, dueAt) {
+    async commit(lease, grant, dueAt, deed, isNoticeNew) {
       const version = lease.version + 1
+      const entry = journalOf(credentialOf(grant, version), deed, 'refreshed', isNoticeNew)
       return (await script(
         'commit',
         [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX],
@@ -181,7 +189,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           lease.version,
           lease.name,
           dueAt,
-          JSON.stringify(eventOf(credentialOf(grant, version), grant.refreshedAt)),
+          JSON.stringify(entry),
           overlayFields.length,
           ...overlayFields,
           ...flat(sealGrant(keys, grant, version)),
@@ -189,13 +197,12 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       )) as 'committed' | 'fenced' | 'superseded'
     },
 
-    async settle(lease, settlement) {
-      const { nextTryAt, fault } = settlement
-      const fields = settlement.isAnnounced ? await read(lease.name, summaryFields) : null
-      const event =
-        fields === null
-          ? ''
-          : JSON.stringify(eventOf({ ...summaryOf(fields), fault }, settlement.at))
+    async settle(lease, settlement, deed) {
+      const { nextTryAt, fault, isAnnounced } = settlement
+      const fields = await read(lease.name, summaryFields)
+      if (fields === null) return 'lost'
+      const told = { ...summaryOf(fields), fault }
+      const entry = journalOf(told, deed, isAnnounced ? 'faulted' : null)
       return (await script(
         'settle',
         [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX],
@@ -209,23 +216,20 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           settlement.attempts,
           settlement.keepsIntent ? 1 : 0,
           fault === null ? '' : JSON.stringify(fault),
-          event,
+          JSON.stringify(entry),
         ],
       )) as 'settled' | 'lost'
     },
 
-    async remove(name, { at, revoked }) {
+    async remove(name, revoked, deed) {
       for (;;) {
         const fields = await read(name, summaryFields)
         if (fields === null) return false
-        const event: CredentialEvent = {
-          ...eventOf({ ...summaryOf(fields), fault: null }, at),
-          revoked,
-        }
+        const entry = journalOfRemoval(summaryOf(fields), deed, revoked)
         const outcome = await script(
           'remove',
           [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED],
-          [fields['Version'] ?? '', name, JSON.stringify(event)],
+          [fields['Version'] ?? '', name, JSON.stringify(entry)],
         )
         if (outcome !== 'changed') return outcome === 'removed'
       }
@@ -240,12 +244,13 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     },
 
     async readOutbox(owner, leaseMs, limit) {
-      const entries = (await script('readOutbox', [RELAY, OUTBOX], [owner, leaseMs, limit])) as
-        | [string, string[]][]
+      const keysOf = [RELAY, OUTBOX, AUDIT_HEAD]
+      const entries = (await script('readOutbox', keysOf, [owner, leaseMs, limit])) as
+        | StreamEntry[]
         | null
       return entries === null
         ? null
-        : entries.map(([id, pairs]) => outboxEntry(id, pairsToFields(pairs)))
+        : entries.map(([id, pairs]) => ({ id, events: journalEntryOf(pairs).events }))
     },
 
     async releaseOutbox(relayOwner) {
@@ -255,6 +260,75 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     async trimOutbox(ids) {
       if (ids.length > 0) await using(() => redis.xdel(OUTBOX, ...ids))
     },
+
+    async record(facts) {
+      const entry: JournalEntry = { facts, events: [] }
+      await using(() => redis.xadd(OUTBOX, '*', 'entry', JSON.stringify(entry)))
+    },
+
+    async audit(limit) {
+      const [seq, hash, upTo] = await using(() => redis.hmget(AUDIT_HEAD, 'Seq', 'Hash', 'UpTo'))
+      const after = upTo ? `(${upTo}` : '-'
+      const found = await using(() => redis.xrange(OUTBOX, after, '+', 'COUNT', limit))
+      const last = found.at(-1)
+      if (last === undefined) return 0
+      const head = seq && hash ? { Seq: Number(seq), Hash: hash } : auditStart
+      const facts = found.flatMap(([, pairs]) => journalEntryOf(pairs).facts)
+      const entries = chain(head, facts)
+      const { Seq, Hash } = entries.at(-1) ?? head
+      // Another replica was faster: its entries are these.
+      await script(
+        'appendAudit',
+        [AUDIT_HEAD, AUDIT],
+        [
+          hash ?? '',
+          Seq,
+          Hash,
+          last[0],
+          options.auditEntries,
+          ...entries.map((e) => JSON.stringify(e)),
+        ],
+      )
+      return found.length
+    },
+
+    async readAudit(after, limit) {
+      const batch = redis
+        .pipeline()
+        .xrange(AUDIT, `${after + 1}-0`, '+', 'COUNT', limit)
+        .hmget(AUDIT_HEAD, 'Seq', 'Hash')
+      const [entries, head] = ((await using(() => batch.exec())) ?? []).map(([error, value]) => {
+        if (error !== null) throw unavailable(error)
+        return value
+      }) as [StreamEntry[], [string | null, string | null]]
+      return {
+        items: entries.map(([, pairs]) => AuditEntry.parse(JSON.parse(pairs[1] ?? ''))),
+        head: head[1] === null ? auditStart : { Seq: Number(head[0]), Hash: head[1] },
+      }
+    },
+
+    async reseal(name) {
+      for (;;) {
+        const fields = await read(name, ['Name', 'Version', ...secretFields])
+        if (fields === null) return 'absent'
+        try {
+          const renewed = resealed(keys, fields)
+          if (renewed === null) return 'current'
+          const triples = Object.entries(renewed).flatMap(([field, sealed]) => [
+            field,
+            fields[field] ?? '',
+            sealed,
+          ])
+          const outcome = await script('reseal', [name], [fields['Version'] ?? '', ...triples])
+          if (outcome === 'resealed') return 'resealed'
+        } catch (error) {
+          if (error instanceof EnvelopeRefused) return 'refused'
+          throw error
+        }
+      }
+    },
+
+    retireKeys: () => using(() => retireCanaries(redis, keys)),
   }
 }
 
@@ -295,8 +369,7 @@ function intentOf(
   return spent === String(version) ? { ageMs: Math.max(0, storeNow - Number(at)) } : null
 }
 
-function outboxEntry(id: string, fields: StoredFields): OutboxEntry {
-  const kind = credentialEventKinds.find((known) => known === fields['kind'])
-  if (kind === undefined) throw new TypeError('the outbox holds an event of an unknown kind')
-  return { id, kind, event: CredentialEvent.parse(JSON.parse(fields['event'] ?? '')) }
-}
+type StreamEntry = [id: string, pairs: string[]]
+
+const journalEntryOf = (pairs: readonly string[]): JournalEntry =>
+  JournalEntry.parse(JSON.parse(pairs[1] ?? ''))

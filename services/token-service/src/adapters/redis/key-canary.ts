@@ -92,6 +92,13 @@ function examineOne(keys: KeyRing, keyId: string, sealed: string): string | null
   }
 }
 
+/** Takes away what tells that other keys than the active one have sealed here; their ids. */
+export async function retireCanaries(redis: Redis, keys: KeyRing): Promise<readonly string[]> {
+  const others = (await redis.hkeys(CANARIES)).filter((id) => id !== keys.activeKeyId)
+  if (others.length > 0) await redis.hdel(CANARIES, ...others)
+  return others
+}
+
 // Managed servers refuse CONFIG; then there is nothing to say.
 async function warnOfWeakPersistence(redis: Redis, logger: Logger): Promise<void> {
   const read = async (name: string): Promise<string | undefined> => {

@@ -42,7 +42,7 @@ return 'recorded'
 `
 
 // KEYS: credential, lease, due, faulted, outbox.
-// ARGV: holder, fence, version, name, due at, event, overlay field count, overlay fields…, fields and values…
+// ARGV: holder, fence, version, name, due at, journal entry, overlay field count, overlay fields…, fields and values…
 const commit = `
 local now = redis.call('HMGET', KEYS[1], 'Fence', 'Version')
 if not now[2] then return 'superseded' end
@@ -54,13 +54,13 @@ redis.call('HDEL', KEYS[1], unpack(ARGV, 8, 7 + overlays))
 redis.call('HSET', KEYS[1], unpack(ARGV, 8 + overlays))
 redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4])
 redis.call('SREM', KEYS[4], ARGV[4])
-redis.call('XADD', KEYS[5], '*', 'kind', 'refreshed', 'event', ARGV[6])
+redis.call('XADD', KEYS[5], '*', 'entry', ARGV[6])
 if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
 return 'committed'
 `
 
 // KEYS: credential, lease, due, faulted, outbox, names, removed, fence.
-// ARGV: last version, name, due at, event, overlay field count, overlay fields…, fields and values…
+// ARGV: last version, name, due at, journal entry, overlay field count, overlay fields…, fields and values…
 const put = `
 local last = redis.call('HGET', KEYS[1], 'Version') or redis.call('HGET', KEYS[7], ARGV[2]) or '0'
 if last ~= ARGV[1] then return last end
@@ -73,12 +73,13 @@ redis.call('ZADD', KEYS[3], ARGV[3], ARGV[2])
 redis.call('SREM', KEYS[4], ARGV[2])
 redis.call('ZADD', KEYS[6], 0, ARGV[2])
 redis.call('HDEL', KEYS[7], ARGV[2])
-redis.call('XADD', KEYS[5], '*', 'kind', 'stored', 'event', ARGV[4])
+redis.call('XADD', KEYS[5], '*', 'entry', ARGV[4])
 return 'stored'
 `
 
 // KEYS: credential, lease, due, faulted, outbox.
-// ARGV: holder, fence, version, name, next try (ms or ''), next try (ISO or ''), attempts, keeps intent, fault, event
+// ARGV: holder, fence, version, name, next try (ms or ''), next try (ISO or ''), attempts, keeps intent, fault,
+//       journal entry
 const settle = `
 local now = redis.call('HMGET', KEYS[1], 'Fence', 'Version')
 if now[1] ~= ARGV[2] or now[2] ~= ARGV[3] then return 'lost' end
@@ -89,12 +90,12 @@ if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'Fault', ARGV[9], 'Status', 'faulted')
   redis.call('SADD', KEYS[4], ARGV[4])
 end
-if ARGV[10] ~= '' then redis.call('XADD', KEYS[5], '*', 'kind', 'faulted', 'event', ARGV[10]) end
+redis.call('XADD', KEYS[5], '*', 'entry', ARGV[10])
 if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
 return 'settled'
 `
 
-// KEYS: credential, lease, due, faulted, outbox, names, removed. ARGV: version, name, event.
+// KEYS: credential, lease, due, faulted, outbox, names, removed. ARGV: version, name, journal entry.
 const remove = `
 local version = redis.call('HGET', KEYS[1], 'Version')
 if not version then return 'absent' end
@@ -104,7 +105,7 @@ redis.call('ZREM', KEYS[3], ARGV[2])
 redis.call('SREM', KEYS[4], ARGV[2])
 redis.call('ZREM', KEYS[6], ARGV[2])
 redis.call('HSET', KEYS[7], ARGV[2], version)
-redis.call('XADD', KEYS[5], '*', 'kind', 'removed', 'event', ARGV[3])
+redis.call('XADD', KEYS[5], '*', 'entry', ARGV[3])
 return 'removed'
 `
 
@@ -115,12 +116,36 @@ for _, name in ipairs(names) do redis.call('ZADD', KEYS[1], ARGV[3], name) end
 return {names, redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or ''}
 `
 
-// KEYS: relay lease, outbox. ARGV: owner, lease ms, limit.
+// KEYS: relay lease, outbox, audit head. ARGV: owner, lease ms, limit.
 const readOutbox = `
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return false end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[3])
+local audited = redis.call('HGET', KEYS[3], 'UpTo')
+if not audited then return {} end
+return redis.call('XRANGE', KEYS[2], '-', audited, 'COUNT', ARGV[3])
+`
+
+// Compare-and-set on the head, so that two replicas that audit at once make one chain.
+// KEYS: audit head, audit log. ARGV: hash of the head ('' before the first), seq, hash, up to, kept, entries…
+const appendAudit = `
+if (redis.call('HGET', KEYS[1], 'Hash') or '') ~= ARGV[1] then return 0 end
+local first = tonumber(ARGV[2]) - (#ARGV - 5)
+for index = 6, #ARGV do
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[5], (first + index - 5) .. '-0', 'entry', ARGV[index])
+end
+redis.call('HSET', KEYS[1], 'Seq', ARGV[2], 'Hash', ARGV[3], 'UpTo', ARGV[4])
+return 1
+`
+
+// KEYS: credential. ARGV: version, then field, sealed before, sealed now…
+const reseal = `
+if redis.call('HGET', KEYS[1], 'Version') ~= ARGV[1] then return 'changed' end
+for index = 2, #ARGV, 3 do
+  if redis.call('HGET', KEYS[1], ARGV[index]) ~= ARGV[index + 1] then return 'changed' end
+end
+for index = 2, #ARGV, 3 do redis.call('HSET', KEYS[1], ARGV[index], ARGV[index + 2]) end
+return 'resealed'
 `
 
 const scripts = {
@@ -133,7 +158,9 @@ const scripts = {
   settle: { keys: 5, lua: settle },
   remove: { keys: 7, lua: remove },
   takeDue: { keys: 1, lua: takeDue },
-  readOutbox: { keys: 2, lua: readOutbox },
+  readOutbox: { keys: 3, lua: readOutbox },
+  appendAudit: { keys: 2, lua: appendAudit },
+  reseal: { keys: 1, lua: reseal },
 } as const
 
 export type ScriptName = keyof typeof scripts

@@ -1,0 +1,33 @@
+/** Takes a credential under lease for other things than its refresh. */
+import { IntegrationError } from '@integration-host/shared/errors'
+import { notFound } from './access-token.ts'
+import type { CredentialStore, Custody } from './credential-store.ts'
+
+export interface CustodyDeps {
+  readonly store: Pick<CredentialStore, 'acquire'>
+  readonly owner: string
+  readonly leaseMs: number
+  /** How long a refresh in flight is waited for: its pair must not outlive what is done here. */
+  readonly patienceMs: number
+  readonly now: () => number
+  readonly sleep: (ms: number) => Promise<void>
+}
+
+/**
+ * @throws {IntegrationError} `credential_not_found`, `store_unavailable`, `provider_unavailable`: it is being
+ * refreshed all the time.
+ * @throws {EnvelopeRefused}
+ */
+export async function takeCustody(name: string, deps: CustodyDeps): Promise<Custody> {
+  const until = deps.now() + deps.patienceMs
+  for (;;) {
+    const acquired = await deps.store.acquire(name, deps.owner, deps.leaseMs)
+    if (acquired.kind === 'absent') throw notFound(name)
+    if (acquired.kind === 'held') return acquired.custody
+    if (deps.now() >= until)
+      throw new IntegrationError('provider_unavailable', `${name} is being refreshed`, {
+        retryAfterSeconds: 2,
+      })
+    await deps.sleep(50)
+  }
+}

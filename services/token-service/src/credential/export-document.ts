@@ -1,0 +1,117 @@
+/** Seals credentials into a document for another installation, and opens one. */
+import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:crypto'
+import { promisify } from 'node:util'
+import { z } from 'zod'
+import type { ExportDocument } from '@integration-host/shared/contracts/custody'
+import { CredentialName } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { Secret } from '@integration-host/shared/secret'
+
+/** What the document is sealed with. */
+export type DocumentSecret =
+  | { readonly kind: 'passphrase'; readonly passphrase: Secret }
+  | { readonly kind: 'key'; readonly key: Buffer }
+
+const secret = z
+  .string()
+  .min(1)
+  .transform((text) => new Secret(text))
+
+const ExportedCredential = z.object({
+  name: CredentialName,
+  environment: z.string(),
+  version: z.int().positive(),
+  expiresAt: z.number(),
+  refreshedAt: z.number(),
+  idleExpiresAt: z.number(),
+  hardExpiresAt: z.number().nullable(),
+  accessToken: secret.nullable(),
+  refreshToken: secret,
+  idToken: secret.nullable(),
+  previous: z.object({ token: secret, retiredAt: z.number() }).nullable(),
+})
+/** A credential with all that its next custodian needs. Times are epoch ms. */
+export type ExportedCredential = z.output<typeof ExportedCredential>
+
+const FORMAT = 'integration-host-credentials/1'
+// OWASP's recommendation for scrypt; 128 MiB for a third of a second.
+const SCRYPT = { N: 131_072, r: 8, p: 1 } as const
+const TAG_BYTES = 16
+
+const derive = promisify(scrypt) as (
+  passphrase: string,
+  salt: Buffer,
+  bytes: number,
+  options: { N: number; r: number; p: number; maxmem: number },
+) => Promise<Buffer>
+
+const keyOf = (sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> =>
+  sealedWith.kind === 'key'
+    ? Promise.resolve(sealedWith.key)
+    : derive(sealedWith.passphrase.reveal(), salt, 32, { ...SCRYPT, maxmem: 256 * 1024 * 1024 })
+
+/** Everything beside the ciphertext, in one spelling. */
+const additionalData = ({
+  Format,
+  ExportedAt,
+  Names,
+  Kdf,
+}: Omit<ExportDocument, 'Nonce' | 'Ciphertext'>) =>
+  Buffer.from(
+    JSON.stringify([Format, ExportedAt, Names, Kdf.Name, 'Salt' in Kdf ? Kdf.Salt : null]),
+  )
+
+export async function sealDocument(
+  credentials: readonly ExportedCredential[],
+  sealedWith: DocumentSecret,
+  now: number,
+): Promise<ExportDocument> {
+  const salt = randomBytes(16)
+  const nonce = randomBytes(12)
+  const open = {
+    Format: FORMAT,
+    ExportedAt: new Date(now).toISOString(),
+    Names: credentials.map(({ name }) => name),
+    Kdf:
+      sealedWith.kind === 'key'
+        ? { Name: 'none' as const }
+        : { Name: 'scrypt' as const, ...SCRYPT, Salt: salt.toString('base64') },
+  } as const
+  const key = await keyOf(sealedWith, salt)
+  const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES })
+  cipher.setAAD(additionalData(open))
+  // A Secret never shows itself in JSON, so this is the one place that asks each for its text.
+  const text = JSON.stringify(credentials, (_, value: unknown) =>
+    value instanceof Secret ? value.reveal() : value,
+  )
+  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()])
+  return { ...open, Nonce: nonce.toString('base64'), Ciphertext: sealed.toString('base64') }
+}
+
+/** @throws {IntegrationError} `invalid_request`: another passphrase or key, or the document was changed. */
+export async function openDocument(
+  document: ExportDocument,
+  sealedWith: DocumentSecret,
+): Promise<readonly ExportedCredential[]> {
+  const { Kdf } = document
+  const isForKey = Kdf.Name === 'none'
+  if (isForKey !== (sealedWith.kind === 'key'))
+    throw refused(`the document was sealed with a ${isForKey ? 'key' : 'passphrase'}`)
+  const key = await keyOf(sealedWith, Buffer.from(Kdf.Name === 'none' ? '' : Kdf.Salt, 'base64'))
+  const sealed = Buffer.from(document.Ciphertext, 'base64')
+  if (sealed.length < TAG_BYTES) throw refused('the document is cut short')
+  const nonce = Buffer.from(document.Nonce, 'base64')
+  const decipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES })
+  decipher.setAAD(additionalData(document))
+  decipher.setAuthTag(sealed.subarray(-TAG_BYTES))
+  let text: string
+  try {
+    text =
+      decipher.update(sealed.subarray(0, -TAG_BYTES), undefined, 'utf8') + decipher.final('utf8')
+  } catch {
+    throw refused('the passphrase or key does not fit, or the document was changed')
+  }
+  return z.array(ExportedCredential).parse(JSON.parse(text))
+}
+
+const refused = (why: string): IntegrationError => new IntegrationError('invalid_request', why)

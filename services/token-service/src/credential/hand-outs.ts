@@ -1,0 +1,71 @@
+/**
+ * Tells the audit log of tokens handed out: one fact per caller, credential and version for each second in
+ * which there were any, with their number. A token does not wait for its fact, so a process that is killed
+ * takes at most the last second's with it; everything else in the log is written with what it tells of.
+ */
+import type { AuditFact } from '@integration-host/shared/contracts/audit'
+import type { CredentialStore } from './credential-store.ts'
+
+export interface HandOuts extends AsyncDisposable {
+  count(name: string, version: number, who: string): void
+}
+
+const GATHER_MS = 1_000
+/** While the store is away: different ones beyond this many are told as one fact without a name. */
+const MOST = 10_000
+
+export function createHandOuts(deps: {
+  readonly store: Pick<CredentialStore, 'record'>
+  readonly now: () => number
+  readonly announce: () => void
+}): HandOuts {
+  const { store, now, announce } = deps
+  let gathered = new Map<string, { readonly fact: AuditFact; count: number }>()
+  let writing: Promise<void> = Promise.resolve()
+  let timer: NodeJS.Timeout | undefined
+
+  function count(name: string, version: number, who: string): void {
+    add({
+      At: new Date(now()).toISOString(),
+      Who: who,
+      What: 'handed_out',
+      Name: name,
+      Version: version,
+      Outcome: 'ok',
+      Count: 1,
+    })
+    timer ??= setTimeout(() => void flush(), GATHER_MS)
+  }
+
+  function add(fact: AuditFact): void {
+    const key = `${fact.Who} ${fact.Name} ${fact.Version}`
+    const known = gathered.get(key)
+    if (known !== undefined) known.count += fact.Count ?? 1
+    else if (gathered.size < MOST) gathered.set(key, { fact, count: fact.Count ?? 1 })
+    else if (fact.Name !== '') add({ ...fact, Name: '', Version: 0, Who: 'many' })
+  }
+
+  function flush(): Promise<void> {
+    clearTimeout(timer)
+    timer = undefined
+    const facts = [...gathered.values()].map(({ fact, count: Count }) => ({ ...fact, Count }))
+    gathered = new Map()
+    if (facts.length > 0) {
+      writing = writing
+        .then(() => store.record(facts))
+        .then(announce, () => {
+          for (const fact of facts) add(fact)
+          timer ??= setTimeout(() => void flush(), GATHER_MS)
+        })
+    }
+    return writing
+  }
+
+  return {
+    count,
+    async [Symbol.asyncDispose]() {
+      await flush()
+      clearTimeout(timer)
+    },
+  }
+}

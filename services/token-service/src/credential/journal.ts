@@ -1,0 +1,92 @@
+/** What a write leaves behind it, in the same step: facts for the audit log, events for other services. */
+import { z } from 'zod'
+import { AuditFact } from '@integration-host/shared/contracts/audit'
+import {
+  CredentialEvent,
+  type CredentialEventKind,
+  credentialEventKinds,
+} from '@integration-host/shared/contracts/credential-event'
+import type { CredentialSummary } from './credential.ts'
+
+/** Who did what to a credential, and how it ended. */
+export interface Deed {
+  /** Epoch ms. */
+  readonly at: number
+  /** `routine`, `browser` or `key <fingerprint>`. */
+  readonly who: string
+  readonly what: AuditFact['What']
+  /** `ok` when absent. */
+  readonly outcome?: string
+  readonly traceId?: string | null
+}
+
+/** What one write left, as it is stored. */
+export const JournalEntry = z.object({
+  facts: z.array(AuditFact).readonly(),
+  events: z
+    .array(z.object({ kind: z.enum(credentialEventKinds), event: CredentialEvent }))
+    .readonly(),
+})
+export type JournalEntry = z.output<typeof JournalEntry>
+
+type Told = Pick<
+  CredentialSummary,
+  'name' | 'environment' | 'expiresAt' | 'version' | 'fault' | 'hardExpiresAt' | 'expiryNoticeDays'
+>
+
+/** The entry of a transition that other services are told of as `kind`, or of none when it is null. */
+export function journalOf(
+  credential: Told,
+  deed: Deed,
+  kind: CredentialEventKind | null,
+  isNoticeNew = false,
+): JournalEntry {
+  const event = eventOf(credential, deed.at)
+  const fact = factOf(credential, deed)
+  const notice = {
+    ...fact,
+    What: 'expiring',
+    Outcome: `${credential.expiryNoticeDays} days`,
+  } as const
+  return {
+    facts: isNoticeNew ? [fact, notice] : [fact],
+    events: [
+      ...(kind === null ? [] : [{ kind, event }]),
+      ...(isNoticeNew ? [{ kind: 'expiring', event } as const] : []),
+    ],
+  }
+}
+
+/** The entry of a removal. */
+export const journalOfRemoval = (credential: Told, deed: Deed, revoked: boolean): JournalEntry => ({
+  facts: [factOf(credential, deed)],
+  events: [
+    { kind: 'removed', event: { ...eventOf({ ...credential, fault: null }, deed.at), revoked } },
+  ],
+})
+
+/** What the audit log is told of a deed. */
+export const factOf = (
+  { name, version }: Pick<Told, 'name' | 'version'>,
+  { at, who, what, outcome = 'ok', traceId = null }: Deed,
+): AuditFact => ({
+  At: new Date(at).toISOString(),
+  Who: who,
+  What: what,
+  Name: name,
+  Version: version,
+  Outcome: outcome,
+  ...(traceId !== null && { TraceId: traceId }),
+})
+
+const eventOf = (credential: Told, at: number): CredentialEvent => ({
+  Name: credential.name,
+  Environment: credential.environment,
+  Expiry: new Date(credential.expiresAt).toISOString(),
+  Version: credential.version,
+  At: new Date(at).toISOString(),
+  ...(credential.hardExpiresAt !== null && {
+    HardExpiry: new Date(credential.hardExpiresAt).toISOString(),
+  }),
+  ...(credential.fault !== null && { Fault: credential.fault }),
+})

@@ -1,0 +1,156 @@
+/**
+ * Hands credentials over to another installation, so that two never refresh the same grant: each use of a
+ * refresh token can end the other's.
+ *
+ * X1  A credential is marked as transferred before its tokens leave, under its lease: no refresh is in flight,
+ *     and none begins here afterwards.
+ * X2  An export whose answer was lost is asked for again. The tokens stay under the mark until then.
+ * X3  What is imported never takes the place of a usable credential, or of a newer one of the same grant,
+ *     unless somebody insists.
+ */
+import type { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { notFound } from './access-token.ts'
+import { expiryNotice, type Grant, refreshDueAt } from './credential.ts'
+import type { CredentialStore, Custody } from './credential-store.ts'
+import { type CustodyDeps, takeCustody } from './custody.ts'
+import {
+  type DocumentSecret,
+  type ExportedCredential,
+  openDocument,
+  sealDocument,
+} from './export-document.ts'
+import { faultOf, isTerminal } from './fault.ts'
+import type { RefreshRoutine } from './refresh.ts'
+
+export interface TransferDeps extends CustodyDeps {
+  readonly store: Pick<CredentialStore, 'get' | 'acquire' | 'release' | 'settle' | 'put'>
+  readonly routine: Pick<RefreshRoutine, 'refresh'>
+  readonly refreshAheadMs: number
+  readonly announce: () => void
+}
+
+export interface Transfers {
+  /**
+   * Throws as {@link takeCustody} does, and `provider_unavailable` while it is open whether the provider has
+   * rotated a refresh token. Names that were marked until then can be exported again.
+   */
+  exportCredentials(
+    names: readonly string[],
+    sealedWith: DocumentSecret,
+    who: string,
+  ): Promise<ExportDocument>
+  /** @throws {IntegrationError} `invalid_request`: the document does not open. `store_unavailable`. */
+  importCredentials(
+    document: ExportDocument,
+    sealedWith: DocumentSecret,
+    options: { readonly overwrite: boolean; readonly who: string },
+  ): Promise<ImportReport>
+}
+
+export function createTransfers(deps: TransferDeps): Transfers {
+  const { store, now } = deps
+
+  async function mark(name: string, who: string): Promise<ExportedCredential> {
+    const custody = await settledCustody(name, who)
+    const { lease, credential, refreshToken, idToken, previous } = custody
+    if (refreshToken === null) {
+      await store.release(lease)
+      throw new IntegrationError('invalid_request', `${name} has no refresh token to hand over`)
+    }
+    const at = now()
+    const told = { body: 'it was exported and is refreshed elsewhere', traceId: null }
+    const settled = await store.settle(
+      lease,
+      {
+        attempts: credential.attempts,
+        nextTryAt: null,
+        fault: faultOf(name, 'transferred', told, { at, attempts: credential.attempts }),
+        isAnnounced: credential.fault?.Code !== 'transferred',
+        keepsIntent: false,
+      },
+      { at, who, what: 'exported' },
+    )
+    // A reconnect came in between: its grant is the one to hand over.
+    if (settled === 'lost') return mark(name, who)
+    const { environment, version, expiresAt, refreshedAt, idleExpiresAt, hardExpiresAt } =
+      credential
+    return {
+      name,
+      environment,
+      version,
+      expiresAt,
+      refreshedAt,
+      idleExpiresAt: Number.isFinite(idleExpiresAt) ? idleExpiresAt : at,
+      hardExpiresAt,
+      accessToken: credential.accessToken,
+      refreshToken,
+      idToken,
+      previous,
+    }
+  }
+
+  /** X1: a refresh that somebody left half done is brought to its end first. */
+  async function settledCustody(name: string, who: string): Promise<Custody> {
+    const custody = await takeCustody(name, deps)
+    if (custody.intent === null) return custody
+    await store.release(custody.lease)
+    const goal = { kind: 'newer', version: custody.lease.version, isInsistent: true } as const
+    const result = await deps.routine.refresh(name, goal, who)
+    if (result.kind === 'absent') throw notFound(name)
+    if (result.kind === 'deferred')
+      throw new IntegrationError('provider_unavailable', `a refresh of ${name} is in doubt`, {
+        retryAfterSeconds: result.retryAfterMs / 1_000,
+      })
+    return settledCustody(name, who)
+  }
+
+  /** X3. Null: it may be imported. */
+  async function objection(exported: ExportedCredential): Promise<string | null> {
+    const here = await store.get(exported.name)
+    if (here === null) return null
+    if (!isTerminal(here.fault)) return `version ${here.version} is usable here`
+    return here.version > exported.version
+      ? `version ${here.version} is held here, the document has ${exported.version}`
+      : null
+  }
+
+  async function takeOver(exported: ExportedCredential, who: string): Promise<number> {
+    const { version, accessToken, ...kept } = exported
+    const grant: Grant = {
+      ...kept,
+      accessToken,
+      expiryNoticeDays: expiryNotice(exported.hardExpiresAt, now()),
+    }
+    const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
+    const deed = { at: now(), who, what: 'imported' } as const
+    return (await store.put(grant, dueAt, deed, version)).version
+  }
+
+  return {
+    async exportCredentials(names, sealedWith, who) {
+      const wanted = [...new Set(names)]
+      // All of them or none, as far as it can be known before.
+      for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
+      const exported: ExportedCredential[] = []
+      try {
+        for (const name of wanted) exported.push(await mark(name, who))
+      } finally {
+        deps.announce()
+      }
+      return sealDocument(exported, sealedWith, now())
+    },
+
+    async importCredentials(document, sealedWith, { overwrite, who }) {
+      const report: ImportReport = { imported: [], refused: [] }
+      for (const exported of await openDocument(document, sealedWith)) {
+        const Name = exported.name
+        const Reason = overwrite ? null : await objection(exported)
+        if (Reason !== null) report.refused.push({ Name, Reason })
+        else report.imported.push({ Name, Version: await takeOver(exported, who) })
+      }
+      deps.announce()
+      return report
+    },
+  }
+}

@@ -1,0 +1,155 @@
+import { type Context, Hono } from 'hono'
+import { describeRoute, resolver } from 'hono-openapi'
+import { stream } from 'hono/streaming'
+import { z } from 'zod'
+import { AuditPage } from '@integration-host/shared/contracts/audit'
+import {
+  ExportDocument,
+  ExportRequest,
+  ImportReport,
+  ImportRequest,
+  KeyRotationProgress,
+} from '@integration-host/shared/contracts/custody'
+import { Secret } from '@integration-host/shared/secret'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
+import type { CredentialStore } from '../credential/credential-store.ts'
+import type { DocumentSecret } from '../credential/export-document.ts'
+import type { RotateKeys } from '../credential/key-rotation.ts'
+import type { Transfers } from '../credential/transfer.ts'
+import { callerOf } from './caller.ts'
+import { requireJson } from './json-body.ts'
+
+const wholeNumber = (least: number, most: number) =>
+  z
+    .string()
+    .regex(/^\d{1,15}$/, 'must be a whole number')
+    .transform(Number)
+    .pipe(z.number().min(least, `must be at least ${least}`).max(most, `must be at most ${most}`))
+
+const AuditQuery = z.object({
+  after: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
+  limit: wholeNumber(1, 1_000).optional(),
+})
+
+/** An import of as many credentials as one export may hold. */
+export const MAX_IMPORT_BYTES = 32 * 1_048_576
+
+export interface CustodyRoutesDeps {
+  readonly transfers: Transfers
+  readonly rotateKeys: RotateKeys
+  readonly auditLog: Pick<CredentialStore, 'readAudit'>
+  /** Aborted when the service leaves. */
+  readonly leaving: AbortSignal
+}
+
+/** What an operator does with credentials as a whole: move them, re-encrypt them, and see who did what. */
+export function custodyRoutes({
+  transfers,
+  rotateKeys,
+  auditLog,
+  leaving,
+}: CustodyRoutesDeps): Hono {
+  const tags = ['custody']
+  return new Hono()
+    .post(
+      '/exports',
+      describeRoute({
+        tags,
+        summary:
+          'Hands credentials over: sealed to a passphrase or key, and no longer refreshed here',
+        responses: {
+          200: jsonResponse('the sealed credentials', ExportDocument),
+          ...problemResponses({
+            400: 'bad body, or a credential without a refresh token',
+            404: 'no such credential; nothing was exported',
+            503: 'the store is not available, or a refresh is in doubt; ask again',
+          }),
+        },
+      }),
+      requireJson,
+      validate('json', ExportRequest),
+      async (c) => {
+        const { Names, ...secret } = c.req.valid('json')
+        noStore(c)
+        return c.json(await transfers.exportCredentials(Names, documentSecret(secret), callerOf(c)))
+      },
+    )
+    .post(
+      '/imports',
+      describeRoute({
+        tags,
+        summary: 'Takes over exported credentials',
+        responses: {
+          200: jsonResponse('what was imported, and what was not', ImportReport),
+          ...problemResponses({
+            400: 'bad body, or a document that does not open',
+            503: 'the store is not available; ask again',
+          }),
+        },
+      }),
+      requireJson,
+      validate('json', ImportRequest),
+      async (c) => {
+        const { Document, Overwrite: overwrite, ...secret } = c.req.valid('json')
+        const options = { overwrite, who: callerOf(c) }
+        return c.json(await transfers.importCredentials(Document, documentSecret(secret), options))
+      },
+    )
+    .post(
+      '/key-rotations',
+      describeRoute({
+        tags,
+        summary: 'Seals every credential with the first of CREDENTIAL_KEYS, and tells its progress',
+        responses: {
+          200: {
+            description: 'one line of JSON for each few hundred credentials',
+            content: { 'application/x-ndjson': { schema: resolver(KeyRotationProgress) } },
+          },
+          ...problemResponses({ 503: 'the store is not available' }),
+        },
+      }),
+      async (c) => {
+        const lines = rotateKeys(callerOf(c), AbortSignal.any([leaving, c.req.raw.signal]))
+        // The first line before the head of the answer: a store that is away is told as a problem.
+        let line = await lines.next()
+        c.header('Content-Type', 'application/x-ndjson')
+        return stream(c, async (out) => {
+          for (; line.done !== true; line = await lines.next())
+            await out.write(`${JSON.stringify(line.value)}\n`)
+        })
+      },
+    )
+    .get(
+      '/audit',
+      describeRoute({
+        tags,
+        summary: 'The audit log in order, from the entry after `after` on',
+        responses: {
+          200: jsonResponse('one page', AuditPage),
+          ...problemResponses({ 400: 'bad after or limit', 503: 'the store is not available' }),
+        },
+      }),
+      validate('query', AuditQuery),
+      async (c) => {
+        const { after = 0, limit = 100 } = c.req.valid('query')
+        const { items, head } = await auditLog.readAudit(after, limit)
+        return c.json({ items: [...items], head } satisfies AuditPage)
+      },
+    )
+}
+
+const documentSecret = ({
+  Passphrase,
+  Key,
+}: {
+  readonly Passphrase?: string | undefined
+  readonly Key?: string | undefined
+}): DocumentSecret =>
+  Key === undefined
+    ? { kind: 'passphrase', passphrase: new Secret(Passphrase ?? '') }
+    : { kind: 'key', key: Buffer.from(Key, 'base64') }
+
+function noStore(c: Context): void {
+  c.header('Cache-Control', 'no-store')
+  c.header('Pragma', 'no-cache')
+}
