@@ -25,13 +25,13 @@ const settlement = (overrides: Partial<Settlement> = {}): Settlement => ({
 
 /** What every credential store keeps. `open` gives an empty one; `reopen` the same one after a restart. */
 export function credentialStoreContract(
-  kind: string,
+  storeKind: string,
   {
     open,
     reopen,
   }: { open: () => Promise<CredentialStore>; reopen: () => Promise<CredentialStore> },
 ): void {
-  describe(`${kind} as a credential store`, () => {
+  describe(`${storeKind} as a credential store`, () => {
     let store: CredentialStore
 
     beforeEach(async () => {

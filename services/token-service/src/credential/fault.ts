@@ -77,25 +77,29 @@ const BODY_LIMIT = 1_000
  */
 export function presentableBody(body: string, secrets: readonly string[]): string {
   let shown = body
-  for (const secret of secrets) {
-    if (secret === '') continue
-    for (const form of new Set([secret, encodeURIComponent(secret)]))
-      shown = shown.replaceAll(form, REDACTED)
+  for (const secret of secrets.filter((text) => text !== '')) {
+    const bytes = Buffer.from(secret)
+    const forms = [
+      secret,
+      encodeURIComponent(secret),
+      bytes.toString('base64').replace(/=+$/, ''),
+      bytes.toString('base64url'),
+      bytes.toString('hex'),
+    ]
+    for (const form of new Set(forms)) shown = shown.replaceAll(form, REDACTED)
   }
   shown = shown
-    // Members of a token response, also when the answer was cut in the middle of one.
-    .replace(
-      /((?:access_token|refresh_token|id_token|client_secret|code)\\?"\s*:\s*\\?")[^"\\]*/gi,
-      `$1${REDACTED}`,
-    )
-    .replace(
-      /((?:access_token|refresh_token|id_token|client_secret|code)=)[^&\s"]+/gi,
-      `$1${REDACTED}`,
-    )
+    // Members of a token response in JSON, a form or XML, also when the answer was cut in the middle of one.
+    .replace(new RegExp(`((?:${MEMBERS})\\\\?"\\s*:\\s*\\\\?")[^"\\\\]*`, 'gi'), `$1${REDACTED}`)
+    .replace(new RegExp(`((?:${MEMBERS})=)[^&\\s"<]+`, 'gi'), `$1${REDACTED}`)
+    .replace(new RegExp(`(<(?:${MEMBERS})[^>]*>)[^<]*`, 'gi'), `$1${REDACTED}`)
+    // A request that the answer repeats, and JSON web tokens.
+    .replace(/\b(Basic|Bearer)\s+[\w+/=.~-]{8,}/gi, `$1 ${REDACTED}`)
     .replace(/eyJ[\w-]{8,}(?:\.[\w-]*){0,4}/g, REDACTED)
   return shown.length > BODY_LIMIT ? `${shown.slice(0, BODY_LIMIT)}…` : shown
 }
 
+const MEMBERS = 'access_?token|refresh_?token|id_?token|client_?secret'
 const REDACTED = '[redacted]'
 
 export const RETRY_CAP_MS = 15 * 60_000

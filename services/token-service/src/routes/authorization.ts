@@ -249,7 +249,7 @@ function single(c: Context, names: readonly string[], schema: z.ZodType<string>)
   const all = names.flatMap((name) => c.req.queries(name) ?? [])
   const [value] = all
   const label = names[0] ?? ''
-  if (value === undefined || value === '') return null
+  if (all.length < 2 && (value === undefined || value === '')) return null
   const parsed = schema.safeParse(value)
   const problem = all.length > 1 ? 'is there more than once' : parsed.error?.issues[0]?.message
   if (problem !== undefined) throw new IntegrationError('invalid_request', `${label}: ${problem}`)

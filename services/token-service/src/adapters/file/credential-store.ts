@@ -394,9 +394,11 @@ function openStore(options: {
           found.flatMap(({ facts }) => facts),
         )
         const { Seq, Hash } = entries.at(-1) ?? audited
-        const bytes = await appendEntries(auditPath, audited.bytes, entries).catch((cause) => {
-          throw unwritable(cause)
-        })
+        const bytes = await appendEntries(auditPath, audited.bytes, entries).catch(
+          (cause: unknown) => {
+            throw unwritable(cause)
+          },
+        )
         return {
           next: { ...current, audited: { Seq, Hash, upTo, bytes } },
           answer: found.length,
