@@ -12,10 +12,11 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { deserialize, serialize } from 'node:v8'
-import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { type ChannelModel, connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { credentialsOf, type Told } from '../support/credential-calls.ts'
 import { collectEvents, eventsOf } from '../support/credential-events.ts'
 import { eventually } from '../support/eventually.ts'
 import { type RefreshCalls, sandboxOf } from '../support/sandbox-control.ts'
@@ -57,14 +58,14 @@ interface Outcome {
   /** Of the refresh that is asked again after the kill. */
   readonly status: number
   readonly recoverySeconds: number
-  readonly credential: CredentialView
+  readonly credential: Told<CredentialView>
   readonly isTokenAccepted: boolean
   /** What the provider saw, with the refresh that was killed. */
   readonly calls: Pick<RefreshCalls, 'granted' | 'refused' | 'reused'>
   /** Provider calls that asking and reading again and again led to. */
   readonly callsByReading: number
   /** One more refresh, or where the grant is lost a reconnect. */
-  readonly afterwards: { readonly version: number; readonly isTokenAccepted: boolean }
+  readonly afterwards: { readonly version: number | undefined; readonly isTokenAccepted: boolean }
   /** `<version>/<kind>` in the order of their arrival. */
   readonly events: readonly string[]
 }
@@ -100,7 +101,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
 
   async function sweep(system: System, rotation: Rotation): Promise<Map<Point, Outcome>> {
     const provider = sandboxOf(system)
-    const service = serviceOf(system)
+    const service = credentialsOf(system)
     const outboxRelayed = (): Promise<void> =>
       eventually(
         async () => expect(await redis.xlen(`${system.redisKeyPrefix}credentials:outbox`)).toBe(0),
@@ -125,7 +126,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       await system.ready('token-service')
       // Longer than it takes until the caller is dead.
       if (isFromOutside) await provider.holdNextAnswer(9_000)
-      const asked = service.refresh(point, { Version: 2 }).catch(() => null)
+      const asked = service.refresh(realmOf(point), { Version: 2 }).catch(() => null)
       if (isFromOutside) {
         const rotated = async () => expect((await provider.calls(realmOf(point))).granted).toBe(1)
         await eventually(rotated)
@@ -136,10 +137,13 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       await asked
     }
 
+    const isTokenAccepted = async (point: Point): Promise<boolean> =>
+      provider.accepts(realmOf(point), (await service.token(realmOf(point))).Authenticator)
+
     async function recover(point: Point) {
       const startedAt = performance.now()
       const { status } = await eventually(async () => {
-        const answer = await service.refresh(point, { Version: 2 })
+        const answer = await service.refresh(realmOf(point), { Version: 2 })
         expect(answer.status).not.toBe(503)
         return answer
       }, 40)
@@ -148,23 +152,23 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       const found = {
         status,
         recoverySeconds,
-        credential: await service.credential(point),
-        isTokenAccepted: await provider.accepts(realmOf(point), await service.token(point)),
+        credential: await service.credential(realmOf(point)),
+        isTokenAccepted: await isTokenAccepted(point),
         calls: { granted, refused, reused },
       }
       for (let round = 0; round < 3; round += 1) {
-        await service.token(point)
-        await service.refresh(point, { Version: 2 })
+        await service.token(realmOf(point))
+        await service.refresh(realmOf(point), { Version: 2 })
         // A grant that has ended is not shown again, however much somebody insists.
-        if (status === 424) await service.refresh(point, {})
+        if (status === 424) await service.refresh(realmOf(point), {})
       }
       const after = await provider.calls(realmOf(point))
       const callsByReading = after.granted + after.refused - granted - refused
       if (status === 424) await connectCompany(system, realmOf(point))
-      else await service.refresh(point, {})
-      const { Version: version } = await service.credential(point)
-      const isTokenAccepted = await provider.accepts(realmOf(point), await service.token(point))
-      return { ...found, callsByReading, afterwards: { version, isTokenAccepted } }
+      else await service.refresh(realmOf(point), {})
+      const { Version: version } = await service.credential(realmOf(point))
+      const afterwards = { version, isTokenAccepted: await isTokenAccepted(point) }
+      return { ...found, callsByReading, afterwards }
     }
 
     const stateFile = join(system.dataDir, 'sandbox')
@@ -187,7 +191,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     const events = await collectEvents(broker, system)
     for (const point of points) {
       await connectCompany(system, realmOf(point))
-      await service.refresh(point, {})
+      await service.refresh(realmOf(point), {})
     }
     await stop()
     await oneDayLater()
@@ -204,7 +208,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     found.set(last, await recover(last))
     await outboxRelayed()
 
-    const told = await events()
+    const told = await events.end()
     return new Map(
       [...found].map(([point, outcome]) => [
         point,
@@ -286,25 +290,6 @@ describe('a token-service that is killed in the middle of a refresh', () => {
 interface SandboxState {
   readonly memory: {
     readonly grants: { readonly grants: Set<{ readonly current: { rotatedAt: number } }> }
-  }
-}
-
-function serviceOf(system: System) {
-  const at = (point: Point): string => `${system.url('token-service')}/credentials/${nameOf(point)}`
-  return {
-    refresh: async (point: Point, body: { readonly Version?: number }): Promise<Response> => {
-      const answer = await system.call(`${at(point)}/refresh`, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(body),
-      })
-      await answer.body?.cancel()
-      return answer
-    },
-    credential: async (point: Point): Promise<CredentialView> =>
-      (await (await system.call(at(point))).json()) as CredentialView,
-    token: async (point: Point): Promise<string> =>
-      ((await (await system.call(`${at(point)}/token`)).json()) as AccessTokenView).Authenticator,
   }
 }
 

@@ -4,14 +4,14 @@ import { expect } from 'vitest'
 import { eventually } from './eventually.ts'
 import type { System } from './system.ts'
 
-/**
- * Listens to all credential events from now on. The returned function ends it and gives what came as
- * `<name>/<version>/<kind>`, in order, what came twice twice.
- */
-export async function collectEvents(
-  broker: ChannelModel,
-  system: System,
-): Promise<() => Promise<readonly string[]>> {
+/** The credential events since its start as `<name>/<version>/<kind>`, in order, what came twice twice. */
+export interface EventCollector {
+  readonly ids: readonly string[]
+  /** Ends it once all is there that the broker has confirmed. */
+  end(): Promise<readonly string[]>
+}
+
+export async function collectEvents(broker: ChannelModel, system: System): Promise<EventCollector> {
   const exchange = system.amqpPrefix + CREDENTIALS_EXCHANGE
   const channel = await broker.createConfirmChannel()
   await channel.assertExchange(exchange, 'topic', { durable: true })
@@ -23,12 +23,14 @@ export async function collectEvents(
     (message) => message && ids.push(String(message.properties.messageId)),
     { noAck: true },
   )
-  return async () => {
-    // Behind everything that the broker has confirmed.
-    channel.publish(exchange, 'end', Buffer.alloc(0), { messageId: 'end' })
-    await eventually(() => expect(ids.at(-1)).toBe('end'))
-    await channel.close()
-    return ids.slice(0, -1)
+  return {
+    ids,
+    async end() {
+      channel.publish(exchange, 'end', Buffer.alloc(0), { messageId: 'end' })
+      await eventually(() => expect(ids.at(-1)).toBe('end'))
+      await channel.close()
+      return ids.slice(0, -1)
+    },
   }
 }
 

@@ -108,26 +108,9 @@ const launchers: Record<BackendKind, (launch: Launch) => Promise<Launched>> = {
     return { url: `postgresql://postgres:${password}@127.0.0.1:${port}/postgres`, server }
   },
 
-  async redis({ folder, programs, password, group }) {
-    const [port] = await freePorts(1)
-    const config = join(folder, 'redis.conf')
-    // In a file, because arguments can be read by everybody on the machine.
-    const lines = [
-      `port ${port}`,
-      'bind 127.0.0.1',
-      `requirepass ${password}`,
-      `dir ${folder}`,
-      'save ""',
-      'appendonly yes',
-    ]
-    writeFileSync(config, `${lines.join('\n')}\n`, { mode: 0o600 })
-    const server = group.start({
-      program: join(programs, 'redis-server'),
-      args: [config],
-      logFile: join(folder, 'log'),
-      stopSignal: 'TERM',
-    })
-    return { url: `redis://:${password}@127.0.0.1:${port}`, server }
+  async redis(launch) {
+    const { url, command } = await redisCommand(launch)
+    return { url, server: launch.group.start(command) }
   },
 
   async rabbitmq({ folder, programs, password, group }) {
@@ -175,6 +158,73 @@ const launchers: Record<BackendKind, (launch: Launch) => Promise<Launched>> = {
     })
     return { url: `amqp://tests:${password}@127.0.0.1:${port}`, server }
   },
+}
+
+async function redisCommand({
+  folder,
+  programs,
+  password,
+}: Launch): Promise<{ url: string; command: ServerCommand }> {
+  const [port] = await freePorts(1)
+  const config = join(folder, 'redis.conf')
+  // In a file, because arguments can be read by everybody on the machine.
+  const lines = [
+    `port ${port}`,
+    'bind 127.0.0.1',
+    `requirepass ${password}`,
+    `dir ${folder}`,
+    'save ""',
+    'appendonly yes',
+  ]
+  writeFileSync(config, `${lines.join('\n')}\n`, { mode: 0o600 })
+  return {
+    url: `redis://:${password}@127.0.0.1:${port}`,
+    command: {
+      program: join(programs, 'redis-server'),
+      args: [config],
+      logFile: join(folder, 'log'),
+      stopSignal: 'TERM',
+    },
+  }
+}
+
+/** A Redis of a test's own that can be killed; what it has answered is in its append-only file. */
+export interface MortalRedis extends AsyncDisposable {
+  readonly url: string
+  /** Ends it in the middle of whatever it does. */
+  kill(): Promise<void>
+  /** Starts it again, with what it has on disk. Resolves when it answers. */
+  revive(): Promise<void>
+}
+
+/** @throws {Error} when Redis is not installed or does not start. */
+export async function startMortalRedis(): Promise<MortalRedis> {
+  const programs = (await serverFolders(['redis'])).get('redis') ?? ''
+  const group = new ServerGroup()
+  const password = randomBytes(16).toString('hex')
+  const { url, command } = await redisCommand({ folder: group.folder, programs, password, group })
+  let server = group.start(command)
+  const untilUp = (): Promise<void> =>
+    untilAnswering('redis', url, {
+      deadlineMs: startDeadlineMs,
+      whileRunning: () => server.assertRunning(),
+    })
+  const redis: MortalRedis = {
+    url,
+    kill: () => server.kill(),
+    async revive() {
+      server = group.start(command)
+      await untilUp()
+    },
+    [Symbol.asyncDispose]: () => group.stop(),
+  }
+  try {
+    await untilUp()
+  } catch (error) {
+    await group.stop()
+    throw error
+  }
+  return redis
 }
 
 /** PostgreSQL refuses to run as root: its folder then belongs to the `postgres` account, which runs it. */

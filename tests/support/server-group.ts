@@ -84,6 +84,13 @@ export class Server {
     })
   }
 
+  /** Ends it as losing the power would. */
+  async kill(): Promise<void> {
+    const gone = once(this.#child, 'exit')
+    this.#child.kill('SIGKILL')
+    await gone
+  }
+
   /** @throws {Error} with the end of its log, once the server has stopped. */
   async assertRunning(): Promise<void> {
     const { exitCode, signalCode } = this.#child
