@@ -80,13 +80,24 @@ export async function sealDocument(
   const key = await keyOf(sealedWith, salt)
   const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES })
   cipher.setAAD(additionalData(open))
-  // A Secret never shows itself in JSON, so this is the one place that asks each for its text.
-  const text = JSON.stringify(credentials, (_, value: unknown) =>
-    value instanceof Secret ? value.reveal() : value,
-  )
+  const text = JSON.stringify(credentials.map(revealed))
   const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()])
   return { ...open, Nonce: nonce.toString('base64'), Ciphertext: sealed.toString('base64') }
 }
+
+const revealed = ({
+  accessToken,
+  refreshToken,
+  idToken,
+  previous,
+  ...rest
+}: ExportedCredential): z.input<typeof ExportedCredential> => ({
+  ...rest,
+  accessToken: accessToken?.reveal() ?? null,
+  refreshToken: refreshToken.reveal(),
+  idToken: idToken?.reveal() ?? null,
+  previous: previous === null ? null : { ...previous, token: previous.token.reveal() },
+})
 
 /** @throws {IntegrationError} `invalid_request`: another passphrase or key, or the document was changed. */
 export async function openDocument(

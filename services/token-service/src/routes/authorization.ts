@@ -253,7 +253,7 @@ function single(c: Context, names: readonly string[], schema: z.ZodType<string>)
   const parsed = schema.safeParse(value)
   const problem = all.length > 1 ? 'is there more than once' : parsed.error?.issues[0]?.message
   if (problem !== undefined) throw new IntegrationError('invalid_request', `${label}: ${problem}`)
-  return value
+  return value ?? null
 }
 
 const page = (title: string, text: string) =>

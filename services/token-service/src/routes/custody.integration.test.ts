@@ -1,0 +1,411 @@
+/** What an operator does with credentials as a whole, over HTTP and real Redis. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type AuditPage, auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
+import type {
+  ExportDocument,
+  ImportReport,
+  KeyRotationProgress,
+} from '@integration-host/shared/contracts/custody'
+import { generateKeyRing, type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
+import { Secret } from '@integration-host/shared/secret'
+import {
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../../test-support/scripted-provider.ts'
+import {
+  dropKeys,
+  eventually,
+  json,
+  openTestRedis,
+  type ServiceOptions,
+  startTestService,
+  type TestRedis,
+  type TestService,
+  testKeys,
+  usable,
+} from '../../test-support/service-fixture.ts'
+
+const PASSPHRASE = 'correct horse battery staple'
+let provider: ScriptedProvider
+let cleanup: AsyncDisposableStack
+
+interface Installation {
+  readonly redis: TestRedis
+  readonly service: TestService
+}
+
+beforeEach(async () => {
+  cleanup = new AsyncDisposableStack()
+  provider = cleanup.use(await startScriptedProvider())
+})
+afterEach(() => cleanup.disposeAsync())
+
+async function install(
+  options: Partial<ServiceOptions> & { readonly prefix?: string } = {},
+): Promise<Installation> {
+  const { keys = testKeys(), prefix, ...rest } = options
+  const redis = await openTestRedis({ keys, ...(prefix !== undefined && { prefix }) })
+  cleanup.defer(() => dropKeys(redis.prefix))
+  cleanup.use(redis)
+  await usable(redis)
+  const { store, authorizations } = redis
+  const service = cleanup.use(
+    await startTestService({ provider, store, authorizations, keys, ...rest }),
+  )
+  return { redis, service }
+}
+
+interface Answer<Body> {
+  readonly status: number
+  readonly body: Body
+}
+
+async function post(
+  { service }: Installation,
+  path: string,
+  body: unknown,
+): Promise<Answer<unknown>> {
+  const answer = await service.call(path, json(body))
+  return { status: answer.status, body: await answer.json() }
+}
+const expire = ({ redis }: Installation, name: string): Promise<number> =>
+  redis.redis.hset(name, 'Expiry', new Date(Date.now() - 1_000).toISOString())
+const refreshes = () => provider.requests.filter(({ grant }) => grant === 'refresh_token').length
+const credential = async ({ service }: Installation, name: string) =>
+  (await service.ask(`/credentials/${name}`)).body
+
+describe('the audit log', () => {
+  const read = async ({ service }: Installation): Promise<AuditPage> =>
+    (await (await service.call('/audit?limit=1000')).json()) as AuditPage
+
+  it('tells who did what to which credential, when and with what outcome, in one chain', async () => {
+    const here = await install()
+    await here.service.connect('1')
+    await here.service.call('/credentials/ACC-1/refresh', json({}))
+    for (let n = 0; n < 20; n += 1) await here.service.call('/credentials/ACC-1/token')
+    provider.revokeAll()
+    await here.service.call('/credentials/ACC-1/refresh', json({}))
+    await here.service.call('/callback', json({ RealmID: '2', Code: 'nobody-gave-this' }))
+    await here.service.call('/credentials/ACC-1', { method: 'DELETE' })
+    const { items, head } = await eventually(async () => {
+      const page = await read(here)
+      expect(new Set(page.items.map(({ What }) => What)).size).toBe(5)
+      return page
+    })
+    const told = items.map(({ What, Name, Version, Outcome }) => [What, Name, Version, Outcome])
+    expect(told.filter(([what]) => what !== 'handed_out')).toEqual([
+      ['granted', 'ACC-1', 1, 'ok'],
+      ['refreshed', 'ACC-1', 2, 'ok'],
+      ['faulted', 'ACC-1', 2, 'invalid_grant'],
+      ['granted', 'ACC-2', 0, 'code_exchange_failed'],
+      ['removed', 'ACC-1', 2, 'ok'],
+    ])
+    const handedOut = items.filter(({ What }) => What === 'handed_out')
+    expect(handedOut.reduce((sum, { Count = 0 }) => sum + Count, 0)).toBe(20)
+    expect(new Set(items.map(({ Who }) => Who))).toEqual(
+      new Set([expect.stringMatching(/^key [0-9a-f]{8}$/)]),
+    )
+    expect(firstBreak(auditStart, items)).toBeNull()
+    expect(head).toEqual({ Seq: items.at(-1)?.Seq, Hash: items.at(-1)?.Hash })
+  })
+
+  it('is one chain also when replicas write it at the same time, each fact once', async () => {
+    const keys = testKeys()
+    const first = await install({ keys })
+    const replicas = [
+      first,
+      await install({ keys, prefix: first.redis.prefix }),
+      await install({ keys, prefix: first.redis.prefix }),
+    ]
+    const realms = Array.from({ length: 60 }, (_, n) => String(n))
+    await Promise.all(realms.map((realm, n) => (replicas[n % 3] ?? first).service.connect(realm)))
+    const { items } = await eventually(async () => {
+      const page = await read(first)
+      expect(page.items).toHaveLength(60)
+      return page
+    })
+    expect(new Set(items.map(({ Name }) => Name)).size).toBe(60)
+    expect(firstBreak(auditStart, items)).toBeNull()
+  })
+
+  it('shows that an entry was changed, taken out or put in', async () => {
+    const here = await install()
+    for (const realm of ['1', '2', '3']) await here.service.connect(realm)
+    await eventually(async () => expect((await read(here)).items).toHaveLength(3))
+    const [id, [, text = '']] = (
+      await here.redis.redis.xrange('credentials:audit', '-', '+')
+    )[1] as [string, string[]]
+    await here.redis.redis.xdel('credentials:audit', id)
+    const { items } = await read(here)
+    expect(firstBreak(auditStart, items)?.reason).toContain('entry 2 is missing')
+    const changed = { ...JSON.parse(text), Who: 'nobody' }
+    expect(firstBreak(auditStart, [items[0], changed, items[1]] as never)?.reason).toContain(
+      'changed',
+    )
+  })
+
+  it('is read page by page', async () => {
+    const here = await install()
+    for (const realm of ['1', '2', '3']) await here.service.connect(realm)
+    await eventually(async () => expect((await read(here)).items).toHaveLength(3))
+    const { body } = await here.service.ask('/audit?after=1&limit=1')
+    expect((body['items'] as { Seq: number }[]).map(({ Seq }) => Seq)).toEqual([2])
+    expect(body['head']).toMatchObject({ Seq: 3 })
+    for (const query of ['after=-1', 'after=x', 'limit=0', 'limit=1001'])
+      expect((await here.service.ask(`/audit?${query}`)).status, query).toBe(400)
+  })
+})
+
+describe('a transfer', () => {
+  const exportFrom = (
+    from: Installation,
+    names: string[],
+    secret: object = { Passphrase: PASSPHRASE },
+  ) => post(from, '/exports', { Names: names, ...secret }) as Promise<Answer<ExportDocument>>
+  const importTo = (
+    to: Installation,
+    document: unknown,
+    more: object = { Passphrase: PASSPHRASE },
+  ) => post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
+
+  it('hands a credential over: the target refreshes it, the source no longer does', async () => {
+    const source = await install()
+    const target = await install()
+    await source.service.connect('1')
+    await source.service.call('/credentials/ACC-1/refresh', json({}))
+    const token = (await source.service.ask('/credentials/ACC-1/token')).body['Authenticator']
+    const exported = await exportFrom(source, ['ACC-1'])
+    expect(exported.status).toBe(200)
+    expect(JSON.stringify(exported.body)).not.toContain(token)
+    expect(await importTo(target, exported.body)).toEqual({
+      status: 200,
+      body: { imported: [{ Name: 'ACC-1', Version: 3 }], refused: [] },
+    })
+    expect((await target.service.ask('/credentials/ACC-1/token')).body['Authenticator']).toBe(token)
+    const refreshed = await target.service.ask('/credentials/ACC-1/refresh', json({}))
+    expect(refreshed).toMatchObject({ status: 200, body: { Version: 4, Status: 'active' } })
+    // The source serves what it has until that expires, and shows the refresh token to nobody.
+    const before = refreshes()
+    expect((await source.service.ask('/credentials/ACC-1/token')).status).toBe(200)
+    await expire(source, 'ACC-1')
+    for (const answer of [
+      await source.service.ask('/credentials/ACC-1/token'),
+      await source.service.ask('/credentials/ACC-1/refresh', json({})),
+    ])
+      expect(answer).toMatchObject({ status: 424, body: { Fault: { Code: 'transferred' } } })
+    expect(refreshes()).toBe(before)
+    expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'faulted', Version: 2 })
+  })
+
+  it('can be sealed to a key, and goes back the same way', async () => {
+    const [source, target] = [await install(), await install()]
+    const Key = Buffer.alloc(32, 7).toString('base64')
+    await source.service.connect('1')
+    await importTo(target, (await exportFrom(source, ['ACC-1'], { Key })).body, { Key })
+    await target.service.call('/credentials/ACC-1/refresh', json({}))
+    const back = await exportFrom(target, ['ACC-1'], { Key })
+    expect((await importTo(source, back.body, { Key })).body.imported).toEqual([
+      { Name: 'ACC-1', Version: 4 },
+    ])
+    expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'active' })
+    expect((await source.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
+  })
+
+  it('whose answer was lost is asked for again', async () => {
+    const [source, target] = [await install(), await install()]
+    await source.service.connect('1')
+    await exportFrom(source, ['ACC-1'])
+    const again = await exportFrom(source, ['ACC-1'])
+    expect((await importTo(target, again.body)).body.imported).toHaveLength(1)
+    expect((await target.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
+  })
+
+  it('marks nothing when one of the names is unknown', async () => {
+    const source = await install()
+    await source.service.connect('1')
+    expect((await exportFrom(source, ['ACC-1', 'ACC-2'])).status).toBe(404)
+    expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'active' })
+  })
+
+  it('brings a refresh in doubt to its end first', async () => {
+    const source = await install()
+    await source.service.connect('1')
+    const acquired = await source.redis.store.acquire('ACC-1', 'a process that died', 50)
+    if (acquired.kind !== 'held') throw new Error('the lease must be free')
+    await source.redis.store.recordIntent(acquired.custody.lease)
+    expect((await exportFrom(source, ['ACC-1'])).status).toBe(200)
+    expect(refreshes()).toBe(1)
+    expect(await credential(source, 'ACC-1')).toMatchObject({
+      Version: 2,
+      Fault: { Code: 'transferred' },
+    })
+  })
+
+  it.each<[string, (document: ExportDocument) => unknown, object]>([
+    ['another passphrase', (document) => document, { Passphrase: 'another passphrase' }],
+    ['a key', (document) => document, { Key: Buffer.alloc(32).toString('base64') }],
+    [
+      'both',
+      (document) => document,
+      { Passphrase: PASSPHRASE, Key: Buffer.alloc(32).toString('base64') },
+    ],
+    ['neither', (document) => document, {}],
+    ['other names', (document) => ({ ...document, Names: ['ACC-2'] }), { Passphrase: PASSPHRASE }],
+    [
+      'a changed byte',
+      (document) => ({ ...document, Ciphertext: `AAAA${document.Ciphertext.slice(4)}` }),
+      { Passphrase: PASSPHRASE },
+    ],
+    ['a cut', (document) => ({ ...document, Ciphertext: 'AAAA' }), { Passphrase: PASSPHRASE }],
+    [
+      'greedier numbers',
+      (document) => ({ ...document, Kdf: { ...document.Kdf, N: 2 ** 30 } }),
+      { Passphrase: PASSPHRASE },
+    ],
+    ['no document', () => 'text', { Passphrase: PASSPHRASE }],
+  ])('is refused with %s, and nothing is stored', async (_, change, secret) => {
+    const [source, target] = [await install(), await install()]
+    await source.service.connect('1')
+    const { body } = await exportFrom(source, ['ACC-1'])
+    expect(await importTo(target, change(body), secret)).toMatchObject({
+      status: 400,
+      body: { code: 'invalid_request' },
+    })
+    expect((await target.service.ask('/credentials/ACC-1')).status).toBe(404)
+  })
+
+  it('does not take the place of a usable credential, or of a newer one of the same grant', async () => {
+    const [source, target] = [await install(), await install()]
+    await source.service.connect('1')
+    const { body: old } = await exportFrom(source, ['ACC-1'])
+    await importTo(target, old)
+    const usableHere = await importTo(target, old)
+    expect(usableHere.body.refused).toEqual([{ Name: 'ACC-1', Reason: 'version 2 is usable here' }])
+    await exportFrom(target, ['ACC-1'])
+    const older = await importTo(target, old)
+    expect(older.body.refused[0]?.Reason).toContain('the document has 1')
+    const forced = await importTo(target, old, { Passphrase: PASSPHRASE, Overwrite: true })
+    expect(forced.body.imported).toEqual([{ Name: 'ACC-1', Version: 3 }])
+  })
+})
+
+describe('a rotation of the keys', () => {
+  const entry = (id: string) => generateKeyRing().reveal().replace('k1', id)
+  const ring = (...entries: string[]): KeyRing => parseKeyRing(new Secret(entries.join(',')))
+  const rotate = async ({ service }: Installation): Promise<KeyRotationProgress[]> => {
+    const answer = await service.call('/key-rotations', { method: 'POST' })
+    expect(answer.headers.get('content-type')).toBe('application/x-ndjson')
+    const lines = (await answer.text()).trimEnd().split('\n')
+    return lines.map((line) => JSON.parse(line) as KeyRotationProgress)
+  }
+  const [old, fresh] = [entry('old'), entry('fresh')]
+  const realms = Array.from({ length: 30 }, (_, n) => String(n))
+
+  async function installOld(): Promise<Installation> {
+    const before = await install({ keys: ring(old) })
+    for (const realm of realms) await before.service.connect(realm)
+    await before.service.call('/credentials/ACC-0/refresh', json({}))
+    return before
+  }
+
+  it('seals everything anew while tokens are handed out and refreshed, and frees the old key', async () => {
+    const before = await installOld()
+    const { prefix } = before.redis
+    const after = await install({ keys: ring(fresh, old), prefix })
+    const statuses: number[] = []
+    const running = rotate(after)
+    for (let round = 0; round < 5; round += 1) {
+      const calls = realms.map((realm) =>
+        round === 2
+          ? after.service.ask(`/credentials/ACC-${realm}/refresh`, json({}))
+          : after.service.ask(`/credentials/ACC-${realm}/token`),
+      )
+      for (const { status } of await Promise.all(calls)) statuses.push(status)
+    }
+    const last = (await running).at(-1)
+    expect(new Set(statuses)).toEqual(new Set([200]))
+    expect(last).toMatchObject({
+      ActiveKey: 'fresh',
+      Total: 30,
+      Refused: 0,
+      IsFinished: true,
+      RetiredKeys: ['old'],
+    })
+    expect((last?.Resealed ?? 0) + (last?.Current ?? 0)).toBe(30)
+    for (const realm of realms) {
+      const fields = await after.redis.redis.hgetall(`ACC-${realm}`)
+      for (const field of ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'])
+        if (fields[field] !== '') expect(fields[field], `${realm} ${field}`).toMatch(/^1\.fresh\./)
+    }
+    expect(await rotate(after)).toMatchObject([{ Resealed: 0, Current: 30, RetiredKeys: [] }])
+    const alone = await install({ keys: ring(fresh), prefix })
+    expect((await alone.service.ask('/credentials/ACC-0/token')).status).toBe(200)
+    expect((await alone.service.ask('/credentials/ACC-7/refresh', json({}))).status).toBe(200)
+  })
+
+  it('tells of a record that does not open, leaves it, and keeps the old key needed', async () => {
+    const before = await installOld()
+    const { prefix, redis } = before.redis
+    await redis.hset('ACC-3', 'StoreA', (await redis.hget('ACC-4', 'StoreA')) ?? '')
+    const record = await redis.hgetall('ACC-3')
+    const after = await install({ keys: ring(fresh, old), prefix })
+    expect((await rotate(after)).at(-1)).toMatchObject({
+      Resealed: 29,
+      Refused: 1,
+      FirstRefused: ['ACC-3'],
+      RetiredKeys: [],
+    })
+    expect(await redis.hgetall('ACC-3')).toEqual(record)
+    expect(Object.keys(await redis.hgetall('credentials:canary')).toSorted()).toEqual([
+      'fresh',
+      'old',
+    ])
+  })
+})
+
+describe('a grant that the provider will end', () => {
+  const DAY_SECONDS = 86_400
+
+  it('shows when, and is announced 90, 30 and 7 days before, each once', async () => {
+    const here = await install()
+    const days = [400, 90, 89, 30, 29, 7, 6]
+    for (const left of days)
+      provider.script({
+        members: { x_refresh_token_hard_expires_in: left * DAY_SECONDS - 60 },
+      })
+    await here.service.connect('1')
+    const expiring: number[] = []
+    for (const left of days.slice(1)) {
+      await here.service.call('/credentials/ACC-1/refresh', json({}))
+      const noticed = await here.redis.redis.hget('ACC-1', 'ExpiryNotice')
+      if (expiring.at(-1) !== Number(noticed)) expiring.push(Number(noticed))
+      expect((await credential(here, 'ACC-1'))['HardExpiry']).toEqual(expect.any(String))
+      expect(left).toBeGreaterThan(0)
+    }
+    expect(expiring).toEqual([90, 30, 7])
+    const { items } = await eventually(async () => {
+      const page = (await here.service.ask('/audit')).body as unknown as AuditPage
+      expect(page.items.filter(({ What }) => What === 'refreshed')).toHaveLength(6)
+      return page
+    })
+    expect(items.filter(({ What }) => What === 'expiring').map(({ Outcome }) => Outcome)).toEqual([
+      '90 days',
+      '30 days',
+      '7 days',
+    ])
+  })
+
+  it.each([
+    ['hard_expired', 'HardExpiry'],
+    ['idle_expired', 'IdleExpiry'],
+  ])('and has ended it is faulted as %s', async (code, field) => {
+    const here = await install()
+    await here.service.connect('1')
+    await here.redis.redis.hset('ACC-1', field, new Date(Date.now() - 1_000).toISOString())
+    provider.revokeAll()
+    expect(await here.service.ask('/credentials/ACC-1/refresh', json({}))).toMatchObject({
+      status: 424,
+      body: { Fault: { Code: code, Remedy: expect.stringContaining('Reconnect') } },
+    })
+  })
+})
