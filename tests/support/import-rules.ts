@@ -35,7 +35,7 @@ const outerFolders = new Set(['adapters', 'routes'])
 export function domainFolderOf(path: string): string | undefined {
   const [services, service, src, folder, ...rest] = path.split('/')
   if (services !== 'services' || src !== 'src' || folder === undefined || rest.length === 0) return
-  if (path.endsWith('.test.ts')) return
+  if (/\.(?:test|contract)\.ts$/.test(path)) return
   return outerFolders.has(folder) ? undefined : `services/${service}/src/${folder}`
 }
 
