@@ -52,10 +52,12 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     const requestId = crypto.randomUUID()
     const { method } = c.req
     await next()
-    c.header('X-Request-Id', requestId)
+    // Not `c.header`: on an answer that is made it builds the whole Response once more.
+    const { headers } = c.res
+    headers.set('X-Request-Id', requestId)
     // What is left of a body that nobody read would be taken for the next request.
     const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
-    if (isUnread || c.res.status === 413) c.header('Connection', 'close')
+    if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
     const durationMs = performance.now() - startedAt
     // The pattern, not the path: a path may hold a realm, and labels must stay few.
     const route = matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none'
