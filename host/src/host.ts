@@ -20,9 +20,10 @@ import { createHealth, reasonOf } from '@integration-host/shared/health'
 import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
 import { type RunningService, StartRefused } from '@integration-host/shared/lifecycle'
 import { createLogger, type LogLevel } from '@integration-host/shared/logger'
+import { createMetrics } from '@integration-host/shared/metrics'
 import { readEmbeddedConfig as readTokenConfig } from '@integration-host/token-service/config'
 import { createFileCredentialStore } from '@integration-host/token-service/file-credential-store'
-import { startTokenService } from '@integration-host/token-service/service'
+import { countRefusals, startTokenService } from '@integration-host/token-service/service'
 import { embeddedSecrets } from './embedded-secrets.ts'
 import type { Installation } from './story.ts'
 
@@ -109,7 +110,9 @@ export async function startHost(options: HostOptions): Promise<Host> {
   )
   const source = opened.use(await createMemoryTransactionSource(dataDir))
   const tokenConfig = readTokenConfig(settings('tokenService'))
-  const store = opened.use(await createFileCredentialStore(dataDir, tokenConfig.CREDENTIAL_KEYS))
+  const tokenShell = { ...shell('token-service'), metrics: createMetrics('token-service') }
+  const keys = countRefusals(tokenConfig.CREDENTIAL_KEYS, tokenShell.metrics)
+  const store = opened.use(await createFileCredentialStore(dataDir, keys))
 
   if (isSandbox)
     opened.use(
@@ -118,7 +121,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
         shell('sandbox-provider'),
       ),
     )
-  opened.use(await startTokenService(tokenConfig, { ...shell('token-service'), store, bus }))
+  opened.use(await startTokenService(tokenConfig, { ...tokenShell, store, bus }))
   opened.use(
     await startAccountingGateway(readGatewayConfig(settings('accountingGateway')), {
       ...shell('accounting-gateway'),

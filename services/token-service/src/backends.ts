@@ -1,4 +1,3 @@
-import { watchRefusals } from '@integration-host/shared/envelope'
 import { createHealth } from '@integration-host/shared/health'
 import { createLogger } from '@integration-host/shared/logger'
 import { createMetrics } from '@integration-host/shared/metrics'
@@ -8,7 +7,7 @@ import { createRedisAuthorizationStore } from './adapters/redis/authorization-st
 import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
 import { watchKeys } from './adapters/redis/key-canary.ts'
 import type { Config } from './config.ts'
-import type { TokenServiceAdapters } from './service.ts'
+import { countRefusals, type TokenServiceAdapters } from './service.ts'
 
 /** Redis and RabbitMQ as the settings name them, opened in the background: neither has to be there yet. */
 export async function openBackends(
@@ -25,11 +24,7 @@ export async function openBackends(
     }),
   )
   const metrics = createMetrics('token-service')
-  const refusals = metrics.counter(
-    'envelopes_refused_total',
-    'Stored secrets that did not open: changed, moved, or sealed with another key',
-  )
-  const keys = watchRefusals(config.CREDENTIAL_KEYS, () => refusals.inc())
+  const keys = countRefusals(config.CREDENTIAL_KEYS, metrics)
   const { ensureUsable } = opened.use(
     watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger }),
   )

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import { type KeyRing, watchRefusals } from '@integration-host/shared/envelope'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Health } from '@integration-host/shared/health'
 import { honoListener, listen } from '@integration-host/shared/http-server'
@@ -50,6 +51,15 @@ const PROVIDER_DEADLINE_MS = 10_000
 const REFRESHES_AT_A_TIME = 32
 const SCHEDULED_AT_A_TIME = 16
 const COUNT_EVERY_MS = 10_000
+
+/** The same ring, counting each stored secret that it refused. */
+export function countRefusals(keys: KeyRing, metrics: Metrics): KeyRing {
+  const refusals = metrics.counter(
+    'envelopes_refused_total',
+    'Stored secrets that did not open: changed, moved, or sealed with another key',
+  )
+  return watchRefusals(keys, () => refusals.inc())
+}
 
 /** Builds the service from its settings and adapters and serves until disposed. The adapters stay the caller's. */
 export async function startTokenService(
