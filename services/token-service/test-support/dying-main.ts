@@ -1,12 +1,17 @@
 /**
  * The service as a process that ends itself with SIGKILL at the point of the protocol that `DIES_AT` names:
  * nothing is flushed, released or told. With another value it tells the points there are, and leaves.
+ *
+ * `DIES_OF=exception` or `rejection` lets it die of a defect instead: with a pair of tokens in hand, and an
+ * error that tells both.
  */
 import { writeSync } from 'node:fs'
 import { runService, StartRefused } from '@integration-host/shared/lifecycle'
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { openBackends } from '../src/backends.ts'
 import { readConfig } from '../src/config.ts'
+import type { Grant } from '../src/credential/credential.ts'
+import type { CredentialStore } from '../src/credential/credential-store.ts'
 import { refreshPoints } from '../src/credential/refresh.ts'
 import { startTokenService } from '../src/service.ts'
 
@@ -14,6 +19,7 @@ const points = [...refreshPoints, 'before publish', 'after confirm'] as const
 type Point = (typeof points)[number]
 
 const diesAt = points.find((point) => point === process.env['DIES_AT'])
+const diesOf = process.env['DIES_OF']
 
 async function reach(point: Point): Promise<void> {
   if (point !== diesAt) return
@@ -31,13 +37,41 @@ const untilConfirmed = (bus: MessageBus): MessageBus => ({
   },
 })
 
+/** A careless error: tokens in its message, in its members and in its cause. */
+function defect({ name, accessToken, refreshToken }: Grant): Error {
+  const tokens = { access: accessToken?.reveal(), refresh: refreshToken?.reveal() }
+  const cause = new Error(`with {"refresh_token":"${tokens.refresh}"}`)
+  const error = new TypeError(`${name}: cannot store ${tokens.access}`, { cause })
+  return Object.assign(error, tokens)
+}
+
+const untilRefreshed = (store: CredentialStore): CredentialStore => ({
+  ...store,
+  async commit(lease, grant, ...rest) {
+    if (diesOf === undefined) return store.commit(lease, grant, ...rest)
+    // Not the caller's to catch.
+    if (diesOf === 'rejection') void Promise.reject(defect(grant))
+    else
+      setImmediate(() => {
+        throw defect(grant)
+      })
+    return new Promise(() => {})
+  },
+})
+
 await runService('token-service', async () => {
-  if (diesAt === undefined) throw new StartRefused(`DIES_AT is one of ${JSON.stringify(points)}`)
+  if (diesAt === undefined && diesOf === undefined)
+    throw new StartRefused(`DIES_AT is one of ${JSON.stringify(points)}`)
   const config = readConfig()
   await using opened = new AsyncDisposableStack()
   const backends = opened.use(await openBackends(config))
   const service = opened.use(
-    await startTokenService(config, { ...backends, bus: untilConfirmed(backends.bus), reach }),
+    await startTokenService(config, {
+      ...backends,
+      store: untilRefreshed(backends.store),
+      bus: untilConfirmed(backends.bus),
+      reach,
+    }),
   )
   const running = opened.move()
   return { url: service.url, [Symbol.asyncDispose]: () => running.disposeAsync() }
