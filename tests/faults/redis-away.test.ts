@@ -1,7 +1,8 @@
 /**
  * Redis leaves in the middle of a refresh: at each write of the protocol, before Redis has done it and after,
  * and while the provider is working. It is out of reach, or silent, or killed and started again from its
- * append-only file. The provider is strict: a refresh token that is shown twice ends the test's hope.
+ * append-only file. The provider rotates each time and takes no token twice, so a grant survives only if
+ * nothing is spent in vain and nothing received is lost.
  * The three sweeps run at the same time, each with a provider and a token-service of its own.
  */
 import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
