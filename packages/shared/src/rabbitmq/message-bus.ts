@@ -29,6 +29,7 @@ import type {
   Topology,
 } from '../message-bus.ts'
 import type { Secret } from '../secret.ts'
+import { corkWrites } from './corked-writes.ts'
 
 export interface RabbitMqOptions {
   /** The connection's name in the console. */
@@ -43,6 +44,7 @@ export interface RabbitMqOptions {
 
 interface Publishing {
   readonly messageId: string
+  readonly startedAt: number
   readonly settle: (error: IntegrationError | null) => void
 }
 
@@ -73,6 +75,9 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
   const queueName = (name: string): string =>
     exclusiveQueues.has(name) ? `${named(name)}.${ownSuffix}` : named(name)
 
+  // The queue goes with the connection, so nothing of it could ever be delivered again.
+  const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
+
   // I1: whoever finds the connection broken ends it; recovery does the rest.
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
@@ -84,6 +89,7 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     // Recovery listens for errors only after this: one before would be thrown in the middle of amqplib's own
     // clean-up, end the process, or leave recovery waiting for ever.
     current.on('error', () => {})
+    corkWrites(current)
     const channel = await current.createConfirmChannel()
     channel.on('return', (message) => {
       for (const publishing of publishings) {
@@ -153,6 +159,7 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     }
     await channel.consume(queueName(consumer.queue), onMessage, {
       consumerTag: consumer.options.tag,
+      noAck: isUnacknowledged(consumer.queue),
     })
   }
 
@@ -168,6 +175,7 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
       logger.error({ err: error, queue: consumer.queue }, 'delivery handler failed')
       settlement = 'reject'
     }
+    if (isUnacknowledged(consumer.queue)) return
     try {
       if (settlement === 'ack') channel.ack(message)
       else channel.nack(message, false, settlement === 'requeue')
@@ -204,6 +212,15 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     logger.error({ err: error }, 'broker event handler failed'),
   )
 
+  // I2, one timer for all: one for each publish costs more than the publish.
+  const overdue = setInterval(() => {
+    const startedBefore = performance.now() - confirmDeadlineMs
+    for (const publishing of publishings) {
+      if (publishing.startedAt > startedBefore) break // they stand in the order they came
+      publishing.settle(unavailable('no confirm in time'))
+    }
+  }, confirmDeadlineMs / 10)
+
   const bus: MessageBus = {
     async declare(topology) {
       topologies.push(topology)
@@ -217,18 +234,13 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
       return new Promise<void>((resolve, reject) => {
         const publishing: Publishing = {
           messageId: message.messageId,
+          startedAt: performance.now(),
           settle(error) {
             if (!publishings.delete(publishing)) return
-            clearTimeout(deadline)
             if (error === null) resolve()
             else reject(error)
           },
         }
-        // I2
-        const deadline = setTimeout(
-          () => publishing.settle(unavailable('no confirm in time')),
-          confirmDeadlineMs,
-        )
         publishings.add(publishing)
         try {
           channel.publish(
@@ -307,6 +319,7 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
       isClosing = true
       await Promise.all([...consumers].map((consumer) => Promise.allSettled(consumer.inHand)))
       await within(CLOSE_PATIENCE_MS, connection.close())
+      clearInterval(overdue)
       lost('closed')
     },
   }
