@@ -77,7 +77,7 @@ export async function startCoordinator(
   for (const result of declared)
     if (result.status === 'rejected')
       logger.warn({ err: result.reason as unknown }, 'queues were not declared yet')
-  const events = await joinTransactionEvents(bus, `${owner} events`, (event) => {
+  const events = await joinTransactionEvents(bus, owner, (event) => {
     feed.add(event)
     // Cancelled at another replica: the call in hand here must not go on.
     if (event.Status === 'Cancelled') runner.abort(event)

@@ -49,10 +49,10 @@ export interface TransactionEvents {
   readonly consumer: Consumer
 }
 
-/** Transitions for other systems, and from the other replicas. */
+/** Transitions for other systems, and from the other replicas: `heard` is not called for our own. */
 export async function joinTransactionEvents(
   bus: MessageBus,
-  tag: string,
+  owner: string,
   heard: (event: TransactionEvent) => void,
 ): Promise<TransactionEvents> {
   await bus.declare({
@@ -65,8 +65,10 @@ export async function joinTransactionEvents(
       },
     ],
   })
-  const consumer = bus.consume(TRANSACTIONS_QUEUE, { prefetch: 500, tag }, async ({ content }) => {
-    const event = parse(TransactionEvent, content)
+  const options = { prefetch: 500, tag: `${owner} events` }
+  const consumer = bus.consume(TRANSACTIONS_QUEUE, options, async ({ content, headers }) => {
+    // Before it is parsed: with one replica all of them are our own.
+    const event = headers['replica'] === owner ? null : parse(TransactionEvent, content)
     if (event !== null) heard(event)
     return 'ack'
   })
@@ -78,6 +80,7 @@ export async function joinTransactionEvents(
         routingKey: transactionRoutingKey(event),
         messageId: messageId(eventId(event)),
         type: `transaction.${event.Status.toLowerCase()}`,
+        headers: { replica: owner },
         body: event,
         mandatory: false,
       }),
