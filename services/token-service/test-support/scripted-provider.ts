@@ -20,7 +20,7 @@ export interface Scripted {
   readonly rotatesFirst?: boolean
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
-  readonly body?: string
+  readonly body?: string | Buffer
   /** Merged over a normal answer; undefined takes a member away. */
   readonly members?: Readonly<Record<string, unknown>>
   /** Cut the connection, before or in the middle of the answer. */

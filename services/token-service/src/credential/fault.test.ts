@@ -44,26 +44,64 @@ describe('a body that is shown', () => {
     '{"error":"invalid_grant","error_description":"Incorrect or invalid refresh token"}',
     '<html><body>503 Service Unavailable</body></html>',
     'upstream connect error or disconnect/reset before headers. reset reason: connection termination',
+    '{"Fault":{"Error":[{"Message":"message=AuthenticationFailed","code":"3200"}],"type":"AUTHENTICATION"}}',
+    '{"error":"invalid_access_token","error_code":"E-17","hint":"see https://developer.example/docs/oauth-2.0/refreshing-the-access-token"}',
+    'Basic authentication is required',
+    'request 0f8fad5b-d9cb-469f-a165-70867728950e of 4bf92f3577b34da6a3ce929d0e0e4736 failed',
     '',
   ])('stays as it came when it holds no token: %s', (body) => {
     expect(presentableBody(body, ['rt-secret'])).toBe(body)
   })
 
+  const sent = 'rt-canary+/=-0123456789-abcdefghijklmnop'
+  const issued = 'at-issued-canary-9876543210-zyxwvutsrqpon'
+  const encoded = (encoding: 'base64' | 'base64url' | 'hex', before: string) =>
+    Buffer.from(`${before}${sent}&x=1`).toString(encoding)
+
   it.each([
-    ['the token that was sent', 'no such token: rt-canary+/='],
-    ['it in a form', 'refresh_token=rt-canary%2B%2F%3D&x=1'],
+    ['the token that was sent', `no such token: ${sent}`],
+    ['it in a form', `refresh_token=${encodeURIComponent(sent)}&x=1`],
+    ['it in base64', encoded('base64', '')],
+    ['it in the middle of base64', encoded('base64', 'refresh_token=')],
+    ['it in the middle of base64url', encoded('base64url', '?refresh_token=')],
+    ['it in hex', encoded('hex', '')],
+    ['it in a header', `Authorization: Basic ${btoa(`client:canary-secret`)}`],
+    ['a short one in a header', 'authorization: bearer canary-0123456789'],
     ['a token member', '{"access_token":"another-canary","token_type":"mac"}'],
+    ['a member in other letters', '{"accessToken":"another-canary"}'],
     ['a member cut in the middle', '{"token_type":"bearer","refresh_token":"another-canar'],
     ['a member in a string', '{"detail":"{\\"id_token\\":\\"another-canary\\"}"}'],
+    ['an element', '<r><refresh_token type="x">another-canary</refresh_token></r>'],
+    ['a new token under another name', `{"token":{"value":"${issued}"}}`],
+    ['a new token in words', `could not save ${issued} for you`],
     ['a JWT', 'bad eyJhbGciOiJub25lIn0.eyJzdWIiOiJjYW5hcnkifQ.Y2FuYXJ5'],
   ])('shows no token: %s', (_, body) => {
-    const shown = presentableBody(body, ['rt-canary+/='])
+    const shown = presentableBody(body, [sent])
     expect(shown).toContain('[redacted]')
-    expect(shown).not.toMatch(/canar|Y2FuYXJ5/)
+    const canary = /canar|Y2FuYXJ5|63616e617279/
+    expect(shown).not.toMatch(canary)
+    // Nor does anything that can be decoded.
+    for (const run of shown.match(/[\w+/-]{8,}/g) ?? [])
+      for (const skipped of [0, 1, 2, 3])
+        expect(Buffer.from(run.slice(skipped), 'base64').toString('latin1')).not.toMatch(canary)
   })
 
   it('is bounded', () => {
-    expect(presentableBody('x'.repeat(60_000), [])).toHaveLength(1_001)
+    expect(presentableBody('an error '.repeat(7_000), [])).toHaveLength(1_001)
+    expect(presentableBody('x'.repeat(60_000), []).length).toBeLessThanOrEqual(1_001)
+  })
+
+  it.each([
+    '<access_token',
+    '"access_token"  ',
+    'Bearer ',
+    'eyJ',
+    'refresh_token=',
+    `${'x'.repeat(39)} `,
+  ])('is looked at once: a megabyte of %j does not outlast the test', (part) => {
+    // Where the cost grows with the square of the length, this takes a minute.
+    const body = part.repeat(1_048_576 / part.length)
+    expect(presentableBody(body, [sent]).length).toBeLessThanOrEqual(1_001)
   })
 })
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
 import type { AddressInfo } from 'node:net'
+import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createHealth } from '@integration-host/shared/health'
 import { Secret } from '@integration-host/shared/secret'
@@ -174,8 +175,11 @@ const grant = {
   refresh_token: 'rt-x',
 }
 const body = (value: unknown): Scripted => ({
-  body: typeof value === 'string' ? value : JSON.stringify(value),
+  body: typeof value === 'string' || Buffer.isBuffer(value) ? value : JSON.stringify(value),
 })
+const grantText = JSON.stringify(grant)
+const revealing = (value: string): unknown =>
+  expect.toSatisfy((secret: Secret) => secret.reveal() === value)
 const members = (value: Record<string, unknown>): Scripted => ({ members: value })
 const later = new Date(Date.now() + 90_000).toUTCString()
 
@@ -196,6 +200,38 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     body('{"access_token":"at-secr'),
     { kind: 'unknown', body: '{"access_token":"[redacted]' },
   ],
+  [
+    'P-01 an XML fault with 200',
+    { body: '<Fault type="SERVICE"/>', headers: { 'Content-Type': 'application/xml' } },
+    { kind: 'unknown', status: 200 },
+  ],
+  ['P-02 an object without members', body('{}'), { kind: 'unknown' }],
+  ['P-02 a token response in a list', body([grant]), { kind: 'unknown' }],
+  ['P-02 two token responses', body(grantText + grantText), { kind: 'unknown' }],
+  [
+    'P-02 a token response that is a form',
+    body('access_token=at-x&token_type=bearer'),
+    {
+      kind: 'unknown',
+    },
+  ],
+  ...[201, 204, 206].map((status): readonly [string, Scripted, Record<string, unknown>] => [
+    `P-02 tokens with ${status}`,
+    { status, body: status === 204 ? '' : grantText },
+    { kind: 'unknown', status },
+  ]),
+  [
+    'P-03 a length that is too short',
+    { body: grantText, headers: { 'Content-Length': '40' } },
+    {
+      kind: 'unknown',
+    },
+  ],
+  [
+    'P-03 a length that is too long',
+    { body: grantText, headers: { 'Content-Length': '4000' }, latencyMs: 0 },
+    { kind: 'unknown', status: null },
+  ],
   ['P-03 a connection cut in the body', { cuts: 'within' }, { kind: 'unknown', status: null }],
   [
     'P-03 a connection cut before the answer',
@@ -210,6 +246,19 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     members({ access_token: 'a\r\nX-Injected: 1' }),
     { kind: 'unknown' },
   ],
+  ...['at x', 'at\u0000x', 'at-é', '\t', null, {}, ['at-x'], true].map(
+    (value): readonly [string, Scripted, Record<string, unknown>] => [
+      `P-04 the access token ${JSON.stringify(value)}`,
+      members({ access_token: value }),
+      { kind: 'unknown' },
+    ],
+  ),
+  [
+    'P-04 an access token of 1 MB',
+    members({ access_token: 'a'.repeat(1_000_000) }),
+    { kind: 'unknown', status: null },
+  ],
+  ['P-04 tokens of a prototype', body(`{"__proto__":${grantText}}`), { kind: 'unknown' }],
   [
     'P-04 an access token of 40 kB',
     members({ access_token: 'a'.repeat(40_000) }),
@@ -220,6 +269,18 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     body({ error: 'invalid_grant' }),
     { kind: 'refused', error: 'invalid_grant', body: '{"error":"invalid_grant"}' },
   ],
+  [
+    'P-05 invalid_grant with 200 beside tokens',
+    body({ ...grant, error: 'invalid_grant' }),
+    { kind: 'refused', error: 'invalid_grant' },
+  ],
+  ['P-05 an error that is no text', body({ ...grant, error: 5 }), { kind: 'unknown' }],
+  [
+    'P-06 a refresh token with a line end',
+    members({ refresh_token: 'r\r\nX-Injected: 1' }),
+    { kind: 'unknown' },
+  ],
+  ['P-06 a list for a refresh token', members({ refresh_token: ['rt-x'] }), { kind: 'unknown' }],
   [
     'P-06 no refresh token',
     members({ refresh_token: undefined }),
@@ -239,7 +300,7 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     members({ expires_in: '1800' }),
     { kind: 'granted', tokens: expect.objectContaining({ lifetimeSeconds: 1800 }) },
   ],
-  ...[-1, 0, '', 'abc', null, {}, true, undefined].map(
+  ...[-1, 0, '', 'abc', '-1', '1e3', '0x10', null, {}, [3600], true, undefined].map(
     (value): readonly [string, Scripted, Record<string, unknown>] => [
       `P-09 expires_in ${JSON.stringify(value)}`,
       members({ expires_in: value }),
@@ -251,10 +312,24 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     body(JSON.stringify(grant).replace('3600', '1e309')),
     { kind: 'granted', tokens: expect.objectContaining({ lifetimeSeconds: 86_400 }) },
   ],
+  ...['NaN', 'Infinity', '-Infinity', '+3600', '03600'].map(
+    (literal): readonly [string, Scripted, Record<string, unknown>] => [
+      `P-10 expires_in ${literal}, which is no JSON`,
+      body(grantText.replace('3600', literal)),
+      { kind: 'unknown' },
+    ],
+  ),
+  ...[9e15, 1e12, 1e10, '1000000000000'].map(
+    (value): readonly [string, Scripted, Record<string, unknown>] => [
+      `P-10 expires_in ${JSON.stringify(value)}`,
+      members({ expires_in: value }),
+      { kind: 'granted', tokens: expect.objectContaining({ lifetimeSeconds: 86_400 }) },
+    ],
+  ),
   [
-    'P-10 expires_in 9e15',
-    members({ expires_in: 9e15 }),
-    { kind: 'granted', tokens: expect.objectContaining({ lifetimeSeconds: 86_400 }) },
+    'P-10 expires_in 3600.5',
+    members({ expires_in: 3600.5 }),
+    { kind: 'granted', tokens: expect.objectContaining({ lifetimeSeconds: 3600.5 }) },
   ],
   [
     'P-11 a refresh token said to be past',
@@ -291,6 +366,32 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     'P-14 invalid_scope',
     { status: 400, body: '{"error":"invalid_scope"}' },
     { kind: 'refused', error: 'invalid_scope' },
+  ],
+  ...['unauthorized_client', 'unsupported_grant_type', 'something_of_tomorrow'].map(
+    (error): readonly [string, Scripted, Record<string, unknown>] => [
+      `P-14 ${error}`,
+      { status: 400, ...body({ error }) },
+      { kind: 'refused', error },
+    ],
+  ),
+  [
+    'P-14 a description with markup and line ends',
+    { status: 400, body: '{"error":"invalid_scope","error_description":"<script>\\r\\nX: 1"}' },
+    {
+      kind: 'refused',
+      error: 'invalid_scope',
+      body: '{"error":"invalid_scope","error_description":"<script>\\r\\nX: 1"}',
+    },
+  ],
+  [
+    'P-14 an XML fault with 400',
+    { status: 400, body: '<Fault type="AUTHENTICATION"/>' },
+    { kind: 'refused', error: 'http_400', body: '<Fault type="AUTHENTICATION"/>' },
+  ],
+  [
+    'P-14 a trace id that is no header value of ours',
+    { status: 400, body: '{"error":"x"}', headers: { intuit_tid: 't'.repeat(200) } },
+    { kind: 'refused', traceId: null },
   ],
   [
     'P-14 an error code with a quote',
@@ -329,6 +430,14 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     { status: 429, body: '', headers: { 'Retry-After': 'Tue, 01 Jan 2019 00:00:00 GMT' } },
     { kind: 'throttled', retryAfterMs: 0 },
   ],
+  ['P-15 429 without a time', { status: 429, body: '' }, { kind: 'throttled', retryAfterMs: null }],
+  ...[408, 425, 502, 504, 599].map(
+    (status): readonly [string, Scripted, Record<string, unknown>] => [
+      `P-18 ${status}`,
+      { status, body: 'try again' },
+      { kind: 'unknown', status, body: 'try again' },
+    ],
+  ),
   ['a 500', { status: 500, body: '{"error":"server_error"}' }, { kind: 'unknown', status: 500 }],
   [
     'P-20 a redirect',
@@ -346,9 +455,46 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     { kind: 'unknown', body: 'no answer (the answer is too large)' },
   ],
   [
-    'another content type',
-    { body: JSON.stringify(grant), headers: { 'Content-Type': 'text/plain' } },
+    'P-22 a gzip bomb, which nobody asked for',
+    { body: gzipSync(Buffer.alloc(40_000_000, 'x')), headers: { 'Content-Encoding': 'gzip' } },
+    { kind: 'unknown', status: 200 },
+  ],
+  [
+    'P-22 tokens behind a hundred encodings',
+    {
+      body: gzipSync(grantText),
+      headers: { 'Content-Encoding': Array(100).fill('gzip').join(', ') },
+    },
+    { kind: 'unknown', status: 200 },
+  ],
+  [
+    'P-22 30,000 levels',
+    body(grantText.replace('}', `,"x":${'['.repeat(30_000)}${']'.repeat(30_000)}}`)),
     { kind: 'granted' },
+  ],
+  ['P-22 30,000 levels that never end', body('['.repeat(60_000)), { kind: 'unknown' }],
+  [
+    'another content type',
+    { body: grantText, headers: { 'Content-Type': 'text/plain' } },
+    { kind: 'granted' },
+  ],
+  [
+    'a charset that it is not in',
+    { body: grantText, headers: { 'Content-Type': 'application/json; charset=utf-16' } },
+    { kind: 'granted' },
+  ],
+  ['UTF-16', body(Buffer.from(grantText, 'utf16le')), { kind: 'unknown' }],
+  [
+    'bytes that are no text',
+    body(Buffer.from([0xff, 0xfe, 0x7b, 0x7d, 0x80])),
+    { kind: 'unknown' },
+  ],
+  ['a byte order mark', body(`\ufeff${grantText}`), { kind: 'unknown' }],
+  ['white space around', body(` \n${grantText}\n`), { kind: 'granted' }],
+  [
+    'members that are there twice: the last counts, as everywhere in JSON.parse',
+    body(grantText.replace('{', '{"access_token":"at-first",')),
+    { kind: 'granted', tokens: expect.objectContaining({ accessToken: revealing('at-x') }) },
   ],
   [
     'an id token that is none',
@@ -366,6 +512,23 @@ describe('what a token endpoint may answer to a refresh', () => {
     expect(scripted.requests).toHaveLength(2)
     expect(JSON.stringify(outcome)).not.toMatch(/at-secr|rt-[0-9a-f]{8}/)
   })
+
+  it.each([301, 302, 303, 307, 308])(
+    'P-20 does not follow a %d, and tells the tokens in it to nobody',
+    async (status) => {
+      let connections = 0
+      const evil = createServer((socket) => {
+        connections += 1
+        socket.destroy()
+      }).listen(0, '127.0.0.1')
+      await once(evil, 'listening')
+      const Location = `http://127.0.0.1:${(evil.address() as AddressInfo).port}/token`
+      const outcome = await refreshWith({ status, body: grantText, headers: { Location } })
+      expect(outcome).toMatchObject({ kind: 'unknown', status })
+      expect([connections, scripted.requests.length]).toEqual([0, 2])
+      evil.close()
+    },
+  )
 
   it('says never sent when nobody listens at the token endpoint', async () => {
     const { refreshToken } = await granted()
