@@ -19,9 +19,17 @@ export interface Journal {
   close(): Promise<void>
 }
 
+/** What the log needs of its file. */
+export type JournalFile = Pick<
+  FileHandle,
+  'appendFile' | 'datasync' | 'sync' | 'truncate' | 'close'
+>
+
 export interface JournalOptions {
   readonly snapshotPath: string
   readonly journalPath: string
+  /** Opens the log for appending, made when it is not there; the disk's own unless given. */
+  readonly openFile?: ((path: string) => Promise<JournalFile>) | undefined
   /** The whole state, as the snapshot keeps it. */
   readonly state: () => unknown
   /** Called once for all appends that failed together, before they are rejected. */
@@ -118,12 +126,13 @@ export async function openJournal(
   { lastNumber, length }: Pick<Loaded, 'lastNumber' | 'length'>,
 ): Promise<Journal> {
   const { snapshotPath, journalPath, state, onFailure } = options
+  const { openFile = (path) => open(path, 'a+', 0o600) } = options
   interface Pending {
     readonly line: string
     readonly resolve: () => void
     readonly reject: (error: unknown) => void
   }
-  const file: FileHandle = await open(journalPath, 'a+', 0o600)
+  const file = await openFile(journalPath)
   await file.truncate(length)
   await file.sync()
   let pending: Pending[] = []

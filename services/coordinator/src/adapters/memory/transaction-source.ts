@@ -25,7 +25,7 @@ import {
   SWEEP_MS,
   type TransactionSource,
 } from '../../transaction/transaction-source.ts'
-import { damaged, openJournal, readJournal } from './journal.ts'
+import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 
 /** A run with what only the source needs to know of it. Never changed in place: each change is a new one. */
 interface Kept {
@@ -39,6 +39,8 @@ interface Kept {
   } | null
   readonly nextSweepAt: number
   readonly sweepCount: number
+  /** An attempt of the due step may have done its work, and nobody knows. */
+  readonly inDoubt: boolean
 }
 
 interface State {
@@ -53,6 +55,7 @@ export interface MemorySourceOptions {
   readonly now?: () => number
   readonly sweepMs?: number
   readonly leaseMs?: number
+  readonly openFile?: JournalOptions['openFile']
 }
 
 // What makes a snapshot ours; the rest was written by the same code.
@@ -139,6 +142,7 @@ export async function createMemoryTransactionSource(
       {
         snapshotPath: path,
         journalPath,
+        openFile: options.openFile,
         state: (): State => ({ runs: [...runs.values()], paused: [...paused] }),
         onFailure: () => {
           for (const takeBack of undo.toReversed()) takeBack()
@@ -199,6 +203,7 @@ export async function createMemoryTransactionSource(
     lease: null,
     nextSweepAt: now() + sweepInMs,
     sweepCount: 0,
+    inDoubt: kept.inDoubt || kept.lease !== null,
   })
   const dueNow = () => ({
     NextAttemptAt: time(now()),
@@ -267,6 +272,7 @@ export async function createMemoryTransactionSource(
     lease: null,
     nextSweepAt: now() + sweepMs,
     sweepCount: 0,
+    inDoubt: false,
   })
 
   return {
@@ -323,7 +329,8 @@ export async function createMemoryTransactionSource(
       }
       await commit({ run })
       const lease = { ...runKey(key), step, owner, version: run.header.Version }
-      return { kind: 'claimed', claim: { lease, header: run.header, items: run.items } }
+      const { inDoubt: isInDoubt, items } = run
+      return { kind: 'claimed', claim: { lease, header: run.header, items, isInDoubt } }
     },
 
     async record(lease, transition) {
@@ -354,6 +361,7 @@ export async function createMemoryTransactionSource(
           },
           delayMs + sweepMs,
         ),
+        inDoubt: transition.inDoubt,
         ...(item !== null && {
           items: [
             ...kept.items.filter(({ StepName }) => StepName !== lease.step),
@@ -422,6 +430,22 @@ export async function createMemoryTransactionSource(
         .map((kept) => ({ run: { ...moved(kept, {}), attempts: inDoubt(kept) } }))
       await commit(...adopted)
       return adopted.map(({ run }) => run.header)
+    },
+
+    async misplaced(processes, limit) {
+      return activeRuns()
+        .filter(
+          (kept) =>
+            kept.nextSweepAt <= now() &&
+            !isLeased(kept) &&
+            kept.header.StepName !== '' &&
+            processes.some(
+              ({ name, steps }) =>
+                name === kept.header.Process && !steps.includes(kept.header.StepName),
+            ),
+        )
+        .slice(0, limit)
+        .map(({ header }) => header)
     },
 
     async refuse(key, version, errorClass, error) {
@@ -526,6 +550,9 @@ export async function createMemoryTransactionSource(
     },
 
     audit: async (processes) => auditOf([...runs.values()], processes, paused, now()),
+
+    // Nobody else can insert here.
+    watch() {},
 
     async [Symbol.asyncDispose]() {
       await journal.close()

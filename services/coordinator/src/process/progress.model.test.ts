@@ -1,0 +1,509 @@
+/**
+ * Random sequences of everything that can happen to a transaction, over the transition rules and a source,
+ * against a model small enough to be read. `npm run test:faults` runs a hundred thousand of them.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
+import type { Header } from '../transaction/header.ts'
+import { isOver, isResumable } from '../transaction/status.ts'
+import {
+  type ClaimResult,
+  LEASE_MS,
+  type Lease,
+  type ProcessOutline,
+  type Run,
+  SWEEP_CAP_MS,
+  SWEEP_MS,
+  type TransactionSource,
+  WAITING_RECHECK_MS,
+} from '../transaction/transaction-source.ts'
+import { advance, type StepOutcome } from './progress.ts'
+import type { RetryPolicy } from './retry-policy.ts'
+
+const SEQUENCES = process.env['TEST_FAULTS'] === undefined ? 4_000 : 100_000
+const SEED = Number(process.env['TEST_SEED'] ?? 1)
+/** A source holds what it ever knew: a new one now and then keeps the run short. */
+const SEQUENCES_PER_SOURCE = 500
+
+const steps = ['order', 'report', 'csv'] as const
+const ids = ['a', 'b'] as const
+const policy: RetryPolicy = { maxAttempts: 3, baseMs: 1_000, capMs: 60_000 }
+const failure = { errorClass: 'http_503', error: 'busy', response: null }
+
+const outcomes: Readonly<Record<string, StepOutcome>> = {
+  completed: { kind: 'completed', response: { status: 200, body: '' }, data: 1, endsRun: false },
+  endsRun: { kind: 'completed', response: null, data: null, endsRun: true },
+  retryAtOnce: { kind: 'retry', ...failure, retryAfterMs: 0 },
+  retryLater: { kind: 'retry', ...failure, retryAfterMs: 20_000 },
+  failed: { kind: 'failed', ...failure },
+  waiting: { kind: 'waiting', credential: 'ACC-1', error: 'faulted' },
+  released: { kind: 'released' },
+}
+type OutcomeName = keyof typeof outcomes
+
+/** What can happen. Indexes count back from the newest run or lease, so that most of them mean something. */
+type Happening =
+  | { readonly do: 'queue'; readonly id: string; readonly data: number }
+  | { readonly do: 'claim'; readonly run: number; readonly behind: number; readonly step: string }
+  | { readonly do: 'record'; readonly lease: number; readonly outcome: OutcomeName }
+  /** A claim and its outcome with nothing in between. */
+  | { readonly do: 'work'; readonly run: number; readonly outcome: OutcomeName }
+  | { readonly do: 'renew'; readonly lease: number }
+  | { readonly do: 'pass'; readonly ms: number }
+  | { readonly do: 'adopt' | 'due' | 'wake' }
+  | { readonly do: 'cancel' | 'resume'; readonly run: number }
+  | { readonly do: 'replay'; readonly id: string; readonly fromStep: string | null }
+  | { readonly do: 'refuse'; readonly run: number; readonly behind: number }
+  | { readonly do: 'pause'; readonly isPaused: boolean }
+
+const anyId = fc.constantFrom(...ids)
+const recent = fc.nat({ max: 3 })
+/** Mostly the version as it is; else one of before, or one that is still to come. */
+const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
+const anything: fc.Arbitrary<Happening> = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constant('queue'), id: anyId, data: fc.constantFrom(1, 1, 2) }),
+  },
+  {
+    weight: 8,
+    // Empty: the step that is due.
+    arbitrary: fc.record({
+      do: fc.constant('claim'),
+      run: recent,
+      behind,
+      step: fc.constantFrom('', '', '', '', ...steps),
+    }),
+  },
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      do: fc.constant('record'),
+      lease: recent,
+      outcome: fc.constantFrom('completed', 'completed', 'completed', ...Object.keys(outcomes)),
+    }),
+  },
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      do: fc.constant('work'),
+      run: fc.nat({ max: 1 }),
+      outcome: fc.constantFrom('completed', 'completed', ...Object.keys(outcomes)),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('renew'), lease: recent }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constant('pass'),
+      ms: fc.constantFrom(1, SWEEP_MS, LEASE_MS - 1, LEASE_MS, WAITING_RECHECK_MS),
+    }),
+  },
+  { weight: 4, arbitrary: fc.record({ do: fc.constantFrom('adopt', 'due', 'wake') }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('cancel', 'resume'), run: recent }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('replay'),
+      id: anyId,
+      fromStep: fc.constantFrom(null, ...steps),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('refuse'), run: recent, behind }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('pause'), isPaused: fc.boolean() }) },
+) as fc.Arbitrary<Happening>
+
+/** A run as far as the rules tell it: what the source must show. */
+interface ModelRun {
+  readonly id: string
+  readonly replay: number
+  data: number
+  status: Header['Status']
+  step: string
+  version: number
+  attempt: number
+  items: Map<string, string>
+  attempts: string[]
+  lease: { readonly version: number; readonly step: string; until: number } | null
+  notBefore: number
+}
+
+class Clock {
+  now = Date.parse('2026-11-20T00:00:00Z')
+}
+
+/** One process with two transactions, alone in its source. */
+class Model {
+  readonly runs: ModelRun[] = []
+  readonly leases: Lease[] = []
+  isPaused = false
+  readonly #source: TransactionSource
+  readonly #process: ProcessOutline
+  readonly #clock: Clock
+  /** Completed runs, whole, as they were first seen. */
+  readonly #completed = new Map<ModelRun, Run | null>()
+
+  constructor(source: TransactionSource, name: string, clock: Clock) {
+    this.#source = source
+    this.#process = { name, steps }
+    this.#clock = clock
+  }
+
+  async apply(happening: Happening): Promise<void> {
+    const source = this.#source
+    const { name } = this.#process
+    switch (happening.do) {
+      case 'queue': {
+        const [result] = await source.queue(this.#process, [
+          { TransactionID: happening.id, InitialData: happening.data },
+        ])
+        const known = this.#find(happening.id, 0)
+        if (known === undefined) this.#start(happening.id, 0, steps[0], happening.data)
+        expect(result?.outcome).toBe(
+          known === undefined ? 'queued' : known.data === happening.data ? 'exists' : 'conflict',
+        )
+        break
+      }
+      case 'claim': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const step = happening.step || run.step
+        const version = run.version - happening.behind
+        const expected = this.#claimOf(run, version, step)
+        const result = await source.claim({
+          ...this.#key(run),
+          version,
+          step,
+          isFirst: step === steps[0],
+          // The same for all: what fences is the version.
+          owner: 'worker',
+        })
+        expect(result.kind).toBe(expected)
+        if (result.kind === 'claimed') {
+          if (run.lease !== null) run.attempts.push('in_doubt')
+          run.version += 1
+          run.attempt += 1
+          run.status = 'Running'
+          run.lease = { version: run.version, step, until: this.#clock.now + LEASE_MS }
+          this.leases.push(result.claim.lease)
+        }
+        break
+      }
+      case 'record': {
+        const lease = this.leases.at(-1 - happening.lease)
+        const outcome = outcomes[happening.outcome]
+        if (lease === undefined || outcome === undefined) return
+        const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
+        const held = run.lease?.version === lease.version
+        // A worker decides on the header it claimed, however long ago that was.
+        const claimed = {
+          ...(await this.#get(run)).header,
+          StepName: lease.step,
+          ...(held && { Attempt: run.attempt }),
+        }
+        const recorded = await source.record(
+          lease,
+          advance(claimed, outcome, { steps, policy, random: 0.5 }),
+        )
+        expect(recorded === null).toBe(!held)
+        if (held) this.#settle(run, happening.outcome)
+        break
+      }
+      case 'work': {
+        const { run, outcome } = happening
+        await this.apply({ do: 'claim', run, behind: 0, step: '' })
+        await this.apply({ do: 'record', lease: 0, outcome })
+        return
+      }
+      case 'renew': {
+        const lease = this.leases.at(-1 - happening.lease)
+        if (lease === undefined) return
+        const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
+        const isHeld = run.lease?.version === lease.version
+        expect(await source.renew([lease])).toEqual(isHeld ? [] : [lease])
+        if (isHeld && run.lease !== null) run.lease.until = this.#clock.now + LEASE_MS
+        break
+      }
+      case 'pass':
+        this.#clock.now += happening.ms
+        return
+      case 'due':
+        for (const { TransactionID, ReplayID } of await source.due(this.#refs(), 10)) {
+          const run = this.#find(TransactionID, ReplayID) as ModelRun
+          expect(isOver(run.status) || this.#isLeased(run)).toBe(false)
+          expect(run.notBefore).toBeLessThanOrEqual(this.#clock.now)
+        }
+        break
+      case 'adopt':
+        for (const { TransactionID, ReplayID } of await source.adopt(10)) {
+          const run = this.#find(TransactionID, ReplayID) as ModelRun
+          expect(run.lease?.until).toBeLessThanOrEqual(this.#clock.now)
+          run.lease = null
+          run.version += 1
+          run.attempts.push('in_doubt')
+        }
+        break
+      case 'wake': {
+        const waiting = this.runs.filter(({ status }) => status === 'Waiting')
+        expect(await source.wake('ACC-1', 10)).toHaveLength(waiting.length)
+        for (const run of waiting)
+          this.#move(run, { status: 'Running', notBefore: this.#clock.now })
+        break
+      }
+      case 'cancel': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const isAllowed = !isOver(run.status)
+        await this.#expectDone(source.cancel(name, run.id, run.replay), isAllowed)
+        if (isAllowed) this.#move(run, { status: 'Cancelled' })
+        break
+      }
+      case 'resume': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const isAllowed = isResumable(run.status)
+        await this.#expectDone(source.resume(name, run.id, run.replay), isAllowed)
+        if (isAllowed) this.#move(run, { status: 'Queued', attempt: 0, notBefore: this.#clock.now })
+        break
+      }
+      case 'replay': {
+        const { fromStep } = happening
+        const all = this.runs.filter((run) => run.id === happening.id)
+        const latest = all.at(-1)
+        const copied = steps.slice(0, steps.indexOf((fromStep ?? steps[0]) as 'order'))
+        const isDone = copied.every((step) =>
+          ['Completed', 'Copied'].includes(latest?.items.get(step) ?? ''),
+        )
+        const isAllowed =
+          latest !== undefined && all.every(({ status }) => isOver(status)) && isDone
+        await this.#expectDone(source.replay(this.#process, happening.id, fromStep), isAllowed)
+        if (!isAllowed) break
+        const run = this.#start(happening.id, latest.replay + 1, fromStep ?? steps[0], latest.data)
+        for (const step of copied) run.items.set(step, 'Copied')
+        break
+      }
+      case 'refuse': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const version = run.version - happening.behind
+        const isAllowed = happening.behind === 0 && !isOver(run.status) && !this.#isLeased(run)
+        const refused = await source.refuse(this.#key(run), version, 'unfit', 'why')
+        expect(refused !== null).toBe(isAllowed)
+        if (isAllowed) this.#move(run, { status: 'Failed' })
+        break
+      }
+      case 'pause':
+        await source.setPaused(name, happening.isPaused)
+        this.isPaused = happening.isPaused
+        expect((await source.paused()).has(name)).toBe(this.isPaused)
+        return
+    }
+    for (const run of this.runs) await this.#compare(run)
+  }
+
+  /** S4: whatever is not over comes up by itself, however often it was passed over. */
+  async expectAllToComeUp(): Promise<void> {
+    const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
+    this.#clock.now += LEASE_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
+    for (const { TransactionID, ReplayID } of await this.#source.due(this.#refs(), 10))
+      waiting.delete(this.#find(TransactionID, ReplayID) as ModelRun)
+    expect([...waiting]).toEqual([])
+  }
+
+  /** Leaves nothing active behind for the sequences after this one. */
+  async end(): Promise<void> {
+    for (const run of this.runs)
+      if (!isOver(run.status))
+        await this.#source.cancel(this.#process.name, run.id, run.replay).catch(() => {})
+  }
+
+  #settle(run: ModelRun, outcome: OutcomeName): void {
+    const next = steps[steps.indexOf(run.step as 'order') + 1]
+    const isLast = run.attempt >= policy.maxAttempts
+    const { now } = this.#clock
+    const step = run.step
+    switch (outcome) {
+      case 'completed':
+      case 'endsRun':
+        run.items.set(step, 'Completed')
+        run.attempts.push('completed')
+        if (next === undefined || outcome === 'endsRun')
+          return this.#move(run, { status: 'Completed' })
+        return this.#move(run, { status: 'Running', step: next, attempt: 0, notBefore: now })
+      case 'retryAtOnce':
+      case 'retryLater':
+        run.items.set(step, isLast ? 'Failed' : 'Retrying')
+        run.attempts.push('http_503')
+        if (isLast) return this.#move(run, { status: 'Failed' })
+        return this.#move(run, {
+          status: 'Retrying',
+          notBefore: now + (outcome === 'retryLater' ? 20_000 : 0),
+        })
+      case 'failed':
+        run.items.set(step, 'Failed')
+        run.attempts.push('http_503')
+        return this.#move(run, { status: 'Failed' })
+      case 'waiting':
+        run.items.set(step, 'Waiting')
+        run.attempts.push('credential_faulted')
+        return this.#move(run, {
+          status: 'Waiting',
+          attempt: run.attempt - 1,
+          notBefore: now + WAITING_RECHECK_MS,
+        })
+      default: {
+        const attempt = run.attempt - 1
+        const resting = step === steps[0] ? 'Queued' : 'Running'
+        this.#move(run, { status: attempt > 0 ? 'Retrying' : resting, attempt, notBefore: now })
+      }
+    }
+  }
+
+  /** S2: every transition adds one to the version, and ends the lease. */
+  #move(run: ModelRun, change: Partial<ModelRun>): void {
+    Object.assign(run, change, { version: run.version + 1, lease: null })
+  }
+
+  #claimOf(run: ModelRun, version: number, step: string): ClaimResult['kind'] {
+    const isTakeover = run.lease !== null && version === run.version - 1
+    if (isOver(run.status) || this.#isLeased(run) || step !== run.step) return 'stale'
+    if (version !== run.version && !isTakeover) return 'stale'
+    if (run.notBefore <= this.#clock.now) return 'claimed'
+    return run.status === 'Waiting' ? 'stale' : 'early'
+  }
+
+  /** S1 to S3, as they show: the source has what the model has, and completed runs stay as they were. */
+  async #compare(run: ModelRun): Promise<void> {
+    const found = await this.#get(run)
+    const { header, items, attempts } = found
+    expect({
+      status: header.Status,
+      step: header.StepName,
+      version: header.Version,
+      attempt: header.Attempt,
+      items: new Map(items.map(({ StepName, Status }) => [StepName, Status])),
+      attempts: attempts.map(({ Outcome }) => Outcome),
+    }).toEqual({
+      status: run.status,
+      step: run.step,
+      version: run.version,
+      attempt: run.attempt,
+      items: run.items,
+      attempts: run.attempts,
+    })
+    if (run.status !== 'Completed') return
+    const first = this.#completed.get(run)
+    if (first === undefined) this.#completed.set(run, found)
+    else expect(found).toEqual(first)
+  }
+
+  async #get(run: ModelRun): Promise<Run> {
+    const found = await this.#source.get(this.#process.name, run.id, run.replay)
+    if (found === null) throw new Error(`run ${run.replay} of ${run.id} is lost`)
+    return found
+  }
+
+  #start(id: string, replay: number, step: string, data: number): ModelRun {
+    // Ids of replays are distinct: no run takes the place of another.
+    expect(this.#find(id, replay)).toBeUndefined()
+    const run: ModelRun = {
+      id,
+      replay,
+      data,
+      status: 'Queued',
+      step,
+      version: 0,
+      attempt: 0,
+      items: new Map(),
+      attempts: [],
+      lease: null,
+      notBefore: this.#clock.now,
+    }
+    this.runs.push(run)
+    return run
+  }
+
+  async #expectDone(work: Promise<unknown>, isAllowed: boolean): Promise<void> {
+    const isDone = await work.then(
+      () => true,
+      () => false,
+    )
+    expect(isDone).toBe(isAllowed)
+  }
+
+  readonly #refs = () =>
+    steps.map((step, index) => ({ process: this.#process.name, step, isFirst: index === 0 }))
+  readonly #recent = (index: number) => this.runs.at(-1 - index)
+  readonly #find = (id: string, replay: number) =>
+    this.runs.find((run) => run.id === id && run.replay === replay)
+  readonly #isLeased = ({ lease }: ModelRun) => lease !== null && lease.until > this.#clock.now
+  readonly #key = ({ id: TransactionID, replay: ReplayID }: ModelRun) => ({
+    Process: this.#process.name,
+    TransactionID,
+    ReplayID,
+  })
+}
+
+/** A file that takes everything and keeps nothing: what is proven here is not the disk. */
+const nowhere = async () => ({
+  appendFile: async () => {},
+  datasync: async () => {},
+  sync: async () => {},
+  truncate: async () => {},
+  close: async () => {},
+})
+
+describe('the transition rules', () => {
+  it(
+    'do what the model says, whatever happens in whatever order',
+    async ({ annotate }) => {
+      const happened = new Map<string, number>()
+      const clock = new Clock()
+      let sequences = 0
+      for (let batch = 0; batch * SEQUENCES_PER_SOURCE < SEQUENCES; batch += 1) {
+        const folder = await mkdtemp(join(tmpdir(), 'coordinator-'))
+        const source = await createMemoryTransactionSource(folder, {
+          now: () => clock.now,
+          openFile: nowhere,
+        })
+        try {
+          await fc.assert(
+            fc.asyncProperty(fc.array(anything, { minLength: 15, maxLength: 45 }), async (all) => {
+              sequences += 1
+              const model = new Model(source, `Process${sequences}`, clock)
+              try {
+                for (const one of all) await model.apply(one)
+                for (const { status } of model.runs)
+                  happened.set(status, (happened.get(status) ?? 0) + 1)
+                await model.expectAllToComeUp()
+              } finally {
+                await model.end()
+              }
+            }),
+            { numRuns: Math.min(SEQUENCES, SEQUENCES_PER_SOURCE), seed: SEED + batch },
+          )
+        } finally {
+          await source[Symbol.asyncDispose]()
+          await rm(folder, { recursive: true })
+        }
+      }
+      // The sequences reach every end there is, or they would prove little.
+      expect([...happened.keys()].toSorted()).toEqual([
+        'Cancelled',
+        'Completed',
+        'Failed',
+        'Queued',
+        'Retrying',
+        'Running',
+        'Waiting',
+      ])
+      const ends = [...happened].map(([status, count]) => `${count} ${status}`).join(', ')
+      await annotate(`${sequences} random sequences, 0 divergences; runs ended ${ends}`, 'figure')
+    },
+    SEQUENCES * 20,
+  )
+})
