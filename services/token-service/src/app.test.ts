@@ -2,13 +2,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { createLogger } from '@integration-host/shared/logger'
+import * as browser from '../test-support/browser.ts'
 import {
   CLIENT_SECRET,
   type ScriptedProvider,
   startScriptedProvider,
 } from '../test-support/scripted-provider.ts'
 import {
-  eventually,
   json,
   openTestFile,
   SERVICE_KEY,
@@ -37,34 +37,13 @@ async function open(env: Record<string, string> = {}): Promise<void> {
   service = closing.use(await startTestService({ provider, store: file.store, keys, logger, env }))
 }
 
-/** A browser that starts at `/authorize`. */
-async function startInBrowser(query = '', cookie?: string) {
-  const answer = await fetch(`${service.url}/authorize${query}`, {
-    redirect: 'manual',
-    headers: cookie === undefined ? {} : { Cookie: cookie },
-  })
-  const consent = new URL(answer.headers.get('Location') ?? 'http://none')
-  const setCookie = answer.headers.getSetCookie()[0] ?? ''
-  return {
-    answer,
-    consent,
-    setCookie,
-    cookie: setCookie.split(';')[0] ?? '',
-    state: consent.searchParams.get('state') ?? '',
-  }
-}
+const startInBrowser = (query?: string, cookie?: string) =>
+  browser.startInBrowser(service.url, query, cookie)
 const callback = (
-  query: Record<string, string> | string,
-  cookie = '',
-  headers: Record<string, string> = {},
-): Promise<Response> =>
-  fetch(
-    `${service.url}/callback?${typeof query === 'string' ? query : new URLSearchParams(query).toString()}`,
-    {
-      redirect: 'manual',
-      headers: { ...(cookie !== '' && { Cookie: cookie }), ...headers },
-    },
-  )
+  query: Readonly<Record<string, string>> | string,
+  cookie?: string,
+  headers?: Readonly<Record<string, string>>,
+) => browser.callBack(service.url, query, cookie, headers)
 const problem = async (answer: Response) => ({
   status: answer.status,
   code: ((await answer.json()) as { code: string }).code,
@@ -209,22 +188,6 @@ describe('an authorization', () => {
       Version: 1,
       Status: 'active',
     })
-  })
-
-  it('delivered twice at once asks the provider once, and both get the same answer', async () => {
-    const started = await startInBrowser()
-    const gate = Promise.withResolvers<void>()
-    provider.script({ until: gate.promise })
-    const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
-    const first = callback(query, started.cookie)
-    await eventually(() => expect(exchanges()).toHaveLength(1))
-    const second = callback(query, started.cookie)
-    gate.resolve()
-    const answers = await Promise.all([first, second])
-    expect(answers.map((answer) => [answer.status, answer.headers.get('Location')])).toEqual(
-      [1, 2].map(() => [302, '/connected?name=ACC-1']),
-    )
-    expect(exchanges()).toHaveLength(1)
   })
 
   it('is not used up by a look ahead with HEAD', async () => {

@@ -2,7 +2,7 @@
  * A provider that speaks HTTP and does what a test says: discovery document, JWKS with a real RS256 key,
  * token and revocation endpoint. Grants rotate as told; the next answers can be scripted.
  */
-import { createSign, generateKeyPairSync, randomBytes } from 'node:crypto'
+import { createHash, createSign, generateKeyPairSync, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -60,6 +60,8 @@ export interface ScriptedProvider extends AsyncDisposable {
     /** Secrets that are taken; others are `invalid_client`. */
     secrets: string[]
     pkce: boolean
+    /** Whether `iss` in the authorization response is promised (RFC 9207). */
+    sendsIssuer: boolean
     discoveryStatus: number
     revocationStatus: number
     /** Claims over the normal ones of an id token. */
@@ -92,6 +94,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     latencyMs: 0,
     secrets: [CLIENT_SECRET],
     pkce: true,
+    sendsIssuer: false,
     discoveryStatus: 200,
     revocationStatus: 200,
     idTokenClaims: {},
@@ -189,8 +192,9 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
   ) {
     const code = codes.get(form.get('code') ?? '')
     if (code === undefined || code.isUsed) return refused(400, 'invalid_grant')
-    if (code.challenge !== null && form.get('code_verifier') === null)
-      return refused(400, 'invalid_grant')
+    const verifier = form.get('code_verifier') ?? ''
+    if (code.challenge !== null && code.challenge !== sha256(verifier))
+      return refused(400, 'invalid_grant') // RFC 7636 §4.6
     code.isUsed = true
     const grant: GrantState = { refreshToken: random('rt'), retired: new Map(), isRevoked: false }
     grants.push(grant)
@@ -232,6 +236,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     id_token_signing_alg_values_supported: ['RS256'],
     token_endpoint_auth_methods_supported: ['client_secret_basic'],
     ...(knobs.pkce && { code_challenge_methods_supported: ['S256'] }),
+    ...(knobs.sendsIssuer && { authorization_response_iss_parameter_supported: true }),
   })
 
   return {
@@ -263,6 +268,8 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     },
   }
 }
+
+const sha256 = (value: string): string => createHash('sha256').update(value).digest('base64url')
 
 /** Values that can be searched for: every token and code of a run starts so. */
 const random = (kind: 'at' | 'rt' | 'code'): string => `${kind}-${randomBytes(24).toString('hex')}`

@@ -1,0 +1,571 @@
+/** The authorization routes under attack: rows S-30 to S-42 and B-60 to B-69 of the catalogue. */
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
+import { text } from 'node:stream/consumers'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  callBack,
+  type StartedInBrowser,
+  startInBrowser as startAt,
+} from '../../test-support/browser.ts'
+import {
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../../test-support/scripted-provider.ts'
+import {
+  eventually,
+  json,
+  openTestFile,
+  SERVICE_KEY,
+  startTestService,
+  type TestService,
+  testKeys,
+} from '../../test-support/service-fixture.ts'
+import { createMemoryAuthorizationStore } from '../adapters/memory/authorization-store.ts'
+import { AUTHORIZATION_TTL_MS } from '../authorization/authorization-request.ts'
+import type { AuthorizationStore } from '../authorization/authorization-store.ts'
+
+let provider: ScriptedProvider
+let service: TestService
+let closing: AsyncDisposableStack
+/** How far the clock of the authorization store is ahead. */
+let aheadMs: number
+/** Callbacks that have come as far as their state. */
+let taken: number
+
+beforeEach(async () => {
+  closing = new AsyncDisposableStack()
+  aheadMs = 0
+  const keys = testKeys()
+  provider = closing.use(await startScriptedProvider())
+  const file = await openTestFile(keys)
+  closing.defer(() => file.remove())
+  taken = 0
+  const memory = createMemoryAuthorizationStore(() => Date.now() + aheadMs)
+  const authorizations: AuthorizationStore = {
+    ...memory,
+    take(state) {
+      taken += 1
+      return memory.take(state)
+    },
+  }
+  service = closing.use(
+    await startTestService({ provider, store: file.store, keys, authorizations }),
+  )
+})
+afterEach(() => closing.disposeAsync())
+
+const startInBrowser = (query?: string, cookie?: string) => startAt(service.url, query, cookie)
+const exchanges = () => provider.requests.filter(({ grant }) => grant === 'authorization_code')
+const names = async () =>
+  ((await service.ask('/credentials')).body['items'] as { Name: string }[]).map(({ Name }) => Name)
+
+/** A callback as the provider would send it, with `query` over it. */
+const callBackFor = (
+  started: StartedInBrowser,
+  query: Readonly<Record<string, string>> = {},
+  cookie = started.cookie,
+) => {
+  const code = provider.authorize(started.consent)
+  return callBack(service.url, { code, realmId: '1', state: started.state, ...query }, cookie)
+}
+
+/** Refused by the service itself: nothing was shown to the provider, nothing stored, nothing repeated. */
+async function expectRefused(
+  answer: Response,
+  statuses: readonly number[] = [400],
+): Promise<string> {
+  expect(statuses).toContain(answer.status)
+  expect([
+    answer.headers.get('Content-Type'),
+    answer.headers.get('Cache-Control'),
+    answer.headers.get('X-Content-Type-Options'),
+    answer.headers.get('Location'),
+    answer.headers.getSetCookie(),
+  ]).toEqual(['application/problem+json', 'no-store', 'nosniff', null, []])
+  expect(exchanges()).toHaveLength(0)
+  expect(await names()).toEqual([])
+  return answer.text()
+}
+
+const otherCase = (letters: string): string =>
+  letters.replace(/[a-z]/gi, (letter) =>
+    letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase(),
+  )
+
+describe('a state', () => {
+  it.each<readonly [string, (state: string) => string]>([
+    ['S-30 without its end', (state) => state.slice(0, -1)],
+    ['S-30 with more behind it', (state) => `${state}A`],
+    ['S-30 in other letters', otherCase],
+    ['S-30 with a space before it', (state) => ` ${state}`],
+    ['S-30 with a NUL behind it', (state) => `${state}\0`],
+    ['S-30 that is somebody else’s key in the store', () => `authorization:${'0'.repeat(43)}`],
+    ['S-30 of a prototype', () => '__proto__'],
+  ])('%s is none of ours, and the right one still works', async (_, bend) => {
+    const started = await startInBrowser()
+    await expectRefused(await callBackFor(started, { state: bend(started.state) }))
+    expect((await callBackFor(started)).status).toBe(302)
+  })
+
+  it('S-35 has expired ten minutes later, and not a second before', async () => {
+    const late = await startInBrowser()
+    aheadMs = AUTHORIZATION_TTL_MS + 1_000
+    await expectRefused(await callBackFor(late))
+    aheadMs = 0
+    const inTime = await startInBrowser()
+    aheadMs = AUTHORIZATION_TTL_MS - 60_000
+    expect((await callBackFor(inTime)).status).toBe(302)
+  })
+
+  it('S-32 is used once by twenty callbacks at the same time, and all get the one result', async () => {
+    const started = await startInBrowser()
+    const gate = Promise.withResolvers<void>()
+    provider.script({ until: gate.promise })
+    const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
+    const first = callBack(service.url, query, started.cookie)
+    await eventually(() => expect(exchanges()).toHaveLength(1))
+    const others = Array.from({ length: 19 }, () => callBack(service.url, query, started.cookie))
+    await eventually(() => expect(taken).toBe(20))
+    gate.resolve()
+    const answers = await Promise.all([first, ...others])
+    const told = answers.map(({ status, headers }) => `${status} ${headers.get('Location')}`)
+    expect(new Set(told)).toEqual(new Set(['302 /connected?name=ACC-1']))
+    expect(exchanges()).toHaveLength(1)
+  })
+
+  it('S-32 that is replayed with another code buys nothing', async () => {
+    const started = await startInBrowser()
+    expect((await callBackFor(started)).status).toBe(302)
+    expect((await callBackFor(started)).status).toBe(400)
+    expect((await callBackFor(started, { realmId: '2' })).status).toBe(400)
+    expect(exchanges()).toHaveLength(1)
+    expect(await names()).toEqual(['ACC-1'])
+  })
+
+  it('S-33 of two tabs may come back in the other order', async () => {
+    const one = await startInBrowser()
+    const two = await startInBrowser('', one.cookie)
+    expect((await callBackFor(two, { realmId: '2' }, one.cookie)).status).toBe(302)
+    expect((await callBackFor(one, { realmId: '1' }, one.cookie)).status).toBe(302)
+    expect(await names()).toEqual(['ACC-1', 'ACC-2'])
+  })
+
+  it.each<readonly [string, (cookie: string) => string]>([
+    ['no cookie', () => ''],
+    ['an empty one', () => 'authorization='],
+    ['one in other letters', (cookie) => `authorization=${otherCase(cookie.slice(14))}`],
+    ['one of another name', (cookie) => cookie.replace('authorization', 'Authorization')],
+    ['a secure one that a sibling site could not have set', (cookie) => `__Host-${cookie}`],
+    ['one without its end', (cookie) => cookie.slice(0, -1)],
+  ])('S-31 comes back with %s: refused, and used up', async (_, bend) => {
+    const started = await startInBrowser()
+    await expectRefused(await callBackFor(started, {}, bend(started.cookie)))
+    await expectRefused(await callBackFor(started))
+  })
+
+  it('S-36 of the victim does not bring in the code of an attacker: the verifier is the victim’s', async () => {
+    const attacker = await startInBrowser()
+    const victim = await startInBrowser()
+    const code = provider.authorize(attacker.consent)
+    const answer = await callBackFor(victim, { code })
+    expect([answer.status, ((await answer.json()) as { code: string }).code]).toEqual([
+      502,
+      'code_exchange_failed',
+    ])
+    expect(await names()).toEqual([])
+  })
+
+  it.each(['', '../x', 'x'.repeat(44), '<script>', `${'a'.repeat(42)}"`])(
+    'is bound to a new cookie when the browser brings %j for one',
+    async (planted) => {
+      const { answer, cookie } = await startInBrowser('', `authorization=${planted}`)
+      expect(answer.status).toBe(302)
+      expect(cookie).toMatch(/^authorization=[\w-]{43}$/)
+    },
+  )
+})
+
+describe('the issuer of an answer (RFC 9207)', () => {
+  it.each<readonly [string, (issuer: string) => string]>([
+    ['another', () => 'https://evil.example'],
+    ['with a slash more', (issuer) => `${issuer}/`],
+    ['in other letters', (issuer) => issuer.replace('http', 'HTTP')],
+    ['that only begins like it', (issuer) => `${issuer}.evil.example`],
+  ])('S-37 is %s: refused, and the state used up', async (_, bend) => {
+    const started = await startInBrowser()
+    await expectRefused(await callBackFor(started, { iss: bend(provider.url) }))
+    await expectRefused(await callBackFor(started, { iss: provider.url }))
+  })
+
+  it.each(['', 'iss=', 'iss=&iss=x'])(
+    'S-37 is missing (%j) where the provider promises it: refused',
+    async (query) => {
+      provider.knobs.sendsIssuer = true
+      const keys = testKeys()
+      const file = await openTestFile(keys)
+      closing.defer(() => file.remove())
+      service = closing.use(await startTestService({ provider, store: file.store, keys }))
+      const started = await startInBrowser()
+      const code = provider.authorize(started.consent)
+      const whole = `code=${code}&realmId=1&state=${started.state}`
+      await expectRefused(await callBack(service.url, `${whole}&${query}`, started.cookie))
+    },
+  )
+})
+
+describe('a parameter of a callback', () => {
+  it.each([
+    'code=&code=c&realmId=1',
+    'code=c&code=c&realmId=1',
+    'code=c&Code=&realmId=1',
+    'code=c&realmId=1&realmId=',
+    'code=c&realmId=&RealmID=1',
+    'code=c&realmId=1&iss=&iss=https%3A%2F%2Fevil.example',
+    'code=c&realmId=1&error=&error=access_denied',
+    'code[]=c&realmId=1',
+    'CODE=c&REALMID=1',
+    'code=c;realmId=1',
+    'code=c%26realmId%3D1',
+    'code%00=c&realmId=1',
+    'code=c&realmId=1%26realmId%3D2',
+  ])('B-60 twice, empty or spelled otherwise is refused: %s', async (query) => {
+    const started = await startInBrowser()
+    const answer = await callBack(service.url, `${query}&state=${started.state}`, started.cookie)
+    await expectRefused(answer)
+  })
+
+  it.each(['state=&state={}', 'state={}&state={}', 'state={}&state=', 'State={}', 'state[]={}'])(
+    'B-60 is no state of ours: %s',
+    async (query) => {
+      const started = await startInBrowser()
+      const own = query.replaceAll('{}', started.state)
+      const answer = await callBack(service.url, `code=c&realmId=1&${own}`, started.cookie)
+      await expectRefused(answer)
+    },
+  )
+
+  it('B-62 leads nowhere: where to is known from the start', async () => {
+    const started = await startInBrowser()
+    const evil = 'https://evil.example/'
+    const answer = await callBackFor(started, {
+      return_to: evil,
+      returnTo: evil,
+      redirect: evil,
+      redirect_uri: evil,
+      next: '//evil.example',
+    })
+    expect([answer.status, answer.headers.get('Location')]).toEqual([302, '/connected?name=ACC-1'])
+  })
+
+  it.each(['application/json', 'text/html'])(
+    'B-61 that says why it was refused is not repeated (Accept: %s)',
+    async (Accept) => {
+      const started = await startInBrowser()
+      const answer = await callBack(
+        service.url,
+        {
+          error: '<b>access_denied',
+          error_description: '<script>alert(1)</script>',
+          error_uri: 'https://evil.example/',
+          state: started.state,
+        },
+        started.cookie,
+        { Accept },
+      )
+      expect(answer.status).toBe(400)
+      expect(await answer.text()).not.toMatch(/<b>|script|evil/)
+    },
+  )
+
+  it('B-61 that says why does not grow into another place of return_to', async () => {
+    const started = await startInBrowser(
+      `?return_to=${encodeURIComponent('http://localhost:3000/a?error=mine&x=1#part')}`,
+    )
+    const answer = await callBack(
+      service.url,
+      { error: 'access_denied&x=2#', state: started.state },
+      started.cookie,
+    )
+    expect(answer.headers.get('Location')).toBe(
+      'http://localhost:3000/a?error=unknown_error&x=1#part',
+    )
+  })
+})
+
+describe('pages on the way', () => {
+  it('S-42 are in no frame, no cache and no referrer, and the redirect has neither code nor state', async () => {
+    const started = await startInBrowser()
+    const redirect = await callBackFor(started)
+    const page = await fetch(new URL(redirect.headers.get('Location') ?? '', service.url))
+    const refusal = await callBack(service.url, 'code=c&state=s', '', { Accept: 'text/html' })
+    for (const answer of [started.answer, redirect, page, refusal]) {
+      expect([
+        answer.headers.get('X-Frame-Options'),
+        answer.headers.get('Cache-Control'),
+        answer.headers.get('Referrer-Policy'),
+        answer.headers.get('X-Content-Type-Options'),
+      ]).toEqual(['DENY', 'no-store', 'no-referrer', 'nosniff'])
+    }
+    expect(redirect.headers.get('Location')).not.toMatch(/code|state/)
+    expect(await page.text()).not.toContain('<script')
+  })
+
+  it.each(['<script>', 'ACC-<b>', 'ACC-1%0d%0aX: 1', 'ACC-'.concat('1'.repeat(65))])(
+    'name no company that is none: %s',
+    async (name) => {
+      const page = await (await fetch(`${service.url}/connected?name=${name}`)).text()
+      expect(page).toContain('The company is connected')
+    },
+  )
+})
+
+/** Raw, because fetch normalises what is of interest here. */
+async function raw(method: string, path: string, headers: Readonly<Record<string, string>> = {}) {
+  const { hostname, port } = new URL(service.url)
+  const outgoing = request({ hostname, port, method, path, headers, agent: false })
+  outgoing.end()
+  const [answer] = (await once(outgoing, 'response')) as [IncomingMessage]
+  return { status: answer.statusCode, headers: answer.headers, body: await text(answer) }
+}
+
+describe('who one claims to be', () => {
+  it.each([
+    { Host: 'evil.example' },
+    { 'X-Forwarded-Host': 'evil.example', 'X-Forwarded-Proto': 'https' },
+    { Forwarded: 'host=evil.example;proto=https' },
+    { 'X-Original-URL': '/credentials', 'X-Rewrite-URL': '/credentials' },
+    { Referer: 'https://evil.example/', Origin: 'https://evil.example' },
+  ])('S-56 changes no address: %j', async (headers) => {
+    const started = await raw('GET', '/authorize', headers)
+    const consent = new URL(started.headers.location ?? '')
+    expect([started.status, consent.origin, consent.searchParams.get('redirect_uri')]).toEqual([
+      302,
+      provider.url,
+      'http://127.0.0.1:7217/callback',
+    ])
+    expect(JSON.stringify(started.headers)).not.toContain('evil')
+  })
+
+  it('S-69 by the name of a method is not believed', async () => {
+    expect((await service.connect('1')).status).toBe(201)
+    const answer = await service.call('/credentials/ACC-1', {
+      headers: { 'X-HTTP-Method-Override': 'DELETE', 'X-HTTP-Method': 'DELETE' },
+    })
+    expect(answer.status).toBe(200)
+    expect((await service.call('/credentials/ACC-1?_method=DELETE')).status).toBe(200)
+    expect(await names()).toEqual(['ACC-1'])
+  })
+})
+
+describe('a method that a path does not have', () => {
+  const key = { Authorization: `Bearer ${SERVICE_KEY}` }
+  const allowed: Readonly<Record<string, readonly string[]>> = {
+    '/authorizations': ['POST'],
+    '/authorize': ['GET', 'HEAD'],
+    '/callback': ['GET', 'POST', 'HEAD'],
+    '/connected': ['GET', 'HEAD'],
+    '/credentials': ['GET', 'HEAD'],
+    '/credentials/ACC-1': ['GET', 'HEAD', 'DELETE'],
+    '/credentials/ACC-1/token': ['GET', 'HEAD'],
+    '/credentials/ACC-1/refresh': ['POST'],
+  }
+  const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND']
+
+  it.each(
+    Object.entries(allowed).flatMap(([path, known]) =>
+      methods.filter((method) => !known.includes(method)).map((method) => [method, path] as const),
+    ),
+  )('%s %s is 405 with Allow', async (method, path) => {
+    const { status, headers } = await raw(method, path, key)
+    expect(status).toBe(405)
+    expect((headers.allow ?? '').split(', ').toSorted()).toEqual(allowed[path]?.toSorted())
+    expect(headers).not.toHaveProperty('access-control-allow-origin')
+  })
+})
+
+describe('a company', () => {
+  it('keeps its id as the text that it is, however much it looks like something else', async () => {
+    const realms = [
+      '0',
+      '007',
+      '1e3',
+      '-1',
+      '9341453908059889',
+      '99999999999999999999',
+      '__proto__',
+      'constructor',
+      'toString',
+      'ACC-1',
+      'null',
+      'NaN',
+      'a'.repeat(64),
+    ]
+    for (const realm of realms) {
+      expect((await service.connect(realm)).status).toBe(201)
+      expect((await service.ask(`/credentials/ACC-${realm}`)).body).toMatchObject({
+        Name: `ACC-${realm}`,
+        Environment: realm,
+      })
+    }
+    expect((await names()).toSorted()).toEqual(realms.map((realm) => `ACC-${realm}`).toSorted())
+    expect(Object.keys(Object.prototype)).toEqual([])
+    expect((await service.ask('/credentials/ACC-7')).status).toBe(404)
+  })
+
+  const none = [
+    ' 1',
+    '1 ',
+    '1\n',
+    '1\0',
+    '1.5',
+    '+1',
+    '1/2',
+    '..',
+    '../1',
+    '%31',
+    '1*',
+    '1?',
+    '1#',
+    'a:b',
+    'lease:1',
+    '１２３',
+    'é',
+    'e\u0301',
+    '\u202e1',
+    '😀',
+    '1'.repeat(65),
+    '1'.repeat(10_000),
+  ]
+  it.each(none)('B-63 that is %j is none, wherever it is named', async (realm) => {
+    const started = await startInBrowser()
+    const answers = [
+      await callBackFor(started, { realmId: realm }),
+      await callBackFor(started, { realmId: '', RealmID: realm }),
+      await service.call('/callback', json({ RealmID: realm, Code: provider.authorize() })),
+      await service.call('/authorizations', json({ realm })),
+    ]
+    for (const answer of answers) {
+      const told = await expectRefused(answer)
+      if (realm.length > 4) expect(told).not.toContain(realm)
+    }
+  })
+})
+
+describe('return_to', () => {
+  it.each([
+    'http://localhost:80@evil.example/',
+    'http://127.0.0.1.evil.example/',
+    'http://localhost%2eevil.example/',
+    'http://localhost%00.evil.example/',
+    'http://evil.example#@localhost/',
+    'http://evil.example?@localhost/',
+    'http:evil.example',
+    'http:/evil.example',
+    'http:///evil.example',
+    'http:/\\/evil.example',
+    '\\\\evil.example',
+    '///evil.example',
+    '//localhost/',
+    ' http://localhost/',
+    'http://localhost/ x',
+    'http://local\thost/',
+    'http://localhost\n.evil.example/',
+    'http://ⓛocalhost/',
+    'http://localhost。evil.example/',
+    'https://127.0.0.1/',
+    'ftp://localhost/',
+    'file:///etc/passwd',
+    'vbscript:msgbox(1)',
+    'blob:http://localhost/x',
+    'ws://localhost/',
+    'JaVaScRiPt:alert(1)//http://localhost/',
+    `http://localhost/${'x'.repeat(2_048)}`,
+  ])('B-62 does not lead to %j', async (returnTo) => {
+    const body = await service.ask('/authorizations', json({ return_to: returnTo }))
+    expect([body.status, body.body['code']]).toEqual([400, 'invalid_request'])
+    const { answer } = await startInBrowser(`?return_to=${encodeURIComponent(returnTo)}`)
+    expect(await expectRefused(answer)).not.toContain(returnTo)
+  })
+
+  it.each(['http://localhost/%0d%0aSet-Cookie:%20x=1', 'http://127.0.0.1:3000/?a=%0a&b=//evil'])(
+    'stays what it was, and makes no further header: %s',
+    async (returnTo) => {
+      const started = await startInBrowser(`?return_to=${encodeURIComponent(returnTo)}`)
+      const answer = await callBackFor(started)
+      expect([answer.headers.get('Location'), answer.headers.getSetCookie()]).toEqual([
+        returnTo,
+        [],
+      ])
+    },
+  )
+})
+
+describe('a body', () => {
+  const paths = ['/authorizations', '/callback', '/credentials/ACC-1/refresh']
+
+  it.each([
+    undefined,
+    'application/json;',
+    'application/json; charset=latin1',
+    'text/json',
+    'json',
+  ])('B-69 of type %j is 415', async (type) => {
+    for (const path of paths) {
+      const body = new Blob(['{}']) // of no type of its own
+      const headers: Record<string, string> = type === undefined ? {} : { 'Content-Type': type }
+      const answer = await service.call(path, { method: 'POST', headers, body })
+      expect([path, answer.status]).toEqual([path, 415])
+    }
+  })
+
+  it.each([
+    'APPLICATION/JSON',
+    'application/json;charset=UTF-8',
+    'application/json; charset="utf-8"',
+  ])('B-69 of type %s is read', async (type) => {
+    const headers = { 'Content-Type': type }
+    const answer = await service.call('/authorizations', { method: 'POST', headers, body: '{}' })
+    expect(answer.status).toBe(201)
+  })
+
+  it.each(['with its length', 'in chunks without end'])(
+    'B-68 of a megabyte, %s, is 413, and the connection ends',
+    async (how) => {
+      const whole = `{"Code":"${'x'.repeat(1_048_576)}"}`
+      const chunks = () =>
+        new ReadableStream<Uint8Array>({
+          pull: (controller) => controller.enqueue(Buffer.alloc(16_384, ' ')),
+        })
+      const isWhole = how === 'with its length'
+      for (const path of paths) {
+        const answer = await service.call(path, {
+          ...json(null),
+          body: isWhole ? whole : chunks(),
+          duplex: 'half',
+        })
+        expect([path, answer.status, answer.headers.get('Connection')]).toEqual([
+          path,
+          413,
+          'close',
+        ])
+      }
+      expect(exchanges()).toHaveLength(0)
+    },
+  )
+
+  it.each([
+    ['with members that shadow a prototype', '{"constructor":{"prototype":{"x":1}}}'],
+    ['with a key and fields of the record', '{"Version":1,"kid":"k1","Authenticator":"x"}'],
+    ['that is a number', '1'],
+    ['with a comment', '{/* */}'],
+    ['with two values', '{}{}'],
+  ])('B-68 %s is 400', async (_, body) => {
+    for (const path of paths)
+      expect([path, (await service.call(path, { ...json(null), body })).status]).toEqual([
+        path,
+        400,
+      ])
+    expect(Object.keys(Object.prototype)).toEqual([])
+  })
+})

@@ -1,0 +1,44 @@
+/** The browser's part of an authorization: no redirect is followed, so that each can be looked at. */
+
+/** What a browser has after `/authorize`. */
+export interface StartedInBrowser {
+  readonly answer: Response
+  /** Where the provider would ask the company's owner. */
+  readonly consent: URL
+  readonly setCookie: string
+  /** As the browser sends it back. */
+  readonly cookie: string
+  readonly state: string
+}
+
+export async function startInBrowser(
+  serviceUrl: string,
+  query = '',
+  cookie?: string,
+): Promise<StartedInBrowser> {
+  const answer = await fetch(`${serviceUrl}/authorize${query}`, {
+    redirect: 'manual',
+    headers: cookie === undefined ? {} : { Cookie: cookie },
+  })
+  const consent = new URL(answer.headers.get('Location') ?? 'http://none')
+  const setCookie = answer.headers.getSetCookie()[0] ?? ''
+  return {
+    answer,
+    consent,
+    setCookie,
+    cookie: setCookie.split(';')[0] ?? '',
+    state: consent.searchParams.get('state') ?? '',
+  }
+}
+
+/** The provider's redirect as a browser follows it. */
+export const callBack = (
+  serviceUrl: string,
+  query: Readonly<Record<string, string>> | string,
+  cookie = '',
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Response> =>
+  fetch(
+    `${serviceUrl}/callback?${typeof query === 'string' ? query : new URLSearchParams(query).toString()}`,
+    { redirect: 'manual', headers: { ...(cookie !== '' && { Cookie: cookie }), ...headers } },
+  )
