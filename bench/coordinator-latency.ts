@@ -2,13 +2,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import setupBackends from '@integration-host/tests/backends'
 import { startSystem } from '@integration-host/tests/system'
+import { quantile } from './support/statistics.ts'
 
 const WARM_UP = 50
 const MEASURED = 400
 const GAP_MS = 50
-
-const quantile = (values: readonly number[], q: number): number =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length * q)] ?? Number.NaN
 
 const stopBackends = await setupBackends()
 const system = await startSystem(['coordinator', 'demo-api'])

@@ -1,16 +1,12 @@
 // Time until each service is ready and its resident memory when idle, on real backends. Prints a table.
-import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import setupBackends from '@integration-host/tests/backends'
 import { serviceNames, startSystem } from '@integration-host/tests/system'
+import { residentMb } from './support/process-usage.ts'
+import { median } from './support/statistics.ts'
 
 const ROUNDS = 5
 const IDLE_MS = 5_000
-
-const residentMb = (pid: number): number =>
-  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) / 1_024
-const median = (values: readonly number[]): number =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
 
 const stopBackends = await setupBackends()
 // Everything once, so that tables, queues and the page cache are there.

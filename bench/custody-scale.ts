@@ -1,0 +1,183 @@
+// What the number of stored realms costs token-service: its start, its memory, and finding what is due, at
+// 10,000, 100,000 and 1,000,000 realms in a Redis of its own. Prints a table.
+import { setTimeout as delay } from 'node:timers/promises'
+import { type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
+import { Secret } from '@integration-host/shared/secret'
+import type { Redis } from 'ioredis'
+import { type Custody, startCustody } from './support/custody.ts'
+import { startPrivateRedis } from './support/private-redis.ts'
+import { residentMb } from './support/process-usage.ts'
+import { logCommands } from './support/redis-commands.ts'
+import { quantile } from './support/statistics.ts'
+
+const SIZES = [10_000, 100_000, 1_000_000]
+const STARTS = 3
+const IDLE_MS = 5_000
+const DUE = 100
+const TAKES = 500
+const BATCH = 1_000
+const DAY_SECONDS = 86_400
+const HOUR_MS = 3_600_000
+const DEADLINE_MS = 60_000
+/** Longer than the service's longest pause between two looks at what is due. */
+const LOOK_MS = 3_000
+const DUE_INDEX = 'credentials:due'
+
+// Text all along: sixteen digits are more than a number holds.
+const nameOf = (n: number): string => `ACC-93414530${String(n).padStart(8, '0')}`
+
+await using opened = new AsyncDisposableStack()
+const { url, redis } = opened.use(await startPrivateRedis({ appendOnly: false }))
+const custody = opened.use(await startCustody(url))
+const { system } = custody
+// One grant serves all: copies of a record share its refresh token, so it must stay good when it is used.
+await custody.sandbox('PUT', 'settings', { rotation: 'never', accessTokenSeconds: DAY_SECONDS })
+const keys = parseKeyRing(new Secret(custody.credentialKeys))
+
+const rows: Record<string, Record<string, string | number>> = {}
+let stored = 0
+for (const size of SIZES) {
+  if (stored === 0) {
+    custody.startTokenService()
+    await system.ready('token-service')
+    await custody.connect(nameOf(0).slice('ACC-'.length))
+    await system.service('token-service').stop('SIGTERM')
+    stored = 1
+  }
+  await copyFirstRecord(redis, keys, stored, size)
+  stored = size
+
+  const readyMs: number[] = []
+  for (let start = 0; start < STARTS; start += 1) {
+    const startedAt = performance.now()
+    custody.startTokenService()
+    await system.ready('token-service')
+    readyMs.push(performance.now() - startedAt)
+    if (start < STARTS - 1) await system.service('token-service').stop('SIGTERM')
+  }
+  await delay(IDLE_MS)
+  const { pid } = system.service('token-service')
+  const idleMb = residentMb(pid)
+  await readTokens(custody, size)
+  const refreshedMs = await refreshDue(redis)
+  const busyMb = residentMb(pid)
+  const takeDue = await takeDueCall(url)
+  await system.service('token-service').stop('SIGTERM')
+  const takesMs = await timeTakes(redis, takeDue)
+
+  rows[size.toLocaleString('en')] = {
+    'ready, worst ms': Math.round(Math.max(...readyMs)),
+    'idle RSS, MB': Math.round(idleMb),
+    'busy RSS, MB': Math.round(busyMb),
+    [`take ${DUE} due, p50 ms`]: quantile(takesMs, 0.5).toFixed(2),
+    'p99 ms': quantile(takesMs, 0.99).toFixed(2),
+    [`${DUE} due refreshed, ms`]: Math.round(refreshedMs),
+    'Redis, MB': Math.round(await redisMb(redis)),
+  }
+  console.log(`${size.toLocaleString('en')} realms measured`)
+}
+console.table(rows)
+
+/**
+ * Stores realms `from` to `to` as the service stored the first one: the same fields, the sealed ones sealed
+ * again to their new place, and an entry in every index that has the first. What is due is spread over an hour.
+ */
+async function copyFirstRecord(
+  store: Redis,
+  ring: KeyRing,
+  from: number,
+  to: number,
+): Promise<void> {
+  const first = nameOf(0)
+  const fields = await store.hgetall(first)
+  const version = Number(fields['Version'])
+  const secrets = Object.entries(fields)
+    .filter(([, value]) => value.startsWith(`1.${ring.activeKeyId}.`))
+    .map(([field, value]) => ({ field, text: ring.open(value, { name: first, field, version }) }))
+  const indexes: { readonly key: string; readonly score: number }[] = []
+  for (const key of await store.keys('credentials:*')) {
+    if ((await store.type(key)) !== 'zset') continue
+    const score = await store.zscore(key, first)
+    if (score !== null) indexes.push({ key, score: Number(score) })
+  }
+
+  for (let start = from; start < to; start += BATCH) {
+    const batch = store.pipeline()
+    for (let n = start; n < Math.min(to, start + BATCH); n += 1) {
+      const name = nameOf(n)
+      const sealed = secrets.map(
+        ({ field, text }) => [field, ring.seal(text, { name, field, version })] as const,
+      )
+      const own = { Name: name, Environment: name.slice('ACC-'.length) }
+      batch.hset(name, { ...fields, ...own, ...Object.fromEntries(sealed) })
+      for (const { key, score } of indexes) {
+        batch.zadd(key, score === 0 ? 0 : score + (n % HOUR_MS), name)
+      }
+    }
+    await batch.exec()
+  }
+}
+
+/** Hands out a token of as many realms as the service remembers, which proves as well that the copies open. */
+async function readTokens(from: Custody, size: number): Promise<void> {
+  for (let n = 0; n < 10_000; n += 1) {
+    const name = nameOf((n * 7_919) % size)
+    const answer = await from.system.call(
+      `${from.system.url('token-service')}/credentials/${name}/token`,
+    )
+    const body = (await answer.json()) as { Name?: string }
+    if (body.Name !== name) throw new Error(`${name}: ${JSON.stringify(body)}`)
+  }
+}
+
+/** Milliseconds from the moment that some realms are due until the service has refreshed all of them. */
+async function refreshDue(store: Redis): Promise<number> {
+  // What is in the index is looked at again in its record: there, too, the time has to have come.
+  const expired = store.pipeline()
+  for (let n = 0; n < DUE; n += 1) expired.hset(nameOf(n), 'Expiry', new Date().toISOString())
+  await expired.exec()
+  const startedAt = performance.now()
+  await makeDue(store)
+  // A refresh puts its realm off by most of a day; one that is taken only, by less than a minute.
+  while ((await store.zcount(DUE_INDEX, '-inf', Date.now() + HOUR_MS)) > 0) {
+    if (performance.now() - startedAt > DEADLINE_MS) throw new Error('what is due stays due')
+    await delay(5)
+  }
+  return performance.now() - startedAt
+}
+
+async function makeDue(store: Redis): Promise<void> {
+  const dueAt = Date.now() - 1
+  await store.zadd(DUE_INDEX, ...Array.from({ length: DUE }, (_, n) => [dueAt, nameOf(n)]).flat())
+}
+
+/** The digest of the script by which the running service takes what is due. */
+async function takeDueCall(redisUrl: string): Promise<string> {
+  const log = await logCommands(redisUrl)
+  await delay(LOOK_MS)
+  for (const [command, digest, , key] of await log.end()) {
+    if (command?.toLowerCase() === 'evalsha' && key === DUE_INDEX && digest) return digest
+  }
+  throw new Error('the service did not look for what is due')
+}
+
+/** The service's own script, called as the service calls it. */
+async function timeTakes(store: Redis, digest: string): Promise<readonly number[]> {
+  const takesMs: number[] = []
+  for (let take = 0; take < TAKES; take += 1) {
+    await makeDue(store)
+    const now = Date.now()
+    const startedAt = performance.now()
+    const [names] = (await store.evalsha(digest, 1, DUE_INDEX, now, DUE, now + 12 * HOUR_MS)) as [
+      string[],
+    ]
+    takesMs.push(performance.now() - startedAt)
+    if (names.length !== DUE) throw new Error(`took ${names.length} of ${DUE}`)
+  }
+  return takesMs
+}
+
+async function redisMb(store: Redis): Promise<number> {
+  const info = await store.info('memory')
+  return Number(/used_memory:(\d+)/.exec(info)?.[1] ?? 0) / 2 ** 20
+}

@@ -1,0 +1,93 @@
+// What a refresh costs: provider calls and Redis round trips of token-service, then its rate beside the two
+// libraries with a Redis SET, all refreshing at the same sandbox provider. Prints two tables.
+import { startCustody } from './support/custody.ts'
+import { inTurn, saturate, type Target } from './support/load.ts'
+import { connectPeers, startPeer } from './support/peer-process.ts'
+import { startPrivateRedis } from './support/private-redis.ts'
+import { logCommands } from './support/redis-commands.ts'
+import { compare, measureRounds } from './support/rounds.ts'
+
+const REALMS = 200
+const COUNTED = 200
+const IN_FLIGHT = 32
+const WARM_UP_ROUNDS = 3
+const ROUNDS = 10
+const ROUND_SECONDS = 1
+/** A credential, its lease, or where a peer keeps it: what only a call for this realm names as a key. */
+const REALM_KEY = /^([a-z-]+:)?ACC-\d+$/
+
+await using opened = new AsyncDisposableStack()
+const { url: redisUrl, redis } = opened.use(await startPrivateRedis({ appendOnly: true }))
+const custody = opened.use(await startCustody(redisUrl))
+const tokenService = custody.startTokenService()
+await custody.system.ready('token-service')
+const realms = Array.from({ length: REALMS }, (_, n) => `93414539080${String(n).padStart(5, '0')}`)
+for (const realm of realms) {
+  await custody.connect(realm)
+  await connectPeers(custody, redis, realm)
+}
+
+const settings = { redisUrl, ...custody.client }
+const sides = {
+  'token-service': tokenService,
+  'intuit-oauth + Redis SET': opened.use(await startPeer('intuit-oauth', settings)),
+  'openid-client + Redis SET': opened.use(await startPeer('openid-client', settings)),
+}
+type Name = keyof typeof sides
+const names = Object.keys(sides) as Name[]
+const targetOf = (name: Name): Target => ({
+  origin: sides[name].url,
+  method: 'POST',
+  path: (n) => `/credentials/ACC-${realms[n % REALMS]}/refresh`,
+  headers: {
+    Authorization: `Bearer ${custody.system.serviceKey}`,
+    'Content-Type': 'application/json',
+  },
+  body: '{}',
+})
+const refreshesAtProvider = async (): Promise<number> =>
+  ((await custody.sandbox('GET', 'counters')) as { refreshes: number }).refreshes
+
+async function cost(load: () => Promise<number>): Promise<Record<string, string>> {
+  const callsBefore = await refreshesAtProvider()
+  const log = await logCommands(redisUrl)
+  const refreshes = await load()
+  const commands = await log.end()
+  const ofRealm = commands.filter((args) => args.some((arg) => REALM_KEY.test(arg))).length
+  const each = (count: number): string => (count / refreshes).toFixed(2)
+  return {
+    'provider calls': each((await refreshesAtProvider()) - callsBefore),
+    'Redis round trips': each(ofRealm),
+    'Redis, in the background': each(commands.length - ofRealm),
+  }
+}
+const costs: Record<string, Record<string, string>> = {}
+for (const name of names) {
+  costs[`${name}, one at a time`] = await cost(async () => {
+    await inTurn(targetOf(name), COUNTED)
+    return COUNTED
+  })
+  costs[`${name}, ${IN_FLIGHT} in flight`] = await cost(async () => {
+    const load = { connections: IN_FLIGHT, seconds: ROUND_SECONDS }
+    return (await saturate(targetOf(name), load)).requests
+  })
+}
+console.log('\nPer refresh')
+console.table(costs)
+
+const rounds = await measureRounds(
+  sides,
+  { warmUp: WARM_UP_ROUNDS, rounds: ROUNDS },
+  async (name) => {
+    const before = await refreshesAtProvider()
+    const load = { connections: IN_FLIGHT, seconds: ROUND_SECONDS }
+    const result = await saturate(targetOf(name), load)
+    const calls = (await refreshesAtProvider()) - before
+    if (calls !== result.requests) {
+      throw new Error(`${name}: ${calls} provider calls for ${result.requests} refreshes`)
+    }
+    return result
+  },
+)
+console.log(`${IN_FLIGHT} refreshes in flight, medians of ${ROUNDS} rounds`)
+console.table(compare(rounds, names, 'intuit-oauth + Redis SET'))

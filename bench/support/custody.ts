@@ -1,0 +1,93 @@
+/** A token-service and the sandbox provider it refreshes at, each a process of its own, for benchmarks. */
+import { randomBytes } from 'node:crypto'
+import setupBackends from '@integration-host/tests/backends'
+import { type ServiceProcess, startSystem, type System } from '@integration-host/tests/system'
+
+const CLIENT_ID = 'integration-host'
+const SCOPE = 'openid com.intuit.quickbooks.accounting'
+
+export interface Custody extends AsyncDisposable {
+  readonly system: System
+  /** Where the provider's token endpoint is and who the client is there. */
+  readonly client: {
+    readonly tokenEndpoint: string
+    readonly clientId: string
+    readonly clientSecret: string
+    readonly redirectUri: string
+  }
+  /** The key ring of the stored records (`CREDENTIAL_KEYS`). */
+  readonly credentialKeys: string
+  /** Starts token-service on this installation's Redis, without waiting until it is ready. */
+  startTokenService(): ServiceProcess
+  /** A code of the provider, as it comes back to the redirect URI after the company's consent. */
+  authorize(realm: string): Promise<string>
+  /** Lets token-service store a credential of the realm. */
+  connect(realm: string): Promise<void>
+  /** A call under the provider's `/sandbox`; resolves with the answer's JSON. */
+  sandbox(method: 'GET' | 'PUT', path: string, body?: unknown): Promise<unknown>
+}
+
+/** Starts the provider; RabbitMQ is the machine's, under a prefix of its own. */
+export async function startCustody(redisUrl: string): Promise<Custody> {
+  await using opened = new AsyncDisposableStack()
+  opened.defer(await setupBackends())
+  const system = opened.use(await startSystem([]))
+  const credentialKeys = `k1:${randomBytes(32).toString('base64')}`
+  const clientSecret = randomBytes(24).toString('base64url')
+  const provider = system.url('sandbox-provider')
+  const redirectUri = `${system.url('token-service')}/callback`
+  system.start('sandbox-provider', { CLIENT_SECRET: clientSecret })
+  await system.ready('sandbox-provider')
+
+  async function authorize(realm: string): Promise<string> {
+    const consent = new URL(`${provider}/connect/oauth2`)
+    consent.search = new URLSearchParams({
+      response_type: 'code',
+      client_id: CLIENT_ID,
+      redirect_uri: redirectUri,
+      scope: SCOPE,
+      state: 'bench',
+      sandbox_company: `${realm}:Bench Company`,
+    }).toString()
+    const answer = await fetch(consent, { redirect: 'manual' })
+    return new URL(answer.headers.get('Location') ?? '').searchParams.get('code') ?? ''
+  }
+
+  const running = opened.move()
+  return {
+    system,
+    client: {
+      tokenEndpoint: `${provider}/oauth2/v1/tokens/bearer`,
+      clientId: CLIENT_ID,
+      clientSecret,
+      redirectUri,
+    },
+    credentialKeys,
+    startTokenService: () =>
+      system.start('token-service', {
+        REDIS_URL: redisUrl,
+        REDIS_KEY_PREFIX: '',
+        CLIENT_SECRET: clientSecret,
+        CREDENTIAL_KEYS: credentialKeys,
+      }),
+    authorize,
+    async connect(realm) {
+      const answer = await system.call(redirectUri, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ RealmID: realm, Code: await authorize(realm) }),
+      })
+      if (!answer.ok) throw new Error(`${realm} was not connected: ${await answer.text()}`)
+      await answer.body?.cancel()
+    },
+    async sandbox(method, path, body) {
+      const answer = await fetch(`${provider}/sandbox/${path}`, {
+        method,
+        headers: { 'Content-Type': 'application/json' },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      })
+      return answer.json()
+    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  }
+}

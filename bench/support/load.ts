@@ -1,0 +1,96 @@
+/**
+ * Keep-alive HTTP load from this process on a server in another one. An answer that is not a 200 ends the
+ * benchmark: a figure must never be of errors.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import { Pool } from 'undici'
+import { quantile } from './statistics.ts'
+
+export interface Target {
+  readonly origin: string
+  readonly method: 'GET' | 'POST'
+  /** The path of request number `n`. */
+  readonly path: (n: number) => string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+export interface LoadResult {
+  readonly requests: number
+  readonly perSecond: number
+  readonly p50Ms: number
+  readonly p99Ms: number
+}
+
+/** So many requests, each sent when the one before is answered. */
+export async function inTurn(target: Target, requests: number): Promise<void> {
+  await using opened = new AsyncDisposableStack()
+  const pool = opened.adopt(new Pool(target.origin, { connections: 1 }), (open) => open.close())
+  for (let n = 0; n < requests; n += 1) await send(pool, target, n)
+}
+
+/** As many requests as fit into `seconds` with `connections` in flight. */
+export async function saturate(
+  target: Target,
+  { connections, seconds }: { readonly connections: number; readonly seconds: number },
+): Promise<LoadResult> {
+  await using opened = new AsyncDisposableStack()
+  const pool = opened.adopt(new Pool(target.origin, { connections }), (open) => open.close())
+  const latenciesMs: number[] = []
+  const startedAt = performance.now()
+  const until = startedAt + seconds * 1_000
+  let n = 0
+  await Promise.all(
+    Array.from({ length: connections }, async () => {
+      for (let sentAt = performance.now(); sentAt < until; sentAt = performance.now()) {
+        await send(pool, target, n++)
+        latenciesMs.push(performance.now() - sentAt)
+      }
+    }),
+  )
+  return resultOf(latenciesMs, performance.now() - startedAt)
+}
+
+/**
+ * `perSecond` requests a second for `seconds`, sent when their time has come whether or not earlier ones are
+ * answered. Latency counts from that time, so that a server that stalls is charged for all who had to wait.
+ */
+export async function steady(
+  target: Target,
+  { perSecond, seconds }: { readonly perSecond: number; readonly seconds: number },
+): Promise<LoadResult> {
+  await using opened = new AsyncDisposableStack()
+  const pool = opened.adopt(new Pool(target.origin, { connections: 64 }), (open) => open.close())
+  const latenciesMs: number[] = []
+  const inFlight: Promise<void>[] = []
+  const startedAt = performance.now()
+  const gapMs = 1_000 / perSecond
+  for (let n = 0; n < perSecond * seconds;) {
+    const dueAt = startedAt + n * gapMs
+    if (performance.now() < dueAt) {
+      await delay(1)
+      continue
+    }
+    inFlight.push(
+      send(pool, target, n++).then(() => void latenciesMs.push(performance.now() - dueAt)),
+    )
+  }
+  await Promise.all(inFlight)
+  return resultOf(latenciesMs, performance.now() - startedAt)
+}
+
+async function send(pool: Pool, target: Target, n: number): Promise<void> {
+  const { method, headers, body = null } = target
+  const answer = await pool.request({ method, path: target.path(n), headers, body })
+  const text = await answer.body.text()
+  if (answer.statusCode !== 200) {
+    throw new Error(`${method} ${target.path(n)} answered ${answer.statusCode}: ${text}`)
+  }
+}
+
+const resultOf = (latenciesMs: readonly number[], elapsedMs: number): LoadResult => ({
+  requests: latenciesMs.length,
+  perSecond: (latenciesMs.length / elapsedMs) * 1_000,
+  p50Ms: quantile(latenciesMs, 0.5),
+  p99Ms: quantile(latenciesMs, 0.99),
+})

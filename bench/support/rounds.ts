@@ -1,0 +1,67 @@
+import type { LoadResult } from './load.ts'
+import { cpuSeconds } from './process-usage.ts'
+import { median } from './statistics.ts'
+
+/** A server process under measurement. */
+export interface Side {
+  readonly url: string
+  readonly pid: number
+}
+
+export type Measured = LoadResult & {
+  /** Processor time of the server process per request. */
+  readonly cpuMicros: number
+}
+
+/** What each side did in one round. */
+export type Round<Name extends string> = Readonly<Record<Name, Measured>>
+
+/**
+ * Loads every side once a round, one after the other. The machine's speed drifts, so only what was measured
+ * in the same round is compared. The first `warmUp` rounds are not in the result.
+ */
+export async function measureRounds<Name extends string>(
+  sides: Readonly<Record<Name, Side>>,
+  { warmUp, rounds }: { readonly warmUp: number; readonly rounds: number },
+  load: (name: Name) => Promise<LoadResult>,
+): Promise<readonly Round<Name>[]> {
+  const measured: Round<Name>[] = []
+  for (let round = 0; round < warmUp + rounds; round += 1) {
+    const results: [string, Measured][] = []
+    for (const [name, { pid }] of Object.entries<Side>(sides)) {
+      const before = cpuSeconds(pid)
+      const result = await load(name as Name)
+      const cpuMicros = ((cpuSeconds(pid) - before) / result.requests) * 1e6
+      results.push([name, { ...result, cpuMicros }])
+    }
+    if (round >= warmUp) measured.push(Object.fromEntries(results) as Round<Name>)
+  }
+  return measured
+}
+
+/** The rows of a table, a side each: medians over the rounds, and of the ratios to `base` within a round. */
+export function compare<Name extends string>(
+  rounds: readonly Round<Name>[],
+  names: readonly Name[],
+  base: Name,
+): Record<string, Record<string, string | number>> {
+  const rowOf = (name: Name) => {
+    const middle = (of: (round: Round<Name>) => number): number => median(rounds.map(of))
+    const cpuMicros = middle((round) => round[name].cpuMicros)
+    return {
+      'per second': Math.round(middle((round) => round[name].perSecond)),
+      best: Math.round(Math.max(...rounds.map((round) => round[name].perSecond))),
+      'p50 ms': middle((round) => round[name].p50Ms).toFixed(1),
+      'p99 ms': middle((round) => round[name].p99Ms).toFixed(1),
+      'CPU µs each': Math.round(cpuMicros),
+      'per CPU second': Math.round(1e6 / cpuMicros),
+      [`rate : ${base}`]: middle((round) => round[name].perSecond / round[base].perSecond).toFixed(
+        2,
+      ),
+      [`CPU : ${base}`]: middle((round) => round[name].cpuMicros / round[base].cpuMicros).toFixed(
+        2,
+      ),
+    }
+  }
+  return Object.fromEntries(names.map((name) => [name, rowOf(name)]))
+}
