@@ -20,10 +20,9 @@ export interface Journal {
 }
 
 /** What the log needs of its file. */
-export type JournalFile = Pick<
-  FileHandle,
-  'appendFile' | 'datasync' | 'sync' | 'truncate' | 'close'
->
+export interface JournalFile extends Pick<FileHandle, 'datasync' | 'sync' | 'truncate' | 'close'> {
+  appendFile(lines: string): Promise<void>
+}
 
 export interface JournalOptions {
   readonly snapshotPath: string
@@ -133,8 +132,6 @@ export async function openJournal(
     readonly reject: (error: unknown) => void
   }
   const file = await openFile(journalPath)
-  await file.truncate(length)
-  await file.sync()
   let pending: Pending[] = []
   let number = lastNumber
   let durableLength = length
@@ -180,12 +177,20 @@ export async function openJournal(
     const content = JSON.stringify({ format: FORMAT, n: number, state: state() })
     await writeWholeFile(snapshotPath, `${content}\n`)
     await file.truncate(0)
-    await file.sync()
+    // Even if the flush fails: cutting a tail at the old length would fill the file up with zeros.
     durableLength = 0
+    await file.sync()
   }
 
-  // The file people look for is there from the start; one that cannot be written refuses the start.
-  if (!existsSync(snapshotPath)) await compact()
+  try {
+    await file.truncate(length)
+    await file.sync()
+    // The file people look for is there from the start; one that cannot be written refuses the start.
+    if (!existsSync(snapshotPath)) await compact()
+  } catch (error) {
+    await file.close()
+    throw error
+  }
 
   return {
     append(entry) {

@@ -1,0 +1,330 @@
+/**
+ * The memory source under the worst a process and a disk can do to it. Whatever happens, the files open, and
+ * hold each transaction as it was acknowledged last, or one transition further.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { copyFile, mkdir, mkdtemp, open, rename, rm, rmdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import * as fc from 'fast-check'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { advance } from '../../process/progress.ts'
+import { defaultRetryPolicy } from '../../process/retry-policy.ts'
+import type { Header } from '../../transaction/header.ts'
+import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import type { JournalFile } from './journal.ts'
+import { createMemoryTransactionSource } from './transaction-source.ts'
+
+const IS_FULL = process.env['TEST_FAULTS'] !== undefined
+const SEED = Number(process.env['TEST_SEED'] ?? 1)
+const KILLS = IS_FULL ? 500 : 48
+/** Each has a folder and a process of its own at a time. */
+const LANES = 4
+const DISKS = IS_FULL ? 600 : 50
+
+const outline = { name: 'OrderProcess', steps: ['order', 'report'] } as const
+const done = { kind: 'completed', response: null, data: null, endsRun: false } as const
+
+let folder: string
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'coordinator-'))
+})
+afterEach(() => rm(folder, { recursive: true }))
+
+describe('the memory source', () => {
+  it(
+    'loses nothing it acknowledged, however often its process is killed in the middle of work',
+    async ({ annotate }) => {
+      const lanes = await Promise.all(
+        Array.from({ length: LANES }, (_, lane) => killAgainAndAgain(lane, KILLS / LANES)),
+      )
+      const sum = (figure: 'acknowledged' | 'ahead') =>
+        lanes.reduce((total, lane) => total + lane[figure], 0)
+      // Kills that all come before or after the work would prove nothing.
+      expect(sum('ahead')).toBeGreaterThan(0)
+      await annotate(
+        `${KILLS} kills: opened every time, ${sum('acknowledged')} acknowledged changes, lost 0; ${sum('ahead')} runs were one transition ahead of what was acknowledged`,
+        'figure',
+      )
+    },
+    KILLS * 3_000,
+  )
+
+  it('keeps memory and disk in step when the disk is full at any byte, or fails', async ({
+    annotate,
+  }) => {
+    const seen = { refused: 0, acknowledged: 0 }
+    await fc.assert(
+      fc.asyncProperty(fc.array(fault, { minLength: 1, maxLength: 4 }), async (faults) => {
+        const own = await mkdtemp(join(folder, 'disk-'))
+        const { refused, acknowledged } = await workOn(own, faults)
+        seen.refused += refused
+        seen.acknowledged += acknowledged
+      }),
+      { numRuns: DISKS, seed: SEED },
+    )
+    expect(seen.refused).toBeGreaterThan(DISKS / 2)
+    await annotate(
+      `${DISKS} disks that were full or failing: opened every time, ${seen.refused} changes refused, ${seen.acknowledged} acknowledged, lost 0`,
+      'figure',
+    )
+  }, 120_000)
+
+  it('goes on at the right place after the disk failed while the journal was emptied', async () => {
+    const faults: Fault[] = [
+      { operation: 'sync', at: 3, bytes: 0 },
+      { operation: 'appendFile', at: 10, bytes: 5 },
+    ]
+    const source = await createMemoryTransactionSource(folder, { openFile: failingFile(faults) })
+    const queue = (id: string, bytes: number) =>
+      source.queue(outline, [{ TransactionID: id, InitialData: 'x'.repeat(bytes) }])
+    // More than the journal may hold: it is emptied, and the `sync` of that fails.
+    for (let n = 0; n < 9; n += 1) await queue(`large-${n}`, 1_000_000)
+    await expect(queue('refused', 1)).rejects.toMatchObject({ code: 'store_unavailable' })
+    // No snapshot can be written any more: what is acknowledged now is in the journal alone.
+    const snapshot = join(folder, 'ITSourceMemory.json')
+    await rename(snapshot, `${snapshot}.kept`)
+    await mkdir(snapshot)
+    await queue('last', 1)
+    await source[Symbol.asyncDispose]()
+    await rmdir(snapshot)
+    await rename(`${snapshot}.kept`, snapshot)
+    const again = await createMemoryTransactionSource(folder)
+    expect((await again.list(outline.name, { limit: 100 })).headers).toHaveLength(10)
+    await again[Symbol.asyncDispose]()
+  })
+
+  it('leaves no file open when it cannot be opened', async () => {
+    const faults: Fault[] = [{ operation: 'truncate', at: 1, bytes: 0 }]
+    let isClosed = false
+    const openFile = async (path: string): Promise<JournalFile> => {
+      const file = await failingFile(faults)(path)
+      return { ...file, close: async () => ((isClosed = true), file.close()) }
+    }
+    await expect(createMemoryTransactionSource(folder, { openFile })).rejects.toThrow('EIO')
+    expect(isClosed).toBe(true)
+  })
+})
+
+/** Highest acknowledged version by transaction; what a kill must not take back. */
+type Acknowledged = Map<string, number>
+
+async function killAgainAndAgain(lane: number, kills: number) {
+  const random = randomFrom(SEED * 1_000 + lane)
+  let acknowledged = 0
+  let ahead = 0
+  let versions: Acknowledged = new Map()
+  let own = ''
+  for (let kill = 0; kill < kills; kill += 1) {
+    // A store that only grows makes the run long and the test no better.
+    if (kill % 25 === 0) {
+      own = join(folder, `lane-${lane}-${kill}`)
+      await mkdir(own)
+      versions = new Map()
+    }
+    const child = startWorker(own, kill)
+    let lines = ''
+    child.stdout?.on('data', (data) => (lines += String(data)))
+    await Promise.race([once(child.stdout as NodeJS.ReadableStream, 'data'), once(child, 'exit')])
+    await sleep(random() * 60)
+    child.kill('SIGKILL')
+    await once(child, 'close')
+    // The last line may be torn like everything else.
+    for (const line of lines.split('\n').slice(0, -1)) {
+      const [id = '', version] = line.split(' ')
+      if (version === undefined) continue
+      versions.set(id, Number(version))
+      acknowledged += 1
+    }
+    const source = await createMemoryTransactionSource(own)
+    ahead += await expectKept(source, versions)
+    await source[Symbol.asyncDispose]()
+  }
+  return { acknowledged, ahead }
+}
+
+/** Each run is there as it was acknowledged, or one transition further. Resolves with how many are further. */
+async function expectKept(source: TransactionSource, versions: Acknowledged): Promise<number> {
+  let ahead = 0
+  for (const [id, version] of versions) {
+    const run = await source.get(outline.name, id, 0)
+    expect([version, version + 1], id).toContain(run?.header.Version)
+    if (run?.header.Version === version) continue
+    ahead += 1
+    versions.set(id, version + 1)
+  }
+  const { violations } = await source.audit([outline.name])
+  expect(violations).toMatchObject({ completedWithoutItem: 0, itemAhead: 0, orphanItems: 0 })
+  return ahead
+}
+
+/**
+ * A process that queues, claims and records as fast as it can, closing and opening its store now and then,
+ * and tells each acknowledged version.
+ */
+function startWorker(dataDir: string, round: number): ChildProcess {
+  const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href)
+  const script = `
+    const { writeSync } = await import('node:fs')
+    const { createMemoryTransactionSource } = await import(${at('./transaction-source.ts')})
+    const { advance } = await import(${at('../../process/progress.ts')})
+    const outline = ${JSON.stringify(outline)}, { steps } = outline
+    const policy = ${JSON.stringify(defaultRetryPolicy)}
+    let n = 0
+    async function work(source) {
+      const TransactionID = '${round}-' + n++
+      const InitialData = 'x'.repeat(n % 7 === 0 ? 20_000 : 20)
+      const [{ header: queued }] = await source.queue(outline, [{ TransactionID, InitialData }])
+      let header = queued
+      const tell = () => writeSync(1, TransactionID + ' ' + header.Version + '\\n')
+      tell()
+      while (header.Status !== 'Completed') {
+        const step = header.StepName
+        const message = { Process: outline.name, TransactionID, ReplayID: 0, version: header.Version }
+        const { claim } = await source.claim({ ...message, step, isFirst: step === steps[0], owner: 'w' })
+        header = claim.header
+        tell()
+        const outcome = ${JSON.stringify(done)}
+        header = await source.record(claim.lease, advance(header, outcome, { steps, policy, random: 0 }))
+        tell()
+      }
+    }
+    for (;;) {
+      const source = await createMemoryTransactionSource(${JSON.stringify(dataDir)})
+      writeSync(1, 'open\\n')
+      const worker = async () => { for (let runs = 0; runs < 4; runs++) await work(source) }
+      await Promise.all(Array.from({ length: 5 }, worker))
+      await source[Symbol.asyncDispose]()
+    }`
+  return spawn(process.execPath, ['--input-type=module', '-e', script], {
+    // Most of a short life is compiling.
+    env: { ...process.env, NODE_COMPILE_CACHE: join(dataDir, '..', 'compiled') },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+}
+
+/** The `at`th call of an operation fails; of what was to be appended, the first `bytes` are written. */
+interface Fault {
+  readonly operation: 'appendFile' | 'datasync' | 'sync' | 'truncate'
+  readonly at: number
+  readonly bytes: number
+}
+
+const fault: fc.Arbitrary<Fault> = fc.record({
+  operation: fc.constantFrom('appendFile', 'appendFile', 'appendFile', 'datasync', 'truncate'),
+  // Not before the store is open: it would refuse to start, and rightly so.
+  at: fc.integer({ min: 3, max: 30 }),
+  bytes: fc.nat({ max: 3_000 }),
+})
+
+const failingFile =
+  (faults: readonly Fault[]) =>
+  async (path: string): Promise<JournalFile> => {
+    const file = await open(path, 'a+', 0o600)
+    const calls = new Map<Fault['operation'], number>()
+    const due = (operation: Fault['operation']): Fault | undefined => {
+      const call = (calls.get(operation) ?? 0) + 1
+      calls.set(operation, call)
+      return faults.find((one) => one.operation === operation && one.at === call)
+    }
+    const fail = (code: string) => Object.assign(new Error(code), { code })
+    return {
+      async appendFile(lines) {
+        const full = due('appendFile')
+        if (full === undefined) return file.appendFile(lines)
+        const bytes = Buffer.from(lines)
+        await file.appendFile(bytes.subarray(0, Math.min(full.bytes, bytes.length - 1)))
+        throw fail('ENOSPC')
+      },
+      async datasync() {
+        await file.datasync()
+        // Fails after the fact: what was written is there, and the caller must not rely on it.
+        if (due('datasync') !== undefined) throw fail('EIO')
+      },
+      async sync() {
+        await file.sync()
+        if (due('sync') !== undefined) throw fail('EIO')
+      },
+      async truncate(length) {
+        if (due('truncate') !== undefined) throw fail('EIO')
+        await file.truncate(length)
+      },
+      close: () => file.close(),
+    }
+  }
+
+/** Takes transactions through their steps on a disk with these faults, and opens what a power cut leaves at each. */
+async function workOn(own: string, faults: readonly Fault[]) {
+  const source = await createMemoryTransactionSource(own, { openFile: failingFile(faults) })
+  const versions: Acknowledged = new Map()
+  let refused = 0
+  let acknowledged = 0
+  const attempt = async <Result>(change: () => Promise<Result>): Promise<Result | null> => {
+    try {
+      const result = await change()
+      acknowledged += 1
+      return result
+    } catch (error) {
+      expect(error).toMatchObject({ code: 'store_unavailable' })
+      refused += 1
+      return null
+    }
+  }
+  const run = async (id: string): Promise<void> => {
+    const queued = await attempt(() =>
+      source.queue(outline, [{ TransactionID: id, InitialData: 'x'.repeat(id.length * 50) }]),
+    )
+    if (queued === null) return
+    versions.set(id, 0)
+    for (let tries = 0; tries < 6; tries += 1) {
+      const header = (await source.get(outline.name, id, 0))?.header as Header
+      // Memory has taken back what was refused.
+      expect(header.Version).toBe(versions.get(id))
+      if (header.Status === 'Completed') return
+      const { TransactionID, ReplayID, Process, Version: version, StepName: step } = header
+      const message = { Process, TransactionID, ReplayID, version, step, owner: 'w' }
+      const claimed = await attempt(() => source.claim({ ...message, isFirst: step === 'order' }))
+      if (claimed?.kind !== 'claimed') continue
+      versions.set(id, claimed.claim.header.Version)
+      const course = { steps: outline.steps, policy: defaultRetryPolicy, random: 0 }
+      const recorded = await attempt(() =>
+        source.record(claimed.claim.lease, advance(claimed.claim.header, done, course)),
+      )
+      if (recorded === null) return
+      versions.set(id, recorded.Version)
+    }
+  }
+  for (let round = 0; round < 4; round += 1) {
+    await Promise.all(Array.from({ length: 5 }, (_, n) => run(`${'long-'.repeat(n)}${round}-${n}`)))
+    const cut = await createMemoryTransactionSource(await powerCut(own))
+    await expectKept(cut, new Map(versions))
+    await cut[Symbol.asyncDispose]()
+  }
+  await source[Symbol.asyncDispose]()
+  const again = await createMemoryTransactionSource(own)
+  for (const [id, version] of versions)
+    expect((await again.get(outline.name, id, 0))?.header.Version).toBe(version)
+  await again[Symbol.asyncDispose]()
+  return { refused, acknowledged }
+}
+
+/** The files as they are at this moment, in a folder of their own. */
+async function powerCut(own: string): Promise<string> {
+  const cut = await mkdtemp(`${own}-cut-`)
+  for (const file of ['ITSourceMemory.json', 'ITSourceMemory.journal'])
+    await copyFile(join(own, file), join(cut, file))
+  return cut
+}
+
+/** Mulberry32: the same moments for the same seed. */
+function randomFrom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
