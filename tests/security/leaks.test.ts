@@ -4,7 +4,8 @@
  * place and form, so that a search which finds nothing is known to look.
  *
  * The only places of a token are the answer of the hand-out, and the `Authorization` header and the form of
- * a call to the provider.
+ * a call to the provider. Of Redis, RabbitMQ and Postgres it sees what they serve, not their own files and
+ * logs; and a core dump, where the machine writes one, holds memory whatever a program does.
  */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -43,7 +44,7 @@ import {
 const REALM = '9341453908059889'
 const NAME = `ACC-${REALM}`
 const SECOND = 'ACC-4620816365291'
-const CONNECTIONS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
+const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
 
 const random = (kind: string): string => `${kind}-${randomBytes(24).toString('base64url')}`
 const hex = (text: string): string => Buffer.from(text).toString('hex')
@@ -120,6 +121,7 @@ describe('the secrets of a system', () => {
   const processes: { readonly name: string; readonly process: ServiceProcess }[] = []
   const told: Finding[] = []
   let system: System
+  let settings: Partial<Record<ServiceName, Record<string, string>>>
   let provider: RecordingProvider
   let tap: MessageTap
 
@@ -136,8 +138,6 @@ describe('the secrets of a system', () => {
     processes.push({ name, process: started })
     return started
   }
-  let settings: Partial<Record<ServiceName, Record<string, string>>>
-
   /** Keeps a whole answer, but for what it is there to hand out. */
   async function keep(what: string, answer: Response, handsOut: readonly string[] = []) {
     const text = await answer.text()
@@ -169,13 +169,10 @@ describe('the secrets of a system', () => {
     return body.Authenticator ?? ''
   }
 
-  const sandbox = async (method: string, path: string, body: unknown = {}): Promise<void> => {
-    const answer = await fetch(`${system.url('sandbox-provider')}/sandbox/${path}`, {
-      method,
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(body),
-    })
-    expect(answer.ok).toBe(true)
+  /** The company's owner, or the provider, ends something there. */
+  async function atProvider(realm: string, what: 'expire' | 'revoke'): Promise<void> {
+    const url = `${system.url('sandbox-provider')}/sandbox/realms/${realm}/${what}`
+    expect((await fetch(url, { method: 'POST' })).status).toBe(200)
   }
 
   /** The consent of a company's owner; resolves with the provider's redirect. */
@@ -304,7 +301,7 @@ describe('the secrets of a system', () => {
       200,
     )
     // The provider ends the token: the gateway has it refreshed, and asks again.
-    await sandbox('POST', `realms/${REALM}/expire`)
+    await atProvider(REALM, 'expire')
     expect((await keep('gateway', await system.call(companyInfoUrl(system, REALM)))).status).toBe(
       200,
     )
@@ -329,7 +326,7 @@ describe('the secrets of a system', () => {
       await handOut(`ACC-${realm}`)
       await keep('gateway', await system.call(companyInfoUrl(system, realm)))
     }
-    await sandbox('POST', `realms/${SECOND.slice(4)}/revoke`)
+    await atProvider(SECOND.slice(4), 'revoke')
     expect((await refresh(SECOND)).status).toBe(424)
     await call('token-service', '/credentials')
     await lookIntoRedis()
@@ -460,7 +457,7 @@ describe('the secrets of a system', () => {
   /** What anyone may read, and every GET of each document with the key. */
   async function readDoors(): Promise<void> {
     for (const name of serviceNames) {
-      for (const path of CONNECTIONS)
+      for (const path of OPEN_PATHS)
         await keep(`${path} of ${name}`, await fetch(system.url(name) + path))
       const document = await fetch(`${system.url(name)}/openapi.json`)
       const { paths } = (await document.json()) as { paths: Record<string, object> }
@@ -588,7 +585,7 @@ describe('the secrets of a system', () => {
       })
       talkative.listen(0, '127.0.0.1')
       await once(talkative, 'listening')
-      for (const path of [...CONNECTIONS, '/header']) {
+      for (const path of [...OPEN_PATHS, '/header']) {
         const { port } = talkative.address() as AddressInfo
         await keep(path, await fetch(`http://127.0.0.1:${port}${path}`))
       }
