@@ -20,6 +20,7 @@ export interface CallLimits {
   readonly timeoutMs: number
 }
 
+/** `isSent`: something of the call may have reached the target. */
 export type CallOutcome =
   | {
       readonly kind: 'answered'
@@ -28,9 +29,9 @@ export type CallOutcome =
       readonly retryAfter: string | null
     }
   /** No answer, or half of one. `reason` is a short code such as `ECONNREFUSED`. */
-  | { readonly kind: 'failed'; readonly reason: string }
-  | { readonly kind: 'aborted' }
-  | { readonly kind: 'too_large'; readonly status: number }
+  | { readonly kind: 'failed'; readonly reason: string; readonly isSent: boolean }
+  | { readonly kind: 'aborted'; readonly isSent: boolean }
+  | { readonly kind: 'too_large'; readonly status: number; readonly retryAfter: string | null }
 
 /** The longest answer that is kept with an item. */
 export const MAX_RESPONSE_BYTES = 1_048_576

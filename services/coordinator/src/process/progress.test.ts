@@ -99,6 +99,32 @@ describe('the course of a run', () => {
     expect(advance(header({ Attempt: 1, StepName: 'csv' }), released, course).status).toBe(
       'Running',
     )
+    expect(advance(header({ Attempt: 3 }), { kind: 'later', delayMs: 5 }, course)).toMatchObject({
+      status: 'Retrying',
+      attempt: 2,
+      delayMs: 5,
+      lastError: null,
+      item: null,
+    })
+  })
+
+  it('letting go after a call left leaves a trace of it', () => {
+    const outcome: StepOutcome = { kind: 'released', noAnswer: 'no answer', isInDoubt: true }
+    expect(advance(header(), outcome, course)).toMatchObject({
+      status: 'Queued',
+      attempt: 0,
+      errorClass: 'no_answer',
+      isInDoubt: true,
+      item: { error: 'no answer' },
+    })
+  })
+
+  it('whatever left it in doubt stays so until the step is completed', () => {
+    for (const outcome of [retry, failed, waiting, released]) {
+      expect(advance(header(), { ...outcome, isInDoubt: true }, course).isInDoubt).toBe(true)
+      expect(advance(header(), outcome, course).isInDoubt).toBe(false)
+    }
+    expect(advance(header(), completed, course).isInDoubt).toBe(false)
   })
 
   it('over 20,000 random histories never goes back, never skips, never passes the last attempt', () => {

@@ -14,6 +14,9 @@ export interface Response {
   readonly body: string
 }
 
+/**
+ * `isInDoubt`: an attempt may have done the step's work, and nobody knows; the next one asks `confirm` first.
+ */
 export type StepOutcome =
   /** The item is done, on to the next step; `endsRun` completes the header as well (`setStatus('Completed')`). */
   | {
@@ -28,17 +31,29 @@ export type StepOutcome =
       readonly error: string
       readonly response: Response | null
       readonly retryAfterMs: number | null
+      readonly isInDoubt?: boolean
     }
   | {
       readonly kind: 'failed'
       readonly errorClass: string
       readonly error: string
       readonly response: Response | null
+      readonly isInDoubt?: boolean
     }
   /** A credential is faulted: nobody's fault here, so no attempt is charged. */
-  | { readonly kind: 'waiting'; readonly credential: string; readonly error: string }
-  /** The worker had to stop before the call left: the attempt is given back. */
-  | { readonly kind: 'released' }
+  | {
+      readonly kind: 'waiting'
+      readonly credential: string
+      readonly error: string
+      readonly isInDoubt?: boolean
+    }
+  /** The step asked to be run anew later; no attempt is charged. */
+  | { readonly kind: 'later'; readonly delayMs: number; readonly isInDoubt?: boolean }
+  /**
+   * The worker had to stop: the attempt is given back. `noAnswer` tells of a call that had left; without it
+   * there is no trace.
+   */
+  | { readonly kind: 'released'; readonly noAnswer?: string; readonly isInDoubt?: boolean }
 
 export interface Transition {
   readonly status: HeaderStatus
@@ -49,6 +64,8 @@ export interface Transition {
   readonly waitingFor: string | null
   readonly lastError: string | null
   readonly errorClass: string | null
+  /** Whether the step that is due may have been done by an earlier attempt. */
+  readonly isInDoubt: boolean
   /** The item of the step that ran; null leaves no trace. */
   readonly item: {
     readonly status: ItemStatus
@@ -65,11 +82,15 @@ export interface Course {
   readonly random: number
 }
 
+/** The error class of a call that left and got no answer. One that never left is `network`. */
+export const NO_ANSWER = 'no_answer'
+
 /** Decides what becomes of a claimed run. `header` is as claimed: its `Attempt` counts the one that ended. */
 export function advance(header: Header, outcome: StepOutcome, course: Course): Transition {
   const { steps, policy, random } = course
   const { StepName: stepName, Attempt: attempt } = header
-  const calm = { waitingFor: null, lastError: null, errorClass: null }
+  const isInDoubt = outcome.kind !== 'completed' && outcome.isInDoubt === true
+  const calm = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
   switch (outcome.kind) {
     case 'completed': {
       const next = outcome.endsRun ? undefined : steps[steps.indexOf(stepName) + 1]
@@ -86,7 +107,7 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
     case 'retry': {
       const isLast = attempt >= policy.maxAttempts
       const { error, errorClass, response, retryAfterMs } = outcome
-      const told = { waitingFor: null, lastError: error, errorClass }
+      const told = { waitingFor: null, lastError: error, errorClass, isInDoubt }
       const item = { response, data: null, error }
       return isLast
         ? failed(header, outcome)
@@ -110,25 +131,46 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
         waitingFor: outcome.credential,
         lastError: outcome.error,
         errorClass: 'credential_faulted',
+        isInDoubt,
         item: { status: 'Waiting', response: null, data: null, error: outcome.error },
       }
-    case 'released':
+    case 'later':
+      return {
+        ...calm,
+        status: 'Retrying',
+        stepName,
+        attempt: attempt - 1,
+        delayMs: outcome.delayMs,
+        item: null,
+      }
+    case 'released': {
+      const { noAnswer } = outcome
       return {
         waitingFor: null,
-        lastError: header.LastError,
-        errorClass: header.ErrorClass,
+        lastError: noAnswer ?? header.LastError,
+        errorClass: noAnswer === undefined ? header.ErrorClass : NO_ANSWER,
+        isInDoubt,
         status: restingStatus(stepName, attempt - 1, steps),
         stepName,
         attempt: attempt - 1,
         delayMs: 0,
-        item: null,
+        item:
+          noAnswer === undefined
+            ? null
+            : { status: 'Retrying', response: null, data: null, error: noAnswer },
       }
+    }
   }
 }
 
 const failed = (
   { StepName: stepName, Attempt: attempt }: Header,
-  { error, errorClass, response }: { error: string; errorClass: string; response: Response | null },
+  {
+    error,
+    errorClass,
+    response,
+    isInDoubt = false,
+  }: Pick<StepOutcome & { kind: 'failed' }, 'error' | 'errorClass' | 'response' | 'isInDoubt'>,
 ): Transition => ({
   status: 'Failed',
   stepName,
@@ -137,6 +179,7 @@ const failed = (
   waitingFor: null,
   lastError: error,
   errorClass,
+  isInDoubt,
   item: { status: 'Failed', response, data: null, error },
 })
 

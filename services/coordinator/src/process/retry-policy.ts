@@ -33,6 +33,9 @@ export function verdictOf(status: number): CallVerdict {
   return status === 408 || status === 425 || status === 429 || status >= 500 ? 'retry' : 'failed'
 }
 
+/** Whether a target that answers so may have done its work: a crash in it, or a gateway's own doubt (RFC 9110 §15.6). */
+export const leavesDoubt = (status: number): boolean => [500, 502, 504].includes(status)
+
 /** Milliseconds until the time a `Retry-After` names (RFC 9110 §10.2.3: seconds or a date); null when it names none. */
 export function parseRetryAfter(value: string | null, now: number): number | null {
   if (value === null) return null

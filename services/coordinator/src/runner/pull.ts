@@ -2,8 +2,10 @@
  * The pulls find work that no message speaks of. They publish and never run a step: there is one way into a
  * step, the claim.
  *
- * Local (15 s): rows that should have been picked up by now, each ever more spaced, and only for steps whose
- * queue is short: a long queue means slow workers, not lost messages, and more messages would not help.
+ * Local (15 s, and at once when the source hints at inserted rows): rows that should have been picked up by
+ * now, each ever more spaced, and only for steps whose queue is short: a long queue means slow workers, not
+ * lost messages, and more messages would not help. Runs at a step that their process no longer has are failed,
+ * with the reason, instead of waiting for nobody.
  * Remote (60 s): rows of coordinators that are gone, pauses that another replica was told of, and an audit.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -14,7 +16,7 @@ import type { ProcessDefinition } from '../process/definition.ts'
 import type { Header } from '../transaction/header.ts'
 import type { Audit, StepRef, TransactionSource } from '../transaction/transaction-source.ts'
 import type { Announcer } from './announcer.ts'
-import type { Runner } from './runner.ts'
+import { outlineOf, type Runner } from './runner.ts'
 import type { StepQueue } from './step-queue.ts'
 
 export interface PullDeps {
@@ -34,10 +36,25 @@ export interface PullDeps {
 const GROUP = 500
 /** The most that one tick sends; the rest waits for the next. */
 const MAX_GROUPS = 10
+/** From a hint of the source to the pull: what is inserted in that time comes with it. */
+const HINT_MS = 50
 
 export function startPulls(deps: PullDeps): AsyncDisposable {
   const { source, queue, announcer, runner, processes, log } = deps
   const leaving = new AbortController()
+  /** Ends the pause before the next local pull. */
+  let hint = new AbortController()
+  let hinted: NodeJS.Timeout | null = null
+  source.watch(() => {
+    hinted ??= setTimeout(() => {
+      hinted = null
+      hint.abort()
+    }, HINT_MS).unref()
+  })
+  const untilHint = (): AbortSignal => {
+    hint = new AbortController()
+    return AbortSignal.any([hint.signal, leaving.signal])
+  }
 
   /** The steps whose rows are worth a message now. */
   async function shortQueues(): Promise<StepRef[]> {
@@ -63,7 +80,34 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
       if (headers.length > 0) log.info({ count: headers.length }, 'local pull sent steps again')
       if (headers.length < GROUP) break
     }
+    await refuseMisplaced()
     return true
+  }
+
+  /** Fails what is due at a step that was taken out of its process. */
+  async function refuseMisplaced(): Promise<void> {
+    const running = [...processes.values()].filter(({ name }) => runner.isConsuming(name))
+    const taken = new Map<string, boolean>()
+    for (const header of await source.misplaced(running.map(outlineOf), GROUP)) {
+      const { Process, StepName, Version } = header
+      const where = `${Process}.${StepName}`
+      if (!taken.has(where)) taken.set(where, await isTaken(Process, StepName))
+      if (taken.get(where) === true) continue
+      const error = `the process has no step ${StepName} any more; resume the run once it has it again`
+      const refused = await source.refuse(header, Version, 'step_unknown', error)
+      if (refused === null) continue
+      log.warn({ process: Process, step: StepName }, 'refused a run at an unknown step')
+      announcer.tell(refused)
+    }
+  }
+
+  /** Whether some coordinator takes this step: while two versions of a process run side by side, one may. */
+  async function isTaken(process: string, step: string): Promise<boolean> {
+    const consumers = await queue.consumers(process, step)
+    if (consumers !== null) return consumers > 0
+    // No such queue, which nobody can take from; or the broker is away, which says nothing.
+    const first = processes.get(process)?.stepNames[0]
+    return first === undefined || (await queue.waiting(process, first)) === null
   }
 
   async function send(header: Header): Promise<void> {
@@ -101,9 +145,11 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
     name: string,
     intervalMs: number,
     pull: () => Promise<boolean>,
+    pause: () => AbortSignal = () => leaving.signal,
   ): Promise<void> {
     while (!leaving.signal.aborted) {
       let isDone = false
+      const signal = pause()
       try {
         isDone = await pull()
       } catch (error) {
@@ -113,12 +159,12 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
       }
       // Replicas must not pull in step. What is away is asked again soon.
       const ms = (isDone ? intervalMs : Math.min(500, intervalMs)) * (0.9 + deps.random() * 0.2)
-      await sleep(ms, null, { signal: leaving.signal }).catch(() => {})
+      await sleep(ms, null, { signal }).catch(() => {})
     }
   }
 
   const pulling = Promise.all([
-    repeat('local', deps.localMs, local),
+    repeat('local', deps.localMs, local, untilHint),
     repeat('remote', deps.remoteMs, remote),
   ])
   return {

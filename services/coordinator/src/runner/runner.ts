@@ -6,7 +6,7 @@
  *     the row is the outbox, the pull sends it again). A crash in between repeats a message, never a result.
  * R3  A delivery waits for a source that is away: nothing is lost and nothing is charged.
  * R4  Leaving, or losing the internet, aborts what was not sent and gives the attempt back; what was sent
- *     runs to its end.
+ *     runs to its end, or to the end of our patience: then the attempt is given back as well, in doubt.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
@@ -14,7 +14,8 @@ import type { Logger } from '@integration-host/shared/logger'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { HttpCall } from '../process/http-call.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
-import { type ProcessSettings, runStep } from '../process/step.ts'
+import { runStep } from '../process/run-step.ts'
+import type { ProcessSettings } from '../process/step.ts'
 import { keyText, type RunKey } from '../transaction/header.ts'
 import {
   type Claim,
@@ -199,12 +200,16 @@ export function createRunner(deps: RunnerDeps): Runner {
     claim: Claim,
     stepLog: Logger,
   ): Promise<StepOutcome | null> {
-    const { header } = claim
+    const { header, isInDoubt } = claim
     const handler = definition.steps.get(header.StepName)
-    if (handler === undefined) return { ...used('step_unknown', 'the process has no such step') }
+    if (handler === undefined)
+      return { ...used('step_unknown', 'the process has no such step'), isInDoubt }
     // Workers that die in the step charge it, or it would take every one of them down, for ever.
     if (header.Attempt > definition.retry.maxAttempts)
-      return { ...used('attempts_used_up', 'workers were lost in every attempt of this step') }
+      return {
+        ...used('attempts_used_up', 'workers were lost in every attempt of this step'),
+        isInDoubt,
+      }
     const hand: StepInHand = {
       claim,
       needsInternet: definition.requireInternet,
@@ -365,14 +370,20 @@ const abandoned = (signal: AbortSignal): Promise<'abandoned'> =>
 
 /** The outcome in the light of why the step was stopped, if it was. */
 function judged(outcome: StepOutcome | 'abandoned', signal: AbortSignal): StepOutcome | null {
-  const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
   if (!signal.aborted) return outcome === 'abandoned' ? { kind: 'released' } : outcome
+  const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
+  // What an abandoned step did, and still does, nobody knows.
+  const isInDoubt =
+    outcome === 'abandoned' || (outcome.kind !== 'completed' && outcome.isInDoubt === true)
   const stop = signal.reason as Stop
   switch (stop) {
     case 'lost':
       return null
     case 'leaving':
-      return isDecided ? outcome : { kind: 'released' }
+      if (isDecided) return outcome
+      return outcome !== 'abandoned' && outcome.kind === 'released'
+        ? outcome
+        : { kind: 'released', isInDoubt }
     case 'timeout':
       return isDecided
         ? outcome
@@ -382,6 +393,7 @@ function judged(outcome: StepOutcome | 'abandoned', signal: AbortSignal): StepOu
             error: 'the step took longer than it may',
             response: null,
             retryAfterMs: null,
+            isInDoubt,
           }
   }
 }

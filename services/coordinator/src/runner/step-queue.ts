@@ -21,6 +21,8 @@ export interface StepQueue {
   ): StepConsumer
   /** Messages that wait in a step's queue; null while the broker is away. */
   waiting(process: string, step: string): Promise<number | null>
+  /** Workers that take from a step's queue; null when there is no such queue, or the broker is away. */
+  consumers(process: string, step: string): Promise<number | null>
   /** Messages that were put aside; null while the broker is away. */
   buried(process: string): Promise<number | null>
 }

@@ -290,6 +290,71 @@ export function transactionSourceContract(
       })
     })
 
+    describe('a step in doubt', () => {
+      const inDoubt: StepOutcome = { ...failing(0), isInDoubt: true } as StepOutcome
+
+      it('is one whose worker was lost, whether its lease is taken over or the run adopted', async () => {
+        const taken = await queue('taken')
+        const adopted = await claim(await queue('adopted'))
+        expect(adopted.isInDoubt).toBe(false)
+        await claim(taken)
+        await sleep(contractTimes.leaseMs + 20)
+        expect((await claim(taken, { owner: 'worker-2' })).isInDoubt).toBe(true)
+        const [header] = await source.adopt(10)
+        expect((await claim(header as Header)).isInDoubt).toBe(true)
+      })
+
+      it('is one whose outcome says so, until another one says otherwise', async () => {
+        const first = await record(await claim(await queue('1')), inDoubt)
+        const second = await claim(first as Header)
+        expect(second.isInDoubt).toBe(true)
+        const third = await claim((await record(second, failing(0))) as Header)
+        expect(third.isInDoubt).toBe(false)
+      })
+
+      it('is not the next one', async () => {
+        const doubtful = await claim(
+          (await record(await claim(await queue('1')), inDoubt)) as Header,
+        )
+        const next = await record(doubtful, done)
+        expect((await claim(next as Header)).isInDoubt).toBe(false)
+      })
+
+      it('stays so over a failure and a resume, a replay does not inherit it', async () => {
+        const claimed = await claim(await queue('1'))
+        await record(claimed, { ...failed, isInDoubt: true })
+        const resumed = await claim(await source.resume(process.name, '1', null))
+        expect(resumed.isInDoubt).toBe(true)
+        await record(resumed, { ...failed, isInDoubt: true })
+        expect((await claim(await source.replay(process, '1', null))).isInDoubt).toBe(false)
+      })
+
+      it('is one that was cancelled in the hands of its worker', async () => {
+        await claim(await queue('in hand'))
+        await queue('at rest')
+        for (const [id, isInDoubt] of [
+          ['in hand', true],
+          ['at rest', false],
+        ] as const) {
+          await source.cancel(process.name, id, null)
+          const resumed = await source.resume(process.name, id, null)
+          expect((await claim(resumed)).isInDoubt).toBe(isInDoubt)
+        }
+      })
+    })
+
+    it('tells which overdue runs are at a step that their process does not have', async () => {
+      await queue('known')
+      const next = await record(await claim(await queue('unknown')), done)
+      await record(await claim(await queue('early')), failing(60_000))
+      const without = { name: process.name, steps: ['order', 'csv'] } satisfies ProcessOutline
+      expect(await source.misplaced([without], 10)).toEqual([])
+      await sleep(contractTimes.sweepMs + 20)
+      expect(await source.misplaced([without], 10)).toEqual([next])
+      expect(await source.misplaced([process], 10)).toEqual([])
+      expect(await source.misplaced([{ ...without, name: 'Other' }], 10)).toEqual([])
+    })
+
     describe('the outbox', () => {
       it('shows a run that nobody picked up, ever more spaced', async () => {
         const header = await queue('1')

@@ -28,6 +28,8 @@ export interface TransactionSource extends AsyncDisposable {
   due(steps: readonly StepRef[], limit: number): Promise<Header[]>
   /** Takes expired leases away from coordinators that are gone; the runs are due again. */
   adopt(limit: number): Promise<Header[]>
+  /** Up to `limit` overdue runs of these processes at a step that none of them has (any more). */
+  misplaced(processes: readonly ProcessOutline[], limit: number): Promise<Header[]>
   /** Ends an active, unleased run that cannot be run at all. False when it changed meanwhile. */
   refuse(run: RunKey, version: number, errorClass: string, error: string): Promise<Header | null>
 
@@ -53,6 +55,12 @@ export interface TransactionSource extends AsyncDisposable {
   setPaused(process: string, isPaused: boolean): Promise<void>
 
   audit(processes: readonly string[]): Promise<Audit>
+
+  /**
+   * Calls `onDue` when other hands may have inserted rows that are due. A hint and no more: it can be missed,
+   * and many rows may come as one.
+   */
+  watch(onDue: () => void): void
 }
 
 /** What a source has to know of a process: its name, and its steps in order. */
@@ -92,6 +100,8 @@ export interface Claim {
   readonly header: Header
   /** What earlier steps left. */
   readonly items: readonly Item[]
+  /** An earlier attempt may have done the step's work: its worker was lost, or its call got no answer. */
+  readonly isInDoubt: boolean
 }
 
 export type ClaimResult =

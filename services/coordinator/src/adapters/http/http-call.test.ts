@@ -48,7 +48,11 @@ describe('the call of a step', () => {
     ['the name is unknown', 'http://nobody.invalid/', /ENOTFOUND|EAI_AGAIN/],
   ])('fails with a code when %s', async (_, url, reason) => {
     const outcome = await caller.call(request(url), limits())
-    expect(outcome).toEqual({ kind: 'failed', reason: expect.stringMatching(reason) })
+    expect(outcome).toEqual({
+      kind: 'failed',
+      reason: expect.stringMatching(reason),
+      isSent: false,
+    })
   })
 
   it('fails when the answer breaks off', async () => {
@@ -59,6 +63,7 @@ describe('the call of a step', () => {
     })
     expect(await caller.call(request(`${target.url}/broken`), limits())).toMatchObject({
       kind: 'failed',
+      isSent: true,
     })
   })
 
@@ -67,9 +72,10 @@ describe('the call of a step', () => {
       response.writeHead(200)
       response.write('x')
     })
-    expect(await caller.call(request(`${target.url}/slow`), limits({ timeoutMs: 50 }))).toEqual({
+    expect(await caller.call(request(`${target.url}/slow`), limits({ timeoutMs: 1_000 }))).toEqual({
       kind: 'failed',
       reason: 'ETIMEDOUT',
+      isSent: true,
     })
   })
 
@@ -85,6 +91,7 @@ describe('the call of a step', () => {
     expect(await caller.call(request(`${target.url}/huge`), limits())).toEqual({
       kind: 'too_large',
       status: 200,
+      retryAfter: null,
     })
   })
 
@@ -101,13 +108,14 @@ describe('the call of a step', () => {
     })
     expect(await caller.call(request(url), limits({ untilSent: stop.signal }))).toEqual({
       kind: 'aborted',
+      isSent: false,
     })
     expect(target.callsTo('/held')).toHaveLength(1)
     const hard = new AbortController()
     target.on('/hard', () => hard.abort())
     expect(
       await caller.call(request(`${target.url}/hard`), limits({ signal: hard.signal })),
-    ).toEqual({ kind: 'aborted' })
+    ).toEqual({ kind: 'aborted', isSent: true })
   })
 
   it('is aborted while it still connects, and then never leaves', async () => {
@@ -122,7 +130,7 @@ describe('the call of a step', () => {
     )
     await once(server, 'connection')
     stop.abort()
-    expect(await calling).toEqual({ kind: 'aborted' })
+    expect(await calling).toEqual({ kind: 'aborted', isSent: false })
     server.close()
   })
 })

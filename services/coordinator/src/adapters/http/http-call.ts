@@ -42,12 +42,15 @@ async function openAgent(): Promise<Agent> {
 /** At undici's own level: `onRequestStart` tells the moment the request leaves, which `request()` does not. */
 function dispatch(agent: Agent, request: CallRequest, limits: CallLimits): Promise<CallOutcome> {
   const { signal, untilSent, timeoutMs } = limits
-  if (signal.aborted || untilSent.aborted) return Promise.resolve({ kind: 'aborted' })
+  if (signal.aborted || untilSent.aborted)
+    return Promise.resolve({ kind: 'aborted', isSent: false })
   return new Promise((resolve) => {
     let controller: Dispatcher.DispatchController | null = null
     let isSettled = false
+    let isSent = false
     let status = 0
     let retryAfter: string | null = null
+    let contentType: string | null = null
     const chunks: Buffer[] = []
     let length = 0
 
@@ -63,8 +66,8 @@ function dispatch(agent: Agent, request: CallRequest, limits: CallLimits): Promi
       settle(outcome)
       controller?.abort(new Error('given up'))
     }
-    const abort = (): void => stop({ kind: 'aborted' })
-    const timer = setTimeout(() => stop({ kind: 'failed', reason: 'ETIMEDOUT' }), timeoutMs)
+    const abort = (): void => stop({ kind: 'aborted', isSent })
+    const timer = setTimeout(() => stop({ kind: 'failed', reason: 'ETIMEDOUT', isSent }), timeoutMs)
     signal.addEventListener('abort', abort, { once: true })
     untilSent.addEventListener('abort', abort, { once: true })
 
@@ -81,26 +84,40 @@ function dispatch(agent: Agent, request: CallRequest, limits: CallLimits): Promi
           controller = started
           // Given up while it waited for a connection: it must not leave now.
           if (isSettled) return started.abort(new Error('given up'))
+          isSent = true
           untilSent.removeEventListener('abort', abort)
         },
         onResponseStart(_, statusCode, headers) {
           status = statusCode
-          const value = headers['retry-after']
-          retryAfter = (Array.isArray(value) ? value[0] : value) ?? null
+          retryAfter = firstOf(headers['retry-after'])
+          contentType = firstOf(headers['content-type'])
         },
         onResponseData(_, chunk) {
           length += chunk.length
-          if (length > MAX_RESPONSE_BYTES) return stop({ kind: 'too_large', status })
+          if (length > MAX_RESPONSE_BYTES) return stop({ kind: 'too_large', status, retryAfter })
           chunks.push(chunk)
         },
         onResponseEnd() {
-          const body = Buffer.concat(chunks).toString('utf8')
+          const body = textOf(Buffer.concat(chunks), contentType)
           settle({ kind: 'answered', status, body, retryAfter })
         },
         onResponseError(_, error) {
-          settle({ kind: 'failed', reason: reasonOf(error) })
+          settle({ kind: 'failed', reason: reasonOf(error), isSent })
         },
       },
     )
   })
+}
+
+const firstOf = (value: string | string[] | undefined): string | null =>
+  (Array.isArray(value) ? value[0] : value) ?? null
+
+/** The text of a body in the charset its type names; what is no text in it becomes U+FFFD. */
+function textOf(body: Buffer, contentType: string | null): string {
+  const charset = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1] ?? 'utf-8'
+  try {
+    return new TextDecoder(charset).decode(body)
+  } catch {
+    return body.toString('utf8') // a charset nobody knows
+  }
 }

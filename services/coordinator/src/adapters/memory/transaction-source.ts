@@ -361,7 +361,7 @@ export async function createMemoryTransactionSource(
           },
           delayMs + sweepMs,
         ),
-        inDoubt: transition.inDoubt,
+        inDoubt: transition.isInDoubt,
         ...(item !== null && {
           items: [
             ...kept.items.filter(({ StepName }) => StepName !== lease.step),

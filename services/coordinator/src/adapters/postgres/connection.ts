@@ -16,6 +16,11 @@ export interface PostgresOptions {
 /** The one way to the database: waits for nothing, fails with `store_unavailable`. */
 export interface PostgresConnection extends AsyncDisposable {
   readonly run: <Result>(work: (sql: postgres.Sql) => Promise<Result>) => Promise<Result>
+  /**
+   * Calls `onNotice` for each notification of a channel, and each time it listens again: what came while the
+   * line was down is not repeated.
+   */
+  readonly listen: (channel: string, onNotice: () => void) => void
 }
 
 const LOOK_MS = 1_000
@@ -82,6 +87,10 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           throw error
         }
       }
+    },
+    listen(channel, onNotice) {
+      // On a connection of its own, which the driver opens again and again; the first failure is no other.
+      sql.listen(channel, onNotice, onNotice).catch(() => {})
     },
     async [Symbol.asyncDispose]() {
       leaving.abort()

@@ -54,6 +54,8 @@ export const orderHeader = pgTable(
     /** When the attempt in hand began. */
     StartedAt: time('StartedAt'),
     Attempt: integer('Attempt').notNull().default(0),
+    /** An attempt of the due step may have done its work, and nobody knows: see `confirm`. */
+    InDoubt: boolean('InDoubt').notNull().default(false),
     NextAttemptAt: time('NextAttemptAt').defaultNow(),
     /** When the local pull looks at the row next, and how often it did since the row last moved. */
     NextSweepAt: time('NextSweepAt').notNull().defaultNow(),

@@ -40,6 +40,8 @@ export interface PostgresSourceOptions {
 }
 
 const QUEUE_GROUP = 1_000
+/** The trigger `Order_Header_inserted` notifies here, of rows that are inserted due: ours never are. */
+const DUE_CHANNEL = 'Order_Header'
 
 export function createPostgresTransactionSource(
   connection: PostgresConnection,
@@ -72,7 +74,7 @@ export function createPostgresTransactionSource(
             "LeaseOwner" = held.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
             "NextSweepAt" = now() + ${leaseMs} * interval '1 ms', "SweepCount" = 0,
             "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
-            "UpdatedAt" = now()
+            "InDoubt" = h."InDoubt" or held."LeaseUntil" is not null, "UpdatedAt" = now()
           from held
           where (h."Process", h."TransactionID", h."ReplayID")
             = (held."Process", held."TransactionID", held."ReplayID")
@@ -98,7 +100,12 @@ export function createPostgresTransactionSource(
         const header = headerOf(row)
         return {
           kind: 'claimed',
-          claim: { header, items: row.items.map(itemOf), lease: leaseOf(header, owner) },
+          claim: {
+            header,
+            items: row.items.map(itemOf),
+            lease: leaseOf(header, owner),
+            isInDoubt: row.InDoubt,
+          },
         }
       })
     }),
@@ -125,7 +132,7 @@ export function createPostgresTransactionSource(
           select * from jsonb_to_recordset(${JSON.stringify(done)}::text::jsonb) as d(
             n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, owner text, key text,
             status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
-            "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean,
+            "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
             "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text)
         ), held as (
           select d.*, h."StepName" as "ranStep", h."Attempt" as "ranAttempt", h."StartedAt"
@@ -137,7 +144,7 @@ export function createPostgresTransactionSource(
           update "Order_Header" h set
             "Status" = held.status, "StepName" = held."stepName", "Version" = h."Version" + 1,
             "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
-            "Attempt" = held.attempt, "WaitingFor" = held."waitingFor",
+            "Attempt" = held.attempt, "InDoubt" = held."isInDoubt", "WaitingFor" = held."waitingFor",
             "LastError" = held."lastError", "ErrorClass" = held."errorClass",
             "NextAttemptAt" = case when not held."isOver"
               then now() + held."delayMs" * interval '1 ms' end,
@@ -256,7 +263,7 @@ export function createPostgresTransactionSource(
             from held
           )
           update "Order_Header" h set "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
-            "Version" = h."Version" + 1, "NextSweepAt" = now() + ${sweepMs} * interval '1 ms',
+            "InDoubt" = true, "Version" = h."Version" + 1, "NextSweepAt" = now() + ${sweepMs} * interval '1 ms',
             "SweepCount" = 0, "UpdatedAt" = now()
           from held
           where (h."Process", h."TransactionID", h."ReplayID")
@@ -265,12 +272,25 @@ export function createPostgresTransactionSource(
         return rows.map(headerOf)
       }),
 
+    misplaced: (processes, limit) =>
+      run(async (sql) => {
+        const rows = await sql<HeaderRow[]>`
+          select h.* from "Order_Header" h
+            join jsonb_to_recordset(${JSON.stringify(processes)}::text::jsonb) as p(name text, steps jsonb)
+              on p.name = h."Process"
+          where h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting') and h."NextSweepAt" <= now()
+            and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
+            and h."StepName" <> '' and not p.steps ? h."StepName"
+          order by h."NextSweepAt" limit ${limit}`
+        return rows.map(headerOf)
+      }),
+
     refuse: (key, version, errorClass, error) =>
       run(async (sql) => {
         const rows = await sql<HeaderRow[]>`
           update "Order_Header" h set "Status" = 'Failed', "Version" = h."Version" + 1,
-            "LeaseOwner" = null, "LeaseUntil" = null, "NextAttemptAt" = null,
-            "ErrorClass" = ${errorClass}, "LastError" = ${error}, "UpdatedAt" = now(), "CompletedAt" = now()
+            "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "LeaseOwner" = null,
+            "LeaseUntil" = null, "NextAttemptAt" = null, "ErrorClass" = ${errorClass}, "LastError" = ${error}, "UpdatedAt" = now(), "CompletedAt" = now()
           where ${isRun(sql, key)} and h."Version" = ${version}
             and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
             and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
@@ -358,7 +378,8 @@ export function createPostgresTransactionSource(
           const key = await lockRun(tx, process, transactionId, replayId)
           const [row] = await tx<HeaderRow[]>`
             update "Order_Header" h set
-              "Status" = 'Cancelled', "Version" = h."Version" + 1, "LeaseOwner" = null,
+              "Status" = 'Cancelled', "Version" = h."Version" + 1,
+              "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "LeaseOwner" = null,
               "LeaseUntil" = null, "StartedAt" = null, "NextAttemptAt" = null, "WaitingFor" = null,
               "CompletedAt" = now(), "UpdatedAt" = now()
             where ${isRun(tx, key)} and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
@@ -439,6 +460,8 @@ export function createPostgresTransactionSource(
           violations: found,
         }
       }),
+
+    watch: (onDue) => connection.listen(DUE_CHANNEL, onDue),
 
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }

@@ -103,6 +103,9 @@ export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
     async waiting(process, step) {
       return (await bus.depth(stepQueue(process, step)))?.ready ?? null
     },
+    async consumers(process, step) {
+      return (await bus.depth(stepQueue(process, step)))?.consumers ?? null
+    },
     async buried(process) {
       return (await bus.depth(deadQueue(process)))?.ready ?? null
     },

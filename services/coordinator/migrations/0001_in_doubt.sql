@@ -1,0 +1,1 @@
+ALTER TABLE "Order_Header" ADD COLUMN "InDoubt" boolean DEFAULT false NOT NULL;

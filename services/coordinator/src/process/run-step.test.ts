@@ -1,0 +1,391 @@
+import { createLogger } from '@integration-host/shared/logger'
+import { describe, expect, it } from 'vitest'
+import type { Claim } from '../transaction/transaction-source.ts'
+import type { CallOutcome, CallRequest } from './http-call.ts'
+import { runStep, type StepDeps } from './run-step.ts'
+import { type AnyStep, defineStep, type Step } from './step.ts'
+
+const never = new AbortController().signal
+const claim: Claim = {
+  lease: {
+    Process: 'P',
+    TransactionID: 'a/b',
+    ReplayID: 2,
+    step: 'second',
+    version: 3,
+    owner: 'me',
+  },
+  header: {
+    Process: 'P',
+    TransactionID: 'a/b',
+    ReplayID: 2,
+    Status: 'Running',
+    StepName: 'second',
+    InitialData: { n: 1 },
+    Realm: '42',
+    Version: 3,
+    Attempt: 4,
+    NextAttemptAt: null,
+    WaitingFor: null,
+    LastError: null,
+    ErrorClass: null,
+    CreatedAt: '',
+    UpdatedAt: '',
+    CompletedAt: null,
+  },
+  items: [
+    {
+      StepName: 'first',
+      Status: 'Completed',
+      Attempt: 1,
+      IdempotencyKey: 'k',
+      ResponseStatus: 200,
+      ResponseBody: '{"x":1}',
+      Data: { x: 1 },
+      Error: null,
+      StartedAt: null,
+      FinishedAt: null,
+    },
+    {
+      StepName: 'second',
+      Status: 'Retrying',
+      Attempt: 3,
+      IdempotencyKey: 'k',
+      ResponseStatus: 503,
+      ResponseBody: null,
+      Data: null,
+      Error: 'busy',
+      StartedAt: null,
+      FinishedAt: null,
+    },
+  ],
+  isInDoubt: false,
+}
+const answered = (status: number, body = '{}', retryAfter: string | null = null): CallOutcome => ({
+  kind: 'answered',
+  status,
+  body,
+  retryAfter,
+})
+
+/** Runs a step whose calls are answered one after the other. */
+async function outcomeOf(
+  handler: AnyStep,
+  answers: readonly CallOutcome[] = [],
+  change: Partial<StepDeps & Pick<Claim, 'isInDoubt'>> = {},
+) {
+  const calls: CallRequest[] = []
+  const { isInDoubt = false, ...deps } = change
+  const outcome = await runStep(handler, { ...claim, isInDoubt }, ['first', 'second'], {
+    call: async (request) => {
+      calls.push(request)
+      return answers[calls.length - 1] ?? { kind: 'aborted', isSent: false }
+    },
+    gateway: { url: 'http://gateway:7218', key: 'service-key' },
+    settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
+    log: createLogger('test', 'silent'),
+    traceparent: '00-a-b-01',
+    signal: never,
+    untilSent: never,
+    isOnline: async () => true,
+    now: () => 0,
+    ...deps,
+  })
+  return { outcome, calls }
+}
+
+describe('a step sees', () => {
+  it('its run, the step before and finished steps by name', async () => {
+    const { outcome } = await outcomeOf((step: Step) => {
+      expect(step).toMatchObject({
+        process: 'P',
+        name: 'second',
+        transactionId: 'a/b',
+        replayId: 2,
+        isReplay: true,
+        realm: '42',
+        attempt: 4,
+        initialData: { n: 1 },
+        previous: { name: 'first', ResponseBody: '{"x":1}', data: { x: 1 }, ReplayID: 2 },
+      })
+      expect(step.item('first').data).toEqual({ x: 1 })
+      expect(() => step.item('second')).toThrow('no finished item')
+      step.complete({ y: 2 })
+    })
+    expect(outcome).toEqual({
+      kind: 'completed',
+      response: null,
+      data: { y: 2 },
+      endsRun: false,
+    })
+  })
+})
+
+describe('a call of a step', () => {
+  it('carries the idempotency key, each further call of the step one of its own', async () => {
+    const { calls, outcome } = await outcomeOf(
+      async (step: Step) => {
+        await step.execute({ url: 'http://x/a', query: { q: 'ä&b', n: 1 } })
+        await step.execute({ url: 'http://x/b', method: 'post', body: { a: 1 } })
+      },
+      [answered(200), answered(201, 'done')],
+    )
+    expect(calls.map(({ headers }) => headers['idempotency-key'])).toEqual([
+      'P/a%2Fb/2/second',
+      'P/a%2Fb/2/second/2',
+    ])
+    expect(calls[0]?.url.href).toBe('http://x/a?q=%C3%A4%26b&n=1')
+    expect(calls[1]).toMatchObject({
+      method: 'POST',
+      body: '{"a":1}',
+      headers: { 'content-type': 'application/json', traceparent: '00-a-b-01' },
+    })
+    expect(outcome).toMatchObject({ kind: 'completed', response: { status: 201, body: 'done' } })
+  })
+
+  it('with a credential goes to the gateway with our key, and nowhere else', async () => {
+    const send = (url: string) =>
+      outcomeOf((step: Step) => step.execute({ url }, { credential: 'ACC-42' }), [answered(200)])
+    const { calls } = await send('/v3/company/42/query?query=x')
+    expect(calls[0]?.url.href).toBe('http://gateway:7218/v3/company/42/query?query=x')
+    expect(calls[0]?.headers['authorization']).toBe('Bearer service-key')
+    for (const url of [
+      'http://evil/v3/company/42/x',
+      '//evil/v3/company/42/x',
+      '@evil/v3/company/42/x',
+      '.evil/v3/company/42/x',
+      '/v3/company/43/x',
+      '/v3/company/42/../43/x',
+      '/credentials',
+    ]) {
+      const refused = await send(url)
+      expect(refused.calls).toEqual([])
+      expect(refused.outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
+    }
+  })
+
+  it.each([
+    [answered(429, '', '3'), { kind: 'retry', errorClass: 'http_429', retryAfterMs: 3_000 }],
+    [answered(500, 'x'), { kind: 'retry', errorClass: 'http_500', retryAfterMs: null }],
+    [answered(404, 'x'), { kind: 'failed', errorClass: 'http_404' }],
+    [answered(301), { kind: 'failed', errorClass: 'http_301' }],
+    [answered(424), { kind: 'failed', errorClass: 'http_424' }],
+    [
+      { kind: 'failed', reason: 'ECONNREFUSED', isSent: false } as const,
+      { kind: 'retry', errorClass: 'network' },
+    ],
+    [
+      { kind: 'failed', reason: 'ECONNRESET', isSent: true } as const,
+      { kind: 'retry', errorClass: 'no_answer', isInDoubt: true },
+    ],
+    [
+      { kind: 'too_large', status: 200, retryAfter: null } as const,
+      { kind: 'failed', errorClass: 'response_too_large', isInDoubt: true },
+    ],
+    [
+      { kind: 'too_large', status: 503, retryAfter: '2' } as const,
+      { kind: 'retry', errorClass: 'http_503', retryAfterMs: 2_000 },
+    ],
+    [{ kind: 'aborted', isSent: false } as const, { kind: 'released' }],
+    [
+      { kind: 'aborted', isSent: true } as const,
+      { kind: 'released', noAnswer: 'GET http://x/ got no answer: given up', isInDoubt: true },
+    ],
+  ])(
+    'that comes to %j ends the step, and what it does after changes nothing',
+    async (call, expected) => {
+      const { outcome, calls } = await outcomeOf(
+        async (step: Step) => {
+          await step.execute({ url: 'http://x/?secret=1' }).catch(() => {})
+          await step.execute({ url: 'http://x/' }).catch(() => {})
+          step.complete()
+          step.setStatus('Completed')
+        },
+        [call],
+      )
+      expect(outcome).toMatchObject(expected)
+      expect(calls).toHaveLength(1)
+      expect(JSON.stringify(outcome)).not.toContain('secret')
+    },
+  )
+
+  it('that failed while the internet is away charges nothing', async () => {
+    const { outcome } = await outcomeOf(
+      (step: Step) => step.execute({ url: 'http://x/' }),
+      [{ kind: 'failed', reason: 'ENETUNREACH', isSent: false }],
+      { isOnline: async () => false },
+    )
+    expect(outcome).toEqual({ kind: 'released' })
+  })
+
+  it('for a faulted credential waits for it', async () => {
+    const { outcome } = await outcomeOf(
+      (step: Step) => step.execute({ url: '/v3/company/42/x' }, { credential: 'ACC-42' }),
+      [answered(424)],
+    )
+    expect(outcome).toMatchObject({ kind: 'waiting', credential: 'ACC-42' })
+  })
+})
+
+describe('the end of a step', () => {
+  it('by fail() is a failure with the reason', async () => {
+    const { outcome } = await outcomeOf((step: Step) => step.fail('no such account'))
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      errorClass: 'step_failed',
+      error: 'no such account',
+    })
+  })
+
+  it('by setStatus ends the run, and keeps what its call answered', async () => {
+    const { outcome } = await outcomeOf(
+      async (step: Step) => {
+        await step.execute({ url: 'http://x/' }, { parse: () => ({ a: 1 }) })
+        step.setStatus('Completed')
+      },
+      [answered(200)],
+    )
+    expect(outcome).toEqual({
+      kind: 'completed',
+      response: { status: 200, body: '{}' },
+      data: { a: 1 },
+      endsRun: true,
+    })
+  })
+
+  it('after a success by throwing is tried again', async () => {
+    const { outcome } = await outcomeOf(
+      async (step: Step) => {
+        await step.execute({ url: 'http://x/' })
+        throw new RangeError('a bug')
+      },
+      [answered(200)],
+    )
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
+  })
+})
+
+describe('a step waits', () => {
+  it('by ending its attempt, which is not charged', async () => {
+    const { outcome } = await outcomeOf(
+      async (step: Step) => {
+        await step.execute({ url: 'http://x/' })
+        step.waitFor(60_000)
+      },
+      [answered(200)],
+    )
+    expect(outcome).toEqual({ kind: 'later', delayMs: 60_000 })
+  })
+
+  it.each([Number.NaN, -1, Number.POSITIVE_INFINITY])('not for %d ms', async (delayMs) => {
+    const { outcome } = await outcomeOf((step: Step) => step.waitFor(delayMs))
+    expect(outcome).toMatchObject(
+      delayMs > 0
+        ? { kind: 'later', delayMs: 31_536_000_000 }
+        : { kind: 'retry', errorClass: 'step_threw' },
+    )
+  })
+})
+
+describe('whether a step is in doubt', () => {
+  const lost: CallOutcome = { kind: 'failed', reason: 'ECONNRESET', isSent: true }
+  const unsent: CallOutcome = { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }
+  const call = (step: Step) =>
+    step.execute({ url: 'http://x/' }, { parse: (body) => body as number })
+  const callAndThrow = async (step: Step) => {
+    await call(step)
+    throw new RangeError('a bug')
+  }
+  const callAndFail = async (step: Step) => {
+    await call(step)
+    step.fail('rejected')
+  }
+
+  it.each([
+    ['a call that got no answer', call, lost, true],
+    ['a call that never left', call, unsent, false],
+    ['500: it may have crashed at the end of its work', call, answered(500), true],
+    ['502 and 504: a gateway does not know either', call, answered(504), true],
+    ['503: it was refused', call, answered(503), false],
+    ['429: it was refused', call, answered(429), false],
+    ['400: it was refused', call, answered(400), false],
+    ['an answer nobody understood', call, answered(200, 'nope'), true],
+    ['a step that threw after its call was answered', callAndThrow, answered(200, '1'), true],
+    ['a step that judged the answer', callAndFail, answered(200, '1'), false],
+  ])('after %s', async (_, handler, outcome, isInDoubt) => {
+    const run = await outcomeOf(handler, [outcome])
+    expect((run.outcome as { isInDoubt?: boolean }).isInDoubt === true).toBe(isInDoubt)
+  })
+
+  it('is not forgotten by an attempt that never got to its call', async () => {
+    const { outcome } = await outcomeOf(call, [unsent], { isInDoubt: true })
+    expect(outcome).toMatchObject({ errorClass: 'network', isInDoubt: true })
+  })
+})
+
+describe('a step in doubt with a confirm', () => {
+  const step = defineStep(
+    (given: Step) =>
+      given.execute(
+        { url: 'http://x/orders', method: 'POST' },
+        { parse: (body) => body as string },
+      ),
+    {
+      confirm: async (given) => {
+        const found = await given.find(
+          { url: 'http://x/orders', query: { key: given.idempotencyKey } },
+          { parse: (body) => body as string },
+        )
+        return found === null ? 'not_done' : given.complete(found.data)
+      },
+    },
+  )
+
+  it('is not asked when nothing is in doubt', async () => {
+    const { calls } = await outcomeOf(step, [answered(200, '"O-1"')])
+    expect(calls.map(({ method }) => method)).toEqual(['POST'])
+  })
+
+  it('completes with what it found, and makes no second call', async () => {
+    const { outcome, calls } = await outcomeOf(step, [answered(200, '"O-1"')], { isInDoubt: true })
+    expect(outcome).toEqual({
+      kind: 'completed',
+      response: { status: 200, body: '"O-1"' },
+      data: 'O-1',
+      endsRun: false,
+    })
+    expect(calls).toHaveLength(1)
+    expect(calls[0]?.url.searchParams.get('key')).toBe('P/a%2Fb/2/second')
+    // The question is not the call: a target that knows the key would answer with what it kept for it.
+    expect(calls[0]?.headers['idempotency-key']).toBeUndefined()
+  })
+
+  it.each([404, 410])('runs the step with its key when it finds nothing (%i)', async (status) => {
+    const { outcome, calls } = await outcomeOf(step, [answered(status), answered(503)], {
+      isInDoubt: true,
+    })
+    expect(calls.map(({ method }) => method)).toEqual(['GET', 'POST'])
+    expect(calls[1]?.headers['idempotency-key']).toBe('P/a%2Fb/2/second')
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_503' })
+    expect(outcome).not.toHaveProperty('isInDoubt')
+  })
+
+  it.each([
+    ['cannot be asked now', answered(503), { kind: 'retry', errorClass: 'http_503' }],
+    ['is refused', answered(403), { kind: 'failed', errorClass: 'http_403' }],
+  ])('asks again later when the target %s, and does not run', async (_, answer, expected) => {
+    const { outcome, calls } = await outcomeOf(step, [answer], { isInDoubt: true })
+    expect(outcome).toMatchObject({ ...expected, isInDoubt: true })
+    expect(calls).toHaveLength(1)
+  })
+
+  it.each([
+    ['throws', () => Promise.reject(new Error('no')), { kind: 'retry', errorClass: 'step_threw' }],
+    ['says nothing', async () => {}, { kind: 'failed', errorClass: 'status_not_set' }],
+    ['waits', async (given: Step) => given.waitFor(5), { kind: 'later', delayMs: 5 }],
+  ])('stays in doubt when confirm %s', async (_, confirm, expected) => {
+    const careless = Object.assign(() => {}, { confirm })
+    const { outcome } = await outcomeOf(careless, [], { isInDoubt: true })
+    expect(outcome).toMatchObject({ ...expected, isInDoubt: true })
+  })
+})

@@ -1,0 +1,305 @@
+/**
+ * Runs a step, and tells the outcome from what it does.
+ *
+ * O1  The first call that ends the step (a failed `execute`, `fail`, `waitFor`) decides: code after it changes
+ *     nothing and sends nothing.
+ * O2  A step that throws by itself is tried again; one that ends without saying how has failed.
+ * O3  A step is in doubt from the moment a call left until somebody knows what came of it: the call was
+ *     refused, the step judged its answer, or `confirm` said that it had not happened.
+ */
+import type { Logger } from '@integration-host/shared/logger'
+import { idempotencyKey, type Item } from '../transaction/item.ts'
+import type { Claim } from '../transaction/transaction-source.ts'
+import { type CallOutcome, type HttpCall, MAX_RESPONSE_BYTES } from './http-call.ts'
+import { NO_ANSWER, type Response, type StepOutcome } from './progress.ts'
+import { leavesDoubt, parseRetryAfter, verdictOf } from './retry-policy.ts'
+import type {
+  AnyStep,
+  ExecuteOptions,
+  InDoubtStep,
+  ProcessSettings,
+  Step,
+  StepItem,
+} from './step.ts'
+import { type Gateway, outgoingCall, type StepRequest } from './step-request.ts'
+import { type Json, storableJson, storableText } from './storable.ts'
+
+export interface StepDeps {
+  readonly call: HttpCall
+  readonly gateway: Gateway
+  readonly settings: ProcessSettings
+  readonly log: Logger
+  readonly traceparent: string
+  readonly signal: AbortSignal
+  readonly untilSent: AbortSignal
+  /** Whether a failed call counts: false when the internet is away. */
+  readonly isOnline: () => Promise<boolean>
+  /** Epoch ms, for a `Retry-After` that is a date. */
+  readonly now: () => number
+}
+
+/** Runs one step of a claimed run and tells what it came to. Never rejects. */
+export async function runStep(
+  handler: AnyStep,
+  claim: Claim,
+  stepNames: readonly string[],
+  deps: StepDeps,
+): Promise<StepOutcome> {
+  const before = stepNames[stepNames.indexOf(claim.header.StepName) - 1]
+  // A row that somebody placed in the middle of a process: no attempt can bring what was never done.
+  if (before !== undefined && finishedItem(claim, before) === undefined)
+    return {
+      kind: 'failed',
+      errorClass: 'step_before_missing',
+      error: `the step ${before} before this one was never finished`,
+      response: null,
+    }
+  const { confirm } = handler
+  let { isInDoubt } = claim
+  if (isInDoubt && confirm !== undefined) {
+    deps.log.info('step is in doubt: asking confirm')
+    const { outcome, returned } = await perform(confirm, { claim, before, isInDoubt }, deps)
+    if (outcome !== null) return outcome
+    if (returned !== 'not_done')
+      return { ...statusNotSet('confirm ended without complete() and without not_done'), isInDoubt }
+    isInDoubt = false
+  }
+  const { outcome } = await perform(handler, { claim, before, isInDoubt }, deps)
+  return outcome ?? statusNotSet('the step ended without a call and without a status')
+}
+
+/** Ends a step from inside; the outcome is already decided (O1). */
+class StepEnded extends Error {
+  override readonly name = 'StepEnded'
+}
+
+/** What ends a step before its function returns. */
+type Ending = Exclude<StepOutcome, { readonly kind: 'completed' }>
+
+interface Scene {
+  readonly claim: Claim
+  /** The name of the step before this one. */
+  readonly before: string | undefined
+  readonly isInDoubt: boolean
+}
+
+/** Calls a step function or its `confirm`; the outcome is null when it ended without saying how. */
+async function perform(
+  handler: (step: never) => unknown,
+  { claim, before, isInDoubt }: Scene,
+  deps: StepDeps,
+): Promise<{ outcome: StepOutcome | null; returned: unknown }> {
+  const { header } = claim
+  const key = idempotencyKey(header, header.StepName)
+  let ended: Ending | null = null
+  let response: Response | null = null
+  let completion: { data: Json; endsRun: boolean } | null = null
+  let calls = 0
+  let hasDoubt = isInDoubt
+
+  const end = (outcome: Ending): never => {
+    ended ??= outcome
+    throw new StepEnded()
+  }
+  const itemOf = (name: string): StepItem => {
+    const item = finishedItem(claim, name)
+    if (item === undefined) throw new TypeError(`there is no finished item ${name} in this run`)
+    return {
+      name,
+      TransactionID: header.TransactionID,
+      ReplayID: header.ReplayID,
+      ResponseBody: item.ResponseBody,
+      responseStatus: item.ResponseStatus,
+      data: item.Data,
+    }
+  }
+  /** Makes a call; null for an answer whose status `isNone` accepts as no answer. */
+  async function send<Data extends Json>(
+    request: StepRequest,
+    options: ExecuteOptions<Data>,
+    callKey: string | null,
+    isNone: (status: number) => boolean,
+  ) {
+    if (ended !== null) throw new StepEnded()
+    const { credential, parse, timeoutMs = DEFAULT_CALL_MS } = options
+    const { method, url, body, headers } = outgoingCall(request, credential, deps.gateway)
+    const { signal, untilSent, traceparent } = deps
+    const outcome = await deps.call(
+      {
+        method,
+        url,
+        body,
+        headers: {
+          ...headers,
+          ...(callKey !== null && { 'idempotency-key': callKey }),
+          traceparent,
+        },
+      },
+      { signal, untilSent, timeoutMs },
+    )
+    if (isUnaccounted(outcome)) hasDoubt = true
+    if (outcome.kind === 'answered' && isNone(outcome.status)) return null
+    const what = `${method} ${url.origin}${url.pathname}`
+    const answer = await judge(outcome, what, credential, deps, end)
+    response = answer
+    const parsed = parseBody(answer, parse)
+    if ('why' in parsed) {
+      // The call succeeded: making it again would not change the answer.
+      hasDoubt = true
+      const error = shortText(`${what} answered ${answer.status}, and the body is ${parsed.why}`)
+      return end({ kind: 'failed', errorClass: 'response_invalid', error, response: answer })
+    }
+    return { status: answer.status, body: answer.body, data: parsed.data }
+  }
+
+  const step: Step<Json, AnyStep | null> & Pick<InDoubtStep<AnyStep>, 'find'> = {
+    process: header.Process,
+    name: header.StepName,
+    transactionId: header.TransactionID,
+    replayId: header.ReplayID,
+    isReplay: header.ReplayID > 0,
+    realm: header.Realm,
+    attempt: header.Attempt,
+    idempotencyKey: key,
+    initialData: header.InitialData,
+    previous: before === undefined ? null : itemOf(before),
+    item: itemOf,
+    settings: deps.settings,
+    signal: deps.signal,
+    log: deps.log,
+    async execute<Data extends Json = Json>(
+      request: StepRequest,
+      options: ExecuteOptions<Data> = {},
+    ) {
+      calls += 1
+      // A further call of the same step is another operation for its target.
+      const callKey = calls === 1 ? key : `${key}/${calls}`
+      const answer = await send(request, options, callKey, () => false)
+      if (answer === null) throw new StepEnded() // no status is none here
+      completion = { data: storableJson(answer.data), endsRun: completion?.endsRun ?? false }
+      return answer
+    },
+    find: (request, options = {}) =>
+      send(request, options, null, (status) => status === 404 || status === 410),
+    complete<Data extends Json = null>(data?: Data) {
+      completion = { data: storableJson(data ?? null), endsRun: completion?.endsRun ?? false }
+      return { data: (data ?? null) as Data }
+    },
+    fail: (reason) =>
+      end({ kind: 'failed', errorClass: 'step_failed', error: shortText(reason), response }),
+    waitFor(delayMs) {
+      if (!(delayMs >= 0)) throw new RangeError('waitFor takes milliseconds from now')
+      return end({ kind: 'later', delayMs: Math.min(delayMs, MAX_WAIT_MS) })
+    },
+    setStatus() {
+      completion = { data: completion?.data ?? null, endsRun: true }
+    },
+  }
+
+  let returned: unknown
+  try {
+    returned = await (handler as (given: unknown) => unknown)(step)
+  } catch (error) {
+    if (ended === null && !(error instanceof StepEnded)) {
+      deps.log.warn({ err: error }, 'step threw')
+      const text = error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
+      // A call that succeeded before is one whose result is lost now (O3).
+      hasDoubt ||= response !== null
+      ended = {
+        kind: 'retry',
+        errorClass: 'step_threw',
+        error: shortText(text),
+        response,
+        retryAfterMs: null,
+      }
+    }
+  }
+  // Assigned in the functions above, which the compiler does not follow.
+  const told = ended as Ending | null
+  if (told !== null) return { outcome: hasDoubt ? { ...told, isInDoubt: true } : told, returned }
+  const completed = completion as { data: Json; endsRun: boolean } | null
+  return {
+    outcome: completed === null ? null : { kind: 'completed', response, ...completed },
+    returned,
+  }
+}
+
+const DEFAULT_CALL_MS = 60_000
+const MAX_ERROR_LENGTH = 1_000
+const MAX_WAIT_MS = 31_536_000_000
+
+const shortText = (text: string): string => storableText(text.slice(0, MAX_ERROR_LENGTH))
+
+const statusNotSet = (error: string) =>
+  ({ kind: 'failed', errorClass: 'status_not_set', error, response: null }) as const
+
+const finishedItem = ({ items }: Claim, name: string): Item | undefined =>
+  items.find(
+    ({ StepName, Status }) => StepName === name && (Status === 'Completed' || Status === 'Copied'),
+  )
+
+/** O3: whether a call may have done its work without anyone knowing. */
+const isUnaccounted = (outcome: CallOutcome): boolean =>
+  outcome.kind === 'failed' || outcome.kind === 'aborted'
+    ? outcome.isSent
+    : verdictOf(outcome.status) === 'completed'
+      ? outcome.kind === 'too_large'
+      : leavesDoubt(outcome.status)
+
+type End = (outcome: Ending) => never
+
+/** The response of a call that succeeded; ends the step for any other. */
+async function judge(
+  outcome: CallOutcome,
+  what: string,
+  credential: string | undefined,
+  deps: StepDeps,
+  end: End,
+): Promise<Response> {
+  if (outcome.kind === 'aborted' || outcome.kind === 'failed') {
+    const reason = outcome.kind === 'failed' ? outcome.reason : 'given up'
+    const error = shortText(
+      outcome.isSent ? `${what} got no answer: ${reason}` : `${what} failed: ${reason}`,
+    )
+    // Also a call that failed for lack of internet is given back.
+    if (outcome.kind === 'aborted' || !(await deps.isOnline()))
+      return end({ kind: 'released', ...(outcome.isSent && { noAnswer: error }) })
+    const errorClass = outcome.isSent ? NO_ANSWER : 'network'
+    return end({ kind: 'retry', errorClass, error, response: null, retryAfterMs: null })
+  }
+  const verdict = verdictOf(outcome.status)
+  if (outcome.kind === 'too_large' && verdict === 'completed')
+    return end({
+      kind: 'failed',
+      errorClass: 'response_too_large',
+      error: shortText(
+        `${what} answered ${outcome.status} with more than ${MAX_RESPONSE_BYTES} bytes`,
+      ),
+      response: null,
+    })
+  const body = outcome.kind === 'too_large' ? '' : storableText(outcome.body)
+  const response = { status: outcome.status, body }
+  if (verdict === 'completed') return response
+  const error = shortText(`${what} answered ${outcome.status}`)
+  if (credential !== undefined && outcome.status === FAILED_DEPENDENCY)
+    return end({ kind: 'waiting', credential, error: `${error}: ${credential} is faulted` })
+  const errorClass = `http_${outcome.status}`
+  if (verdict === 'failed') return end({ kind: 'failed', errorClass, error, response })
+  const retryAfterMs = parseRetryAfter(outcome.retryAfter, deps.now())
+  return end({ kind: 'retry', errorClass, error, response, retryAfterMs })
+}
+
+// RFC 4918 §11.4; the gateway's answer for a faulted credential.
+const FAILED_DEPENDENCY = 424
+
+function parseBody<Data extends Json>(
+  { body }: Response,
+  parse: ((body: unknown) => Data) | undefined,
+): { readonly data: Data } | { readonly why: string } {
+  if (parse === undefined) return { data: null as Data }
+  try {
+    return { data: parse(JSON.parse(body)) }
+  } catch (error) {
+    return { why: error instanceof SyntaxError ? 'not JSON' : 'not what the step expects' }
+  }
+}

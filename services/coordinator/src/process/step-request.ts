@@ -1,0 +1,63 @@
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import type { Json } from './storable.ts'
+
+export interface StepRequest {
+  /** Absolute; a path when `credential` is given, because the gateway's address comes before it. */
+  readonly url: string
+  /** GET unless given. */
+  readonly method?: string
+  readonly query?: Readonly<Record<string, string | number | boolean>>
+  readonly headers?: Readonly<Record<string, string>>
+  /** Text is sent as it is, anything else as JSON. */
+  readonly body?: Json
+}
+
+export interface Gateway {
+  readonly url: string
+  readonly key: string
+}
+
+/** The call a request stands for. @throws {TypeError} for a request that cannot be sent, which is a bug of the step. */
+export function outgoingCall(
+  request: StepRequest,
+  credential: string | undefined,
+  gateway: Gateway,
+) {
+  const isGateway = credential !== undefined
+  const url = isGateway ? gatewayUrl(request.url, credential, gateway.url) : new URL(request.url)
+  if (url.protocol !== 'http:' && url.protocol !== 'https:')
+    throw new TypeError('a step calls http(s) addresses')
+  for (const [name, value] of Object.entries(request.query ?? {}))
+    url.searchParams.append(name, String(value))
+  const body =
+    request.body === undefined
+      ? null
+      : typeof request.body === 'string'
+        ? request.body
+        : JSON.stringify(request.body)
+  return {
+    method: (request.method ?? 'GET').toUpperCase(),
+    url,
+    headers: {
+      accept: 'application/json',
+      ...(body !== null &&
+        typeof request.body !== 'string' && { 'content-type': 'application/json' }),
+      ...Object.fromEntries(
+        Object.entries(request.headers ?? {}).map(([name, value]) => [name.toLowerCase(), value]),
+      ),
+      ...(isGateway && { authorization: `Bearer ${gateway.key}` }),
+    },
+    body,
+  }
+}
+
+function gatewayUrl(path: string, credential: string, gateway: string): URL {
+  const realm = realmOf(credential)
+  const url = new URL(gateway + path)
+  // Our own key travels with this call, so it must reach the gateway, and only for the realm that was named.
+  if (!path.startsWith('/') || url.origin !== new URL(gateway).origin)
+    throw new TypeError('a call with a credential takes a path, not an address')
+  if (!credential.startsWith('ACC-') || !url.pathname.startsWith(`/v3/company/${realm}/`))
+    throw new TypeError(`the path must be below /v3/company/<realm>/ of ${credential}`)
+  return url
+}
