@@ -112,6 +112,36 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     })
   })
 
+  it('picks rows up as they are inserted, thousands of them in a few looks', async () => {
+    let looks = 0
+    const host = use(
+      await startFixture(backends, {
+        env: { LOCAL_PULL_SECONDS: '3600', REMOTE_PULL_SECONDS: '3600' },
+        wrapSource: (source) => ({
+          ...source,
+          due: (steps, limit) => ((looks += 1), source.due(steps, limit)),
+        }),
+      }),
+    )
+    const sql = backends.database?.sql
+    if (sql === undefined) throw new Error('no database')
+    const insert = (prefix: string, count: number) => sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData")
+      select 'OrderProcess', ${prefix} || n, to_jsonb(n::text) from generate_series(1, ${count}) n`
+    const [one, many] = [fresh(), fresh()]
+    await insert(one, 1)
+    await host.reached(`${one}1`, 'Completed')
+    const before = looks
+    await insert(many, 6_000) // more than one tick sends
+    const isSent = async () => {
+      const [row] = await sql`select count(*)::int as left from "Order_Header"
+        where "TransactionID" like ${`${many}%`} and "NextSweepAt" <= now() and "Status" = 'Queued'`
+      return row?.['left'] === 0
+    }
+    await until(isSent)
+    expect(looks - before).toBeLessThan(40)
+  })
+
   it('has no rows that nobody could read: they would stop the pull for their neighbours', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql

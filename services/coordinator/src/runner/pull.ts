@@ -34,7 +34,7 @@ export interface PullDeps {
 }
 
 const GROUP = 500
-/** The most that one tick sends; the rest waits for the next. */
+/** The most that one tick sends; the rest follows when the queues are short again. */
 const MAX_GROUPS = 10
 /** From a hint of the source to the pull: what is inserted in that time comes with it. */
 const HINT_MS = 50
@@ -70,18 +70,27 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
     return found
   }
 
-  /** False when nothing could be looked at: no process runs now, or the broker is away. */
+  /** Whether rows were left behind that nobody looked at since. */
+  let isMoreDue = false
+
+  /**
+   * False when it should be done again soon: there was more than a tick sends, or nothing could be looked at,
+   * because no process runs now or the broker is away.
+   */
   async function local(): Promise<boolean> {
     const steps = await shortQueues()
     if (steps.length === 0) return false
-    for (let group = 0; group < MAX_GROUPS; group += 1) {
+    let isCapped = true
+    for (let group = 0; group < MAX_GROUPS && isCapped; group += 1) {
       const headers = await source.due(steps, GROUP)
       await Promise.all(headers.map(send))
       if (headers.length > 0) log.info({ count: headers.length }, 'local pull sent steps again')
-      if (headers.length < GROUP) break
+      isCapped = headers.length === GROUP
     }
     await refuseMisplaced()
-    return true
+    const all = [...processes.values()].reduce((sum, { stepNames }) => sum + stepNames.length, 0)
+    isMoreDue = isCapped || (isMoreDue && steps.length < all)
+    return !isMoreDue
   }
 
   /** Fails what is due at a step that was taken out of its process. */

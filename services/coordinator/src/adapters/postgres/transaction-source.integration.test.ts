@@ -88,6 +88,72 @@ describe('the tables', () => {
   })
 })
 
+describe('rows that other hands insert', () => {
+  const insert = (id: string, count = 1) => database.sql`
+    insert into "Order_Header" ("Process", "TransactionID", "InitialData")
+    select 'OrderProcess', ${id} || n, '1' from generate_series(1, ${count}) n`
+  /** Counts hints; notifications arrive in the order of the commits. */
+  const watch = async (source: TransactionSource) => {
+    const hints = { count: 0 }
+    source.watch(() => (hints.count += 1))
+    await reaches(hints, 1) // it listens
+    return hints
+  }
+  const reaches = (hints: { count: number }, count: number) =>
+    vi.waitFor(() => expect(hints.count).toBeGreaterThanOrEqual(count), {
+      timeout: 20_000,
+      interval: 10,
+    })
+
+  it('are told of, ten thousand of one statement once', async () => {
+    const source = await open()
+    const hints = await watch(source)
+    await insert('many ', 10_000)
+    await insert('one ')
+    await reaches(hints, 3)
+    expect(hints.count).toBe(3)
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('are told apart from what is queued and replayed here, which needs no pull', async () => {
+    const source = await open()
+    const hints = await watch(source)
+    const lines = Array.from({ length: 50 }, (_, n) => ({
+      TransactionID: String(n),
+      InitialData: n,
+    }))
+    await source.queue(outline, lines)
+    const cancelled = await source.cancel('OrderProcess', '0', null)
+    await source.replay(outline, cancelled.TransactionID, null)
+    await insert('by hand ')
+    await reaches(hints, 2)
+    expect(hints.count).toBe(2)
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('are told of again after the line was lost, and what came meanwhile is hinted at', async () => {
+    await using line = await startRelay(database.url, 5432)
+    line.away()
+    const { source, ready } = connect(line.url)
+    const hints = { count: 0 }
+    source.watch(() => (hints.count += 1))
+    line.restore()
+    await ready()
+    await reaches(hints, 1)
+    for (let loss = 1; loss <= 3; loss += 1) {
+      const before = hints.count
+      line.away()
+      await insert(`while away ${loss} `)
+      line.restore()
+      await reaches(hints, before + 1)
+      const listening = hints.count
+      await insert(`after ${loss} `)
+      await reaches(hints, listening + 1)
+    }
+    await source[Symbol.asyncDispose]()
+  })
+})
+
 describe('a database that goes away', () => {
   it('is told as store_unavailable at once, and used again when it is back, without a restart', async () => {
     await using line = await startRelay(database.url, 5432)
