@@ -92,10 +92,12 @@ export function presentableBody(body: string, secrets: readonly string[]): strin
     // Members of a token response in JSON, a form or XML, also when the answer was cut in the middle of one.
     .replace(new RegExp(`((?:${MEMBERS})\\\\?"\\s*:\\s*\\\\?")[^"\\\\]*`, 'gi'), `$1${REDACTED}`)
     .replace(new RegExp(`((?:${MEMBERS})=)[^&\\s"<]+`, 'gi'), `$1${REDACTED}`)
-    .replace(new RegExp(`(<(?:${MEMBERS})[^>]*>)[^<]*`, 'gi'), `$1${REDACTED}`)
+    .replace(new RegExp(`(<(?:${MEMBERS})[^<>]*>)[^<]*`, 'gi'), `$1${REDACTED}`)
     // A request that the answer repeats, and JSON web tokens.
-    .replace(/\b(Basic|Bearer)\s+[\w+/=.~-]{8,}/gi, `$1 ${REDACTED}`)
+    .replace(/\b(Basic|Bearer)\s+[\w+/=.~%-]{16,}/gi, `$1 ${REDACTED}`)
     .replace(/eyJ[\w-]{8,}(?:\.[\w-]*){0,4}/g, REDACTED)
+    // Whatever else is as long as a token, under any name and in any encoding. A UUID has 36 characters.
+    .replace(/(?<![\w~+-])[\w~+-]{40,}/g, REDACTED)
   return shown.length > BODY_LIMIT ? `${shown.slice(0, BODY_LIMIT)}…` : shown
 }
 
