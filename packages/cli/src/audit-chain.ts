@@ -1,0 +1,90 @@
+/**
+ * Follows the audit log from its oldest entry to its head, a page at a time, and recomputes every hash.
+ *
+ * A log that is whole still may have been rewritten from end to end, or lost its newest entries, by somebody
+ * who can write to the store. That shows against a head that was noted before, and elsewhere.
+ */
+import {
+  type AuditHead,
+  type AuditPage,
+  auditStart,
+  firstBreak,
+} from '@integration-host/shared/contracts/audit'
+
+export type ReadAudit = (after: number, limit: number) => Promise<AuditPage>
+
+export interface ChainReport {
+  readonly checked: number
+  /** The oldest entry that is kept; null when there is none. */
+  readonly first: number | null
+  /** The newest entry that was checked. */
+  readonly head: AuditHead
+  /** Null: everything follows from what is before it. */
+  readonly broken: { readonly seq: number; readonly reason: string } | null
+}
+
+const PAGE = 1_000
+
+/** `expected`: a head that was noted before. `onPage` is told how many were checked. */
+export async function verifyChain(
+  read: ReadAudit,
+  expected: AuditHead | null,
+  onPage: (checked: number) => void,
+): Promise<ChainReport> {
+  let checked = 0
+  let first: number | null = null
+  let last: AuditHead = auditStart
+  let isExpectedMet = expected === null
+  /** The head that an answer without further entries named. */
+  let missing: number | null = null
+  const report = (seq: number, reason: string | null): ChainReport => {
+    return { checked, first, head: last, broken: reason === null ? null : { seq, reason } }
+  }
+
+  for (;;) {
+    const { items, head } = await read(last.Seq, PAGE)
+    const [oldest] = items
+    if (oldest !== undefined) {
+      // The oldest entries are trimmed, also while this reads. What the first one left follows from is not known.
+      if (oldest.Seq > last.Seq + 1 && (await isTrimmedBefore(read, oldest.Seq))) {
+        last = { Seq: oldest.Seq - 1, Hash: oldest.Previous }
+        if (expected !== null && !isExpectedMet && expected.Seq < last.Seq) {
+          const reason = `it cannot be compared: the log begins with entry ${oldest.Seq} now`
+          return report(expected.Seq, reason)
+        }
+      }
+      first ??= oldest.Seq
+    }
+
+    const found = firstBreak(last, items)
+    const sound = found === null ? items : items.slice(0, items.indexOf(found.entry))
+    if (expected !== null && !isExpectedMet) {
+      const same = [last, ...sound].find(({ Seq }) => Seq === expected.Seq)
+      if (same !== undefined && same.Hash !== expected.Hash)
+        return report(expected.Seq, 'it is another one than was expected')
+      isExpectedMet = same !== undefined
+    }
+    checked += sound.length
+    const end = sound.at(-1) ?? last
+    last = { Seq: end.Seq, Hash: end.Hash }
+    onPage(checked)
+    if (found !== null) return report(found.entry.Seq, found.reason)
+
+    if (last.Seq === head.Seq) {
+      if (last.Hash !== head.Hash) return report(last.Seq, 'the log names another one as its head')
+      return expected === null || isExpectedMet
+        ? report(last.Seq, null)
+        : report(expected.Seq, `it is missing: the log ends with entry ${last.Seq}`)
+    }
+    if (items.length > 0) continue
+    // An entry that came between the reading of the entries and of the head is there at the next look.
+    if (head.Seq < last.Seq || missing !== null)
+      return report(head.Seq, `the log ends with entry ${last.Seq}, and names this one as its head`)
+    missing = head.Seq
+  }
+}
+
+async function isTrimmedBefore(read: ReadAudit, seq: number): Promise<boolean> {
+  const { items } = await read(0, 1)
+  return (items[0]?.Seq ?? 0) >= seq
+}

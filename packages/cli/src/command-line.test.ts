@@ -1,0 +1,176 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type FakeTokenService,
+  problem,
+  SERVICE_KEY,
+  startFakeTokenService,
+} from '../test-support/fake-token-service.ts'
+import { run } from '../test-support/run.ts'
+import { groups } from './command-line.ts'
+import { CommandFailed } from './exit-code.ts'
+
+const commands = [...groups].flatMap(([group, { commands: words }]) =>
+  [...words.keys()].map((word) => [group, word] as const),
+)
+
+describe('help', () => {
+  it.each([[], ['credentials'], ['audit']])(
+    'of %j lists what there is, with examples',
+    async (...path) => {
+      const { code, out, err } = await run([...path, '--help'])
+      expect([code, err]).toEqual([0, ''])
+      for (const [group, word] of commands)
+        if (path.length === 0 || path[0] === group) expect(out).toContain(word)
+      expect(out).toMatch(/Examples:\n {2}integration-host /)
+    },
+  )
+
+  it.each(commands)(
+    'of %s %s has its usage, an example and the exit codes',
+    async (group, word) => {
+      const { code, out, err } = await run([group, word, '-h'])
+      expect([code, err]).toEqual([0, ''])
+      expect(out).toMatch(new RegExp(`^Usage: integration-host ${group} ${word}`))
+      expect(out).toMatch(/Examples:\n {2}/)
+      expect(out).toContain('Exit codes:')
+    },
+  )
+})
+
+describe('wrong usage', () => {
+  it.each([
+    [[], 'A command is needed'],
+    [['nonsense'], "There is no command 'nonsense'; there are: credentials, audit"],
+    [['credentials'], 'A credentials command is needed'],
+    [['credentials', 'drop'], "There is no credentials command 'drop'"],
+    [['credentials', 'list', '--colour'], "Unknown option '--colour'"],
+    [['credentials', 'list', 'ACC-1'], "Unexpected argument 'ACC-1'"],
+    [['credentials', 'show'], 'The name of a credential is needed'],
+    [['credentials', 'show', 'ACC-1', 'ACC-2'], "Unexpected argument 'ACC-2'"],
+    [['credentials', 'show', '../ACC-1'], 'must be ACC-<realm>'],
+    [['credentials', 'connect', '--realm', 'a b'], '--realm must be'],
+    [['credentials', 'remove', 'ACC-1'], '--yes is needed; nothing was removed'],
+    [['credentials', 'export', '--out', 'x'], 'Either names of credentials or --all'],
+    [
+      ['credentials', 'export', '--all', 'ACC-1', '--out', 'x'],
+      'Either names of credentials or --all',
+    ],
+    [['credentials', 'export', '--all'], '--out FILE is needed'],
+    [['credentials', 'import'], 'The file to import is needed'],
+    [['audit', 'list', '--since', 'x'], '--since must be a whole number'],
+    [['audit', 'list', '--name', 'x'], 'must be ACC-<realm>'],
+    [['audit', 'verify', '--expect', '5:abc'], '--expect must be SEQ:HASH'],
+    [['credentials', 'list', '--url', 'ftp://x'], '--url must be an http(s) URL'],
+  ])('%j is told and ends with 2', async (args, message) => {
+    const { code, out, err } = await run(args)
+    expect({ code, out }).toEqual({ code: 2, out: '' })
+    expect(err).toContain(message)
+    expect(err).toMatch(/See: integration-host .*--help\n$/)
+  })
+
+  it('does not repeat what stands behind an option that does not exist', async () => {
+    const { code, err } = await run(['credentials', 'import', 'x', '--passphrase=correct horse'])
+    expect(code).toBe(2)
+    expect(err).toContain("Unknown option '--passphrase'")
+    expect(err).not.toContain('horse')
+  })
+})
+
+describe('reaching token-service', () => {
+  let service: FakeTokenService
+  let folder: string
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'cli-'))
+    service = await startFakeTokenService({
+      'GET /credentials': () => ({ body: { items: [], next_cursor: null } }),
+      'GET /credentials/ACC-503': () => ({
+        ...problem(503, 'store_unavailable', { detail: 'redis is away' }),
+        headers: { 'Retry-After': '3' },
+      }),
+      'GET /credentials/ACC-404': () => problem(404, 'credential_not_found'),
+      'GET /credentials/ACC-html': () => ({ status: 502, body: '<html>proxy</html>' }),
+      'GET /credentials/ACC-odd': () => ({ body: { Name: 'ACC-odd' } }),
+      'GET /credentials/ACC-cut': () => ({ body: '{"Name":', isCut: true }),
+      'GET /credentials/ACC-away': () => ({
+        status: 302,
+        headers: { Location: 'http://127.0.0.1:1/steal' },
+      }),
+      'GET /credentials/ACC-steer': () =>
+        problem(500, 'internal_error', { detail: 'red\u001b[31m\nand more' }),
+    })
+  })
+  afterEach(async () => {
+    await service[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true })
+  })
+  const list = ['credentials', 'list', '--json']
+
+  it.each([
+    ['ACC-404', 3, 'credential_not_found'],
+    ['ACC-503', 1, 'redis is away (store_unavailable)\nTry again in 3 s.'],
+    ['ACC-html', 5, 'status 502, and not as token-service does'],
+    ['ACC-away', 5, 'status 302, and not as token-service does'],
+    ['ACC-odd', 1, 'otherwise than the token-service of this version'],
+    ['ACC-cut', 5, 'cannot be reached'],
+    ['ACC-steer', 1, 'red�[31m and more'],
+  ])('%s ends with %i and its reason on standard error', async (name, expected, message) => {
+    const { code, out, err } = await run(['credentials', 'show', name], service)
+    expect({ code, out }).toEqual({ code: expected, out: '' })
+    expect(err).toContain(message)
+    expect(err).not.toContain('\u001b')
+  })
+
+  it('ends with 5 when nobody listens, and names the address', async () => {
+    const { url } = service
+    await service[Symbol.asyncDispose]()
+    const { code, out, err } = await run(list, { url })
+    service = await startFakeTokenService({})
+    expect({ code, out }).toEqual({ code: 5, out: '' })
+    expect(err).toContain(`token-service at ${url} cannot be reached (ECONNREFUSED)`)
+  })
+
+  it('ends with 5 when the key is refused, and does not show it', async () => {
+    const wrong = 'wrong-service-key-0123456789-0123456789'
+    const { code, out, err } = await run(list, { ...service, env: { SERVICE_API_KEY: wrong } })
+    expect({ code, out }).toEqual({ code: 5, out: '' })
+    expect(err).toContain('refuses the service key')
+    expect(err).not.toContain(wrong)
+  })
+
+  it('prefers --url to TOKEN_SERVICE_URL', async () => {
+    const elsewhere = { url: 'http://127.0.0.1:1' }
+    expect(await run([...list, '--url', service.url], elsewhere)).toMatchObject({ code: 0 })
+  })
+
+  it('takes the key from a file', async () => {
+    const file = join(folder, 'key')
+    await writeFile(file, `${SERVICE_KEY}\n`)
+    const env = { SERVICE_API_KEY: '', SERVICE_API_KEY_FILE: file }
+    expect(await run(list, { ...service, env })).toMatchObject({ code: 0 })
+    const gone = { SERVICE_API_KEY: '', SERVICE_API_KEY_FILE: join(folder, 'gone') }
+    const { code, err } = await run(list, { ...service, env: gone })
+    expect(code).toBe(2)
+    expect(err).toContain('SERVICE_API_KEY_FILE: the file cannot be read (ENOENT)')
+  })
+
+  it("takes the embedded host's key when none is set, for the loopback interface only", async () => {
+    const secrets = join(folder, 'secrets')
+    const { mkdir } = await import('node:fs/promises')
+    await mkdir(secrets)
+    await writeFile(join(secrets, 'service_api_key'), SERVICE_KEY)
+    const env = { SERVICE_API_KEY: '', DATA_DIR: folder }
+    expect(await run(list, { ...service, env })).toMatchObject({ code: 0 })
+    const { code, err } = await run([...list, '--url', 'http://token-service.example'], { env })
+    expect(code).toBe(2)
+    expect(err).toContain('A service key is needed')
+  })
+
+  it('stops a call when it is told to, with the code of the signal', async () => {
+    const stop = AbortSignal.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
+    const { code, err } = await run(list, { ...service, stop })
+    expect([code, err]).toEqual([130, 'Stopped by SIGINT.\n'])
+  })
+})

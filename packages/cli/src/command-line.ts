@@ -1,0 +1,127 @@
+import type { Command } from './command.ts'
+import { auditList, auditVerify } from './commands/audit.ts'
+import { connect, list, refresh, remove, show } from './commands/credentials.ts'
+import { exportCredentials } from './commands/export.ts'
+import { importCredentials } from './commands/import.ts'
+import { rotateKeys } from './commands/rotate-keys.ts'
+import { CommandFailed, exitCodes, UsageError } from './exit-code.ts'
+import { plain, print, tell, type Terminal } from './terminal.ts'
+
+interface Group {
+  readonly title: string
+  readonly commands: ReadonlyMap<string, Command>
+  readonly examples: readonly string[]
+}
+
+/** What users type, in the order in which the help tells of it. */
+export const groups: ReadonlyMap<string, Group> = new Map([
+  [
+    'credentials',
+    {
+      title: 'Grants of companies, and the keys they are sealed with',
+      commands: new Map([
+        ['list', list],
+        ['show', show],
+        ['connect', connect],
+        ['refresh', refresh],
+        ['remove', remove],
+        ['rotate-keys', rotateKeys],
+        ['import', importCredentials],
+        ['export', exportCredentials],
+      ]),
+      examples: ['credentials list', 'credentials show ACC-9341453908059889'],
+    },
+  ],
+  [
+    'audit',
+    {
+      title: 'Who did what to which credential',
+      commands: new Map([
+        ['list', auditList],
+        ['verify', auditVerify],
+      ]),
+      examples: ['audit list --name ACC-9341453908059889', 'audit verify'],
+    },
+  ],
+])
+
+const PROGRAM = 'integration-host'
+
+const COMMON_HELP = `All commands:
+  --url URL    where token-service is (TOKEN_SERVICE_URL, default http://127.0.0.1:7217)
+  --json       JSON on standard output, and nothing else
+  -h, --help   this text
+
+SERVICE_API_KEY or SERVICE_API_KEY_FILE gives the service key; without them it is the one of the embedded host
+(data/secrets/service_api_key).
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential, 4 the credential is faulted,
+5 token-service cannot be reached or refuses the key.`
+
+/** Runs what the arguments ask for. Resolves with the exit code; every failure that is foreseen is told. */
+export async function runCommandLine(args: readonly string[], terminal: Terminal): Promise<number> {
+  const path: string[] = []
+  try {
+    // Options come after the command.
+    const firstOption = args.findIndex((arg) => arg.startsWith('-'))
+    const [first, second] = firstOption === -1 ? args : args.slice(0, firstOption)
+    const group = groups.get(first ?? '')
+    if (first !== undefined && group !== undefined) path.push(first)
+    const command = group?.commands.get(second ?? '')
+    if (second !== undefined && command !== undefined) path.push(second)
+    if (args.includes('--help') || args.includes('-h')) {
+      await print(terminal, helpOf(path, group, command))
+      return exitCodes.ok
+    }
+    if (group === undefined) throw new UsageError(oneOf('command', first, groups))
+    if (command === undefined)
+      throw new UsageError(oneOf(`${path[0]} command`, second, group.commands))
+    return await command.run(args.slice(2), terminal)
+  } catch (error) {
+    if (!(error instanceof CommandFailed)) throw error
+    tell(terminal, error.message)
+    if (error instanceof UsageError) {
+      tell(terminal, `See: ${[PROGRAM, ...path, '--help'].join(' ')}`)
+    }
+    return error.exitCode
+  }
+}
+
+const oneOf = (
+  what: string,
+  given: string | undefined,
+  known: ReadonlyMap<string, unknown>,
+): string =>
+  `${given === undefined ? `A ${what} is needed` : `There is no ${what} '${plain(given)}'`}; there are: ${[...known.keys()].join(', ')}`
+
+function helpOf(
+  path: readonly string[],
+  group: Group | undefined,
+  command: Command | undefined,
+): string {
+  const name = [PROGRAM, ...path].join(' ')
+  if (command !== undefined)
+    return `Usage: ${`${name} ${command.usage}`.trim()}\n\n${command.help}\n\n${COMMON_HELP}`
+  const entries =
+    group === undefined
+      ? [...groups].flatMap(([groupName, { commands }]) =>
+          [...commands].map(([word, { summary }]) => [`${groupName} ${word}`, summary] as const),
+        )
+      : [...group.commands].map(([word, { summary }]) => [word, summary] as const)
+  const width = Math.max(...entries.map(([word]) => word.length))
+  const examples = (group === undefined ? [...groups.values()] : [group]).flatMap(
+    (one) => one.examples,
+  )
+  return [
+    `Usage: ${name} ${group === undefined ? '(credentials | audit) ' : ''}<command> [options]`,
+    '',
+    ...(group === undefined ? [] : [`${group.title}:`]),
+    ...entries.map(([word, summary]) => `  ${word.padEnd(width)}   ${summary}`),
+    '',
+    'Examples:',
+    ...examples.map((example) => `  ${PROGRAM} ${example}`),
+    `  ${name} ${entries[0]?.[0]} --help`,
+    '',
+    COMMON_HELP,
+  ].join('\n')
+}

@@ -1,0 +1,67 @@
+import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
+import { CredentialName } from '@integration-host/shared/contracts/realm'
+import { UsageError } from './exit-code.ts'
+import type { Terminal } from './terminal.ts'
+
+export interface Command {
+  /** One line for the list of commands. */
+  readonly summary: string
+  /** What stands behind the command's name in its usage line. */
+  readonly usage: string
+  /** Description, options of its own and examples. */
+  readonly help: string
+  /** Resolves with the exit code. @throws {CommandFailed} */
+  run(args: readonly string[], terminal: Terminal): Promise<number>
+}
+
+const commonOptions = { url: { type: 'string' }, json: { type: 'boolean' } } as const
+
+/**
+ * Reads the options of a command and those that all commands have.
+ *
+ * @throws {UsageError}
+ */
+export function parse<const Options extends ParseArgsOptionsConfig>(
+  args: readonly string[],
+  options: Options,
+) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: { ...commonOptions, ...options },
+      allowPositionals: true,
+    })
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException
+    if (!code.startsWith('ERR_PARSE_ARGS_')) throw error
+    throw new UsageError(message.split('. ')[0] ?? message)
+  }
+}
+
+/** @throws {UsageError} there are names or other words where none belong. */
+export function expectNone(positionals: readonly string[]): void {
+  if (positionals[0] !== undefined) throw new UsageError(`Unexpected argument '${positionals[0]}'`)
+}
+
+/** The one credential that a command is about. @throws {UsageError} */
+export function oneName(positionals: readonly string[]): string {
+  const [name, ...rest] = credentialNames(positionals)
+  if (name === undefined) throw new UsageError('The name of a credential is needed: ACC-<realm>')
+  expectNone(rest)
+  return name
+}
+
+/** @throws {UsageError} */
+export function credentialNames(words: readonly string[]): string[] {
+  return words.map((word) => {
+    const name = CredentialName.safeParse(word)
+    if (!name.success) throw new UsageError(`'${word}' ${name.error.issues[0]?.message ?? ''}`)
+    return name.data
+  })
+}
+
+/** A number in an option. @throws {UsageError} */
+export function wholeNumber(option: string, text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new UsageError(`${option} must be a whole number`)
+  return Number(text)
+}

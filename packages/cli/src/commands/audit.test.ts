@@ -1,0 +1,210 @@
+import {
+  type AuditEntry,
+  type AuditFact,
+  type AuditHead,
+  auditHash,
+  auditStart,
+  chain,
+} from '@integration-host/shared/contracts/audit'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type FakeTokenService,
+  startFakeTokenService,
+} from '../../test-support/fake-token-service.ts'
+import { run } from '../../test-support/run.ts'
+
+const LENGTH = 2_500
+const fact = (n: number): AuditFact => ({
+  At: new Date(Date.UTC(2026, 10, 21) + n).toISOString(),
+  Who: 'key 0123abcd',
+  What: n % 2 === 0 ? 'refreshed' : 'handed_out',
+  Name: `ACC-${n % 10}`,
+  Version: n + 1,
+  Outcome: 'ok',
+})
+const whole = chain(
+  auditStart,
+  Array.from({ length: LENGTH }, (_, n) => fact(n)),
+)
+const entry = (seq: number): AuditEntry => whole[seq - 1] as AuditEntry
+const spelled = ({ Seq, Hash }: AuditHead): string => `${Seq}:${Hash}`
+const last = entry(LENGTH)
+
+let service: FakeTokenService
+let log: readonly AuditEntry[]
+/** What the log says its newest entry is; null: its newest entry. */
+let head: AuditHead | null
+/** Called before an answer. */
+let between: (call: number) => void
+
+beforeEach(async () => {
+  log = whole
+  head = null
+  between = () => {}
+  service = await startFakeTokenService({
+    'GET /audit': ({ query }) => {
+      between(service.asked.length)
+      const limit = Number(query.get('limit'))
+      const items = log.filter(({ Seq }) => Seq > Number(query.get('after'))).slice(0, limit)
+      const { Seq, Hash } = head ?? log.at(-1) ?? auditStart
+      return { body: { items, head: { Seq, Hash } } }
+    },
+  })
+})
+afterEach(() => service[Symbol.asyncDispose]())
+
+const verify = (...args: readonly string[]) => run(['audit', 'verify', ...args], service)
+
+describe('audit list', () => {
+  it('has every entry in order, over all pages', async () => {
+    const { code, json } = await run(['audit', 'list', '--json'], service)
+    expect(code).toBe(0)
+    expect(json).toEqual(whole)
+    expect(service.asked.map(({ query }) => query.get('after'))).toEqual(['0', '1000', '2000'])
+  })
+
+  it('begins with --since and keeps to --name', async () => {
+    const args = ['audit', 'list', '--since', '2481', '--name', 'ACC-7', '--json']
+    expect((await run(args, service)).json).toEqual([entry(2_488), entry(2_498)])
+    const { out } = await run(args.slice(0, -1), service)
+    expect(out.split('\n')[0]).toMatch(/^SEQ {3}AT .* OUTCOME/)
+    expect(out.split('\n')[1]).toMatch(/^2488 .*handed_out.*ACC-7/)
+  })
+
+  it('of an empty log is only its header', async () => {
+    log = []
+    const { code, out } = await run(['audit', 'list'], service)
+    expect([code, out.split('\n')]).toEqual([0, [expect.stringMatching(/^SEQ/), '']])
+  })
+})
+
+describe('audit verify', () => {
+  it('prints how many entries follow from each other, and the head for the next time', async () => {
+    const { code, out, err } = await verify()
+    expect([code, err]).toEqual([0, ''])
+    expect(out).toBe(`2500 audit entries, 1 to 2500: the chain is whole.\n${spelled(last)}\n`)
+    expect((await verify('--json')).json).toEqual([
+      { Checked: LENGTH, First: 1, Head: spelled(last), Break: null },
+    ])
+  })
+
+  it('takes an empty log for whole', async () => {
+    log = []
+    expect(await verify('--json')).toMatchObject({
+      code: 0,
+      json: [{ Checked: 0, First: null, Head: spelled(auditStart), Break: null }],
+    })
+  })
+
+  it('begins with the oldest entry that is kept', async () => {
+    log = whole.slice(700)
+    const { code, json } = await verify('--json')
+    expect([code, json]).toEqual([
+      0,
+      [{ Checked: 1_800, First: 701, Head: spelled(last), Break: null }],
+    ])
+  })
+
+  it('takes no harm from entries that are trimmed or written while it reads', async () => {
+    log = whole.slice(0, 2_000)
+    between = (call) => {
+      if (call === 2) log = whole.slice(1_400)
+    }
+    expect(await verify('--json')).toMatchObject({ code: 0, json: [{ First: 1, Break: null }] })
+  })
+
+  it('takes an entry that came between entries and head for what it is', async () => {
+    log = whole.slice(0, 10)
+    head = entry(11)
+    between = (call) => {
+      if (call === 3) log = whole.slice(0, 11)
+    }
+    expect(await verify('--json')).toMatchObject({ code: 0, json: [{ Checked: 11, Break: null }] })
+  })
+
+  const changed = { ...entry(1_500), Outcome: 'denied' }
+  const resealed = { ...changed, Hash: auditHash(changed) }
+  const rewritten = [
+    ...whole.slice(0, 1_499),
+    ...chain(
+      entry(1_499),
+      whole
+        .slice(1_499)
+        .map((one, n) => (n === 0 ? { ...fact(1_499), Outcome: 'denied' } : fact(one.Seq - 1))),
+    ),
+  ]
+  it.each([
+    ['an entry was changed', whole.with(1_499, changed), 1_500, 'it was changed'],
+    [
+      'an entry was changed and its hash as well',
+      whole.with(1_499, resealed),
+      1_501,
+      'the entry before it is not the one it was written after',
+    ],
+    ['an entry was taken out', whole.toSpliced(1_499, 1), 1_501, 'entry 1500 is missing before it'],
+    [
+      'an entry at the beginning of a page was taken out',
+      whole.toSpliced(1_000, 1),
+      1_002,
+      'entry 1001 is missing before it',
+    ],
+    [
+      'an entry was put in',
+      whole.toSpliced(1_499, 0, entry(1_499)),
+      1_499,
+      'entry 1500 is missing',
+    ],
+    ['two were swapped', whole.with(9, entry(12)).with(11, entry(10)), 12, 'entry 10 is missing'],
+  ])('finds that %s, and ends with 1', async (_, broken, seq, reason) => {
+    log = broken
+    const { code, out, err } = await verify()
+    expect({ code, out }).toEqual({ code: 1, out: '' })
+    expect(err).toContain(`The audit log is broken at entry ${seq}: ${reason}`)
+    expect(await verify('--json')).toMatchObject({
+      code: 1,
+      json: [{ Break: { Seq: seq, Reason: expect.stringContaining(reason) } }],
+    })
+  })
+
+  it('finds that the end is missing while the head still names it', async () => {
+    log = whole.slice(0, 2_400)
+    head = last
+    const { code, err } = await verify()
+    expect([code, err]).toEqual([1, expect.stringContaining('the log ends with entry 2400')])
+  })
+
+  it('finds that the head names another entry', async () => {
+    head = { Seq: LENGTH, Hash: 'f'.repeat(64) }
+    expect((await verify()).err).toContain('names another one as its head')
+  })
+
+  describe('with --expect', () => {
+    const expecting = (seq: number) => verify('--expect', spelled(entry(seq)))
+
+    it.each([1, 1_000, 1_001, LENGTH])('is content when entry %i is as it was', async (seq) => {
+      expect((await expecting(seq)).code).toBe(0)
+    })
+
+    it('is content when the expected entry is the last that was trimmed', async () => {
+      log = whole.slice(700)
+      expect((await expecting(700)).code).toBe(0)
+    })
+
+    it.each([
+      ['the end was cut off', whole.slice(0, 2_400), 'it is missing: the log ends with entry 2400'],
+      ['the log was emptied', [], 'it is missing: the log ends with entry 0'],
+      ['the end was rewritten', rewritten, 'it is another one than was expected'],
+    ])('finds that %s, which the chain alone does not show', async (_, broken, reason) => {
+      log = broken
+      expect((await verify()).code).toBe(0)
+      const { code, err } = await expecting(LENGTH)
+      expect([code, err]).toEqual([1, `The audit log is broken at entry ${LENGTH}: ${reason}.\n`])
+    })
+
+    it('says when the entry is kept no longer', async () => {
+      log = whole.slice(700)
+      const { code, err } = await expecting(699)
+      expect([code, err]).toEqual([1, expect.stringContaining('the log begins with entry 701')])
+    })
+  })
+})

@@ -1,0 +1,118 @@
+import { type AuditHead, AuditPage } from '@integration-host/shared/contracts/audit'
+import { type ReadAudit, verifyChain } from '../audit-chain.ts'
+import { type Command, credentialNames, expectNone, parse, wholeNumber } from '../command.ts'
+import { exitCodes, UsageError } from '../exit-code.ts'
+import { counted, createProgress, createTable, print, tell } from '../terminal.ts'
+import { openTokenService, type TokenService } from '../token-service.ts'
+
+const PAGE = 1_000
+
+const readerOf =
+  (service: TokenService): ReadAudit =>
+  (after, limit) =>
+    service.get(`/audit?after=${after}&limit=${limit}`, AuditPage)
+
+export const auditList: Command = {
+  summary: 'who did what to which credential, when and with what outcome',
+  usage: '[--name ACC-<realm>] [--since SEQ]',
+  help: `Lists the audit log, the oldest entry first. With --json one entry on each line, as it is chained.
+
+  --name ACC-<realm>   entries of this credential only
+  --since SEQ          from the entry with this number on
+
+Examples:
+  integration-host audit list --name ACC-9341453908059889
+  integration-host audit list --json --since 5001 >> audit.ndjson`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      name: { type: 'string' },
+      since: { type: 'string' },
+    })
+    expectNone(positionals)
+    const [name] = credentialNames(values.name === undefined ? [] : [values.name])
+    const since = wholeNumber('--since', values.since ?? '1')
+    const read = readerOf(openTokenService(values.url, terminal))
+    const table = createTable([
+      'SEQ',
+      'AT',
+      'WHO',
+      'WHAT',
+      'NAME',
+      'VERSION',
+      'OUTCOME',
+      'COUNT',
+      'TRACE ID',
+    ])
+    let after = Math.max(since - 1, 0)
+    for (;;) {
+      const { items, head } = await read(after, PAGE)
+      const wanted = items.filter((entry) => name === undefined || entry.Name === name)
+      const lines = values.json
+        ? wanted.map((entry) => JSON.stringify(entry))
+        : table(
+            wanted.map((entry) => [
+              String(entry.Seq),
+              entry.At,
+              entry.Who,
+              entry.What,
+              entry.Name,
+              String(entry.Version),
+              entry.Outcome,
+              String(entry.Count ?? ''),
+              entry.TraceId ?? '',
+            ]),
+          )
+      await print(terminal, ...lines)
+      const last = items.at(-1)
+      if (last === undefined || last.Seq >= head.Seq) return exitCodes.ok
+      after = last.Seq
+    }
+  },
+}
+
+export const auditVerify: Command = {
+  summary: 'recompute the chain of the audit log',
+  usage: '[--expect SEQ:HASH]',
+  help: `Recomputes the hash chain of the audit log and prints its head as SEQ:HASH. Exit code 1 when an entry was
+changed, taken out or put in. Who can write to the store could rewrite the whole log or cut its end: keep the
+head elsewhere, and compare at the next look.
+
+  --expect SEQ:HASH   the log must have this entry: the head that an earlier look printed
+
+Examples:
+  integration-host audit verify
+  integration-host audit verify --expect 4711:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+  integration-host audit verify --json | jq -r .Head`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, { expect: { type: 'string' } })
+    expectNone(positionals)
+    const expected = values.expect === undefined ? null : headOf(values.expect)
+    const read = readerOf(openTokenService(values.url, terminal))
+    const progress = createProgress(terminal)
+    const { checked, first, head, broken } = await verifyChain(read, expected, (count) =>
+      progress.update(`${count} entries checked`),
+    ).finally(() => progress.end())
+    const Head = `${head.Seq}:${head.Hash}`
+    if (values.json) {
+      const Break = broken === null ? null : { Seq: broken.seq, Reason: broken.reason }
+      await print(terminal, JSON.stringify({ Checked: checked, First: first, Head, Break }))
+    } else if (broken === null) {
+      const range = first === null ? '' : `, ${first} to ${head.Seq}`
+      await print(
+        terminal,
+        `${counted(checked, 'audit entry', 'audit entries')}${range}: the chain is whole.`,
+        Head,
+      )
+    } else {
+      tell(terminal, `The audit log is broken at entry ${broken.seq}: ${broken.reason}.`)
+    }
+    return broken === null ? exitCodes.ok : exitCodes.failed
+  },
+}
+
+/** @throws {UsageError} */
+function headOf(text: string): AuditHead {
+  const [, seq = '', Hash = ''] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text) ?? []
+  if (seq === '') throw new UsageError('--expect must be SEQ:HASH, as audit verify prints it')
+  return { Seq: Number(seq), Hash }
+}

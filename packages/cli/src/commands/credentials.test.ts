@@ -1,0 +1,161 @@
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type FakeTokenService,
+  problem,
+  startFakeTokenService,
+} from '../../test-support/fake-token-service.ts'
+import { run } from '../../test-support/run.ts'
+
+const AT = '2026-11-21T08:00:00.000Z'
+const fault = {
+  Code: 'invalid_grant',
+  Message: 'Couldn\'t refresh token for realm ACC-9, {"error":"invalid_grant"}',
+  At: AT,
+  Attempts: 1,
+  TraceId: 'tid-77',
+  Remedy: 'Reconnect the company: the provider has ended this grant.',
+}
+const view = (name: string, members: Partial<CredentialView> = {}): CredentialView => ({
+  Name: name,
+  Environment: name.slice(4),
+  Expiry: AT,
+  Status: 'active',
+  Version: 1,
+  RefreshedAt: AT,
+  ...members,
+})
+const faulted = view('ACC-9', { Status: 'faulted', Fault: fault })
+
+let service: FakeTokenService
+beforeEach(async () => {
+  service = await startFakeTokenService({
+    // A page is two credentials long here, whatever is asked for.
+    'GET /credentials': ({ query }) => {
+      const all = [view('ACC-1'), view('ACC-2'), view('ACC-3'), view('ACC-4'), faulted]
+      const start = all.findIndex(({ Name }) => Name === query.get('cursor')) + 1
+      const items = all.slice(start, start + 2)
+      return { body: { items, next_cursor: start + 2 < all.length ? items.at(-1)?.Name : null } }
+    },
+    'GET /credentials/ACC-1': () => ({ body: view('ACC-1', { HardExpiry: AT }) }),
+    'GET /credentials/ACC-9': () => ({ body: faulted }),
+    'POST /credentials/ACC-1/refresh': () => ({ body: view('ACC-1', { Version: 2 }) }),
+    'POST /credentials/ACC-9/refresh': () => problem(424, 'credential_faulted', { Fault: fault }),
+    'DELETE /credentials/ACC-1': () => ({ status: 204 }),
+    'DELETE /credentials/ACC-2': () => problem(404, 'credential_not_found'),
+    'POST /authorizations': () => ({
+      status: 201,
+      body: { url: 'https://provider.example/connect?state=s', state: 's', expires_at: AT },
+    }),
+  })
+})
+afterEach(() => service[Symbol.asyncDispose]())
+
+const routes = () => service.asked.map(({ route }) => route)
+
+describe('credentials list', () => {
+  it('goes through all pages, as a table whose columns are aligned', async () => {
+    const { code, out, err } = await run(['credentials', 'list'], service)
+    expect([code, err]).toEqual([0, ''])
+    const lines = out.trimEnd().split('\n')
+    expect(lines.map((line) => line.split(/ +/)[0])).toEqual([
+      'NAME',
+      'ACC-1',
+      'ACC-2',
+      'ACC-3',
+      'ACC-4',
+      'ACC-9',
+    ])
+    expect(lines[5]).toMatch(/faulted .* invalid_grant$/)
+    expect(service.asked.map(({ query }) => query.get('cursor'))).toEqual([null, 'ACC-2', 'ACC-4'])
+  })
+
+  it('has one credential on each line with --json', async () => {
+    const { json } = await run(['credentials', 'list', '--json'], service)
+    expect(json).toHaveLength(5)
+    expect(json[4]).toEqual(faulted)
+  })
+})
+
+describe('credentials show', () => {
+  it('shows a credential', async () => {
+    const { code, out } = await run(['credentials', 'show', 'ACC-1'], service)
+    expect(code).toBe(0)
+    expect(out).toMatch(/^Name +ACC-1\n/)
+    expect(out).toMatch(/Hard expiry +2026-11-21/)
+    expect((await run(['credentials', 'show', 'ACC-1', '--json'], service)).json).toEqual([
+      view('ACC-1', { HardExpiry: AT }),
+    ])
+  })
+
+  it('tells the fault of one, its trace id and what to do, and ends with 4', async () => {
+    const { code, out } = await run(['credentials', 'show', 'ACC-9'], service)
+    expect(code).toBe(4)
+    for (const told of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
+      expect(out).toContain(told)
+    expect(await run(['credentials', 'show', 'ACC-9', '--json'], service)).toMatchObject({
+      code: 4,
+      json: [faulted],
+    })
+  })
+})
+
+describe('credentials refresh', () => {
+  it('shows the new version', async () => {
+    const { code, json } = await run(['credentials', 'refresh', 'ACC-1', '--json'], service)
+    expect([code, json]).toEqual([0, [view('ACC-1', { Version: 2 })]])
+  })
+
+  it('tells why it cannot, on standard error, and ends with 4', async () => {
+    const { code, out, err } = await run(['credentials', 'refresh', 'ACC-9', '--json'], service)
+    expect({ code, out }).toEqual({ code: 4, out: '' })
+    for (const told of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
+      expect(err).toContain(told)
+  })
+})
+
+describe('credentials connect', () => {
+  it('prints the address alone on standard output, so that it can be passed on', async () => {
+    const args = ['credentials', 'connect', '--realm', '42', '--return-to', 'http://127.0.0.1/done']
+    const { code, out, err } = await run(args, service)
+    expect([code, out]).toEqual([0, 'https://provider.example/connect?state=s\n'])
+    expect(err).toContain(AT)
+    expect(service.asked[0]?.body).toEqual({ realm: '42', return_to: 'http://127.0.0.1/done' })
+  })
+
+  it('asks for any company without --realm', async () => {
+    const { json, err } = await run(['credentials', 'connect', '--json'], service)
+    expect([json, err]).toMatchObject([[{ expires_at: AT }], ''])
+    expect(service.asked[0]?.body).toEqual({})
+  })
+})
+
+describe('credentials remove', () => {
+  const remove = ['credentials', 'remove', 'ACC-1']
+
+  it('asks on a terminal, and does nothing unless told yes', async () => {
+    for (const typed of ['', 'n', 'yess']) {
+      const { code, err } = await run(remove, { ...service, typed: [typed] })
+      expect([code, err]).toEqual([1, expect.stringContaining('Nothing was removed')])
+    }
+    const closed = await run(remove, { ...service, typed: [] })
+    expect([closed.code, closed.err]).toEqual([1, expect.stringContaining('nothing was done')])
+    expect(routes()).toEqual([])
+    expect(await run(remove, { ...service, typed: ['y'] })).toMatchObject({
+      code: 0,
+      out: 'ACC-1 is removed.\n',
+    })
+    expect(routes()).toEqual(['DELETE /credentials/ACC-1'])
+  })
+
+  it('does nothing without a terminal and without --yes', async () => {
+    expect((await run(remove, service)).code).toBe(2)
+    expect(routes()).toEqual([])
+  })
+
+  it('needs no terminal with --yes', async () => {
+    const { code, json } = await run([...remove, '--yes', '--json'], service)
+    expect([code, json]).toEqual([0, [{ Name: 'ACC-1' }]])
+    expect((await run(['credentials', 'remove', 'ACC-2', '-y'], service)).code).toBe(3)
+  })
+})

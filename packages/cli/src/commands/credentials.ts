@@ -1,0 +1,181 @@
+import { CredentialView } from '@integration-host/shared/contracts/credential'
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { z } from 'zod'
+import { type Command, expectNone, oneName, parse } from '../command.ts'
+import { exitCodes, UsageError } from '../exit-code.ts'
+import { faultLines, labelled } from '../fault-lines.ts'
+import { ask, createTable, isInteractive, print, tell, type Terminal } from '../terminal.ts'
+import { openTokenService, type TokenService } from '../token-service.ts'
+
+const PAGE = 500
+const CredentialPage = z.object({
+  items: z.array(CredentialView),
+  next_cursor: z.string().nullable(),
+})
+
+/** All credentials in the order of their names, page by page. */
+export async function* credentialPages(service: TokenService): AsyncGenerator<CredentialView[]> {
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const query: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
+    const page: z.output<typeof CredentialPage> = await service.get(
+      `/credentials?limit=${PAGE}${query}`,
+      CredentialPage,
+    )
+    yield page.items
+    cursor = page.next_cursor
+  }
+}
+
+const pathOf = (name: string): string => `/credentials/${encodeURIComponent(name)}`
+
+export const list: Command = {
+  summary: 'all credentials, with their states',
+  usage: '',
+  help: `Lists all credentials in the order of their names, without secrets.
+With --json one credential on each line.
+
+Examples:
+  integration-host credentials list
+  integration-host credentials list --json | jq -r 'select(.Status == "faulted") | .Name'`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {})
+    expectNone(positionals)
+    const table = createTable(['NAME', 'STATUS', 'VERSION', 'EXPIRY', 'HARD EXPIRY', 'FAULT'])
+    for await (const items of credentialPages(openTokenService(values.url, terminal))) {
+      const lines = values.json
+        ? items.map((item) => JSON.stringify(item))
+        : table(
+            items.map(({ Name, Status, Version, Expiry, HardExpiry = '', Fault }) => [
+              Name,
+              Status,
+              String(Version),
+              Expiry,
+              HardExpiry,
+              Fault?.Code ?? '',
+            ]),
+          )
+      await print(terminal, ...lines)
+    }
+    return exitCodes.ok
+  },
+}
+
+export const show: Command = {
+  summary: 'one credential, and its fault with what to do',
+  usage: 'ACC-<realm>',
+  help: `Shows one credential without its secrets. When it is faulted: since when, why, the provider's trace id,
+what to do, and exit code 4.
+
+Examples:
+  integration-host credentials show ACC-9341453908059889
+  integration-host credentials show ACC-9341453908059889 --json | jq .Fault.Remedy`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {})
+    const name = oneName(positionals)
+    const credential = await openTokenService(values.url, terminal).get(
+      pathOf(name),
+      CredentialView,
+    )
+    await printCredential(terminal, credential, values.json)
+    return credential.Fault === undefined ? exitCodes.ok : exitCodes.faulted
+  },
+}
+
+async function printCredential(
+  terminal: Terminal,
+  credential: CredentialView,
+  isJson: boolean | undefined,
+): Promise<void> {
+  if (isJson) return print(terminal, JSON.stringify(credential))
+  const { Name, Environment, Status, Version, Expiry, RefreshedAt, HardExpiry, Fault } = credential
+  await print(
+    terminal,
+    labelled('Name', Name),
+    labelled('Environment', Environment),
+    labelled('Status', Status),
+    labelled('Version', String(Version)),
+    labelled('Refreshed', RefreshedAt),
+    labelled('Expiry', Expiry),
+    ...(HardExpiry === undefined ? [] : [labelled('Hard expiry', HardExpiry)]),
+    ...(Fault === undefined ? [] : faultLines(Fault)),
+  )
+}
+
+const Started = z.object({ url: z.url(), state: z.string(), expires_at: z.iso.datetime() })
+
+export const connect: Command = {
+  summary: 'the address at which a company is connected',
+  usage: '[--realm REALM] [--return-to URL]',
+  help: `Starts an authorization and prints the address to open in a browser.
+
+  --realm REALM     accept this company only: to reconnect it
+  --return-to URL   where the browser goes at the end; its origin must be one of RETURN_TO_ORIGINS
+
+Examples:
+  integration-host credentials connect
+  xdg-open "$(integration-host credentials connect --realm 9341453908059889)"`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      realm: { type: 'string' },
+      'return-to': { type: 'string' },
+    })
+    expectNone(positionals)
+    const realm = Realm.optional().safeParse(values.realm)
+    if (!realm.success) throw new UsageError(`--realm ${realm.error.issues[0]?.message ?? ''}`)
+    const body = { realm: realm.data, return_to: values['return-to'] }
+    const started = await openTokenService(values.url, terminal).post(
+      '/authorizations',
+      body,
+      Started,
+    )
+    if (!values.json) tell(terminal, `Open this address in a browser before ${started.expires_at}:`)
+    await print(terminal, values.json ? JSON.stringify(started) : started.url)
+    return exitCodes.ok
+  },
+}
+
+export const refresh: Command = {
+  summary: 'refresh a credential now',
+  usage: 'ACC-<realm>',
+  help: `Refreshes a credential now, whatever is left of its access token, and shows it. When the grant has ended:
+why, the provider's trace id, what to do, and exit code 4.
+
+Examples:
+  integration-host credentials refresh ACC-9341453908059889`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {})
+    const path = `${pathOf(oneName(positionals))}/refresh`
+    const service = openTokenService(values.url, terminal)
+    await printCredential(terminal, await service.post(path, {}, CredentialView), values.json)
+    return exitCodes.ok
+  },
+}
+
+export const remove: Command = {
+  summary: 'revoke the grant and remove the credential',
+  usage: 'ACC-<realm> [--yes]',
+  help: `Revokes the grant at the provider and removes the credential. Only a new authorization brings it back.
+
+  --yes   do not ask; needed where there is no terminal
+
+Examples:
+  integration-host credentials remove ACC-9341453908059889
+  integration-host credentials remove ACC-9341453908059889 --yes`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, { yes: { type: 'boolean', short: 'y' } })
+    const name = oneName(positionals)
+    const service = openTokenService(values.url, terminal)
+    if (!values.yes) {
+      if (!isInteractive(terminal))
+        throw new UsageError('Without a terminal to ask on, --yes is needed; nothing was removed')
+      const question = `Revoke the grant of ${name} at the provider and remove it? [y/N] `
+      if (!/^y(es)?$/i.test((await ask(terminal, question)).trim())) {
+        tell(terminal, 'Nothing was removed.')
+        return exitCodes.failed
+      }
+    }
+    await service.delete(pathOf(name))
+    await print(terminal, values.json ? JSON.stringify({ Name: name }) : `${name} is removed.`)
+    return exitCodes.ok
+  },
+}

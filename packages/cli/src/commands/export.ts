@@ -1,0 +1,100 @@
+import { ExportDocument, MAX_TRANSFER } from '@integration-host/shared/contracts/custody'
+import { type Command, credentialNames, parse } from '../command.ts'
+import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
+import { createExportFile } from '../export-file.ts'
+import { createProgress, print, tell, type Terminal } from '../terminal.ts'
+import { openTokenService, type TokenService } from '../token-service.ts'
+import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
+import { credentialPages } from './credentials.ts'
+
+export const exportCredentials: Command = {
+  summary: 'hand credentials over to another installation',
+  usage: '(ACC-<realm>… | --all) --out FILE',
+  help: `Writes credentials, sealed, to a file for another installation to import. From then on they are not refreshed
+here: they carry the fault "transferred", because two that refresh the same grant end it for each other.
+Exporting them again is possible, and so is importing the file here.
+
+  --all        every credential
+  --out FILE   a new file, readable for its owner alone; up to ${MAX_TRANSFER} credentials on each line
+${transferOptionsHelp}
+
+Examples:
+  integration-host credentials export ACC-1 ACC-2 --out two.ndjson
+  integration-host credentials export --all --out all.ndjson --key-file transfer.key`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      ...transferOptions,
+      all: { type: 'boolean' },
+      out: { type: 'string' },
+    })
+    const given = [...new Set(credentialNames(positionals))]
+    if (given.length > 0 === (values.all === true))
+      throw new UsageError('Either names of credentials or --all is needed')
+    if (!values.out) throw new UsageError('--out FILE is needed')
+    const service = openTokenService(values.url, terminal)
+    const file = await createExportFile(values.out)
+    const progress = createProgress(terminal)
+    const done: string[] = []
+    let documents = 0
+    let failure: CommandFailed | null = null
+    try {
+      const secret = await readTransferSecret(values, terminal, { isNew: true })
+      const names = values.all ? await allNames(service, terminal) : given
+      for (let start = 0; start < names.length; start += MAX_TRANSFER) {
+        const Names = names.slice(start, start + MAX_TRANSFER)
+        const body = { Names, ...secret() }
+        const document = await service.post('/exports', body, ExportDocument, { isLong: true })
+        await file.append(document)
+        documents += 1
+        done.push(...document.Names)
+        progress.update(`${done.length} of ${names.length} credentials`)
+      }
+    } catch (error) {
+      if (!(error instanceof CommandFailed)) throw error
+      failure = error
+    } finally {
+      progress.end()
+      if (documents === 0) await file.discard()
+      else await file.finish()
+    }
+    if (failure !== null && documents === 0) throw failure
+    if (values.json) {
+      const report = { File: values.out, Names: done, IsComplete: failure === null }
+      await print(terminal, JSON.stringify(report))
+    } else {
+      await print(terminal, `${values.out} has ${told(done)}.`)
+      tell(
+        terminal,
+        'This installation does not refresh them any more: import the file elsewhere, or here to take them back.',
+      )
+    }
+    if (failure === null) return exitCodes.ok
+    throw new CommandFailed(
+      failure.exitCode,
+      `${failure.message}\nThe export is not complete: ${values.out} has ${told(done)}. Others may be marked as transferred. Run it again with another file: what was exported can be exported again.`,
+    )
+  },
+}
+
+/** Those without a refresh token have nothing to hand over. */
+async function allNames(service: TokenService, terminal: Terminal): Promise<string[]> {
+  const names: string[] = []
+  for await (const items of credentialPages(service)) {
+    for (const { Name, Fault } of items) {
+      if (Fault?.Code === 'no_refresh_token')
+        tell(terminal, `${Name} has no refresh token and is left out.`)
+      else names.push(Name)
+    }
+  }
+  if (names.length === 0)
+    throw new CommandFailed(exitCodes.failed, 'There are no credentials to export.')
+  return names
+}
+
+const FEW = 20
+
+/** Names in a sentence: each of a few, else how many from which to which, as they are in order. */
+function told(names: readonly string[]): string {
+  if (names.length <= FEW) return names.join(', ')
+  return `${names.length} credentials, ${names[0]} to ${names.at(-1)}`
+}

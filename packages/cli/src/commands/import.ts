@@ -1,0 +1,96 @@
+import { open } from 'node:fs/promises'
+import { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
+import { reasonOf } from '@integration-host/shared/health'
+import { type Command, expectNone, parse } from '../command.ts'
+import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
+import { counted, createProgress, plain, print, tell } from '../terminal.ts'
+import { openTokenService, Refusal } from '../token-service.ts'
+import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
+
+export const importCredentials: Command = {
+  summary: 'take over credentials that were exported',
+  usage: 'FILE [--overwrite]',
+  help: `Takes over the credentials of a file that "credentials export" wrote. One that this installation holds in usable
+form, or in a newer version, is refused. Exit code 1 when any was refused.
+With --json one report for each line of the file.
+
+  --overwrite   take over all of them
+${transferOptionsHelp}
+
+Examples:
+  integration-host credentials import all.ndjson --key-file transfer.key`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      ...transferOptions,
+      overwrite: { type: 'boolean' },
+    })
+    const [path, ...rest] = positionals
+    if (path === undefined) throw new UsageError('The file to import is needed')
+    expectNone(rest)
+    const service = openTokenService(values.url, terminal)
+    await using file = await open(path).catch((error: unknown) => {
+      throw new CommandFailed(exitCodes.failed, `${path} cannot be read (${reasonOf(error)}).`)
+    })
+    const secret = await readTransferSecret(values, terminal, { isNew: false })
+    const progress = createProgress(terminal)
+    let line = 0
+    let imported = 0
+    let refused = 0
+    /** Tells what became of a line, and goes on. */
+    const refuse = async (Error: string): Promise<void> => {
+      refused += 1
+      progress.end()
+      if (values.json) await print(terminal, JSON.stringify({ Line: line, Error }))
+      else tell(terminal, `line ${line}: ${Error}`)
+    }
+    try {
+      for await (const text of file.readLines()) {
+        line += 1
+        if (text.trim() === '') continue
+        const document = documentOf(text)
+        if (document === null) {
+          await refuse('is not a document of exported credentials')
+          continue
+        }
+        const body = { Document: document, Overwrite: values.overwrite ?? false, ...secret() }
+        const report = await service
+          .post('/imports', body, ImportReport, { isLong: true })
+          .catch((error: unknown) => {
+            // Only this document is bad; any other failure would meet the next one as well.
+            if (error instanceof Refusal && error.code === 'invalid_request') return error.message
+            throw error
+          })
+        if (typeof report === 'string') {
+          await refuse(report)
+          continue
+        }
+        imported += report.imported.length
+        refused += report.refused.length
+        if (values.json) await print(terminal, JSON.stringify({ Line: line, ...report }))
+        else
+          for (const { Name, Reason } of report.refused)
+            tell(terminal, `${Name} was refused: ${plain(Reason)}`)
+        progress.update(`${imported} credentials imported`)
+      }
+    } catch (error) {
+      if (!(error instanceof CommandFailed)) throw error
+      throw new CommandFailed(
+        error.exitCode,
+        `${error.message}\nStopped at line ${line} of ${path}, with ${counted(imported, 'credential')} imported. Run it again: those are refused then, as they are usable here.`,
+      )
+    } finally {
+      progress.end()
+    }
+    if (line === 0) throw new CommandFailed(exitCodes.failed, `${path} is empty.`)
+    if (!values.json) await print(terminal, `${imported} imported, ${refused} refused`)
+    return refused === 0 ? exitCodes.ok : exitCodes.failed
+  },
+}
+
+function documentOf(text: string): ExportDocument | null {
+  try {
+    return ExportDocument.parse(JSON.parse(text))
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,72 @@
+import type { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
+import { describe, expect, it } from 'vitest'
+import {
+  type Answer,
+  problem,
+  startFakeTokenService,
+} from '../../test-support/fake-token-service.ts'
+import { run } from '../../test-support/run.ts'
+
+const line = (members: Partial<KeyRotationProgress>): KeyRotationProgress => ({
+  ActiveKey: 'fresh',
+  Total: 900,
+  Resealed: 500,
+  Current: 0,
+  Refused: 0,
+  FirstRefused: [],
+  IsFinished: false,
+  RetiredKeys: [],
+  ...members,
+})
+const end = line({ Resealed: 880, Current: 20, IsFinished: true, RetiredKeys: ['old', 'older'] })
+const ndjson = (...lines: readonly KeyRotationProgress[]): Answer => ({
+  body: lines.map((one) => `${JSON.stringify(one)}\n`).join(''),
+  headers: { 'Content-Type': 'application/x-ndjson' },
+})
+
+async function rotate(answer: Answer, args: readonly string[] = [], typed?: readonly string[]) {
+  await using service = await startFakeTokenService({ 'POST /key-rotations': () => answer })
+  return await run(['credentials', 'rotate-keys', ...args], {
+    url: service.url,
+    ...(typed !== undefined && { typed }),
+  })
+}
+
+describe('credentials rotate-keys', () => {
+  it('says which keys may go', async () => {
+    const { code, out, err } = await rotate(ndjson(line({}), end))
+    expect([code, err]).toEqual([0, ''])
+    expect(out).toContain('fresh: 880 now, 20 already')
+    expect(out).toContain('may leave CREDENTIAL_KEYS: old, older\n')
+  })
+
+  it('shows its progress on a terminal and takes it away again', async () => {
+    const { err } = await rotate(ndjson(line({}), end), [], [])
+    expect(err).toBe('\r\u001b[K500 of 900 credentials\r\u001b[K')
+  })
+
+  it('is one document with --json: the end', async () => {
+    const { code, json, err } = await rotate(ndjson(line({}), end), ['--json'])
+    expect([code, json, err]).toEqual([0, [end], ''])
+  })
+
+  it('names what opens with no key, and ends with 1', async () => {
+    const refused = { Resealed: 888, Refused: 12, FirstRefused: ['ACC-3', 'ACC-4'] }
+    const { code, out, err } = await rotate(ndjson(line({ ...refused, IsFinished: true })))
+    expect(code).toBe(1)
+    expect(out).not.toContain('may leave')
+    expect(err).toContain(
+      '12 open with no key of the ring and were left as they are: ACC-3, ACC-4 …',
+    )
+  })
+
+  it.each([
+    ['ends early', ndjson(line({})), 1, 'cut short after 500 credentials'],
+    ['is cut off', { ...ndjson(line({})), isCut: true }, 5, 'cannot be reached'],
+    ['does not begin', problem(503, 'store_unavailable'), 1, 'store_unavailable'],
+  ])('fails when the answer %s', async (_, answer, expected, message) => {
+    const { code, out, err } = await rotate(answer)
+    expect({ code, out }).toEqual({ code: expected, out: '' })
+    expect(err).toContain(message)
+  })
+})

@@ -1,0 +1,65 @@
+import { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
+import { type Command, expectNone, parse } from '../command.ts'
+import { CommandFailed, exitCodes } from '../exit-code.ts'
+import { counted, createProgress, plain, print, tell } from '../terminal.ts'
+import { openTokenService } from '../token-service.ts'
+
+export const rotateKeys: Command = {
+  summary: 'seal everything with the first of CREDENTIAL_KEYS',
+  usage: '',
+  help: `Seals every credential with the first of token-service's CREDENTIAL_KEYS while callers are served, and says
+which keys may leave the list. Every replica must have the new key before. Cut short it can be run again:
+it goes on with what is left.
+
+Examples:
+  integration-host credentials rotate-keys
+  integration-host credentials rotate-keys --json | jq -r '.RetiredKeys[]'`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {})
+    expectNone(positionals)
+    const progress = createProgress(terminal)
+    let last: KeyRotationProgress | null = null
+    try {
+      const lines = openTokenService(values.url, terminal).postForLines(
+        '/key-rotations',
+        KeyRotationProgress,
+      )
+      for await (last of lines) progress.update(`${doneOf(last)} of ${last.Total} credentials`)
+    } finally {
+      progress.end()
+    }
+    if (last?.IsFinished !== true) {
+      throw new CommandFailed(
+        exitCodes.failed,
+        `The rotation was cut short after ${counted(last === null ? 0 : doneOf(last), 'credential')}. Run it again: it goes on with what is left.`,
+      )
+    }
+    if (values.json) await print(terminal, JSON.stringify(last))
+    else await print(terminal, ...report(last))
+    if (last.Refused === 0) return exitCodes.ok
+    tell(
+      terminal,
+      `${last.Refused} open with no key of the ring and were left as they are: ${last.FirstRefused.join(', ')}${last.Refused > last.FirstRefused.length ? ' …' : ''}`,
+      'No key may go until they are removed or connected again.',
+    )
+    return exitCodes.failed
+  },
+}
+
+const doneOf = ({ Resealed, Current, Refused }: KeyRotationProgress): number =>
+  Resealed + Current + Refused
+
+const report = ({
+  ActiveKey,
+  Resealed,
+  Current,
+  Refused,
+  RetiredKeys,
+}: KeyRotationProgress): string[] => [
+  `Sealed with key ${plain(ActiveKey)}: ${Resealed} now, ${Current} already before.`,
+  ...(RetiredKeys.length > 0
+    ? [`These keys may leave CREDENTIAL_KEYS: ${RetiredKeys.map(plain).join(', ')}`]
+    : Refused === 0
+      ? ['There is no other key that could leave CREDENTIAL_KEYS.']
+      : []),
+]

@@ -1,0 +1,360 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { ExportDocument } from '@integration-host/shared/contracts/custody'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type Answer,
+  type Asked,
+  type FakeTokenService,
+  problem,
+  startFakeTokenService,
+} from '../../test-support/fake-token-service.ts'
+import { run, type Surroundings } from '../../test-support/run.ts'
+import { CommandFailed } from '../exit-code.ts'
+
+const PASSPHRASE = 'correct horse battery staple'
+const AT = '2026-11-21T08:00:00.000Z'
+const named = (count: number): string[] =>
+  Array.from({ length: count }, (_, n) => `ACC-${String(n).padStart(5, '0')}`)
+const documentOf = (names: readonly string[]): ExportDocument => ({
+  Format: 'integration-host-credentials/1',
+  ExportedAt: AT,
+  Names: [...names],
+  Kdf: { Name: 'none' },
+  Nonce: Buffer.alloc(12).toString('base64'),
+  Ciphertext: Buffer.from('sealed').toString('base64'),
+})
+
+let service: FakeTokenService
+let folder: string
+let stored: string[]
+/** What becomes of an export or import, by its number from 1 on; undefined: it works. */
+let failing: (call: number) => Answer | undefined
+const sent = (): readonly Asked[] => service.asked.filter(({ route }) => route.startsWith('POST '))
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'cli-'))
+  stored = named(3)
+  failing = () => undefined
+  service = await startFakeTokenService({
+    'GET /credentials': ({ query }) => {
+      const start = stored.indexOf(query.get('cursor') ?? '') + 1
+      const names = stored.slice(start, start + 500)
+      const view = { Environment: '', Expiry: AT, Status: 'active', Version: 1, RefreshedAt: AT }
+      const fault = { Code: 'no_refresh_token', Message: '', At: AT, Attempts: 0 }
+      return {
+        body: {
+          items: names.map((Name) => ({
+            Name,
+            ...view,
+            ...(Name === 'ACC-none' && { Status: 'faulted', Fault: fault }),
+          })),
+          next_cursor: start + 500 < stored.length ? names.at(-1) : null,
+        },
+      }
+    },
+    'POST /exports': ({ body }) =>
+      failing(sent().length) ?? { body: documentOf(body['Names'] as string[]) },
+    'POST /imports': ({ body }) => {
+      const { Names } = body['Document'] as ExportDocument
+      const imported = Names.filter((name) => name !== 'ACC-held')
+      return (
+        failing(sent().length) ?? {
+          body: {
+            imported: imported.map((Name) => ({ Name, Version: 2 })),
+            refused:
+              Names.length > imported.length
+                ? [{ Name: 'ACC-held', Reason: 'version 3 is usable here' }]
+                : [],
+          },
+        }
+      )
+    },
+  })
+})
+afterEach(async () => {
+  await service[Symbol.asyncDispose]()
+  await rm(folder, { recursive: true })
+})
+
+const at = (name: string): string => join(folder, name)
+const transfer = (args: readonly string[], options: Surroundings = {}) =>
+  run(['credentials', ...args], {
+    url: service.url,
+    env: { EXPORT_PASSPHRASE: PASSPHRASE },
+    ...options,
+  })
+const linesOf = async (name: string): Promise<ExportDocument[]> =>
+  (await readFile(at(name), 'utf8'))
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as ExportDocument)
+
+describe('credentials export', () => {
+  it('writes the named ones to a file for its owner alone, and says that they moved', async () => {
+    const { code, out, err } = await transfer([
+      'export',
+      'ACC-1',
+      'ACC-2',
+      'ACC-1',
+      '--out',
+      at('x'),
+    ])
+    expect([code, out]).toEqual([0, `${at('x')} has ACC-1, ACC-2.\n`])
+    expect(err).toContain('does not refresh them any more')
+    expect(await linesOf('x')).toEqual([documentOf(['ACC-1', 'ACC-2'])])
+    expect((await stat(at('x'))).mode & 0o777).toBe(0o600)
+    expect(await readdir(folder)).toEqual(['x'])
+  })
+
+  it('takes all of them, 500 to a document, and leaves out what has no refresh token', async () => {
+    stored = [...named(1_200), 'ACC-none']
+    const { code, json, err } = await transfer(['export', '--all', '--out', at('x'), '--json'])
+    expect([code, json]).toEqual([0, [{ File: at('x'), Names: named(1_200), IsComplete: true }]])
+    expect(err).toContain('ACC-none has no refresh token')
+    expect((await linesOf('x')).map(({ Names }) => Names.length)).toEqual([500, 500, 200])
+    expect((await transfer(['export', '--all', '--out', at('y')])).out).toContain(
+      'has 1200 credentials, ACC-00000 to ACC-01199.',
+    )
+  })
+
+  it('says so when there is nothing to export', async () => {
+    stored = []
+    const { code, err } = await transfer(['export', '--all', '--out', at('x')])
+    expect([code, err]).toEqual([1, 'There are no credentials to export.\n'])
+    expect(await readdir(folder)).toEqual([])
+  })
+
+  it('never overwrites a file, and asks for nothing then', async () => {
+    await writeFile(at('x'), 'mine')
+    const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
+    expect([code, err]).toEqual([1, expect.stringContaining('never overwritten')])
+    expect(await readFile(at('x'), 'utf8')).toBe('mine')
+    expect(sent()).toEqual([])
+  })
+
+  it('does not write over a file that came in between: what it received is beside it', async () => {
+    failing = () => {
+      void writeFile(at('x'), 'mine')
+      return undefined
+    }
+    const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
+    expect([code, err]).toEqual([1, expect.stringContaining(`${at('x')}.part has the credentials`)])
+    expect(await readFile(at('x'), 'utf8')).toBe('mine')
+    expect(await linesOf('x.part')).toEqual([documentOf(['ACC-1'])])
+  })
+
+  it('keeps what an export that was killed has left', async () => {
+    await writeFile(at('x.part'), 'received')
+    const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
+    expect([code, err]).toEqual([1, expect.stringContaining('Rename or remove it first')])
+    expect(await readFile(at('x.part'), 'utf8')).toBe('received')
+    expect(sent()).toEqual([])
+  })
+
+  it('finds before the export that the folder cannot be written', async () => {
+    const { code, err } = await transfer(['export', 'ACC-1', '--out', at('no/x')])
+    expect([code, err]).toEqual([1, expect.stringContaining('ENOENT')])
+    expect(sent()).toEqual([])
+  })
+
+  it.each([
+    ['token-service fails', problem(503, 'store_unavailable'), 1],
+    ['the connection is cut', { body: '{"Format":', isCut: true }, 5],
+  ])(
+    'loses nothing when %s in the middle, and says what is in the file',
+    async (_, answer, expected) => {
+      stored = named(1_200)
+      failing = (call) => (call === 3 ? answer : undefined)
+      const { code, out, err } = await transfer(['export', '--all', '--out', at('x')])
+      expect(code).toBe(expected)
+      expect(out).toContain('has 1000 credentials, ACC-00000 to ACC-00999.')
+      expect(err).toContain('The export is not complete')
+      expect(err).toContain('can be exported again')
+      expect((await linesOf('x')).flatMap(({ Names }) => Names)).toEqual(named(1_000))
+      expect(await readdir(folder)).toEqual(['x'])
+    },
+  )
+
+  it('loses nothing when it is stopped in the middle', async () => {
+    stored = named(600)
+    const stop = new AbortController()
+    failing = (call) => {
+      if (call === 2) stop.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
+      return undefined
+    }
+    const { code, json } = await transfer(['export', '--all', '--out', at('x'), '--json'], {
+      url: service.url,
+      env: { EXPORT_PASSPHRASE: PASSPHRASE },
+      stop: stop.signal,
+    })
+    expect([code, json]).toEqual([130, [{ File: at('x'), Names: named(500), IsComplete: false }]])
+    expect(await linesOf('x')).toHaveLength(1)
+  })
+
+  it('leaves no file when nothing was received', async () => {
+    failing = () => problem(404, 'credential_not_found', { detail: 'there is no credential ACC-1' })
+    const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
+    expect([code, err]).toEqual([3, 'there is no credential ACC-1 (credential_not_found)\n'])
+    expect(await readdir(folder)).toEqual([])
+  })
+})
+
+describe('what an export is sealed with', () => {
+  const exportOne = ['export', 'ACC-1', '--out']
+  const secretSent = () => {
+    const { Passphrase, Key } = sent().at(-1)?.body ?? {}
+    return { Passphrase, Key }
+  }
+  const bare = { env: {} }
+
+  it('is a passphrase of the environment or of a file, without its last line break', async () => {
+    await transfer([...exportOne, at('a')])
+    expect(secretSent()).toEqual({ Passphrase: PASSPHRASE })
+    await writeFile(at('pass'), 'another passphrase\n')
+    const file = ['--passphrase-file', at('pass')]
+    expect(await transfer([...exportOne, at('b'), ...file])).toMatchObject({ code: 0 })
+    expect(secretSent()).toEqual({ Passphrase: 'another passphrase' })
+    const env = { EXPORT_PASSPHRASE_FILE: at('pass') }
+    expect(await run(['credentials', ...exportOne, at('c')], { ...service, env })).toMatchObject({
+      code: 0,
+    })
+    expect(secretSent()).toEqual({ Passphrase: 'another passphrase' })
+  })
+
+  it('is a key of a file', async () => {
+    const key = randomBytes(32).toString('base64')
+    await writeFile(at('key'), `${key}\n`)
+    expect(await transfer([...exportOne, at('x'), '--key-file', at('key')])).toMatchObject({
+      code: 0,
+    })
+    expect(secretSent()).toEqual({ Key: key })
+  })
+
+  it('is asked for twice on a terminal, without echo; once for an import', async () => {
+    const typed = [PASSPHRASE, PASSPHRASE]
+    const asked = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
+    expect(asked.code).toBe(0)
+    expect(secretSent()).toEqual({ Passphrase: PASSPHRASE })
+    expect(asked.err).toContain('Passphrase: \nThe same again: \n')
+    const again = await transfer(['import', at('x')], { ...service, ...bare, typed: [PASSPHRASE] })
+    expect(again.code).toBe(0)
+    for (const { out, err } of [asked, again]) expect(out + err).not.toContain('horse')
+  })
+
+  it.each([
+    ['the two differ', [PASSPHRASE, `${PASSPHRASE}!`], 2, 'differ'],
+    ['it is short', ['short', 'short'], 2, 'at least 12 characters'],
+    ['nothing is typed', [], 1, 'nothing was done'],
+  ])('is not taken when %s', async (_, typed, expected, message) => {
+    const { code, err } = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
+    expect([code, err]).toEqual([expected, expect.stringContaining(message)])
+    expect(await readdir(folder)).toEqual([])
+    expect(sent()).toEqual([])
+  })
+
+  it('is needed, one of them, and readable', async () => {
+    await writeFile(at('bad-key'), 'not a key')
+    const refused = [
+      [[], 'A passphrase or key is needed'],
+      [['--passphrase-file', 'a', '--key-file', 'b'], 'not both'],
+      [['--passphrase-file', at('gone')], '--passphrase-file cannot be read (ENOENT)'],
+      [['--key-file', at('bad-key')], '--key-file must hold 32 bytes'],
+    ] as const
+    for (const [options, message] of refused) {
+      const { code, err } = await transfer([...exportOne, at('x'), ...options], {
+        ...service,
+        ...bare,
+      })
+      expect([code, err]).toEqual([2, expect.stringContaining(message)])
+      expect(err).not.toContain('not a key')
+    }
+    expect(sent()).toEqual([])
+  })
+
+  it('is never shown, whatever goes wrong', async () => {
+    for (const answer of [problem(400, 'invalid_request'), problem(500, 'internal_error')]) {
+      failing = () => answer
+      const { out, err } = await transfer([...exportOne, at('x')])
+      expect(out + err).not.toContain('horse')
+    }
+  })
+})
+
+describe('credentials import', () => {
+  const write = (...documents: readonly (ExportDocument | string)[]): Promise<void> =>
+    writeFile(
+      at('x'),
+      documents.map((one) => `${typeof one === 'string' ? one : JSON.stringify(one)}\n`).join(''),
+    )
+
+  it('imports line by line and says how many', async () => {
+    await write(documentOf(['ACC-1', 'ACC-2']), documentOf(['ACC-3']))
+    const { code, out, err } = await transfer(['import', at('x')])
+    expect([code, out, err]).toEqual([0, '3 imported, 0 refused\n', ''])
+    expect(sent().map(({ body }) => body)).toEqual([
+      { Document: documentOf(['ACC-1', 'ACC-2']), Overwrite: false, Passphrase: PASSPHRASE },
+      { Document: documentOf(['ACC-3']), Overwrite: false, Passphrase: PASSPHRASE },
+    ])
+  })
+
+  it('passes --overwrite on', async () => {
+    await write(documentOf(['ACC-1']))
+    expect(await transfer(['import', at('x'), '--overwrite'])).toMatchObject({ code: 0 })
+    expect(sent()[0]?.body).toMatchObject({ Overwrite: true })
+  })
+
+  it('tells what was refused and why, goes on with the rest, and ends with 1', async () => {
+    const lines = [
+      documentOf(['ACC-held']),
+      'not json',
+      documentOf(['ACC-1']),
+      documentOf(['ACC-2']),
+    ]
+    const unfit = problem(400, 'invalid_request', { detail: 'the passphrase or key does not fit' })
+    failing = (call) => (call === 2 ? unfit : undefined)
+    await write(...lines)
+    const { code, out, err } = await transfer(['import', at('x')])
+    expect([code, out]).toEqual([1, '1 imported, 3 refused\n'])
+    expect(err.split('\n')).toEqual([
+      'ACC-held was refused: version 3 is usable here',
+      'line 2: is not a document of exported credentials',
+      'line 3: the passphrase or key does not fit (invalid_request)',
+      '',
+    ])
+  })
+
+  it('reports each line with --json', async () => {
+    await write(documentOf(['ACC-held', 'ACC-1']), 'not json')
+    const { code, json, err } = await transfer(['import', at('x'), '--json'])
+    expect([code, err]).toEqual([1, ''])
+    expect(json).toEqual([
+      {
+        Line: 1,
+        imported: [{ Name: 'ACC-1', Version: 2 }],
+        refused: [{ Name: 'ACC-held', Reason: 'version 3 is usable here' }],
+      },
+      { Line: 2, Error: 'is not a document of exported credentials' },
+    ])
+  })
+
+  it('stops where token-service fails, and says how far it came', async () => {
+    failing = (call) => (call === 2 ? problem(503, 'store_unavailable') : undefined)
+    await write(documentOf(['ACC-1']), documentOf(['ACC-2']), documentOf(['ACC-3']))
+    const { code, err } = await transfer(['import', at('x')])
+    expect(code).toBe(1)
+    expect(err).toContain(`Stopped at line 2 of ${at('x')}, with 1 credential imported.`)
+    expect(sent()).toHaveLength(2)
+  })
+
+  it.each([
+    ['is missing', null, 'ENOENT'],
+    ['is empty', '', 'is empty'],
+  ])('says so when the file %s', async (_, content, message) => {
+    if (content !== null) await writeFile(at('x'), content)
+    const { code, err } = await transfer(['import', at('x')])
+    expect([code, err]).toEqual([1, expect.stringContaining(message)])
+  })
+})

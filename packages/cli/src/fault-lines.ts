@@ -1,0 +1,14 @@
+import type { Fault } from '@integration-host/shared/contracts/credential'
+import { counted, plain } from './terminal.ts'
+
+/** A fault for a person: what happened, what to quote to the provider's support, what to do. */
+export const faultLines = (fault: Fault): string[] =>
+  [
+    ['Fault', `${fault.Code}, since ${fault.At}, after ${counted(fault.Attempts, 'attempt')}`],
+    ['Message', fault.Message],
+    ...(fault.TraceId === undefined ? [] : [['Trace id', fault.TraceId]]),
+    ...(fault.Remedy === undefined ? [] : [['Remedy', fault.Remedy]]),
+  ].map(([label = '', text = '']) => labelled(label, text))
+
+/** A line of a list of labelled values. */
+export const labelled = (label: string, text: string): string => `${label.padEnd(13)}${plain(text)}`

@@ -1,0 +1,31 @@
+// `npx integration-host …`: the command line of token-service.
+import { constants } from 'node:os'
+import { runCommandLine } from './command-line.ts'
+import { CommandFailed } from './exit-code.ts'
+
+// Programs are started in the root of the checkout; names of files mean the folder of whoever called.
+const { INIT_CWD } = process.env
+if (INIT_CWD) process.chdir(INIT_CWD)
+
+// A reader that has seen enough, such as head, is no failure.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error
+  process.exit()
+})
+
+const stop = new AbortController()
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  // The second one ends the process on the spot.
+  process.once(signal, () =>
+    stop.abort(new CommandFailed(128 + constants.signals[signal], `Stopped by ${signal}.`)),
+  )
+}
+
+process.exitCode = await runCommandLine(process.argv.slice(2), {
+  env: process.env,
+  stdin: process.stdin,
+  stdout: process.stdout,
+  stderr: process.stderr,
+  now: () => performance.now(),
+  signal: stop.signal,
+})

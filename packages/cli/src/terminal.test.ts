@@ -1,0 +1,57 @@
+import { PassThrough } from 'node:stream'
+import { describe, expect, it } from 'vitest'
+import { createProgress, createTable, plain, print, type Terminal } from './terminal.ts'
+
+function terminal(isTTY: boolean) {
+  const written: string[] = []
+  let at = 0
+  const stderr = Object.assign(new PassThrough({ encoding: 'utf8' }), { isTTY })
+  stderr.on('data', (text: string) => written.push(text))
+  const streams = { stdin: new PassThrough(), stdout: new PassThrough(), stderr }
+  const { signal } = new AbortController()
+  const one: Terminal = { env: {}, ...streams, now: () => at, signal }
+  return { one, stdout: streams.stdout, written, pass: (ms: number) => (at += ms) }
+}
+
+describe('progress', () => {
+  it('is a line each ten seconds where there is no terminal', () => {
+    const { one, written, pass } = terminal(false)
+    const progress = createProgress(one)
+    for (let n = 1; n <= 250; n += 1) {
+      pass(100)
+      progress.update(`${n}`)
+    }
+    progress.end()
+    expect(written).toEqual(['100\n', '200\n'])
+  })
+
+  it('is drawn anew on a terminal, at most ten times a second', () => {
+    const { one, written, pass } = terminal(true)
+    const progress = createProgress(one)
+    for (let n = 1; n <= 3; n += 1) {
+      progress.update(`${n}`)
+      pass(50)
+    }
+    progress.end()
+    progress.end()
+    expect(written).toEqual(['\r\u001b[K1', '\r\u001b[K3', '\r\u001b[K'])
+  })
+})
+
+describe('output', () => {
+  it('keeps foreign text on its line and away from the controls of the terminal', () => {
+    expect(plain('a\tb\r\nc\u001b]0;title\u0007\u009b31m\u202e')).toBe('a b c�]0;title��31m�')
+    expect(createTable(['A', 'B'])([['x\ny', 'z']])).toEqual(['A    B', 'x y  z'])
+  })
+
+  it('waits for a slow reader', async () => {
+    const { one, stdout } = terminal(false)
+    let isPrinted = false
+    const printing = print(one, 'x'.repeat(200_000)).then(() => (isPrinted = true))
+    await new Promise((done) => setImmediate(done))
+    expect(isPrinted).toBe(false)
+    stdout.resume()
+    await printing
+    expect(isPrinted).toBe(true)
+  })
+})

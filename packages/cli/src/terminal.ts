@@ -1,0 +1,126 @@
+/** What a command reads from and writes to: results on standard output, everything else on standard error. */
+import { once } from 'node:events'
+import { createInterface } from 'node:readline/promises'
+import { Writable } from 'node:stream'
+import type { Environment } from '@integration-host/shared/config'
+import { Secret } from '@integration-host/shared/secret'
+import { CommandFailed, exitCodes } from './exit-code.ts'
+
+type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean }
+type Output = NodeJS.WritableStream & { readonly isTTY?: boolean }
+
+/** Everything outside of the command, so that a test can stand in for it. */
+export interface Terminal {
+  readonly env: Environment
+  readonly stdin: Input
+  readonly stdout: Output
+  readonly stderr: Output
+  readonly now: () => number
+  /** Aborted when the command is told to stop; its reason is a {@link CommandFailed}. */
+  readonly signal: AbortSignal
+}
+
+/** Writes lines to standard output, no faster than they are read. */
+export async function print({ stdout }: Terminal, ...lines: readonly string[]): Promise<void> {
+  if (lines.length === 0) return
+  if (!stdout.write(`${lines.join('\n')}\n`)) await once(stdout, 'drain')
+}
+
+/** Tells a person something that is no part of the result. */
+export function tell({ stderr }: Terminal, ...lines: readonly string[]): void {
+  stderr.write(`${lines.join('\n')}\n`)
+}
+
+/** Foreign text on one line and without control characters: a provider's answer must not steer a terminal. */
+export const plain = (text: string): string =>
+  text.replace(/\s+/g, ' ').replace(/[\p{Cc}\p{Cf}]/gu, '�')
+
+/** A number with its noun. */
+export const counted = (count: number, noun: string, plural = `${noun}s`): string =>
+  `${count} ${count === 1 ? noun : plural}`
+
+/** Makes rows into lines with aligned columns, the header first; later rows keep to the widths of earlier ones. */
+export function createTable(
+  header: readonly string[],
+): (rows: readonly (readonly string[])[]) => string[] {
+  const widths = header.map(() => 0)
+  let isStarted = false
+  return (rows) => {
+    const all = (isStarted ? rows : [header, ...rows]).map((row) => row.map(plain))
+    isStarted = true
+    for (const row of all)
+      for (const [column, text] of row.entries())
+        widths[column] = Math.max(widths[column] ?? 0, text.length)
+    return all.map((row) =>
+      row
+        .map((text, column) => text.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+  }
+}
+
+const REDRAW_MS = 100
+const CALM_MS = 10_000
+
+/** Progress of long work: one line drawn anew on a terminal, otherwise a line each ten seconds. */
+export function createProgress({ stderr, now }: Terminal): {
+  update(text: string): void
+  /** Takes the line away; nothing else may be written before. */
+  end(): void
+} {
+  const isDrawn = stderr.isTTY === true
+  let lastAt = isDrawn ? -Infinity : now()
+  let isShown = false
+  return {
+    update(text) {
+      if (now() - lastAt < (isDrawn ? REDRAW_MS : CALM_MS)) return
+      lastAt = now()
+      isShown = isDrawn
+      stderr.write(isDrawn ? `\r\x1b[K${text}` : `${text}\n`)
+    },
+    end() {
+      if (isShown) stderr.write('\r\x1b[K')
+      isShown = false
+    },
+  }
+}
+
+/** Whether there is somebody to ask. */
+export const isInteractive = ({ stdin, stderr }: Terminal): boolean =>
+  stdin.isTTY === true && stderr.isTTY === true
+
+/** Asks; the answer is shown as it is typed. */
+export const ask = (terminal: Terminal, question: string): Promise<string> =>
+  askOn(terminal, terminal.stderr, question)
+
+/** Asks without echo. */
+export async function askSecret(terminal: Terminal, question: string): Promise<Secret> {
+  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() })
+  terminal.stderr.write(question)
+  try {
+    return new Secret(await askOn(terminal, nowhere, ''))
+  } finally {
+    terminal.stderr.write('\n')
+  }
+}
+
+async function askOn(
+  { stdin, signal }: Terminal,
+  output: Output,
+  question: string,
+): Promise<string> {
+  // On a terminal of its own the line is edited, and echoed, by readline instead of by the system.
+  const lines = createInterface({ input: stdin, output, terminal: true, historySize: 0 })
+  const given = new AbortController()
+  // Ctrl-C and Ctrl-D: without this the question would stay open for ever.
+  for (const event of ['SIGINT', 'close'] as const) lines.once(event, () => given.abort())
+  try {
+    return await lines.question(question, { signal: AbortSignal.any([signal, given.signal]) })
+  } catch {
+    signal.throwIfAborted()
+    throw new CommandFailed(exitCodes.failed, 'Nothing was answered, so nothing was done.')
+  } finally {
+    lines.close()
+  }
+}

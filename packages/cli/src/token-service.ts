@@ -1,0 +1,171 @@
+/** token-service's HTTP API as the commands use it. */
+import { Fault } from '@integration-host/shared/contracts/credential'
+import { Problem } from '@integration-host/shared/contracts/problem'
+import { reasonOf } from '@integration-host/shared/health'
+import type { z } from 'zod'
+import { CommandFailed, exitCodes } from './exit-code.ts'
+import { faultLines } from './fault-lines.ts'
+import { type Connection, readConnection } from './settings.ts'
+import { plain, type Terminal } from './terminal.ts'
+
+/** Every method throws {@link CommandFailed} with the exit code that the failure means. */
+export interface TokenService {
+  get<T>(path: string, schema: z.ZodType<T>): Promise<T>
+  /** `isLong`: the answer may take minutes. */
+  post<T>(
+    path: string,
+    body: unknown,
+    schema: z.ZodType<T>,
+    options?: { readonly isLong: boolean },
+  ): Promise<T>
+  delete(path: string): Promise<void>
+  /** Posts nothing and yields each line of the answer. */
+  postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
+}
+
+// A refresh waits for the provider, which has 10 s for each of its calls, and for other callers' refreshes.
+const DEADLINE_MS = 60_000
+const LONG_DEADLINE_MS = 5 * 60_000
+
+/** @throws {UsageError} the address or the key is bad or missing. */
+export function openTokenService(url: string | undefined, terminal: Terminal): TokenService {
+  const connection = readConnection(url, terminal.env)
+
+  async function call<T>(
+    method: string,
+    path: string,
+    read: (answer: Response) => Promise<T>,
+    {
+      body,
+      deadlineMs = DEADLINE_MS,
+    }: { readonly body?: unknown; readonly deadlineMs?: number | null },
+  ): Promise<T> {
+    return reaching(connection, terminal, async () => {
+      const answer = await fetch(connection.url + path, {
+        method,
+        headers: {
+          Authorization: `Bearer ${connection.key.reveal()}`,
+          ...(body !== undefined && { 'Content-Type': 'application/json' }),
+        },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+        redirect: 'manual', // the key is for this address only
+        signal: AbortSignal.any([
+          terminal.signal,
+          ...(deadlineMs === null ? [] : [AbortSignal.timeout(deadlineMs)]),
+        ]),
+      })
+      if (!answer.ok) throw refusal(connection, answer, await answer.text())
+      return read(answer)
+    })
+  }
+  const json =
+    <T>(schema: z.ZodType<T>) =>
+    async (answer: Response): Promise<T> =>
+      parsed(await answer.text(), schema, connection)
+
+  return {
+    get: (path, schema) => call('GET', path, json(schema), {}),
+    post: (path, body, schema, { isLong } = { isLong: false }) =>
+      call('POST', path, json(schema), { body, ...(isLong && { deadlineMs: LONG_DEADLINE_MS }) }),
+    delete: (path) => call('DELETE', path, async (answer) => void (await answer.text()), {}),
+    async *postForLines(path, schema) {
+      // No deadline for the whole: fetch itself gives up on an answer that is silent for minutes.
+      const answer = await call('POST', path, async (begun) => begun, { deadlineMs: null })
+      const lines = linesOf(answer)
+      for (;;) {
+        const next = await reaching(connection, terminal, () => lines.next())
+        if (next.done === true) return
+        yield parsed(next.value, schema, connection)
+      }
+    },
+  }
+}
+
+async function* linesOf(answer: Response): AsyncGenerator<string> {
+  let rest = ''
+  for await (const chunk of answer.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    const lines = (rest + chunk).split('\n')
+    rest = lines.pop() ?? ''
+    yield* lines
+  }
+  if (rest !== '') yield rest
+}
+
+/** Makes what fetch throws into what it means. */
+async function reaching<T>(
+  { url }: Connection,
+  { signal }: Terminal,
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    signal.throwIfAborted()
+    if (error instanceof CommandFailed) throw error
+    throw new CommandFailed(
+      exitCodes.unreachable,
+      `token-service at ${url} cannot be reached (${reasonFrom(error)}). Is it running, and is the address right (--url, TOKEN_SERVICE_URL)?`,
+    )
+  }
+}
+
+// fetch says no more than "fetch failed"; its cause is the network's error.
+const reasonFrom = (error: unknown): string =>
+  reasonOf(error instanceof Error && error.cause !== undefined ? error.cause : error)
+
+function parsed<T>(text: string, schema: z.ZodType<T>, { url }: Connection): T {
+  const result = schema.safeParse(jsonOf(text))
+  if (result.success) return result.data
+  const place = result.error.issues[0]?.path.join('.') || 'the whole'
+  throw new CommandFailed(
+    exitCodes.failed,
+    `${url} answers otherwise than the token-service of this version does (${plain(place)}).`,
+  )
+}
+
+/** token-service refused the call, and said why; `code` is its contract (docs/errors.md). */
+export class Refusal extends CommandFailed {
+  readonly code: string
+
+  constructor(exitCode: number, message: string, code: string) {
+    super(exitCode, message)
+    this.code = code
+  }
+}
+
+function refusal(connection: Connection, answer: Response, body: string): CommandFailed {
+  const problem = Problem.safeParse(jsonOf(body))
+  if (!problem.success) {
+    return new CommandFailed(
+      exitCodes.unreachable,
+      `${connection.url} answers with status ${answer.status}, and not as token-service does. Is the address right (--url, TOKEN_SERVICE_URL)?`,
+    )
+  }
+  const { code, detail, title } = problem.data
+  const exitCode = exitCodeOf(answer.status, code)
+  if (exitCode === exitCodes.unreachable) {
+    const message = `token-service at ${connection.url} refuses the service key. Is SERVICE_API_KEY one of its keys?`
+    return new Refusal(exitCode, message, code)
+  }
+  const fault = Fault.safeParse(problem.data['Fault'])
+  const retryAfter = answer.headers.get('Retry-After')
+  const lines = [
+    ...(fault.success ? faultLines(fault.data) : [`${plain(detail ?? title)} (${plain(code)})`]),
+    ...(retryAfter === null ? [] : [`Try again in ${plain(retryAfter)} s.`]),
+  ]
+  return new Refusal(exitCode, lines.join('\n'), code)
+}
+
+function exitCodeOf(status: number, code: string): number {
+  if (status === 401 || status === 403) return exitCodes.unreachable
+  if (code === 'credential_not_found') return exitCodes.notFound
+  return code === 'credential_faulted' ? exitCodes.faulted : exitCodes.failed
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,74 @@
+/** What exported credentials are sealed with: never an argument, which every process of the machine could read. */
+import { readFile } from 'node:fs/promises'
+import { parseConfig, secret } from '@integration-host/shared/config'
+import { reasonOf } from '@integration-host/shared/health'
+import { Secret } from '@integration-host/shared/secret'
+import { z } from 'zod'
+import { UsageError } from './exit-code.ts'
+import { usable } from './settings.ts'
+import { askSecret, isInteractive, type Terminal } from './terminal.ts'
+
+export const transferOptions = {
+  'passphrase-file': { type: 'string' },
+  'key-file': { type: 'string' },
+} as const
+
+export const transferOptionsHelp = `  --passphrase-file FILE   holds the passphrase, at least 12 characters
+  --key-file FILE          holds a key instead: 32 bytes as base64 (openssl rand -base64 32)
+Without either, EXPORT_PASSPHRASE or EXPORT_PASSPHRASE_FILE; else the passphrase is asked for.`
+
+/** The members of a request that hold the secret. */
+export type TransferSecret = () => { readonly Passphrase: string } | { readonly Key: string }
+
+const MIN_LENGTH = 12
+const Settings = z.object({ EXPORT_PASSPHRASE: secret().optional() })
+
+/**
+ * The passphrase or key, from a file, the environment or a person; `isNew`: asked for twice.
+ *
+ * @throws {UsageError} there is none, or it cannot be one.
+ */
+export async function readTransferSecret(
+  values: { readonly [option in keyof typeof transferOptions]?: string | undefined },
+  terminal: Terminal,
+  { isNew }: { readonly isNew: boolean },
+): Promise<TransferSecret> {
+  const { 'passphrase-file': passphraseFile, 'key-file': keyFile } = values
+  if (passphraseFile !== undefined && keyFile !== undefined)
+    throw new UsageError('Either --passphrase-file or --key-file, not both')
+  if (keyFile !== undefined) {
+    const key = await readSecretFile('--key-file', keyFile)
+    const bytes = Buffer.from(key.reveal(), 'base64')
+    if (bytes.length !== 32 || bytes.toString('base64') !== key.reveal())
+      throw new UsageError('--key-file must hold 32 bytes as base64')
+    return () => ({ Key: key.reveal() })
+  }
+  const passphrase =
+    passphraseFile === undefined
+      ? (usable(() => parseConfig(Settings, terminal.env)).EXPORT_PASSPHRASE ??
+        (await askForPassphrase(terminal, isNew)))
+      : await readSecretFile('--passphrase-file', passphraseFile)
+  if (passphrase.reveal().length < MIN_LENGTH)
+    throw new UsageError(`The passphrase must have at least ${MIN_LENGTH} characters`)
+  return () => ({ Passphrase: passphrase.reveal() })
+}
+
+async function askForPassphrase(terminal: Terminal, isNew: boolean): Promise<Secret> {
+  if (!isInteractive(terminal)) {
+    throw new UsageError(
+      'A passphrase or key is needed: --passphrase-file, --key-file or EXPORT_PASSPHRASE',
+    )
+  }
+  const passphrase = await askSecret(terminal, 'Passphrase: ')
+  if (isNew && !(await askSecret(terminal, 'The same again: ')).equals(passphrase.reveal()))
+    throw new UsageError('The passphrases differ')
+  return passphrase
+}
+
+async function readSecretFile(option: string, path: string): Promise<Secret> {
+  try {
+    return new Secret((await readFile(path, 'utf8')).replace(/\r?\n$/, ''))
+  } catch (error) {
+    throw new UsageError(`${option} cannot be read (${reasonOf(error)})`)
+  }
+}

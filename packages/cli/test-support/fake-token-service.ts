@@ -1,0 +1,73 @@
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
+
+export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
+
+export interface Asked {
+  /** Method and path, such as `GET /credentials`. */
+  readonly route: string
+  readonly query: URLSearchParams
+  readonly body: Record<string, unknown>
+}
+
+export interface Answer {
+  readonly status?: number
+  /** Sent as JSON; a string as it is. */
+  readonly body?: unknown
+  readonly headers?: Readonly<Record<string, string>>
+  /** The connection is cut after the body. */
+  readonly isCut?: boolean
+}
+
+export type Routes = Readonly<Record<string, (asked: Asked) => Answer | Promise<Answer>>>
+
+/** An HTTP server that answers by the contracts of token-service, as a test scripts it. */
+export interface FakeTokenService extends AsyncDisposable {
+  readonly url: string
+  readonly asked: readonly Asked[]
+}
+
+/** A problem document as every service answers it. */
+export const problem = (status: number, code: string, members: object = {}): Answer => ({
+  status,
+  body: { type: `urn:integration-host:error:${code}`, title: code, status, code, ...members },
+})
+
+export async function startFakeTokenService(routes: Routes): Promise<FakeTokenService> {
+  const asked: Asked[] = []
+
+  async function answer(request: IncomingMessage): Promise<Answer> {
+    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://fake')
+    const hasBody = request.headers['content-type'] === 'application/json'
+    const one = {
+      route: `${request.method} ${pathname}`,
+      query: searchParams,
+      body: hasBody ? ((await json(request)) as Record<string, unknown>) : {},
+    }
+    asked.push(one)
+    if (request.headers.authorization !== `Bearer ${SERVICE_KEY}`)
+      return problem(401, 'unauthorized')
+    return routes[one.route]?.(one) ?? problem(404, 'not_found')
+  }
+
+  const server = createServer((request, response: ServerResponse) => {
+    void answer(request).then(({ status = 200, body = '', headers = {}, isCut = false }) => {
+      response.writeHead(status, { 'Content-Type': 'application/json', ...headers })
+      const text = typeof body === 'string' ? body : JSON.stringify(body)
+      if (isCut) response.write(text, () => response.destroy())
+      else response.end(text)
+    })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    asked,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}

@@ -1,0 +1,70 @@
+import { PassThrough, Writable } from 'node:stream'
+import { runCommandLine } from '../src/command-line.ts'
+import type { CommandFailed } from '../src/exit-code.ts'
+import { SERVICE_KEY } from './fake-token-service.ts'
+
+export interface Run {
+  readonly code: number
+  readonly out: string
+  readonly err: string
+  /** Standard output read as JSON, line by line. */
+  readonly json: readonly unknown[]
+}
+
+export interface Surroundings {
+  readonly url?: string
+  readonly env?: Readonly<Record<string, string>>
+  /** What somebody types, an answer for each question: then there is a terminal. */
+  readonly typed?: readonly string[]
+  readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
+}
+
+/** Runs the command line in this process. */
+export async function run(
+  args: readonly string[],
+  { url, env = {}, typed, stop }: Surroundings = {},
+): Promise<Run> {
+  const answers = [...(typed ?? [])]
+  const stdin = Object.assign(new PassThrough(), { isTTY: typed !== undefined })
+  const collect = (onText?: (text: string) => void) => {
+    const chunks: string[] = []
+    const stream = new Writable({
+      write(chunk, _encoding, done) {
+        chunks.push(String(chunk))
+        onText?.(String(chunk))
+        done()
+      },
+    })
+    return { chunks, stream: Object.assign(stream, { isTTY: typed !== undefined }) }
+  }
+  const out = collect()
+  const err = collect((text) => {
+    if (/[:\]] $/.test(text)) setImmediate(() => stdin.write(`${answers.shift() ?? '\u0004'}\r`))
+  })
+  const code = await runCommandLine(args, {
+    env: {
+      // So that no data folder of this machine plays a part.
+      DATA_DIR: '/nonexistent',
+      SERVICE_API_KEY: SERVICE_KEY,
+      ...(url !== undefined && { TOKEN_SERVICE_URL: url }),
+      ...env,
+    },
+    stdin,
+    stdout: out.stream,
+    stderr: err.stream,
+    now: () => 0,
+    signal: stop ?? new AbortController().signal,
+  })
+  const text = out.chunks.join('')
+  return {
+    code,
+    out: text,
+    err: err.chunks.join(''),
+    get json() {
+      return text
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line) as unknown)
+    },
+  }
+}

@@ -1,0 +1,61 @@
+import { execFile } from 'node:child_process'
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import manifest from '../package.json' with { type: 'json' }
+
+/* A checkout with the manifest's `bin`, the real program file, and a bootstrap that only tells how it was called. */
+let root: string
+
+beforeEach(() => {
+  root = realpathSync(mkdtempSync(join(tmpdir(), 'integration-host-test-')))
+  for (const folder of ['scripts', 'work']) mkdirSync(join(root, folder))
+  const { name, version, type, bin } = manifest
+  writeFileSync(join(root, 'package.json'), JSON.stringify({ name, version, type, bin }))
+  const file = bin['integration-host']
+  copyFileSync(join(import.meta.dirname, '..', file), join(root, file))
+  // A checkout from an archive may have lost it.
+  chmodSync(join(root, file), 0o644)
+  writeFileSync(
+    join(root, 'scripts/bootstrap.mjs'),
+    'console.log(JSON.stringify({ args: process.argv.slice(2), from: process.env.INIT_CWD }))',
+  )
+})
+afterEach(() => rmSync(root, { recursive: true }))
+
+async function npx(folder: string): Promise<unknown> {
+  const { stdout } = await promisify(execFile)(
+    'npx',
+    ['integration-host', 'audit', 'list', '--json'],
+    {
+      cwd: join(root, folder),
+      env: {
+        PATH: process.env['PATH'],
+        npm_config_cache: join(root, 'cache'),
+        npm_config_registry: 'http://127.0.0.1:1', // nobody there
+        npm_config_update_notifier: 'false',
+      },
+    },
+  )
+  return JSON.parse(stdout)
+}
+
+it.each(['.', 'work'])(
+  'npx finds the program in the checkout without a registry, from %s',
+  async (folder) => {
+    expect(await npx(folder)).toEqual({
+      args: ['packages/cli/src/main.ts', 'audit', 'list', '--json'],
+      from: join(root, folder),
+    })
+  },
+)
