@@ -35,15 +35,12 @@ await custody.sandbox('PUT', 'settings', { rotation: 'never', accessTokenSeconds
 const keys = parseKeyRing(new Secret(custody.credentialKeys))
 
 const rows: Record<string, Record<string, string | number>> = {}
-let stored = 0
+custody.startTokenService()
+await system.ready('token-service')
+await custody.connect(nameOf(0).slice('ACC-'.length))
+await system.service('token-service').stop('SIGTERM')
+let stored = 1
 for (const size of SIZES) {
-  if (stored === 0) {
-    custody.startTokenService()
-    await system.ready('token-service')
-    await custody.connect(nameOf(0).slice('ACC-'.length))
-    await system.service('token-service').stop('SIGTERM')
-    stored = 1
-  }
   await copyFirstRecord(redis, keys, stored, size)
   stored = size
 
