@@ -66,6 +66,8 @@ export interface Transition {
   readonly errorClass: string | null
   /** Whether the step that is due may have been done by an earlier attempt. */
   readonly isInDoubt: boolean
+  /** The worker keeps the lease and goes on with the step that is due now. */
+  readonly continues?: boolean
   /** The item of the step that ran; null leaves no trace. */
   readonly item: {
     readonly status: ItemStatus
@@ -80,6 +82,8 @@ export interface Course {
   readonly policy: RetryPolicy
   /** In [0, 1). */
   readonly random: number
+  /** Whether the worker goes on with the next step itself. */
+  readonly isInline?: boolean
 }
 
 /** The error class of a call that left and got no answer. One that never left is `network`. */
@@ -87,7 +91,7 @@ export const NO_ANSWER = 'no_answer'
 
 /** Decides what becomes of a claimed run. `header` is as claimed: its `Attempt` counts the one that ended. */
 export function advance(header: Header, outcome: StepOutcome, course: Course): Transition {
-  const { steps, policy, random } = course
+  const { steps, policy, random, isInline = false } = course
   const { StepName: stepName, Attempt: attempt } = header
   const isInDoubt = outcome.kind !== 'completed' && outcome.isInDoubt === true
   const calm = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
@@ -102,7 +106,15 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
       }
       return next === undefined
         ? { ...calm, status: 'Completed', stepName, attempt, delayMs: 0, item }
-        : { ...calm, status: 'Running', stepName: next, attempt: 0, delayMs: 0, item }
+        : {
+            ...calm,
+            status: 'Running',
+            stepName: next,
+            attempt: isInline ? 1 : 0,
+            delayMs: 0,
+            continues: isInline,
+            item,
+          }
     }
     case 'retry': {
       const isLast = attempt >= policy.maxAttempts

@@ -7,16 +7,19 @@
  * R3  A delivery waits for a source that is away: nothing is lost and nothing is charged.
  * R4  Leaving, or losing the internet, aborts what was not sent and gives the attempt back; what was sent
  *     runs to its end, or to the end of our patience: then the attempt is given back as well, in doubt.
+ * R5  A worker that goes on by itself (`dispatch: 'inline'`) does so under the lease that the last record
+ *     renewed: a crash resumes at the last recorded step, when that lease has run out.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/logger'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { HttpCall } from '../process/http-call.ts'
-import { advance, type StepOutcome } from '../process/progress.ts'
+import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
 import { runStep } from '../process/run-step.ts'
 import type { ProcessSettings } from '../process/step.ts'
-import { keyText, type RunKey } from '../transaction/header.ts'
+import { type Header, keyText, type RunKey } from '../transaction/header.ts'
+import { idempotencyKey, type Item } from '../transaction/item.ts'
 import {
   type Claim,
   type ProcessOutline,
@@ -149,7 +152,14 @@ export function createRunner(deps: RunnerDeps): Runner {
     }
   }
 
-  async function work(definition: ProcessDefinition, claim: Claim): Promise<'ack' | 'requeue'> {
+  async function work(definition: ProcessDefinition, claim: Claim): Promise<'ack'> {
+    let next: Claim | null = claim
+    while (next !== null) next = await workStep(definition, next)
+    return 'ack'
+  }
+
+  /** Runs the step of a claim and records what it came to; the claim of the next step, if it `continues`. */
+  async function workStep(definition: ProcessDefinition, claim: Claim): Promise<Claim | null> {
     const { header, lease } = claim
     const about = {
       process: header.Process,
@@ -166,20 +176,21 @@ export function createRunner(deps: RunnerDeps): Runner {
     if (outcome === null) {
       deps.count(header.Process, header.StepName, 'lost')
       stepLog.warn('step lost its lease')
-      return 'ack'
+      return null
     }
     const { retry: policy, stepNames: steps } = definition
-    const transition = advance(header, outcome, { steps, policy, random: random() })
+    const isInline = definition.dispatch === 'inline' && isWanted(definition)
+    const transition = advance(header, outcome, { steps, policy, random: random(), isInline })
     const recorded = await patiently(
       async () => ({ header: await source.record(lease, transition) }),
       gone.signal,
     )
     // The source is away and we leave: the lease runs out, the pull brings the run back.
-    if (recorded === null) return 'ack'
+    if (recorded === null) return null
     if (recorded.header === null) {
       deps.count(header.Process, header.StepName, 'fenced')
       stepLog.warn('step outcome came too late')
-      return 'ack'
+      return null
     }
     deps.count(header.Process, header.StepName, outcome.kind)
     const told = {
@@ -190,8 +201,12 @@ export function createRunner(deps: RunnerDeps): Runner {
     }
     if (outcome.kind === 'completed') stepLog.info(told, 'step completed')
     else stepLog.warn(told, 'step not completed')
+    if (transition.continues === true) {
+      announcer.tell(recorded.header)
+      return claimAfter(claim, recorded.header, transition)
+    }
     await announcer.announce(recorded.header, transition.delayMs)
-    return 'ack'
+    return null
   }
 
   /** What the step came to; null when its lease is lost and nobody wants to know. */
@@ -350,6 +365,33 @@ export function createRunner(deps: RunnerDeps): Runner {
       clearTimeout(cut)
       clearInterval(renewing)
     },
+  }
+}
+
+/** The claim of the next step, as the source has it after a transition that `continues`. */
+function claimAfter(
+  { lease, header, items }: Claim,
+  next: Header,
+  { item }: Pick<Transition, 'item'>,
+): Claim {
+  const { StepName } = header
+  const done: Item = {
+    StepName,
+    Status: 'Completed',
+    Attempt: header.Attempt,
+    IdempotencyKey: idempotencyKey(header, StepName),
+    ResponseStatus: item?.response?.status ?? null,
+    ResponseBody: item?.response?.body ?? null,
+    Data: (item?.data ?? null) as Item['Data'],
+    Error: null,
+    StartedAt: null,
+    FinishedAt: null,
+  }
+  return {
+    lease: { ...lease, step: next.StepName, version: next.Version },
+    header: next,
+    items: [...items.filter((other) => other.StepName !== StepName), done],
+    isInDoubt: false,
   }
 }
 

@@ -20,7 +20,10 @@ export interface TransactionSource extends AsyncDisposable {
   queue(process: ProcessOutline, transactions: readonly QueueTransaction[]): Promise<QueueResult[]>
   /** Takes the lease of the run if the message is about its present state. */
   claim(message: ClaimRequest): Promise<ClaimResult>
-  /** Commits the outcome of a leased step and ends the lease; null when the lease was lost (S3). */
+  /**
+   * Commits the outcome of a leased step and ends the lease, or gives it a new version and time where the
+   * transition `continues`; null when the lease was lost (S3).
+   */
   record(lease: Lease, transition: Transition): Promise<Header | null>
   /** Extends leases; resolves with those that are lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>

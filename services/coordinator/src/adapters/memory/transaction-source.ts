@@ -359,8 +359,11 @@ export async function createMemoryTransactionSource(
             NextAttemptAt: isOver(status) ? null : time(now() + delayMs),
             CompletedAt: isOver(status) ? time(now()) : null,
           },
-          delayMs + sweepMs,
+          transition.continues === true ? leaseMs : delayMs + sweepMs,
         ),
+        ...(transition.continues === true && {
+          lease: { owner: lease.owner, until: now() + leaseMs, startedAt: time(now()) },
+        }),
         inDoubt: transition.isInDoubt,
         ...(item !== null && {
           items: [

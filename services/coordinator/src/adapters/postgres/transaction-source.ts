@@ -58,16 +58,18 @@ export function createPostgresTransactionSource(
             n int, "Process" text, "TransactionID" text, "ReplayID" int, step text,
             "isFirst" boolean, version int, owner text)
         ), held as (
-          select w.n, w.step, w.owner, h."Process", h."TransactionID", h."ReplayID", h."StepName",
-            h."Attempt", h."LeaseUntil", h."StartedAt"
-          from wanted w join "Order_Header" h using ("Process", "TransactionID", "ReplayID")
-          where (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
-            and (h."StepName" = w.step or (h."StepName" = '' and w."isFirst"))
-            and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
-            and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
-            and coalesce(h."NextAttemptAt", now()) <= now()
-          order by h."Process", h."TransactionID", h."ReplayID"
-          for update of h
+          select w.n, w.step, w.owner, h.*
+          from (select * from wanted order by "Process", "TransactionID", "ReplayID") w
+            cross join lateral (
+              select "Process", "TransactionID", "ReplayID", "StepName", "Attempt", "LeaseUntil", "StartedAt"
+              from "Order_Header" h
+              where ${isRunOf(sql, 'w')}
+                and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
+                and (h."StepName" = w.step or (h."StepName" = '' and w."isFirst"))
+                and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+                and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
+                and coalesce(h."NextAttemptAt", now()) <= now()
+              for update) h
         ), moved as (
           update "Order_Header" h set
             "Status" = 'Running', "StepName" = held.step, "Version" = h."Version" + 1,
@@ -120,7 +122,8 @@ export function createPostgresTransactionSource(
         key: idempotencyKey(lease, lease.step),
         isOver: isOver(transition.status),
         // A message goes out with the commit; looking again makes sense only well after it.
-        sweepMs: transition.delayMs + sweepMs,
+        sweepMs: transition.continues ? leaseMs : transition.delayMs + sweepMs,
+        leasedMs: transition.continues ? leaseMs : null,
         responseStatus: transition.item?.response?.status ?? null,
         responseBody: transition.item?.response?.body ?? null,
         itemStatus: transition.item?.status ?? null,
@@ -133,17 +136,22 @@ export function createPostgresTransactionSource(
             n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, owner text, key text,
             status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
             "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
-            "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text)
+            "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text,
+            "leasedMs" float8)
         ), held as (
-          select d.*, h."StepName" as "ranStep", h."Attempt" as "ranAttempt", h."StartedAt"
-          from done d join "Order_Header" h using ("Process", "TransactionID", "ReplayID")
-          where h."Version" = d.version and h."LeaseOwner" = d.owner
-          order by h."Process", h."TransactionID", h."ReplayID"
-          for update of h
+          select d.*, h.*
+          from (select * from done order by "Process", "TransactionID", "ReplayID") d
+            cross join lateral (
+              select "StepName" as "ranStep", "Attempt" as "ranAttempt", "StartedAt"
+              from "Order_Header" h
+              where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
+              for update) h
         ), moved as (
           update "Order_Header" h set
             "Status" = held.status, "StepName" = held."stepName", "Version" = h."Version" + 1,
-            "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
+            "LeaseOwner" = case when held."leasedMs" is not null then held.owner end,
+            "LeaseUntil" = now() + held."leasedMs" * interval '1 ms',
+            "StartedAt" = case when held."leasedMs" is not null then now() end,
             "Attempt" = held.attempt, "InDoubt" = held."isInDoubt", "WaitingFor" = held."waitingFor",
             "LastError" = held."lastError", "ErrorClass" = held."errorClass",
             "NextAttemptAt" = case when not held."isOver"
@@ -200,13 +208,16 @@ export function createPostgresTransactionSource(
       run(async (sql) => {
         const rows = await sql<{ n: number }[]>`
           with held as (
-            select l.n, h."Process", h."TransactionID", h."ReplayID"
-            from jsonb_to_recordset(${JSON.stringify(leases.map((lease, n) => ({ ...lease, n })))}::text::jsonb)
-              as l(n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, owner text)
-              join "Order_Header" h using ("Process", "TransactionID", "ReplayID")
-            where h."Version" = l.version and h."LeaseOwner" = l.owner
-            order by h."Process", h."TransactionID", h."ReplayID"
-            for update of h
+            select l.n, h.*
+            from (
+              select *
+              from jsonb_to_recordset(${JSON.stringify(leases.map((lease, n) => ({ ...lease, n })))}::text::jsonb)
+                as l(n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, owner text)
+              order by "Process", "TransactionID", "ReplayID") l
+              cross join lateral (
+                select "Process", "TransactionID", "ReplayID" from "Order_Header" h
+                where ${isRunOf(sql, 'l')} and h."Version" = l.version and h."LeaseOwner" = l.owner
+                for update) h
           )
           update "Order_Header" h set
             "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
@@ -465,6 +476,16 @@ export function createPostgresTransactionSource(
 
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }
+}
+
+/**
+ * Names the row that a row of `alias` is about, one look into the primary key for each: joined as a set, the
+ * planner reads all active rows for every group. Used under LATERAL with FOR UPDATE, in key order.
+ */
+const isRunOf = (sql: postgres.Sql, alias: 'w' | 'd' | 'l') => {
+  const other = sql(alias)
+  return sql`h."Process" = ${other}."Process" and h."TransactionID" = ${other}."TransactionID"
+    and h."ReplayID" = ${other}."ReplayID"`
 }
 
 /** Names one row of `"Order_Header"`, aliased `h`. */
