@@ -1,4 +1,10 @@
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import {
+  createCipheriv,
+  createDecipheriv,
+  createSecretKey,
+  type KeyObject,
+  randomBytes,
+} from 'node:crypto'
 import { Secret } from './secret.ts'
 
 /**
@@ -39,7 +45,7 @@ export interface KeyRing {
  * @throws {TypeError} naming the entry that is wrong, never a key.
  */
 export function parseKeyRing(list: Secret): KeyRing {
-  const keys = new Map<string, Buffer>()
+  const keys = new Map<string, KeyObject>()
   const entries = list.reveal().split(',')
   for (const [index, entry] of entries.entries()) {
     const [id = '', encoded = '', ...rest] = entry.trim().split(':')
@@ -50,15 +56,15 @@ export function parseKeyRing(list: Secret): KeyRing {
     const key = Buffer.from(encoded, 'base64')
     if (!/^[A-Za-z0-9+/]{43}=$/.test(encoded) || key.length !== 32)
       throw new TypeError(`${where} (${id}) must hold 32 bytes as base64`)
-    keys.set(id, key)
+    keys.set(id, createSecretKey(key))
   }
   const [activeKeyId] = keys.keys()
   if (activeKeyId === undefined) throw new TypeError('at least one key is needed')
   return createKeyRing(activeKeyId, keys)
 }
 
-function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, Buffer>): KeyRing {
-  const keyOf = (id: string): Buffer => {
+function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, KeyObject>): KeyRing {
+  const keyOf = (id: string): KeyObject => {
     const key = keys.get(id)
     if (key === undefined) throw new EnvelopeRefused(`the key ring has no key ${id}`)
     return key

@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from 'node:crypto'
+import { hash, timingSafeEqual } from 'node:crypto'
 import { inspect } from 'node:util'
 
 /**
@@ -7,6 +7,7 @@ import { inspect } from 'node:util'
  */
 export class Secret {
   readonly #value: string
+  #digest: Buffer | null = null
 
   constructor(value: string) {
     this.#value = value
@@ -18,7 +19,8 @@ export class Secret {
 
   /** Compares in constant time; digests first, because lengths may differ. */
   equals(other: string): boolean {
-    return timingSafeEqual(digest(this.#value), digest(other))
+    this.#digest ??= digest(this.#value)
+    return timingSafeEqual(this.#digest, digest(other))
   }
 
   toString(): string {
@@ -34,4 +36,4 @@ export class Secret {
   }
 }
 
-const digest = (value: string): Buffer => createHash('sha256').update(value).digest()
+const digest = (value: string): Buffer => hash('sha256', value, 'buffer')
