@@ -132,14 +132,15 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     await insert(one, 1)
     await host.reached(`${one}1`, 'Completed')
     const before = looks
-    await insert(many, 6_000) // more than one tick sends
+    await insert(many, 2_000)
     const isSent = async () => {
       const [row] = await sql`select count(*)::int as left from "Order_Header"
         where "TransactionID" like ${`${many}%`} and "NextSweepAt" <= now() and "Status" = 'Queued'`
       return row?.['left'] === 0
     }
     await until(isSent)
-    expect(looks - before).toBeLessThan(40)
+    // Four full looks and one that shows the end; each hint may cost one more.
+    expect(looks - before).toBeLessThan(20)
   })
 
   it('has no rows that nobody could read: they would stop the pull for their neighbours', async () => {

@@ -27,6 +27,8 @@ export function outgoingCall(
   const url = isGateway ? gatewayUrl(request.url, credential, gateway.url) : new URL(request.url)
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
     throw new TypeError('a step calls http(s) addresses')
+  const method = (request.method ?? 'GET').toUpperCase()
+  if (!/^[A-Z]{1,20}$/.test(method)) throw new TypeError('a step calls with an HTTP method')
   for (const [name, value] of Object.entries(request.query ?? {}))
     url.searchParams.append(name, String(value))
   const body =
@@ -36,15 +38,13 @@ export function outgoingCall(
         ? request.body
         : JSON.stringify(request.body)
   return {
-    method: (request.method ?? 'GET').toUpperCase(),
+    method,
     url,
     headers: {
       accept: 'application/json',
       ...(body !== null &&
         typeof request.body !== 'string' && { 'content-type': 'application/json' }),
-      ...Object.fromEntries(
-        Object.entries(request.headers ?? {}).map(([name, value]) => [name.toLowerCase(), value]),
-      ),
+      ...Object.fromEntries(new Headers(request.headers)),
       ...(isGateway && { authorization: `Bearer ${gateway.key}` }),
     },
     body,

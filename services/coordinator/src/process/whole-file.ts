@@ -1,5 +1,5 @@
-import { open, rename, rm } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { open, readdir, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
 
 /**
  * Writes a file whole or not at all: a temporary file beside it, flushed, renamed over it, the folder
@@ -24,6 +24,18 @@ export async function writeWholeFile(path: string, content: string): Promise<voi
   }
   await syncFolder(dirname(path))
 }
+
+/**
+ * Removes what writers of this path left when they were killed. It reads the whole folder: for a second
+ * attempt, not for every write. A writer that still lives fails, and leaves the file as it is.
+ */
+export async function removeStrays(path: string): Promise<void> {
+  const name = basename(path)
+  for (const entry of await readdir(dirname(path)))
+    if (entry.startsWith(name) && STRAY.test(entry.slice(name.length)))
+      await rm(join(dirname(path), entry), { force: true })
+}
+const STRAY = /^\.[0-9a-f]{8}\.tmp$/
 
 /** Makes a rename in the folder durable. */
 async function syncFolder(folder: string): Promise<void> {

@@ -5,7 +5,7 @@ import { stringify } from 'csv-stringify/sync'
 import { z } from 'zod'
 import { defineProcess } from '../process/definition.ts'
 import type { Step } from '../process/step.ts'
-import { writeWholeFile } from '../process/whole-file.ts'
+import { removeStrays, writeWholeFile } from '../process/whole-file.ts'
 
 const OrderResponse = z.object({ Order: z.string(), CreatedAt: z.iso.datetime({ offset: true }) })
 const ReportResponse = OrderResponse.extend({ Status: z.string() })
@@ -27,8 +27,10 @@ const csv = async (step: Step<string | number, typeof report, { order: typeof or
   const { CreatedAt, Status } = ReportResponse.parse(JSON.parse(step.previous.ResponseBody ?? ''))
   const row = { Order: step.item('order').data.Order, CreatedAt, Status }
   const folder = join(step.settings.dataDir, 'OrderCSV')
+  const file = join(folder, csvFileName(step))
   await mkdir(folder, { recursive: true })
-  await writeWholeFile(join(folder, csvFileName(step)), csvOf(row))
+  if (step.attempt > 1) await removeStrays(file)
+  await writeWholeFile(file, csvOf(row))
   step.setStatus('Completed')
 }
 

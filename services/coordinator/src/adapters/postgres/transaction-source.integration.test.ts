@@ -150,6 +150,7 @@ describe('rows that other hands insert', () => {
       await insert(`after ${loss} `)
       await reaches(hints, listening + 1)
     }
+    expect(await source.due(refs, 100)).not.toEqual([])
     await source[Symbol.asyncDispose]()
   })
 })

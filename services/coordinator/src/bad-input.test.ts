@@ -1,0 +1,250 @@
+/** What callers, targets, steps and disks may do wrong: each ends in a clear status, and the next one runs. */
+import { mkdir, open, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  type FixtureOptions,
+  openBackends,
+  startFixture,
+} from '../test-support/fixture.ts'
+import { answer } from '../test-support/target.ts'
+import { defineProcess } from './process/definition.ts'
+import type { Step } from './process/step.ts'
+
+let backends: Backends
+let host: Fixture | undefined
+beforeEach(async () => {
+  backends = await openBackends('embedded')
+})
+afterEach(async () => {
+  await host?.[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+const start = async (options: FixtureOptions = {}): Promise<Fixture> =>
+  (host = await startFixture(backends, options))
+
+/** A process whose one step does as a transaction's initial data says; `good` is a step as it should be. */
+const tried = (handlers: Readonly<Record<string, (step: Step<string>) => unknown>>) =>
+  defineProcess('Tried', {
+    stepTimeoutSeconds: 3,
+    retry: { maxAttempts: 1 },
+    steps: {
+      only: (step: Step<string>) => (handlers[step.initialData] ?? (() => step.complete()))(step),
+    },
+  })
+
+async function expectHealthy(fixture: Fixture): Promise<void> {
+  const id = crypto.randomUUID()
+  await fixture.queue(id, 'good')
+  await fixture.reached(id, 'Completed')
+}
+
+describe('a step that', () => {
+  const circular: { self?: unknown } = {}
+  circular.self = circular
+  const never = new Promise<never>(() => {})
+  it.each<[string, (step: Step<string>) => unknown, string]>([
+    ['throws', () => Promise.reject(new Error('a bug')), 'step_threw'],
+    [
+      'throws at once',
+      () => {
+        throw new TypeError('a bug')
+      },
+      'step_threw',
+    ],
+    ['throws what is no error', () => Promise.reject(66 as unknown as Error), 'step_threw'],
+    ['throws a megabyte', () => Promise.reject(new Error('x\0'.repeat(500_000))), 'step_threw'],
+    ['returns nothing', () => {}, 'status_not_set'],
+    ['returns what is no status', () => 'Completed', 'status_not_set'],
+    ['returns a promise that never settles', () => never, 'step_timeout'],
+    [
+      'hangs in its call',
+      (step) => step.execute({ url: `${step.settings.demoApiUrl}/held` }),
+      'step_timeout',
+    ],
+    ['leaves data that is no JSON', (step) => step.complete(circular as never), 'step_threw'],
+    ['leaves a number without end', (step) => step.complete(1n as never), 'step_threw'],
+    ['asks for an address that is none', (step) => step.execute({ url: 'nowhere' }), 'step_threw'],
+    ['asks for a file', (step) => step.execute({ url: 'file:///etc/passwd' }), 'step_threw'],
+    [
+      'sends a header that is none',
+      (step) => step.execute({ url: step.settings.demoApiUrl, headers: { 'a\nb': 'c' } }),
+      'step_threw',
+    ],
+    [
+      'calls with a method that is none',
+      (step) => step.execute({ url: step.settings.demoApiUrl, method: 'GET /' }),
+      'step_threw',
+    ],
+    ['asks for an item that is none', (step) => step.item('nowhere'), 'step_threw'],
+  ])('%s fails with a reason, and the next one runs', async (_, handler, errorClass) => {
+    const fixture = await start({ processes: [tried({ bad: handler })] })
+    fixture.target.on('/held', () => {})
+    await fixture.queue('1', 'bad')
+    const run = await fixture.reached('1', 'Failed')
+    expect(run.ErrorClass).toBe(errorClass)
+    expect(run.LastError).toMatch(/^[^\0]{3,1000}$/)
+    await expectHealthy(fixture)
+  })
+
+  it('blocks the event loop for longer than its lease is done once, or again under the same key', async () => {
+    let times = 0
+    const block = (step: Step<string>) => {
+      times += 1
+      if (times === 1) for (const end = performance.now() + 1_500; performance.now() < end;);
+      return step.execute({ url: `${step.settings.demoApiUrl}/order` })
+    }
+    const fixture = await start({
+      processes: [tried({ block })],
+      times: { leaseMs: 400, sweepMs: 100 },
+      timing: { renewMs: 100 },
+    })
+    await fixture.queue('1', 'block')
+    expect((await fixture.reached('1', 'Completed')).Items).toMatchObject([{ Status: 'Completed' }])
+    const keys = fixture.target.calls.map(({ headers }) => headers['idempotency-key'])
+    expect(new Set(keys)).toEqual(new Set(['Tried/1/0/only']))
+    await expectHealthy(fixture)
+  })
+})
+
+describe('a target that answers', () => {
+  const parse = (step: Step<string>) =>
+    step.execute(
+      { url: `${step.settings.demoApiUrl}/bad` },
+      { parse: (body) => (body as { name: string }).name.toUpperCase() },
+    )
+  const bytes =
+    (type: string, body: Buffer) =>
+    (_: IncomingMessage, response: ServerResponse): void => {
+      response.writeHead(200, { 'content-type': type })
+      response.end(body)
+    }
+  const latin1 = Buffer.from('{"name":"Müller"}', 'latin1')
+
+  it.each<[string, Parameters<Fixture['target']['on']>[1], object]>([
+    ['50 MB', answer(200, 'x'.repeat(52_428_800)), { ErrorClass: 'response_too_large' }],
+    ['50 MB with 404', answer(404, 'x'.repeat(52_428_800)), { ErrorClass: 'http_404' }],
+    ['no JSON', answer(200, '{"name":'), { ErrorClass: 'response_invalid' }],
+    ['nothing', answer(200), { ErrorClass: 'response_invalid' }],
+    ['other JSON', answer(200, '[]'), { ErrorClass: 'response_invalid' }],
+    ['a redirect', answer(302, '', { location: '/order' }), { ErrorClass: 'http_302' }],
+  ])('%s fails the step with a reason', async (_, reply, expected) => {
+    const fixture = await start({ processes: [tried({ bad: parse })] })
+    fixture.target.on('/bad', reply)
+    await fixture.queue('1', 'bad')
+    expect(await fixture.reached('1', 'Failed')).toMatchObject(expected)
+    await expectHealthy(fixture)
+  })
+
+  it.each([
+    ['the charset it names', 'application/json; charset=ISO-8859-1', latin1, 'MÜLLER'],
+    ['another charset than it names', 'application/json; charset=utf-8', latin1, 'M\uFFFDLLER'],
+    ['a charset that nobody knows', 'application/json; charset=klingon', latin1, 'M\uFFFDLLER'],
+    ['no charset', 'application/json', Buffer.from('{"name":"Müller"}'), 'MÜLLER'],
+    ['a NUL', 'application/json', Buffer.from('{"name":"a\\u0000b"}'), 'A\uFFFDB'],
+  ])('in %s is kept as text', async (_, type, body, data) => {
+    const fixture = await start({ processes: [tried({ bad: parse })] })
+    fixture.target.on('/bad', bytes(type, body))
+    await fixture.queue('1', 'bad')
+    expect((await fixture.reached('1', 'Completed')).Items).toMatchObject([{ Data: data }])
+  })
+})
+
+describe('a transaction', () => {
+  it.each([
+    '../../etc/x',
+    '/etc/x',
+    '=cmd()',
+    'a/b\\c',
+    '...',
+    '😀',
+    '%00',
+    'CON',
+    'x'.repeat(128),
+    '漢'.repeat(128),
+  ])('under the id %j writes its one file inside OrderCSV/', async (id) => {
+    const fixture = await start()
+    expect((await fixture.queue(id, '=1+1')).status).toBe(202)
+    await fixture.reached(id, 'Completed')
+    const files = await readdir(backends.dataDir, { recursive: true })
+    const written = files.filter((file) => !file.startsWith('ITSource') && file !== 'OrderCSV')
+    expect(written).toEqual([expect.stringMatching(/^OrderCSV\/Order_[\w.%-]{1,240}\.0\.csv$/)])
+  })
+
+  it('may be 256 KB long, and not a byte more', async () => {
+    const fixture = await start({ processes: [tried({})] })
+    const send = (length: number) => {
+      const frame = '{"TransactionID":"1","InitialData":""}'
+      return fixture.call('/processes/Tried/transactions', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: frame.replace('""', `"${'x'.repeat(length - frame.length)}"`),
+      })
+    }
+    expect((await send(262_145)).status).toBe(413)
+    expect((await send(262_144)).status).toBe(202)
+    await fixture.reached('1', 'Completed')
+  })
+})
+
+describe('the folder OrderCSV', () => {
+  const folder = () => join(backends.dataDir, 'OrderCSV')
+  const makeAnew = async (): Promise<void> => {
+    await rm(folder())
+    await mkdir(folder())
+  }
+  /** Runs an order against a folder it cannot write to; mended, the order goes on by itself. */
+  async function expectPatience(
+    code: RegExp,
+    harm: () => Promise<void>,
+    mend: () => Promise<void>,
+  ): Promise<void> {
+    const fixture = await start()
+    await harm()
+    await fixture.queue('66')
+    const retrying = await fixture.reached('66', 'Retrying')
+    expect(retrying).toMatchObject({ StepName: 'csv', ErrorClass: 'step_threw' })
+    expect(retrying.LastError).toMatch(code)
+    await mend()
+    await fixture.reached('66', 'Completed')
+    expect(await readdir(folder())).toEqual(['Order_66.0.csv'])
+    expect(await readFile(join(folder(), 'Order_66.0.csv'), 'utf8')).toMatch(/Confirmed\n$/)
+    expect(fixture.target.calls).toHaveLength(2)
+  }
+
+  it('comes back when somebody removed it', async () => {
+    const fixture = await start()
+    await rm(folder(), { recursive: true, force: true })
+    await fixture.queue('66')
+    await fixture.reached('66', 'Completed')
+    expect(await readdir(folder())).toEqual(['Order_66.0.csv'])
+  })
+
+  it('is a file: the order waits for the folder', async () => {
+    await expectPatience(/EEXIST|ENOTDIR/, () => writeFile(folder(), ''), makeAnew)
+  })
+
+  // Where root may not write either.
+  it.skipIf(process.platform !== 'linux')('is read-only: the order waits', async () => {
+    await expectPatience(/EACCES|EROFS|EPERM/, () => symlink('/sys', folder()), makeAnew)
+  })
+
+  it('is full: the order waits, and what a killed worker left there goes', async () => {
+    const file = await open(join(backends.dataDir, 'a file'), 'w')
+    const full = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'writeFile')
+    await file.close()
+    await expectPatience(
+      /ENOSPC/,
+      async () => {
+        await mkdir(folder())
+        await writeFile(join(folder(), 'Order_66.0.csv.0123abcd.tmp'), 'half a fi')
+        const error = new Error('ENOSPC: no space left on device, write')
+        full.mockRejectedValue(Object.assign(error, { code: 'ENOSPC' }))
+      },
+      async () => full.mockRestore(),
+    )
+  })
+})
