@@ -9,6 +9,7 @@ import {
   type FixtureOptions,
   openBackends,
   startFixture,
+  until,
 } from '../test-support/fixture.ts'
 import { answer } from '../test-support/target.ts'
 import { defineProcess } from './process/definition.ts'
@@ -55,7 +56,6 @@ describe('a step that', () => {
       },
       'step_threw',
     ],
-    ['throws what is no error', () => Promise.reject(66 as unknown as Error), 'step_threw'],
     ['throws a megabyte', () => Promise.reject(new Error('x\0'.repeat(500_000))), 'step_threw'],
     ['returns nothing', () => {}, 'status_not_set'],
     ['returns what is no status', () => 'Completed', 'status_not_set'],
@@ -246,5 +246,43 @@ describe('the folder OrderCSV', () => {
       },
       async () => full.mockRestore(),
     )
+  })
+})
+
+describe('a run at a step that was taken out of its process', () => {
+  const act = (fixture: Fixture, action: string) =>
+    fixture.call(`/processes/Changed/transactions/1/${action}`, { method: 'POST' })
+  const changed = (steps: Record<string, (step: Step) => unknown>) => [
+    defineProcess('Changed', { retry: { baseMs: 1 }, steps }),
+  ]
+  const one = (step: Step) => step.complete()
+
+  it('fails with that reason, and goes on once the step is there again', async () => {
+    const source = await backends.openSource({ sweepMs: 50 })
+    const bus = await backends.openBus()
+    const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) })
+    const before = await start({ source, bus, processes: twoSteps })
+    await before.queue('1')
+    await until(async () => (await before.run('1')).StepName === 'two')
+    await before[Symbol.asyncDispose]()
+
+    const without = await start({ source, bus, processes: changed({ one }) })
+    expect(await without.reached('1', 'Failed')).toMatchObject({
+      StepName: 'two',
+      ErrorClass: 'step_unknown',
+      LastError: expect.stringContaining('no step two'),
+    })
+    expect((await act(without, 'resume')).status).toBe(202)
+    await without.reached('1', 'Failed')
+    await without[Symbol.asyncDispose]()
+
+    const again = await start({ source, bus, processes: changed({ one, two: one }) })
+    expect((await act(again, 'resume')).status).toBe(202)
+    const run = await again.reached('1', 'Completed')
+    expect(run.Items.map(({ StepName }) => StepName)).toEqual(['one', 'two'])
+    await again[Symbol.asyncDispose]()
+    host = undefined
+    await bus[Symbol.asyncDispose]()
+    await source[Symbol.asyncDispose]()
   })
 })

@@ -312,6 +312,21 @@ export function coordinatorContract(kind: 'embedded' | 'real'): void {
       })
     })
 
+    it('lets a step wait as often as it likes, and charges none of it', async () => {
+      let times = 0
+      const waiting = (step: Step) => {
+        times += 1
+        if (times <= 2) step.waitFor(1)
+        step.complete({ attempt: step.attempt })
+      }
+      const host = await start({ processes: trial(waiting, { retry: { maxAttempts: 1 } }) })
+      const id = fresh()
+      await host.queue(id)
+      const run = await host.reached(id, 'Completed')
+      expect(run.Items[0]).toMatchObject({ Attempt: 1, Data: { attempt: 1 } })
+      expect(run.Attempts).toHaveLength(2)
+    })
+
     describe('when a step misbehaves', () => {
       it('fails it as status_not_set when it ends without a call and without a status', async () => {
         const host = await start({ processes: trial(() => {}) })

@@ -1,0 +1,103 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { chargeProcess } from '../test-support/charge-process.ts'
+import {
+  type Backends,
+  openBackends,
+  serviceKey,
+  startFixture,
+  until,
+} from '../test-support/fixture.ts'
+import { answer, startTarget } from '../test-support/target.ts'
+
+const main = fileURLToPath(new URL('../test-support/charge-main.ts', import.meta.url))
+const LEASE_MS = 600
+
+describe('a call that is in doubt', () => {
+  let backends: Backends
+  beforeAll(async () => {
+    backends = await openBackends('real', { Charge: ['charge', 'receipt'] })
+  })
+  afterAll(() => backends[Symbol.asyncDispose]())
+
+  const startCharging = () =>
+    spawn(process.execPath, [main], {
+      stdio: ['ignore', 'ignore', 'inherit'],
+      env: {
+        PORT: '0',
+        LOG_LEVEL: 'error',
+        SERVICE_API_KEY: serviceKey,
+        DATABASE_URL: backends.database?.url,
+        AMQP_URL: process.env['TEST_AMQP_URL'],
+        AMQP_PREFIX: backends.prefix,
+        DATA_DIR: backends.dataDir,
+        LEASE_MS: String(LEASE_MS),
+        LOCAL_PULL_SECONDS: '0.2',
+      },
+    })
+
+  it.each([
+    ['had been made is not made again', answer(200, '{"charge":"C-1"}'), 1],
+    ['had not been made is made, under the same key', answer(404), 2],
+  ])('because its coordinator was killed in it, and %s', async (_, found, charges) => {
+    const sql = backends.database?.sql
+    if (sql === undefined) throw new Error('no database')
+    await using target = await startTarget()
+    // The charge comes about, and its answer never arrives at the first coordinator.
+    target.on('/charges', (request, response) =>
+      target.callsTo('/charges').length === 1
+        ? undefined
+        : answer(201, '{"charge":"C-1"}')(request, response),
+    )
+    target.on('/charges/by-key', found)
+
+    const id = crypto.randomUUID()
+    const child = startCharging()
+    try {
+      await (await backends.openSource())[Symbol.asyncDispose]() // brings the tables
+      await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData")
+        values ('Charge', ${id}, ${JSON.stringify(target.url)}::text::jsonb)`
+      await until(() => target.callsTo('/charges').length === 1)
+    } finally {
+      child.kill('SIGKILL')
+      await once(child, 'exit')
+    }
+
+    await using host = await startFixture(backends, {
+      processes: [chargeProcess],
+      times: { leaseMs: LEASE_MS, sweepMs: 100 },
+    })
+    const run = await host.reached(id, 'Completed')
+    expect(run.Items).toMatchObject([
+      { StepName: 'charge', Status: 'Completed', Data: { charge: 'C-1' } },
+      { StepName: 'receipt', Status: 'Completed', Data: 'C-1' },
+    ])
+    expect(run.Attempts.map(({ StepName, Outcome }) => `${StepName} ${Outcome}`)).toEqual([
+      'charge in_doubt',
+      'charge completed',
+      'receipt completed',
+    ])
+    const keys = target.callsTo('/charges').map(({ headers }) => headers['idempotency-key'])
+    expect(keys).toEqual(Array(charges).fill(`Charge/${id}/0/charge`))
+    expect(target.callsTo('/charges/by-key').map(({ query }) => query['key'])).toEqual([
+      `Charge/${id}/0/charge`,
+    ])
+  })
+
+  it('because its line was cut is confirmed by the coordinator that made it', async () => {
+    await using host = await startFixture(backends, { processes: [chargeProcess] })
+    host.target.on('/charges', (request) => void request.socket.destroy())
+    host.target.on('/charges/by-key', answer(200, '{"charge":"C-1"}'))
+    const id = crypto.randomUUID()
+    await host.queue(id, host.target.url)
+    const run = await host.reached(id, 'Completed')
+    expect(run.Attempts.map(({ Outcome }) => Outcome)).toEqual([
+      'no_answer',
+      'completed',
+      'completed',
+    ])
+    expect(host.target.callsTo('/charges')).toHaveLength(1)
+  })
+})

@@ -1,0 +1,32 @@
+/** A coordinator of the charge process, as a process that a test kills in its call. */
+import { createHealth } from '@integration-host/shared/health'
+import { runService } from '@integration-host/shared/lifecycle'
+import { createLogger } from '@integration-host/shared/logger'
+import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { connectPostgres } from '../src/adapters/postgres/connection.ts'
+import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
+import { readConfig } from '../src/config.ts'
+import { startCoordinator } from '../src/service.ts'
+import { chargeProcess } from './charge-process.ts'
+
+await runService('coordinator', async () => {
+  const config = readConfig(process.env)
+  if (config.TRANSACTION_SOURCE === 'memory') throw new Error('this one is for Postgres')
+  const logger = createLogger('coordinator', config.LOG_LEVEL)
+  const health = createHealth(logger)
+  const source = createPostgresTransactionSource(
+    connectPostgres(config.DATABASE_URL, {
+      name: 'coordinator',
+      dependency: health.dependency('postgres'),
+      logger,
+    }),
+    { leaseMs: Number(process.env['LEASE_MS']) },
+  )
+  const bus = await connectRabbitMq(config.AMQP_URL, {
+    name: `coordinator (${process.pid})`,
+    dependency: health.dependency('rabbitmq'),
+    logger,
+    prefix: config.AMQP_PREFIX,
+  })
+  return startCoordinator(config, { logger, health, source, bus, processes: [chargeProcess] })
+})
