@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { z } from 'zod'
 
 /** What is audited. Hand-outs are counted: one entry per caller, version and few seconds. */
-export const auditActions = [
+const auditActions = [
   'granted',
   'refreshed',
   'refresh_failed',

@@ -6,6 +6,7 @@
  * I2  A publish settles: by the broker's confirm, by the loss of its channel, or by our own deadline.
  * I3  A delivery is settled on the channel that brought it or not at all; the broker redelivers the rest.
  */
+import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
   type Channel,
@@ -14,6 +15,7 @@ import {
   connect,
   type ConsumeMessage,
 } from 'amqplib'
+import { corkWrites } from '../corked-writes.ts'
 import { IntegrationError } from '../errors.ts'
 import { type Dependency, reasonOf } from '../health.ts'
 import type { Logger } from '../logger.ts'
@@ -29,7 +31,6 @@ import type {
   Topology,
 } from '../message-bus.ts'
 import type { Secret } from '../secret.ts'
-import { corkWrites } from './corked-writes.ts'
 
 export interface RabbitMqOptions {
   /** The connection's name in the console. */
@@ -89,7 +90,8 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     // Recovery listens for errors only after this: one before would be thrown in the middle of amqplib's own
     // clean-up, end the process, or leave recovery waiting for ever.
     current.on('error', () => {})
-    corkWrites(current)
+    // Not in the types: the stream that amqplib opened for this connection.
+    corkWrites((current.connection as unknown as { readonly stream: Duplex }).stream)
     const channel = await current.createConfirmChannel()
     channel.on('return', (message) => {
       for (const publishing of publishings) {

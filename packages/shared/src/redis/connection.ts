@@ -1,4 +1,5 @@
 import { Redis } from 'ioredis'
+import { corkWrites } from '../corked-writes.ts'
 import { type Dependency, reasonOf } from '../health.ts'
 import type { Secret } from '../secret.ts'
 
@@ -33,6 +34,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     retryStrategy: (attempt) => Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)),
   })
   let isClosing = false
+  redis.on('connect', () => corkWrites(redis.stream))
   redis.on('ready', () => options.dependency.up())
   redis.on('error', (error) => options.dependency.down(reasonOf(error)))
   redis.on('close', () => isClosing || options.dependency.down('connection closed'))
