@@ -26,7 +26,7 @@ const ExportedCredential = z.object({
   idleExpiresAt: z.number(),
   hardExpiresAt: z.number().nullable(),
   accessToken: secret.nullable(),
-  refreshToken: secret,
+  refreshToken: secret.nullable(),
   idToken: secret.nullable(),
   previous: z.object({ token: secret, retiredAt: z.number() }).nullable(),
 })
@@ -94,7 +94,7 @@ const revealed = ({
 }: ExportedCredential): z.input<typeof ExportedCredential> => ({
   ...rest,
   accessToken: accessToken?.reveal() ?? null,
-  refreshToken: refreshToken.reveal(),
+  refreshToken: refreshToken?.reveal() ?? null,
   idToken: idToken?.reveal() ?? null,
   previous: previous === null ? null : { ...previous, token: previous.token.reveal() },
 })

@@ -54,10 +54,6 @@ export function createTransfers(deps: TransferDeps): Transfers {
   async function mark(name: string, who: string): Promise<ExportedCredential> {
     const custody = await settledCustody(name, who)
     const { lease, credential, refreshToken, idToken, previous } = custody
-    if (refreshToken === null) {
-      await store.release(lease)
-      throw new IntegrationError('invalid_request', `${name} has no refresh token to hand over`)
-    }
     const at = now()
     const told = { body: 'it was exported and is refreshed elsewhere', traceId: null }
     const settled = await store.settle(

@@ -60,7 +60,7 @@ export function custodyRoutes({
         responses: {
           200: jsonResponse('the sealed credentials', ExportDocument),
           ...problemResponses({
-            400: 'bad body, or a credential without a refresh token',
+            400: 'bad body',
             404: 'no such credential; nothing was exported',
             503: 'the store is not available, or a refresh is in doubt; ask again',
           }),
