@@ -116,7 +116,8 @@ function isInstalled(dev) {
 /** @param {boolean} wantsDev */
 async function install(wantsDev) {
   const before = readStamp()
-  const dev = wantsDev || before?.dev === true
+  // Without a stamp somebody may have run the installer directly: what it brought must not be taken away.
+  const dev = wantsDev || (before?.dev ?? existsSync(join(modules, 'vitest')))
   const hash = currentHash()
   if (before === undefined) {
     console.error('First run: installing the dependencies (about half a minute)…')
