@@ -1,0 +1,160 @@
+/**
+ * The service as a process of the fault tests, on Postgres and RabbitMQ. `DIES_AT` names a point of the step
+ * protocol: the process ends itself there with SIGKILL, and nothing is flushed, released or told. The points
+ * are around the source and the bus; the product knows nothing of them. Other settings of its own:
+ *
+ * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
+ * - `PROBE_MS`: how often the internet is looked for.
+ * - `PROCESS=company`: in place of the orders, a process whose first step calls a company through the gateway.
+ */
+import { writeSync } from 'node:fs'
+import { createHealth } from '@integration-host/shared/health'
+import { runService, StartRefused } from '@integration-host/shared/lifecycle'
+import { createLogger } from '@integration-host/shared/logger'
+import type { MessageBus, OutgoingMessage } from '@integration-host/shared/message-bus'
+import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { connectPostgres } from '../src/adapters/postgres/connection.ts'
+import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
+import { readConfig } from '../src/config.ts'
+import { defineProcess } from '../src/process/definition.ts'
+import type { Step } from '../src/process/step.ts'
+import orderProcess from '../src/processes/order-process.ts'
+import { startCoordinator } from '../src/service.ts'
+import type { TransactionSource } from '../src/transaction/transaction-source.ts'
+
+const points = [
+  'before insert',
+  'inserted',
+  'publishing',
+  'received',
+  'claimed',
+  'answered',
+  'recorded',
+  'published',
+  'before replay',
+  'replaying',
+  'replayed',
+] as const
+type Point = (typeof points)[number]
+
+const { DIES_AT, LEASE_MS, PROBE_MS, PROCESS } = process.env
+const diesAt = points.find((point) => point === DIES_AT)
+
+async function reach(point: Point): Promise<void> {
+  if (point !== diesAt) return
+  writeSync(process.stdout.fd, `died ${point}\n`)
+  process.kill(process.pid, 'SIGKILL')
+  await new Promise(() => {}) // not one step further, should the signal take its time
+}
+
+/** Does the work, and dies when it has left but before its answer is looked at. */
+async function reachWhile<Result>(point: Point, work: () => Promise<Result>): Promise<Result> {
+  if (point !== diesAt) return work()
+  const left = work()
+  await new Promise((resolve) => setImmediate(resolve))
+  await reach(point)
+  return left
+}
+
+/** A source keeps its methods in closures, so a copy of them is one as well. */
+const dyingSource = (source: TransactionSource): TransactionSource => ({
+  ...source,
+  async queue(...request) {
+    await reach('before insert')
+    const results = await source.queue(...request)
+    await reach('inserted')
+    return results
+  },
+  async claim(request) {
+    await reach('received')
+    const result = await source.claim(request)
+    await reach('claimed')
+    return result
+  },
+  async record(...outcome) {
+    await reach('answered')
+    const header = await source.record(...outcome)
+    await reach('recorded')
+    return header
+  },
+  async replay(...request) {
+    await reach('before replay')
+    const header = await reachWhile('replaying', () => source.replay(...request))
+    await reach('replayed')
+    return header
+  },
+})
+
+const isOf = ({ type, routingKey }: OutgoingMessage, step: string): boolean =>
+  type === 'step' && routingKey.endsWith(`.${step}`)
+
+const dyingBus = (bus: MessageBus): MessageBus => ({
+  ...bus,
+  async publish(message) {
+    if (isOf(message, 'order')) await reachWhile('publishing', () => bus.publish(message))
+    else await bus.publish(message)
+    if (isOf(message, 'report')) await reach('published')
+  },
+})
+
+/** Under the name of the orders: its queues are then removed with theirs. */
+const companyProcess = defineProcess('OrderProcess', {
+  steps: {
+    order: (step: Step) =>
+      step.execute(
+        { url: `/v3/company/${step.realm}/companyinfo/${step.realm}` },
+        { credential: `ACC-${step.realm}` },
+      ),
+    report: (step: Step) => void step.complete(),
+    csv: (step: Step) => void step.complete(),
+  },
+})
+
+await runService('coordinator', async () => {
+  if (DIES_AT !== undefined && diesAt === undefined)
+    throw new StartRefused(`DIES_AT is one of ${JSON.stringify(points)}`)
+  const config = readConfig(process.env)
+  if (config.TRANSACTION_SOURCE === 'memory') throw new StartRefused('this one is for Postgres')
+  const logger = createLogger('coordinator', config.LOG_LEVEL)
+  const health = createHealth(logger)
+  await using stack = new AsyncDisposableStack()
+  const leaseMs = LEASE_MS === undefined ? undefined : Number(LEASE_MS)
+  const probeMs = PROBE_MS === undefined ? undefined : Number(PROBE_MS)
+  const source = stack.use(
+    createPostgresTransactionSource(
+      connectPostgres(config.DATABASE_URL, {
+        name: 'coordinator',
+        dependency: health.dependency('postgres'),
+        logger,
+      }),
+      { sweepMs: config.LOCAL_PULL_SECONDS * 1_000, ...(leaseMs !== undefined && { leaseMs }) },
+    ),
+  )
+  const bus = stack.use(
+    await connectRabbitMq(config.AMQP_URL, {
+      name: `coordinator (${process.pid})`,
+      dependency: health.dependency('rabbitmq'),
+      logger,
+      prefix: config.AMQP_PREFIX,
+    }),
+  )
+  const service = stack.use(
+    await startCoordinator(config, {
+      logger,
+      health,
+      source: dyingSource(source),
+      bus: dyingBus(bus),
+      processes: [PROCESS === 'company' ? companyProcess : orderProcess],
+      timing: {
+        ...(leaseMs !== undefined && { renewMs: leaseMs / 3 }),
+        ...(probeMs !== undefined && {
+          onlineIntervalMs: probeMs,
+          offlineIntervalMs: probeMs,
+          confirmMs: probeMs / 2,
+        }),
+      },
+    }),
+  )
+  const owned = stack.move()
+  return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+})

@@ -1,0 +1,117 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { expect } from 'vitest'
+import { eventually } from '../../support/eventually.ts'
+import type { ServiceProcess, System } from '../../support/system.ts'
+import { startBeside } from './coordinators.ts'
+import { type Balance, type Books, openBooks } from './books.ts'
+import { startTarget, type Target } from './target.ts'
+
+export interface StormOptions {
+  readonly orders: number
+  readonly kills: number
+  readonly killEveryMs: number
+  /** Settings of the coordinators. */
+  readonly env: Readonly<Record<string, string>>
+  /** `src/main.ts` unless given. */
+  readonly entry?: string
+  /** What else happens meanwhile, one after the other; each resolves when its backend is back. */
+  readonly outages?: readonly (() => Promise<void>)[]
+}
+
+export interface StormFigures extends Balance {
+  readonly kills: number
+  /** Kills of a coordinator that had steps in hand. */
+  readonly killsAtWork: number
+  /** From the last kill or outage until every order was completed. */
+  readonly recoverySeconds: number
+}
+
+/** Long enough that workers die in calls, short enough that the orders get through. */
+const ANSWER_MS = 250
+const QUEUEING_LANES = 40
+const RECOVERY_SECONDS = 60
+
+/**
+ * Queues orders through the demo API while one coordinator lives on and others are killed with SIGKILL, one
+ * every `killEveryMs`. Fails unless all is recovered in a minute and the books are balanced.
+ */
+export async function orderStorm(system: System, options: StormOptions): Promise<StormFigures> {
+  await using target: Target = await startTarget()
+  target.latencyMs = ANSWER_MS
+  const env = { DEMO_API_URL: target.url, ...options.env }
+  const { entry } = options
+  system.start('demo-api')
+  system.start('coordinator', env, entry)
+  await system.ready('demo-api', 'coordinator')
+  await using books: Books = await openBooks(system)
+  const ids = Array.from({ length: options.orders }, (_, n) => `s${n}`)
+
+  const queueing = queueAll(system, ids)
+  const disaster = Promise.withResolvers<void>()
+  const killing = killAgainAndAgain(system, env, options, disaster.promise)
+  for (const outage of options.outages ?? []) {
+    await delay(options.killEveryMs * 2)
+    await outage()
+  }
+  disaster.resolve()
+  const kills = await killing
+  const lastFaultAt = performance.now()
+  // What is measured now is the recovery, not how slow the target was made.
+  target.latencyMs = 0
+  await queueing
+  await eventually(
+    async () => expect(await books.count()).toEqual({ headers: ids.length, completed: ids.length }),
+    RECOVERY_SECONDS,
+  )
+  const recoverySeconds = (performance.now() - lastFaultAt) / 1_000
+  await eventually(async () => expect(await books.waiting()).toEqual({}))
+  return { ...(await books.balance(ids, target)), ...kills, recoverySeconds }
+}
+
+/** A caller that repeats what was not answered with success: nothing else can be lost. */
+async function queueAll(system: System, ids: readonly string[]): Promise<void> {
+  const left = ids.values()
+  const lane = async (): Promise<void> => {
+    for (const id of left)
+      for (;;) {
+        const answer = await fetch(`${system.url('demo-api')}/queue?number=${id}`).catch(() => null)
+        await answer?.body?.cancel()
+        if (answer?.status === 200) break
+        await delay(100)
+      }
+  }
+  await Promise.all(Array.from({ length: QUEUEING_LANES }, lane))
+}
+
+/** Three at a time, so that each has lived for three intervals when its turn comes. */
+async function killAgainAndAgain(
+  system: System,
+  env: Readonly<Record<string, string>>,
+  { kills: least, killEveryMs, entry }: StormOptions,
+  disasterIsOver: Promise<void>,
+): Promise<{ kills: number; killsAtWork: number }> {
+  let isOver = false
+  void disasterIsOver.then(() => (isOver = true))
+  const dying: ServiceProcess[] = []
+  // Not `replica`, which waits until it is ready: a backend may be away just then.
+  const another = () => dying.push(startBeside(system, env, entry))
+  another()
+  another()
+  let kills = 0
+  let killsAtWork = 0
+  while (kills < least || !isOver) {
+    another()
+    await delay(killEveryMs)
+    const victim = dying.shift()
+    await victim?.stop('SIGKILL')
+    kills += 1
+    if (victim !== undefined && hasStepsInHand(victim.output())) killsAtWork += 1
+  }
+  await Promise.all(dying.map((process) => process.stop('SIGKILL')))
+  return { kills, killsAtWork }
+}
+
+function hasStepsInHand(output: string): boolean {
+  const count = (line: string) => output.split(`"msg":"${line}"`).length - 1
+  return count('step start') > count('step completed') + count('step not completed')
+}
