@@ -5,6 +5,7 @@ FROM node:24-bookworm-slim AS dependencies
 WORKDIR /app
 COPY package.json pnpm-lock.yaml pnpm-workspace.yaml ./
 COPY packages/shared/package.json packages/shared/
+COPY packages/cli/package.json packages/cli/
 COPY services/token-service/package.json services/token-service/
 COPY services/accounting-gateway/package.json services/accounting-gateway/
 COPY services/coordinator/package.json services/coordinator/
