@@ -15,7 +15,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: [
-            '{services,packages,host,scripts}/**/*.test.ts',
+            '{services,packages,host,scripts,examples}/**/*.test.ts',
             'tests/*.test.ts',
             'tests/support/*.test.ts',
           ],

@@ -61,7 +61,8 @@ function crossing(from: string, to: string): string | undefined {
   if (service !== undefined && service !== own) {
     if (own !== undefined) return 'services talk over HTTP and the broker, never by import'
     if (from.startsWith('packages/')) return 'packages know nothing of what is built on them'
-    if (!from.startsWith('host/')) return 'only host/ imports services'
+    // An example of a process is a part of the coordinator that lives elsewhere.
+    if (!/^(?:host|examples)\//.test(from)) return 'only host/ imports services'
   }
   if (to.startsWith('host/') && (own !== undefined || from.startsWith('packages/'))) {
     return 'host/ stands above the services and packages'

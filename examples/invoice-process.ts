@@ -1,0 +1,61 @@
+import { createHash } from 'node:crypto'
+import { defineProcess } from '@integration-host/coordinator/process'
+import { defineStep, type Step } from '@integration-host/coordinator/step'
+import { z } from 'zod'
+
+const Sale = z.object({ customer: z.string(), amount: z.number(), notify: z.url() })
+type Sale = z.output<typeof Sale>
+
+const Customer = z.object({ Customer: z.object({ Id: z.string() }) })
+const Invoice = z.object({ Invoice: z.object({ Id: z.string() }) })
+
+const customer = (step: Step<Sale>) => {
+  const sale = Sale.safeParse(step.initialData)
+  if (!sale.success) return step.fail(z.prettifyError(sale.error))
+  return step.execute(
+    { ...creating('customer', step), body: { DisplayName: sale.data.customer } },
+    { credential: `ACC-${step.realm}`, parse: (body) => Customer.parse(body).Customer.Id },
+  )
+}
+
+const invoice = (step: Step<Sale, typeof customer>) => {
+  const line = {
+    Amount: step.initialData.amount,
+    DetailType: 'SalesItemLineDetail',
+    SalesItemLineDetail: { ItemRef: { value: '1' } },
+  }
+  return step.execute(
+    {
+      ...creating('invoice', step),
+      body: { CustomerRef: { value: step.previous.data }, Line: [line] },
+    },
+    { credential: `ACC-${step.realm}`, parse: (body) => Invoice.parse(body).Invoice.Id },
+  )
+}
+
+const notice = defineStep(
+  (step: Step<Sale, typeof invoice>) =>
+    step.execute({
+      url: step.initialData.notify,
+      method: 'POST',
+      body: { text: `Invoice ${step.previous.data} for ${step.initialData.customer}` },
+    }),
+  {
+    confirm: async (step) => {
+      const query = { key: step.idempotencyKey }
+      const sent = await step.find({ url: step.initialData.notify, query })
+      return sent === null ? 'not_done' : step.complete()
+    },
+  },
+)
+
+export default defineProcess('InvoiceProcess', {
+  requireInternet: true,
+  steps: { customer, invoice, notice },
+})
+
+/** Creates an entity in the company's books. The provider knows a repeated call by its `requestid` of at most 50 characters. */
+function creating(entity: string, step: Pick<Step, 'realm' | 'idempotencyKey'>) {
+  const requestid = createHash('sha256').update(step.idempotencyKey).digest('hex').slice(0, 32)
+  return { url: `/v3/company/${step.realm}/${entity}`, method: 'POST', query: { requestid } }
+}
