@@ -1,5 +1,6 @@
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { expect } from 'vitest'
 import type { ServiceProcess, System } from '../../support/system.ts'
 import { eventually } from '../../support/eventually.ts'
 
@@ -49,3 +50,28 @@ export async function post(
 /** Queues an order whose number is its initial data, as the demo API does. */
 export const queueOrder = (system: System, coordinator: string, id: string) =>
   post(system, coordinator, '', { TransactionID: id, InitialData: id })
+
+/** Queues all of them in one request. */
+export async function queueBulk(
+  system: System,
+  coordinator: string,
+  transactions: readonly { TransactionID: string; InitialData: string; Realm?: string }[],
+): Promise<void> {
+  const answer = await system.call(`${coordinator}${TRANSACTIONS}/bulk`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(transactions),
+  })
+  expect(await answer.json()).toMatchObject({ queued: transactions.length })
+}
+
+/** `count` orders, and what identifies them. */
+export const orders = (count: number, prefix: string) =>
+  Array.from({ length: count }, (_, n) => ({
+    TransactionID: `${prefix}${n}`,
+    InitialData: `${prefix}${n}`,
+  }))
+
+/** How often a line was logged. */
+export const logged = (process: ServiceProcess, message: string): number =>
+  process.output().split(`"msg":"${message}"`).length - 1

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { expect } from 'vitest'
 import { eventually } from '../../support/eventually.ts'
 import type { ServiceProcess, System } from '../../support/system.ts'
-import { startBeside } from './coordinators.ts'
+import { logged, startBeside } from './coordinators.ts'
 import { type Balance, type Books, openBooks } from './books.ts'
 import { startTarget, type Target } from './target.ts'
 
@@ -105,13 +105,12 @@ async function killAgainAndAgain(
     const victim = dying.shift()
     await victim?.stop('SIGKILL')
     kills += 1
-    if (victim !== undefined && hasStepsInHand(victim.output())) killsAtWork += 1
+    if (victim !== undefined && hasStepsInHand(victim)) killsAtWork += 1
   }
   await Promise.all(dying.map((process) => process.stop('SIGKILL')))
   return { kills, killsAtWork }
 }
 
-function hasStepsInHand(output: string): boolean {
-  const count = (line: string) => output.split(`"msg":"${line}"`).length - 1
-  return count('step start') > count('step completed') + count('step not completed')
-}
+const hasStepsInHand = (victim: ServiceProcess): boolean =>
+  logged(victim, 'step start') >
+  logged(victim, 'step completed') + logged(victim, 'step not completed')

@@ -1,0 +1,118 @@
+import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { connect } from 'amqplib'
+import { describe, expect, it } from 'vitest'
+import { eventually } from '../support/eventually.ts'
+import { backend, startSystem } from '../support/system.ts'
+import { openBooks } from './support/books.ts'
+import { orders, queueBulk } from './support/coordinators.ts'
+import { isFaultRun } from './support/scale.ts'
+import { startTarget } from './support/target.ts'
+
+const CALLERS = 1_000
+const HEALTHY = 400
+const POISON_OF_A_KIND = 5
+const RUNS = 5
+
+describe.runIf(isFaultRun)('a crowd at the door', () => {
+  it('that queues the same order a thousand times at once gets one run', async ({ annotate }) => {
+    await using target = await startTarget()
+    await using system = await startSystem([])
+    system.start('coordinator', { DEMO_API_URL: target.url })
+    system.start('demo-api')
+    await system.ready('coordinator', 'demo-api')
+    await using books = await openBooks(system)
+    const statuses = await Promise.all(
+      Array.from({ length: CALLERS }, async () => {
+        const answer = await fetch(`${system.url('demo-api')}/queue?number=7`)
+        return `${answer.status} ${await answer.text()}`
+      }),
+    )
+    expect(new Set(statuses)).toEqual(new Set(['200 Enqueued 7']))
+    await eventually(async () => expect(await books.count()).toEqual({ headers: 1, completed: 1 }))
+    expect(await books.balance(['7'], target)).toEqual({ inDoubt: 0, repeatedCalls: 0 })
+    expect(target.calls).toHaveLength(2)
+    await annotate(`${CALLERS} concurrent GET /queue?number=7: 1 header, 1 run, 2 calls`, 'figure')
+  }, 60_000)
+})
+
+const good = {
+  v: 1,
+  Process: 'OrderProcess',
+  TransactionID: 'x',
+  ReplayID: 0,
+  Step: 'order',
+  Version: 0,
+}
+const poison: readonly string[] = [
+  'not json',
+  '',
+  '\u{0}',
+  '[]',
+  'null',
+  '{}',
+  'x'.repeat(100_000),
+  ...[
+    { v: 2 },
+    { extra: 1 },
+    { TransactionID: '' },
+    { TransactionID: 'x'.repeat(129) },
+    { TransactionID: 'a\nb' },
+    { ReplayID: -1 },
+    { ReplayID: 1.5 },
+    { Version: '0' },
+    { Version: 2_147_483_648 },
+    { Step: '../x' },
+    { Step: 'nowhere' },
+    { Step: 'csv' },
+    { Process: 'Nobody' },
+  ].map((fault) => JSON.stringify({ ...good, ...fault })),
+]
+
+describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
+  it('reach the dead queue, and healthy work goes on at its pace', async ({ annotate }) => {
+    await using target = await startTarget()
+    await using system = await startSystem([])
+    const coordinator = system.start('coordinator', { DEMO_API_URL: target.url })
+    await system.ready('coordinator')
+    await using books = await openBooks(system)
+    const connection = await connect(backend('TEST_AMQP_URL'))
+    const channel = await connection.createConfirmChannel()
+    let done = 0
+    let buried = 0
+    const msWith = async (name: string, isPoisoned: boolean): Promise<number> => {
+      const startedAt = performance.now()
+      if (isPoisoned) {
+        for (let n = 0; n < POISON_OF_A_KIND; n += 1)
+          for (const content of poison)
+            channel.publish(
+              system.amqpPrefix + STEPS_EXCHANGE,
+              'OrderProcess.order',
+              Buffer.from(content),
+            )
+        buried += POISON_OF_A_KIND * poison.length
+      }
+      await queueBulk(system, coordinator.url, orders(HEALTHY, name))
+      done += HEALTHY
+      await eventually(async () => expect((await books.count()).completed).toBe(done))
+      const ms = performance.now() - startedAt
+      await eventually(async () =>
+        expect(await books.waiting()).toEqual(buried === 0 ? {} : { 'dead.OrderProcess': buried }),
+      )
+      return ms
+    }
+    await msWith('warm', false)
+    // In turns, so that what else the machine does meets both alike.
+    const pairs: [healthy: number, poisoned: number][] = []
+    for (let run = 0; run < RUNS; run += 1)
+      pairs.push([await msWith(`h${run}-`, false), await msWith(`p${run}-`, true)])
+    await connection.close()
+    const median = (of: 0 | 1): number =>
+      pairs.map((pair) => pair[of]).toSorted((a, b) => a - b)[(RUNS - 1) / 2] ?? 0
+    // Printed, not asserted: it is a time.
+    const slower = ((median(1) / median(0) - 1) * 100).toFixed(0)
+    await annotate(
+      `${poison.length} kinds of poison, ${buried} messages: all in the dead queue; ${HEALTHY} healthy orders took ${median(0).toFixed(0)} ms alone and ${median(1).toFixed(0)} ms among ${POISON_OF_A_KIND * poison.length} poison messages (${slower} %, medians of ${RUNS})`,
+      'figure',
+    )
+  }, 120_000)
+})
