@@ -22,7 +22,7 @@ const SEED = Number(process.env['TEST_SEED'] ?? 1)
 const KILLS = IS_FULL ? 500 : 48
 /** Each has a folder and a process of its own at a time. */
 const LANES = 4
-const DISKS = IS_FULL ? 600 : 50
+const DISKS = IS_FULL ? 300 : 50
 
 const outline = { name: 'OrderProcess', steps: ['order', 'report'] } as const
 const done = { kind: 'completed', response: null, data: null, endsRun: false } as const

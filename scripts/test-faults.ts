@@ -1,0 +1,81 @@
+// The fault tests at full size, and their figures as a table: `npm run test:faults`, a few minutes.
+// `-- --long` runs the longest form of each, `-- --seed 7` other random moments, `-- pulls` only some of the files.
+import { parseArgs } from 'node:util'
+import type { TestAnnotation } from 'vitest'
+import type { TestCase, TestModule } from 'vitest/node'
+import { startVitest } from 'vitest/node'
+
+const files = [
+  'services/coordinator/src/process/progress.model.test.ts',
+  'services/coordinator/src/adapters/memory/crash.test.ts',
+  'tests/faults/coordinator-',
+]
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    long: { type: 'boolean', default: false },
+    seed: { type: 'string', default: '1' },
+  },
+})
+if (!/^\d{1,9}$/.test(values.seed)) {
+  console.error('--seed takes a number')
+  process.exit(1)
+}
+process.env['TEST_FAULTS'] = values.long ? 'long' : 'faults'
+process.env['TEST_SEED'] = values.seed
+
+interface Row {
+  readonly file: string
+  readonly test: string
+  readonly seconds: number
+  readonly passed: boolean
+  readonly figures: readonly string[]
+}
+
+/** Collects what the tests annotate as `figure`. */
+class Figures {
+  readonly #figures = new Map<string, string[]>()
+  readonly rows: Row[] = []
+
+  onTestCaseAnnotate({ id }: TestCase, { type, message }: TestAnnotation): void {
+    if (type === 'figure') this.#figures.set(id, [...(this.#figures.get(id) ?? []), message])
+  }
+
+  onTestCaseResult(test: TestCase): void {
+    const { state } = test.result()
+    if (state === 'skipped') return
+    this.rows.push({
+      file: nameOf(test.module),
+      test: test.name,
+      seconds: (test.diagnostic()?.duration ?? 0) / 1_000,
+      passed: state === 'passed',
+      figures: this.#figures.get(test.id) ?? [],
+    })
+  }
+}
+
+const nameOf = ({ moduleId }: TestModule): string =>
+  (moduleId.split('/').at(-1) ?? '').replace(/\.test\.ts$/, '')
+
+const startedAt = performance.now()
+const figures = new Figures()
+const vitest = await startVitest('test', positionals.length > 0 ? positionals : files, {
+  watch: false,
+  // One file at a time: they put the whole machine to work, and their figures must be theirs.
+  fileParallelism: false,
+  reporters: ['default', figures],
+})
+await vitest.close()
+
+for (const [file, rows] of Map.groupBy(figures.rows, (row) => row.file)) {
+  console.log(`\n${file}`)
+  for (const { test, seconds, passed, figures: told } of rows)
+    for (const figure of passed && told.length > 0 ? told : [test])
+      console.log(`  ${passed ? '✓' : '✗'} ${seconds.toFixed(1).padStart(6)} s  ${figure}`)
+}
+const failed = figures.rows.filter(({ passed }) => !passed).length
+const minutes = ((performance.now() - startedAt) / 60_000).toFixed(1)
+console.log(
+  `\n${figures.rows.length} proofs, ${failed} failed, ${minutes} minutes, seed ${values.seed}${values.long ? ', long' : ''}`,
+)
