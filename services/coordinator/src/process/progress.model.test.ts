@@ -41,7 +41,10 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
   retryLater: { kind: 'retry', ...failure, retryAfterMs: 20_000 },
   failed: { kind: 'failed', ...failure },
   waiting: { kind: 'waiting', credential: 'ACC-1', error: 'faulted' },
+  inDoubt: { kind: 'retry', ...failure, retryAfterMs: 0, isInDoubt: true },
+  later: { kind: 'later', delayMs: 20_000 },
   released: { kind: 'released' },
+  noAnswer: { kind: 'released', noAnswer: 'aborted', isInDoubt: true },
 }
 type OutcomeName = keyof typeof outcomes
 
@@ -49,7 +52,12 @@ type OutcomeName = keyof typeof outcomes
 type Happening =
   | { readonly do: 'queue'; readonly id: string; readonly data: number }
   | { readonly do: 'claim'; readonly run: number; readonly behind: number; readonly step: string }
-  | { readonly do: 'record'; readonly lease: number; readonly outcome: OutcomeName }
+  | {
+      readonly do: 'record'
+      readonly lease: number
+      readonly outcome: OutcomeName
+      readonly isInline: boolean
+    }
   /** A claim and its outcome with nothing in between. */
   | { readonly do: 'work'; readonly run: number; readonly outcome: OutcomeName }
   | { readonly do: 'renew'; readonly lease: number }
@@ -85,6 +93,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
       do: fc.constant('record'),
       lease: recent,
       outcome: fc.constantFrom('completed', 'completed', 'completed', ...Object.keys(outcomes)),
+      isInline: fc.boolean(),
     }),
   },
   {
@@ -128,6 +137,7 @@ interface ModelRun {
   attempt: number
   items: Map<string, string>
   attempts: string[]
+  isInDoubt: boolean
   lease: { readonly version: number; readonly step: string; until: number } | null
   notBefore: number
 }
@@ -184,7 +194,8 @@ class Model {
         })
         expect(result.kind).toBe(expected)
         if (result.kind === 'claimed') {
-          if (run.lease !== null) run.attempts.push('in_doubt')
+          if (run.lease !== null) this.#lose(run)
+          expect(result.claim.isInDoubt).toBe(run.isInDoubt)
           run.version += 1
           run.attempt += 1
           run.status = 'Running'
@@ -207,16 +218,20 @@ class Model {
         }
         const recorded = await source.record(
           lease,
-          advance(claimed, outcome, { steps, policy, random: 0.5 }),
+          advance(claimed, outcome, { steps, policy, random: 0.5, isInline: happening.isInline }),
         )
         expect(recorded === null).toBe(!held)
-        if (held) this.#settle(run, happening.outcome)
+        if (!held) break
+        this.#settle(run, happening.outcome)
+        run.isInDoubt = 'isInDoubt' in outcome && outcome.isInDoubt
+        if (happening.isInline && happening.outcome === 'completed' && run.status === 'Running')
+          this.#goOn(run, lease)
         break
       }
       case 'work': {
         const { run, outcome } = happening
         await this.apply({ do: 'claim', run, behind: 0, step: '' })
-        await this.apply({ do: 'record', lease: 0, outcome })
+        await this.apply({ do: 'record', lease: 0, outcome, isInline: false })
         return
       }
       case 'renew': {
@@ -242,9 +257,9 @@ class Model {
         for (const { TransactionID, ReplayID } of await source.adopt(10)) {
           const run = this.#find(TransactionID, ReplayID) as ModelRun
           expect(run.lease?.until).toBeLessThanOrEqual(this.#clock.now)
+          this.#lose(run)
           run.lease = null
           run.version += 1
-          run.attempts.push('in_doubt')
         }
         break
       case 'wake': {
@@ -336,6 +351,7 @@ class Model {
         return this.#move(run, { status: 'Running', step: next, attempt: 0, notBefore: now })
       case 'retryAtOnce':
       case 'retryLater':
+      case 'inDoubt':
         run.items.set(step, isLast ? 'Failed' : 'Retrying')
         run.attempts.push('http_503')
         if (isLast) return this.#move(run, { status: 'Failed' })
@@ -355,7 +371,17 @@ class Model {
           attempt: run.attempt - 1,
           notBefore: now + WAITING_RECHECK_MS,
         })
+      case 'later':
+        return this.#move(run, {
+          status: 'Retrying',
+          attempt: run.attempt - 1,
+          notBefore: now + 20_000,
+        })
       default: {
+        if (outcome === 'noAnswer') {
+          run.items.set(step, 'Retrying')
+          run.attempts.push('no_answer')
+        }
         const attempt = run.attempt - 1
         const resting = step === steps[0] ? 'Queued' : 'Running'
         this.#move(run, { status: attempt > 0 ? 'Retrying' : resting, attempt, notBefore: now })
@@ -363,9 +389,23 @@ class Model {
     }
   }
 
+  /** The same worker has the next step in hand at once. */
+  #goOn(run: ModelRun, lease: Lease): void {
+    run.attempt = 1
+    run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
+    this.leases.push({ ...lease, step: run.step, version: run.version })
+  }
+
+  /** A worker was lost with the run in hand: nobody knows how far it came. */
+  #lose(run: ModelRun): void {
+    run.attempts.push('in_doubt')
+    run.isInDoubt = true
+  }
+
   /** S2: every transition adds one to the version, and ends the lease. */
   #move(run: ModelRun, change: Partial<ModelRun>): void {
-    Object.assign(run, change, { version: run.version + 1, lease: null })
+    const isInDoubt = run.isInDoubt || run.lease !== null
+    Object.assign(run, change, { version: run.version + 1, lease: null, isInDoubt })
   }
 
   #claimOf(run: ModelRun, version: number, step: string): ClaimResult['kind'] {
@@ -420,6 +460,7 @@ class Model {
       attempt: 0,
       items: new Map(),
       attempts: [],
+      isInDoubt: false,
       lease: null,
       notBefore: this.#clock.now,
     }
