@@ -12,7 +12,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
 import { StartRefused } from '@integration-host/shared/lifecycle'
-import { writeWholeFile } from '../../process/whole-file.ts'
+import { removeStrays, writeWholeFile } from '../../process/whole-file.ts'
 
 export interface Journal {
   append(entry: unknown): Promise<void>
@@ -185,6 +185,8 @@ export async function openJournal(
   try {
     await file.truncate(length)
     await file.sync()
+    // Killed in the middle of a snapshot, and nobody else writes here.
+    await removeStrays(snapshotPath)
     // The file people look for is there from the start; one that cannot be written refuses the start.
     if (!existsSync(snapshotPath)) await compact()
   } catch (error) {

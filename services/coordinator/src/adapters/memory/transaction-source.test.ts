@@ -117,6 +117,13 @@ describe('the memory source on its disk', () => {
     },
   )
 
+  it('is rid of a snapshot that was left half written', async () => {
+    await fill(['1'])
+    await writeFile(`${snapshot}.0123abcd.tmp`, '{"format":')
+    expect(await ids()).toEqual(['1'])
+    expect((await readdir(folder)).filter((name) => name.endsWith('.tmp'))).toEqual([])
+  })
+
   it('refuses to start on a journal that is damaged before its end', async () => {
     const source = await createMemoryTransactionSource(folder)
     for (const id of ['1', '2', '3'])
