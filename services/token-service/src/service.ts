@@ -123,7 +123,8 @@ export async function startTokenService(
       },
     }),
     {
-      now,
+      // A distance, which a clock that is set must not stretch.
+      now: () => performance.now(),
       onChange(isRefused) {
         refused.set(isRefused ? 1 : 0)
         if (isRefused)

@@ -13,6 +13,8 @@ const auditActions = [
   'exported',
   'imported',
   'keys_rotated',
+  /** A journal entry that could not be read. */
+  'unreadable',
 ] as const
 
 /** What happened, before it has its place in the chain. Holds no secret. */

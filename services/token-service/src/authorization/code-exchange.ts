@@ -10,6 +10,7 @@
  * E4  The realm in a callback is a browser's word, and whoever has the browser can change it. The id token is
  *     the provider's: tokens that it gives to another company are not stored.
  */
+import { randomUUID } from 'node:crypto'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
@@ -110,13 +111,12 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
 
   // E3
   async function storeGrant(grant: Grant, who: string): Promise<CredentialView> {
+    const id = randomUUID()
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const credential = await store.put(grant, refreshDueAt(grant, deps.refreshAheadMs), {
-          at: now(),
-          who,
-          what: 'granted',
-        })
+        const deed = { at: now(), who, what: 'granted' } as const
+        const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
+        const credential = await store.put(grant, dueAt, deed, { id })
         deps.announce()
         return viewOf(credential)
       } catch (error) {
@@ -177,10 +177,10 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
 
   /** Waits for whoever has the claim. */
   async function awaitResult(code: string, first: CodeClaim): Promise<ExchangeResult> {
-    const until = now() + CLAIM_TTL_MS
+    const until = performance.now() + CLAIM_TTL_MS
     for (
       let claim: CodeClaim | null = first;
-      claim !== null && now() < until;
+      claim !== null && performance.now() < until;
       claim = await authorizations.readCode(code)
     ) {
       if (claim.result !== null) return claim.result

@@ -87,8 +87,10 @@ export function createAccessTokens(deps: {
     },
 
     async renew(name, version, who) {
-      const base = version ?? (await read(name))?.version
-      if (base === undefined) throw notFound(name)
+      const here = await read(name)
+      if (here === null) throw notFound(name)
+      // A version that never was is no newer than the one there is: else each report would be a rotation.
+      const base = Math.min(version ?? here.version, here.version)
       const goal = { kind: 'newer', version: base, isInsistent: version === null } as const
       const credential = refreshed(name, await routine.refresh(name, goal, who))
       remember(credential)

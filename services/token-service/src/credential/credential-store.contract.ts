@@ -4,7 +4,12 @@ import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit
 import { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
 import { Secret } from '@integration-host/shared/secret'
 import { deedOf, grantOf, START } from '../../test-support/grants.ts'
-import type { CredentialStore, Custody, Settlement } from './credential-store.ts'
+import {
+  type CredentialStore,
+  type Custody,
+  type Settlement,
+  VersionMoved,
+} from './credential-store.ts'
 import { factOf } from './journal.ts'
 
 const fault: Fault = {
@@ -238,10 +243,10 @@ export function credentialStoreContract(
     })
 
     it('removes a credential with all of it; the version goes on when the name comes back', async () => {
-      expect(await store.remove('ACC-1', true, deedOf('removed'))).toBe(false)
+      expect(await store.remove('ACC-1', true, deedOf('removed'))).toBe('absent')
       await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
       const { lease } = await held('ACC-1')
-      expect(await store.remove('ACC-1', true, deedOf('removed'))).toBe(true)
+      expect(await store.remove('ACC-1', true, deedOf('removed'))).toBe('removed')
       expect(await store.get('ACC-1')).toBeNull()
       expect(await store.commit(lease, grantOf('ACC-1', 'late'), START, deedOf('refreshed'))).toBe(
         'superseded',
@@ -389,10 +394,39 @@ export function credentialStoreContract(
 
     it('goes on from a version that somebody else had, where it is higher', async () => {
       const put = (atLeast: number) =>
-        store.put(grantOf('ACC-1', 'x'), START, deedOf('imported'), atLeast)
+        store.put(grantOf('ACC-1', 'x'), START, deedOf('imported'), { atLeast })
       expect((await put(7)).version).toBe(8)
       expect((await put(3)).version).toBe(9)
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access x')
+    })
+
+    it('stores a grant once that is put again because its answer was lost', async () => {
+      const put = () =>
+        store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'), { id: 'this grant' })
+      await put()
+      const { lease } = await held('ACC-1')
+      await store.commit(lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))
+      expect(await put()).toMatchObject({ version: 2 })
+      expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh two')
+      expect(await events()).toEqual(['stored 1', 'refreshed 2'])
+    })
+
+    it('puts only over the version that was meant, where one was', async () => {
+      const put = (over: number | null) =>
+        store.put(grantOf('ACC-1', 'x'), START, deedOf('imported'), { over })
+      await expect(put(1)).rejects.toThrow(VersionMoved)
+      await put(null)
+      await expect(put(null)).rejects.toThrow(VersionMoved)
+      expect(await put(1)).toMatchObject({ version: 2 })
+    })
+
+    it('removes only the version that was meant, where one was', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+      await store.put(grantOf('ACC-1', 'two'), START, deedOf('granted'))
+      const remove = (version: number) => store.remove('ACC-1', true, deedOf('removed'), version)
+      expect(await remove(1)).toBe('changed')
+      expect(await store.get('ACC-1')).toMatchObject({ version: 2 })
+      expect(await remove(2)).toBe('removed')
     })
   })
 }

@@ -30,9 +30,9 @@ export interface CredentialStore {
   /**
    * Stores a new grant over whatever is there. It ends leases, intents and faults: a refresh in flight can
    * no longer write. The version goes on from the last one the name ever had, also after a removal, and
-   * from `atLeast`.
+   * from `atLeast`. Saying it twice with the same `id` stores once; what came after the first stays.
    */
-  put(grant: Grant, dueAt: number, deed: Deed, atLeast?: number): Promise<Credential>
+  put(grant: Grant, dueAt: number, deed: Deed, options?: PutOptions): Promise<Credential>
 
   /** Takes the lease of a credential for `leaseMs` and reads everything of it in the same step. */
   acquire(name: string, owner: string, leaseMs: number): Promise<Acquired>
@@ -62,8 +62,13 @@ export interface CredentialStore {
   /** Records a refresh that brought no pair, and releases the lease. */
   settle(lease: Lease, settlement: Settlement, deed: Deed): Promise<'settled' | 'lost'>
 
-  /** Removes a credential with everything of it; false when there was none. */
-  remove(name: string, revoked: boolean, deed: Deed): Promise<boolean>
+  /** Removes a credential with everything of it; `changed`, and nothing done, when it is not `version`. */
+  remove(
+    name: string,
+    revoked: boolean,
+    deed: Deed,
+    version?: number,
+  ): Promise<'removed' | 'changed' | 'absent'>
 
   /**
    * Names whose refresh is due by `now`, earliest first. They are put off to `now + holdMs`, so that no
@@ -76,8 +81,8 @@ export interface CredentialStore {
     holdMs: number,
   ): Promise<{ readonly names: readonly string[]; readonly nextAt: number | null }>
 
-  /** Journals facts that change no credential. */
-  record(facts: readonly AuditFact[]): Promise<void>
+  /** Journals facts that change no credential; once, however often it is said with the same `id`. */
+  record(facts: readonly AuditFact[], id?: string): Promise<void>
 
   /**
    * Moves the facts of the next journal entries, at most `limit`, into the audit log, each once and in
@@ -108,6 +113,19 @@ export interface CredentialStore {
 
   /** Forgets which keys but the active one this store was written with; their ids. */
   retireKeys(): Promise<readonly string[]>
+}
+
+export interface PutOptions {
+  readonly atLeast?: number
+  /** Of this grant, the same when its put is tried again. */
+  readonly id?: string
+  /** Only over this version (null: only where there is none), else `version_moved`. */
+  readonly over?: number | null
+}
+
+/** Somebody else has written since the version was read; nothing was stored. */
+export class VersionMoved extends Error {
+  override readonly name = 'VersionMoved'
 }
 
 /** The right to spend one version of a credential. */

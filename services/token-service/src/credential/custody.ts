@@ -9,7 +9,6 @@ export interface CustodyDeps {
   readonly leaseMs: number
   /** How long a refresh in flight is waited for: its pair must not outlive what is done here. */
   readonly patienceMs: number
-  readonly now: () => number
   readonly sleep: (ms: number) => Promise<void>
 }
 
@@ -19,12 +18,12 @@ export interface CustodyDeps {
  * @throws {EnvelopeRefused}
  */
 export async function takeCustody(name: string, deps: CustodyDeps): Promise<Custody> {
-  const until = deps.now() + deps.patienceMs
+  const until = performance.now() + deps.patienceMs
   for (;;) {
     const acquired = await deps.store.acquire(name, deps.owner, deps.leaseMs)
     if (acquired.kind === 'absent') throw notFound(name)
     if (acquired.kind === 'held') return acquired.custody
-    if (deps.now() >= until)
+    if (performance.now() >= until)
       throw new IntegrationError('provider_unavailable', `${name} is being refreshed`, {
         retryAfterSeconds: 2,
       })

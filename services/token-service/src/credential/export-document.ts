@@ -17,18 +17,25 @@ const secret = z
   .min(1)
   .transform((text) => new Secret(text))
 
+/** Up to the year 9999: what is later has another form as text, and none from some point on. */
+const time = z.number().min(0).max(253_402_300_799_999)
+
 const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
-  version: z.int().positive(),
-  expiresAt: z.number(),
-  refreshedAt: z.number(),
-  idleExpiresAt: z.number(),
-  hardExpiresAt: z.number().nullable(),
+  // Versions go on from it, and stay whole numbers in Redis and JSON.
+  version: z
+    .int()
+    .positive()
+    .max(2 ** 52),
+  expiresAt: time,
+  refreshedAt: time,
+  idleExpiresAt: time,
+  hardExpiresAt: time.nullable(),
   accessToken: secret.nullable(),
   refreshToken: secret.nullable(),
   idToken: secret.nullable(),
-  previous: z.object({ token: secret, retiredAt: z.number() }).nullable(),
+  previous: z.object({ token: secret, retiredAt: time }).nullable(),
 })
 /** A credential with all that its next custodian needs. Times are epoch ms. */
 export type ExportedCredential = z.output<typeof ExportedCredential>
@@ -45,10 +52,17 @@ const derive = promisify(scrypt) as (
   options: { N: number; r: number; p: number; maxmem: number },
 ) => Promise<Buffer>
 
-const keyOf = (sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> =>
-  sealedWith.kind === 'key'
-    ? Promise.resolve(sealedWith.key)
-    : derive(sealedWith.passphrase.reveal(), salt, 32, { ...SCRYPT, maxmem: 256 * 1024 * 1024 })
+let deriving: Promise<unknown> = Promise.resolve()
+
+/** One derivation at a time: each takes 128 MiB and one of the four threads that files and names wait for. */
+function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
+  if (sealedWith.kind === 'key') return Promise.resolve(sealedWith.key)
+  const derived = deriving.then(() =>
+    derive(sealedWith.passphrase.reveal(), salt, 32, { ...SCRYPT, maxmem: 256 * 1024 * 1024 }),
+  )
+  deriving = derived.catch(() => {})
+  return derived
+}
 
 /** Everything beside the ciphertext, in one spelling. */
 const additionalData = ({
@@ -122,7 +136,11 @@ export async function openDocument(
   } catch {
     throw refused('the passphrase or key does not fit, or the document was changed')
   }
-  return z.array(ExportedCredential).parse(JSON.parse(text))
+  try {
+    return z.array(ExportedCredential).parse(JSON.parse(text))
+  } catch {
+    throw refused('the document opens, and holds no credentials in this format')
+  }
 }
 
 const refused = (why: string): IntegrationError => new IntegrationError('invalid_request', why)

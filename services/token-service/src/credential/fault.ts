@@ -78,10 +78,9 @@ const BODY_LIMIT = 1_000
 export function presentableBody(body: string, secrets: readonly string[]): string {
   let shown = body
   for (const secret of secrets.filter((text) => text !== '')) {
+    shown = shown.replace(anySpelling(secret), REDACTED)
     const bytes = Buffer.from(secret)
     const forms = [
-      secret,
-      encodeURIComponent(secret),
       bytes.toString('base64').replace(/=+$/, ''),
       bytes.toString('base64url'),
       bytes.toString('hex'),
@@ -102,6 +101,20 @@ export function presentableBody(body: string, secrets: readonly string[]): strin
 }
 
 const MEMBERS = 'access_?token|refresh_?token|id_?token|client_?secret'
+/** A text however JSON, a form, XML or a language that escapes more than it must would spell it. */
+function anySpelling(text: string): RegExp {
+  const either = (hex: string): string =>
+    hex.replace(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)
+  const spelled = (character: string): string => {
+    if (/[A-Za-z0-9]/.test(character)) return character
+    const code = character.charCodeAt(0)
+    const hex = code.toString(16).padStart(4, '0')
+    const short = either(hex.slice(2))
+    return `(?:\\\\?\\u${hex}|\\\\u${either(hex)}|%${short}|&#x0*${short};|&#0*${code};)`
+  }
+  return new RegExp(Array.from(text, spelled).join(''), 'g')
+}
+
 const REDACTED = '[redacted]'
 
 export const RETRY_CAP_MS = 15 * 60_000

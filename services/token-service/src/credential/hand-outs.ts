@@ -3,6 +3,7 @@
  * which there were any, with their number. A token does not wait for its fact, so a process that is killed
  * takes at most the last second's with it; everything else in the log is written with what it tells of.
  */
+import { randomUUID } from 'node:crypto'
 import type { AuditFact } from '@integration-host/shared/contracts/audit'
 import type { CredentialStore } from './credential-store.ts'
 
@@ -21,6 +22,8 @@ export function createHandOuts(deps: {
 }): HandOuts {
   const { store, now, announce } = deps
   let gathered = new Map<string, { readonly fact: AuditFact; count: number }>()
+  /** On its way, or tried again: the same facts under the same id, so that they count once. */
+  let batch: { readonly id: string; readonly facts: readonly AuditFact[] } | null = null
   let writing: Promise<void> = Promise.resolve()
   let timer: NodeJS.Timeout | undefined
 
@@ -41,24 +44,35 @@ export function createHandOuts(deps: {
     const key = `${fact.Who} ${fact.Name} ${fact.Version}`
     const known = gathered.get(key)
     if (known !== undefined) known.count += fact.Count ?? 1
-    else if (gathered.size < MOST) gathered.set(key, { fact, count: fact.Count ?? 1 })
-    else if (fact.Name !== '') add({ ...fact, Name: '', Version: 0, Who: 'many' })
+    else if (gathered.size < MOST || fact.Name === '')
+      gathered.set(key, { fact, count: fact.Count ?? 1 })
+    else add({ ...fact, Name: '', Version: 0, Who: 'many' })
   }
 
   function flush(): Promise<void> {
     clearTimeout(timer)
     timer = undefined
+    writing = writing.then(write)
+    return writing
+  }
+
+  async function write(): Promise<void> {
+    try {
+      while (batch !== null || gathered.size > 0) {
+        batch ??= take()
+        await store.record(batch.facts, batch.id)
+        batch = null
+        announce()
+      }
+    } catch {
+      timer ??= setTimeout(() => void flush(), GATHER_MS)
+    }
+  }
+
+  function take() {
     const facts = [...gathered.values()].map(({ fact, count: Count }) => ({ ...fact, Count }))
     gathered = new Map()
-    if (facts.length > 0) {
-      writing = writing
-        .then(() => store.record(facts))
-        .then(announce, () => {
-          for (const fact of facts) add(fact)
-          timer ??= setTimeout(() => void flush(), GATHER_MS)
-        })
-    }
-    return writing
+    return { id: randomUUID(), facts }
   }
 
   return {

@@ -46,38 +46,43 @@ export function createKeyRotation({
       IsFinished: isFinished,
       RetiredKeys: [...retired],
     })
-    for (let after = ''; !signal.aborted;) {
-      const names = (await store.list({ after, limit: PAGE })).map(({ name }) => name)
-      for (let start = 0; start < names.length; start += AT_A_TIME) {
-        await Promise.all(
-          names.slice(start, start + AT_A_TIME).map(async (name) => {
-            const outcome = await store.reseal(name)
-            counts[outcome] += 1
-            if (outcome === 'refused' && firstRefused.length < FIRST_REFUSED)
-              firstRefused.push(name)
-          }),
-        )
+    // A replica that has the new key second still seals with the old one: passes until one finds nothing.
+    for (let isFirst = true, found = -1; found !== 0; isFirst = false) {
+      found = 0
+      counts.refused = 0
+      firstRefused.length = 0
+      for (let after = '', isLast = false; !isLast;) {
+        const names = (await store.list({ after, limit: PAGE })).map(({ name }) => name)
+        for (let start = 0; start < names.length; start += AT_A_TIME) {
+          await Promise.all(
+            names.slice(start, start + AT_A_TIME).map(async (name) => {
+              const outcome = await store.reseal(name)
+              if (outcome === 'resealed') found += 1
+              if (outcome !== 'current' || isFirst) counts[outcome] += 1
+              if (outcome === 'refused' && firstRefused.length < FIRST_REFUSED)
+                firstRefused.push(name)
+            }),
+          )
+        }
+        if (signal.aborted) return
+        after = names.at(-1) ?? ''
+        isLast = names.length < PAGE
+        if (!isLast) yield progress(false)
       }
-      after = names.at(-1) ?? ''
-      if (names.length === PAGE) {
-        yield progress(false)
-        continue
-      }
-      const retired = counts.refused === 0 ? await store.retireKeys() : []
-      await store.record([
-        {
-          At: new Date(now()).toISOString(),
-          Who: who,
-          What: 'keys_rotated',
-          Name: '',
-          Version: 0,
-          Outcome: counts.refused === 0 ? 'ok' : `${counts.refused} refused`,
-          ...(counts.resealed > 0 && { Count: counts.resealed }),
-        },
-      ])
-      announce()
-      yield progress(true, retired)
-      return
     }
+    const retired = counts.refused === 0 ? await store.retireKeys() : []
+    await store.record([
+      {
+        At: new Date(now()).toISOString(),
+        Who: who,
+        What: 'keys_rotated',
+        Name: '',
+        Version: 0,
+        Outcome: counts.refused === 0 ? 'ok' : `${counts.refused} refused`,
+        ...(counts.resealed > 0 && { Count: counts.resealed }),
+      },
+    ])
+    announce()
+    yield progress(true, retired)
   }
 }

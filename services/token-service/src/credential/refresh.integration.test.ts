@@ -649,6 +649,17 @@ describe('Redis away', () => {
   )
 })
 
+describe('a clock that is wrong', () => {
+  it('a pause that a clock ahead has written holds nobody back', async () => {
+    const service = await start()
+    await service.connect('1')
+    await expire()
+    const ahead = new Date(Date.now() + 3_600_000).toISOString()
+    await redis.redis.hset(NAME, 'NextTryAt', ahead)
+    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+  })
+})
+
 describe('after a restart', () => {
   it('every stored credential is refreshed when it is due, found by one range read', async () => {
     const before = await start()

@@ -39,7 +39,14 @@ import {
   refreshDueAt,
 } from './credential.ts'
 import type { CredentialStore, Custody, Lease } from './credential-store.ts'
-import { type FaultClass, faultClasses, faultOf, isTerminal, retryDelayMs } from './fault.ts'
+import {
+  type FaultClass,
+  faultClasses,
+  faultOf,
+  isTerminal,
+  RETRY_CAP_MS,
+  retryDelayMs,
+} from './fault.ts'
 
 /** What a caller wants of a refresh. */
 export type RefreshGoal =
@@ -146,7 +153,8 @@ export function standstill(credential: Credential, now: number): RefreshResult |
   const { fault, nextTryAt } = credential
   // A grant that has ended is not shown to the provider again.
   if (fault !== null && isTerminal(fault)) return { kind: 'faulted', credential, fault }
-  if (nextTryAt === null || nextTryAt <= now) return null
+  // Later than any pause there is: a clock that was ahead wrote it.
+  if (nextTryAt === null || nextTryAt <= now || nextTryAt - now > 1.5 * RETRY_CAP_MS) return null
   return { kind: 'deferred', credential, retryAfterMs: nextTryAt - now }
 }
 
@@ -201,7 +209,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   // I1, over the replicas.
   async function fly(name: string, wanted: RefreshGoal, who: string): Promise<RefreshResult> {
     let goal = wanted
-    const patientUntil = now() + timing.patienceMs
+    const patientUntil = performance.now() + timing.patienceMs
     for (;;) {
       const landing = landings.get(name)
       if (landing !== undefined) {
@@ -220,7 +228,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       }
       // Whoever has waited for another's try takes its result, and does not insist on one more.
       goal = patient(goal)
-      if (now() >= patientUntil || leaving.signal.aborted) {
+      if (performance.now() >= patientUntil || leaving.signal.aborted) {
         return { kind: 'deferred', credential: null, retryAfterMs: 1_000 }
       }
     }
@@ -229,8 +237,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   /** Watches the record for a while; null when it still says nothing to the goal. */
   async function watch(name: string, goal: RefreshGoal): Promise<RefreshResult | null> {
     // Between two looks at the lease: a holder that died is noticed, one that lives is not disturbed.
-    const until = now() + 20 * timing.watchMs
-    while (now() < until && !leaving.signal.aborted) {
+    const until = performance.now() + 20 * timing.watchMs
+    while (performance.now() < until && !leaving.signal.aborted) {
       const credential = await store.get(name)
       if (credential === null) return { kind: 'absent' }
       const settled = settledBy(credential, patient(goal))
@@ -293,8 +301,14 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         return { kind: 'deferred', credential, retryAfterMs: 1_000 }
       }
       await reach('before intent', name)
+      const askedAt = performance.now()
       if ((await store.recordIntent(lease)) === 'lost') return null // I3
       await reach('after intent', name)
+      // Stopped in between for so long that our call could outlast the intent (I5): somebody else may be at it.
+      if (performance.now() - askedAt >= timing.quietMs) {
+        calls -= 1
+        continue
+      }
       const startedAt = now()
       const outcome = await provider.refresh(token)
       await reach('after answer', name)
@@ -400,7 +414,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           await sleep(Math.min(1_000, 50 * 2 ** Math.min(attempt, 8)), unhurried)
           const later = await tryCommit()
           if (later !== null) return finish(later)
-          if (leaving.signal.aborted && now() > leavingUntil) return finish('overtaken')
+          if (leaving.signal.aborted && performance.now() > leavingUntil) return finish('overtaken')
         }
       })()
       return { kind: 'refreshed', credential }
@@ -481,7 +495,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     refresh,
     unstored: (name) => landings.get(name)?.credential ?? null,
     async [Symbol.asyncDispose]() {
-      leavingUntil = now() + LANDING_PATIENCE_MS
+      leavingUntil = performance.now() + LANDING_PATIENCE_MS
       leaving.abort()
       await Promise.allSettled(flights.values())
       await Promise.all([...landings.values()].map(({ done }) => done))

@@ -11,8 +11,8 @@
 import type { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { notFound } from './access-token.ts'
-import { expiryNotice, type Grant, refreshDueAt } from './credential.ts'
-import type { CredentialStore, Custody } from './credential-store.ts'
+import { type Credential, expiryNotice, type Grant, refreshDueAt } from './credential.ts'
+import { type CredentialStore, type Custody, VersionMoved } from './credential-store.ts'
 import { type CustodyDeps, takeCustody } from './custody.ts'
 import {
   type DocumentSecret,
@@ -27,6 +27,7 @@ export interface TransferDeps extends CustodyDeps {
   readonly store: Pick<CredentialStore, 'get' | 'acquire' | 'release' | 'settle' | 'put'>
   readonly routine: Pick<RefreshRoutine, 'refresh'>
   readonly refreshAheadMs: number
+  readonly now: () => number
   readonly announce: () => void
 }
 
@@ -102,8 +103,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
   }
 
   /** X3. Null: it may be imported. */
-  async function objection(exported: ExportedCredential): Promise<string | null> {
-    const here = await store.get(exported.name)
+  function objection(here: Credential | null, exported: ExportedCredential): string | null {
     if (here === null) return null
     if (!isTerminal(here.fault)) return `version ${here.version} is usable here`
     return here.version > exported.version
@@ -111,7 +111,11 @@ export function createTransfers(deps: TransferDeps): Transfers {
       : null
   }
 
-  async function takeOver(exported: ExportedCredential, who: string): Promise<number> {
+  async function takeOver(
+    exported: ExportedCredential,
+    who: string,
+    over: number | null | undefined,
+  ): Promise<number> {
     const { version, accessToken, ...kept } = exported
     const grant: Grant = {
       ...kept,
@@ -120,7 +124,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
     }
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
     const deed = { at: now(), who, what: 'imported' } as const
-    return (await store.put(grant, dueAt, deed, version)).version
+    const options = { atLeast: version, ...(over !== undefined && { over }) }
+    return (await store.put(grant, dueAt, deed, options)).version
   }
 
   return {
@@ -141,9 +146,19 @@ export function createTransfers(deps: TransferDeps): Transfers {
       const report: ImportReport = { imported: [], refused: [] }
       for (const exported of await openDocument(document, sealedWith)) {
         const Name = exported.name
-        const Reason = overwrite ? null : await objection(exported)
-        if (Reason !== null) report.refused.push({ Name, Reason })
-        else report.imported.push({ Name, Version: await takeOver(exported, who) })
+        const here = overwrite ? null : await store.get(Name)
+        const Reason = objection(here, exported)
+        if (Reason !== null) {
+          report.refused.push({ Name, Reason })
+          continue
+        }
+        try {
+          const over = overwrite ? undefined : (here?.version ?? null)
+          report.imported.push({ Name, Version: await takeOver(exported, who, over) })
+        } catch (error) {
+          if (!(error instanceof VersionMoved)) throw error
+          report.refused.push({ Name, Reason: 'somebody else has just stored one here' })
+        }
       }
       deps.announce()
       return report

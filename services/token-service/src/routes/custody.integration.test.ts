@@ -1,6 +1,7 @@
 /** What an operator does with credentials as a whole, over HTTP and real Redis. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type AuditPage, auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
+import type { CredentialStore } from '../credential/credential-store.ts'
 import type {
   ExportDocument,
   ImportReport,
@@ -274,6 +275,16 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1')).status).toBe(404)
   })
 
+  it('is not undone at the target when the source is cleaned up', async () => {
+    const [source, target] = [await install(), await install()]
+    await source.service.connect('1')
+    await importTo(target, (await exportFrom(source, ['ACC-1'])).body)
+    const answer = await source.service.call('/credentials/ACC-1', { method: 'DELETE' })
+    expect(answer.status).toBe(204)
+    expect(provider.revocations).toEqual([])
+    expect((await target.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
+  })
+
   it('does not take the place of a usable credential, or of a newer one of the same grant', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
@@ -341,6 +352,29 @@ describe('a rotation of the keys', () => {
     const alone = await install({ keys: ring(fresh), prefix })
     expect((await alone.service.ask('/credentials/ACC-0/token')).status).toBe(200)
     expect((await alone.service.ask('/credentials/ACC-7/refresh', json({}))).status).toBe(200)
+  })
+
+  it('finds what a replica that still seals with the old key writes meanwhile', async () => {
+    const before = await installOld()
+    const { prefix } = before.redis
+    const after = await install({ keys: ring(fresh, old), prefix })
+    let isFirst = true
+    const late = new Proxy(after.redis.store, {
+      get:
+        (target, method: keyof CredentialStore) =>
+        async (...args: never[]) => {
+          const answer = await (target[method] as (...given: never[]) => unknown)(...args)
+          if (method === 'reseal' && isFirst) {
+            isFirst = false
+            await before.service.call('/credentials/ACC-0/refresh', json({}))
+          }
+          return answer
+        },
+    })
+    const rotating = await install({ keys: ring(fresh, old), prefix, store: late })
+    expect((await rotate(rotating)).at(-1)).toMatchObject({ Refused: 0, RetiredKeys: ['old'] })
+    const alone = await install({ keys: ring(fresh), prefix })
+    expect((await alone.service.ask('/credentials/ACC-0/refresh', json({}))).status).toBe(200)
   })
 
   it('tells of a record that does not open, leaves it, and keeps the old key needed', async () => {

@@ -10,6 +10,7 @@ import {
   ImportRequest,
   KeyRotationProgress,
 } from '@integration-host/shared/contracts/custody'
+import type { Logger } from '@integration-host/shared/logger'
 import { Secret } from '@integration-host/shared/secret'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
 import type { CredentialStore } from '../credential/credential-store.ts'
@@ -35,6 +36,7 @@ const AuditQuery = z.object({
 export const MAX_IMPORT_BYTES = 32 * 1_048_576
 
 export interface CustodyRoutesDeps {
+  readonly logger: Pick<Logger, 'warn'>
   readonly transfers: Transfers
   readonly rotateKeys: RotateKeys
   readonly auditLog: Pick<CredentialStore, 'readAudit'>
@@ -44,6 +46,7 @@ export interface CustodyRoutesDeps {
 
 /** What an operator does with credentials as a whole: move them, re-encrypt them, and see who did what. */
 export function custodyRoutes({
+  logger,
   transfers,
   rotateKeys,
   auditLog,
@@ -113,10 +116,14 @@ export function custodyRoutes({
         // The first line before the head of the answer: a store that is away is told as a problem.
         let line = await lines.next()
         c.header('Content-Type', 'application/x-ndjson')
-        return stream(c, async (out) => {
+        const write = async (out: { write(text: string): Promise<unknown> }): Promise<void> => {
           for (; line.done !== true; line = await lines.next())
             await out.write(`${JSON.stringify(line.value)}\n`)
-        })
+        }
+        // The caller sees an answer without its last line.
+        return stream(c, write, async (error) =>
+          logger.warn({ err: error }, 'key rotation cut short'),
+        )
       },
     )
     .get(

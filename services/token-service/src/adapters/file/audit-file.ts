@@ -3,7 +3,7 @@
  * counts, so an append that a crash cut off is written again over itself, and makes the same lines.
  */
 import { constants, createReadStream } from 'node:fs'
-import { open, stat } from 'node:fs/promises'
+import { open, stat, writeFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { AuditEntry } from '@integration-host/shared/contracts/audit'
 
@@ -17,9 +17,18 @@ export async function appendEntries(
   const file = await open(path, constants.O_RDWR | constants.O_CREAT, 0o600)
   try {
     // Shorter than it should be: somebody cut it, and the gap must not become zeros.
-    const from = Math.min(at, (await file.stat()).size)
+    const { size } = await file.stat()
+    const from = Math.min(at, size)
+    // What a crash cut off is the beginning of what comes now. Anything else is an audit log that the
+    // credential file, restored or begun anew, knows nothing of: it is set aside, not written over.
+    const tail = Buffer.alloc(size - from)
+    await file.read(tail, 0, tail.length, from)
+    if (!bytes.subarray(0, tail.length).equals(tail))
+      await writeFile(`${path}.${Date.now()}`, tail, { mode: 0o600, flag: 'wx', flush: true })
     await file.truncate(from)
-    await file.write(bytes, 0, bytes.length, from)
+    // A disk that is full takes a part of it, and says so only by the number.
+    for (let done = 0; done < bytes.length;)
+      done += (await file.write(bytes, done, bytes.length - done, from + done)).bytesWritten
     await file.sync()
     return from + bytes.length
   } finally {

@@ -26,7 +26,12 @@ import {
 import { credentialOf } from '../../credential/credential.ts'
 import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
 import { appendEntries, readEntries } from './audit-file.ts'
-import type { Acquired, CredentialStore, Lease } from '../../credential/credential-store.ts'
+import {
+  type Acquired,
+  type CredentialStore,
+  type Lease,
+  VersionMoved,
+} from '../../credential/credential-store.ts'
 
 const FILE_NAME = 'credentials.json'
 const AUDIT_FILE_NAME = 'audit.jsonl'
@@ -233,15 +238,19 @@ function openStore(options: {
       return { stored: all.length, faulted: all.filter((fields) => fields['Fault']).length }
     },
 
-    put: (grant, dueAt, deed, atLeast = 0) =>
+    put: (grant, dueAt, deed, { atLeast = 0, id = '', over } = {}) =>
       change((current) => {
         const { name } = grant
+        const here = current.credentials[name]
+        if (over !== undefined && here?.['Version'] !== over?.toString()) throw new VersionMoved()
+        if (here !== undefined && id !== '' && here['PutId'] === id)
+          return unchanged(openCredential(keys, here))
         const last = Number(current.credentials[name]?.['Version'] ?? current.removed[name] ?? 0)
         const version = Math.max(last, atLeast) + 1
         const credential = credentialOf(grant, version)
         const fence = current.fence + 1
         leases.delete(name)
-        const fields = { ...sealGrant(keys, grant, version), Fence: String(fence) }
+        const fields = { ...sealGrant(keys, grant, version), Fence: String(fence), PutId: id }
         const stored = withCredential(
           { ...current, fence, removed: without(current.removed, name) },
           name,
@@ -346,10 +355,12 @@ function openStore(options: {
         return { next: journalled(stored, entry), answer: 'settled' }
       }),
 
-    remove: (name, revoked, deed) =>
-      change((current) => {
+    remove: (name, revoked, deed, version) =>
+      change<'removed' | 'changed' | 'absent'>((current) => {
         const fields = current.credentials[name]
-        if (fields === undefined) return unchanged(false)
+        if (fields === undefined) return unchanged('absent')
+        if (version !== undefined && fields['Version'] !== String(version))
+          return unchanged('changed')
         leases.delete(name)
         const next = {
           ...current,
@@ -358,7 +369,7 @@ function openStore(options: {
           removed: { ...current.removed, [name]: Number(fields['Version']) },
         }
         const entry = journalOfRemoval(summaryOf(fields), deed, revoked)
-        return { next: journalled(next, entry), answer: true }
+        return { next: journalled(next, entry), answer: 'removed' }
       }),
 
     async takeDue(at, limit, holdMs) {

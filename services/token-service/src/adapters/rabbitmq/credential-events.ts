@@ -68,7 +68,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
       const isLast = isLeaving
       let hasMore = false
       try {
-        while ((await store.audit(AUDIT_BATCH)) === AUDIT_BATCH);
+        while ((await store.audit(AUDIT_BATCH)) > 0);
         if (!isDeclared) {
           await bus.declare({
             exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],

@@ -3,7 +3,7 @@
  * `exchange:<sha256(code)>`. Neither state nor code is readable there, and the PKCE verifier is sealed.
  */
 import type { Redis } from 'ioredis'
-import type { KeyRing } from '@integration-host/shared/envelope'
+import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type {
   AuthorizationRequest,
@@ -44,8 +44,13 @@ export function createRedisAuthorizationStore(options: {
       const key = stateKey(state)
       const sealed = await using(() => redis.getdel(key))
       if (sealed === null) return null
-      // Sealed by us and read back whole.
-      return JSON.parse(keys.open(sealed, placeOf(key))) as AuthorizationRequest
+      try {
+        return JSON.parse(keys.open(sealed, placeOf(key))) as AuthorizationRequest
+      } catch (error) {
+        // Sealed with a key that has left the ring meanwhile: as good as expired.
+        if (error instanceof EnvelopeRefused) return null
+        throw error
+      }
     },
     async claimCode(code, claim, ttlMs) {
       const key = codeKey(code)

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import { EnvelopeRefused, type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
 import { Secret } from '@integration-host/shared/secret'
 import { deedOf, grantOf } from '../../../test-support/grants.ts'
@@ -10,6 +11,7 @@ import {
   testKeys,
   usable,
 } from '../../../test-support/service-fixture.ts'
+import { factOf } from '../../credential/journal.ts'
 import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
 
 const keys = testKeys()
@@ -183,6 +185,83 @@ describe('the keys of the store', () => {
     expect((await after.store.get('ACC-1'))?.accessToken?.reveal()).toBe('access canary')
     await after.store.put(grantOf('ACC-2', 'canary'), 1, deedOf('granted'))
     expect(await after.redis.hget('ACC-2', 'Authenticator')).toMatch(/^1\.k2\./)
+  })
+})
+
+describe('what is odd in Redis', () => {
+  const factsOf = (count: number) =>
+    Array.from({ length: count }, (_, n) =>
+      factOf({ name: `ACC-${n}`, version: 1 }, deedOf('handed_out')),
+    )
+  const auditAll = async ({ store }: TestRedis) => {
+    while ((await store.audit(500)) > 0);
+    const { items, head } = await store.readAudit(0, 100_000)
+    expect(firstBreak(auditStart, items)).toBeNull()
+    return { items, head }
+  }
+
+  it('a name without its record makes no page short', async () => {
+    const opening = await openUsable()
+    for (const realm of ['1', '2', '3', '4'])
+      await opening.store.put(grantOf(`ACC-${realm}`, 'x'), 1, deedOf('granted'))
+    await opening.redis.del('ACC-2')
+    const page = await opening.store.list({ after: '', limit: 2 })
+    expect(page.map(({ name }) => name)).toEqual(['ACC-1', 'ACC-3'])
+  })
+
+  it('a fence does not come again after a failover that lost the last ones', async () => {
+    const { redis, store } = await openUsable()
+    await store.put(grantOf('ACC-1', 'x'), 1, deedOf('granted'))
+    const [record, counter] = [
+      await redis.hgetall('ACC-1'),
+      (await redis.get('credentials:fence')) ?? '',
+    ]
+    const fence = async (): Promise<number> => {
+      const acquired = await store.acquire('ACC-1', 'a', 60_000)
+      if (acquired.kind !== 'held') throw new Error('the lease must be free')
+      return acquired.custody.lease.fence
+    }
+    const before = await fence()
+    await redis.del('lease:ACC-1')
+    await redis.hset('ACC-1', record)
+    await redis.set('credentials:fence', counter)
+    await eventually(async () => expect(Date.now()).toBeGreaterThan(before))
+    expect(await fence()).toBeGreaterThan(before)
+  })
+
+  it('a journal entry that cannot be read is audited as such, and holds nothing up', async () => {
+    const opening = await openUsable()
+    await opening.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
+    await opening.redis.xadd('credentials:outbox', '*', 'another', '{}')
+    await opening.store.put(grantOf('ACC-1', 'x'), 1, deedOf('granted'))
+    const { items } = await auditAll(opening)
+    expect(items.map(({ What }) => What)).toEqual(['unreadable', 'unreadable', 'granted'])
+    const outbox = (await opening.store.readOutbox('a', 1_000, 10)) ?? []
+    expect(outbox.map(({ events }) => events.length)).toEqual([0, 0, 1])
+  })
+
+  it('an audit log whose head is gone goes on where it ends', async () => {
+    const opening = await openUsable()
+    await opening.store.record(factsOf(3))
+    await auditAll(opening)
+    await opening.redis.del('credentials:audit-head')
+    await opening.redis.del('credentials:outbox')
+    await opening.store.record(factsOf(1))
+    const { head } = await auditAll(opening)
+    expect(head.Seq).toBe(4)
+  })
+
+  it('very many facts are audited in steps that the server takes', async () => {
+    const opening = await openUsable()
+    for (let n = 0; n < 4; n += 1) await opening.store.record(factsOf(10_000))
+    while ((await opening.store.audit(500)) > 0);
+    expect((await opening.store.readAudit(0, 1)).head.Seq).toBe(40_000)
+  })
+
+  it('facts that are recorded again because the answer was lost count once', async () => {
+    const opening = await openUsable()
+    for (const id of ['one', 'one', 'two']) await opening.store.record(factsOf(1), id)
+    expect((await auditAll(opening)).items).toHaveLength(2)
   })
 })
 

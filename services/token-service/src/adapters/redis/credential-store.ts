@@ -8,8 +8,15 @@
  *   credentials:audit-head  hash: Seq and Hash of the newest entry, UpTo: the last journal entry in the log
  *   lease:<name>         holder, with expiry               lease:credentials:outbox  the relaying replica
  */
+import { randomUUID } from 'node:crypto'
 import type { Redis } from 'ioredis'
-import { AuditEntry, auditStart, chain } from '@integration-host/shared/contracts/audit'
+import {
+  AuditEntry,
+  type AuditFact,
+  AuditHead,
+  auditStart,
+  chain,
+} from '@integration-host/shared/contracts/audit'
 import { type KeyRing, EnvelopeRefused } from '@integration-host/shared/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
@@ -23,8 +30,12 @@ import {
   summaryFields,
   summaryOf,
 } from '../../credential/credential-record.ts'
-import { credentialOf } from '../../credential/credential.ts'
-import type { CredentialStore, Lease } from '../../credential/credential-store.ts'
+import { credentialOf, type CredentialSummary } from '../../credential/credential.ts'
+import {
+  type CredentialStore,
+  type Lease,
+  VersionMoved,
+} from '../../credential/credential-store.ts'
 import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
 import { retireCanaries } from './key-canary.ts'
 import { defineScripts, type ScriptName } from './scripts.ts'
@@ -39,6 +50,10 @@ const AUDIT_HEAD = 'credentials:audit-head'
 const FENCE = 'credentials:fence'
 const leaseKey = (name: string): string => `lease:${name}`
 const RELAY = leaseKey(OUTBOX)
+/** Facts that go into the audit log in one step, and the rest of the entry that reaches the number. */
+const AUDIT_FACTS = 10_000
+/** How long a record is known that is said again. */
+const RECORDED_MS = 600_000
 
 const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator'] as const
 
@@ -79,6 +94,12 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     return toFields(fields, values)
   }
 
+  /** Where the chain ends when its head is gone. */
+  async function newestEntry(): Promise<AuditHead> {
+    const [newest] = await using(() => redis.xrevrange(AUDIT, '+', '-', 'COUNT', 1))
+    return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
+  }
+
   return {
     async get(name) {
       const fields = await read(name, CREDENTIAL_FIELDS)
@@ -86,20 +107,23 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     },
 
     async list({ after, limit }) {
-      const names = await using(() =>
-        redis.zrangebylex(NAMES, after === '' ? '-' : `(${after}`, '+', 'LIMIT', 0, limit),
-      )
-      if (names.length === 0) return []
-      const batch = redis.pipeline()
-      for (const name of names) batch.hmget(name, ...summaryFields)
-      const results = (await using(() => batch.exec())) ?? []
-      return results
-        .map(([error, values]) => {
+      const found: CredentialSummary[] = []
+      // A name without its record was removed in between. Its page is filled up: a short one is the last.
+      for (let from = after === '' ? '-' : `(${after}`; found.length < limit;) {
+        const names = await using(() =>
+          redis.zrangebylex(NAMES, from, '+', 'LIMIT', 0, limit - found.length),
+        )
+        if (names.length === 0) break
+        from = `(${names.at(-1)}`
+        const batch = redis.pipeline()
+        for (const name of names) batch.hmget(name, ...summaryFields)
+        for (const [error, values] of (await using(() => batch.exec())) ?? []) {
           if (error !== null) throw unavailable(error)
-          return toFields(summaryFields, values as (string | null)[])
-        })
-        .filter((fields) => fields !== null)
-        .map(summaryOf)
+          const fields = toFields(summaryFields, values as (string | null)[])
+          if (fields !== null) found.push(summaryOf(fields))
+        }
+      }
+      return found
     },
 
     async counts() {
@@ -109,10 +133,11 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       return { stored, faulted }
     },
 
-    async put(grant, dueAt, deed, atLeast = 0) {
+    async put(grant, dueAt, deed, { atLeast = 0, id = '', over } = {}) {
       const { name } = grant
-      let last = (await read(name, ['Version', 'Name']))?.['Version']
-      last ??= (await using(() => redis.hget(REMOVED, name))) ?? '0'
+      const here = (await read(name, ['Version', 'Name']))?.['Version']
+      if (over !== undefined && here !== over?.toString()) throw new VersionMoved()
+      let last = here ?? (await using(() => redis.hget(REMOVED, name))) ?? '0'
       for (;;) {
         const version = Math.max(Number(last), atLeast) + 1
         const credential = credentialOf(grant, version)
@@ -125,12 +150,18 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
             name,
             dueAt,
             JSON.stringify(entry),
+            id,
             overlayFields.length,
             ...overlayFields,
             ...flat(sealGrant(keys, grant, version)),
           ],
         )
         if (outcome === 'stored') return credential
+        if (outcome === 'stored before') {
+          const fields = await read(name, CREDENTIAL_FIELDS)
+          return fields === null ? credential : openCredential(keys, fields)
+        }
+        if (over !== undefined) throw new VersionMoved()
         // Somebody wrote in between: this grant is the newer one all the same, one version further on.
         last = String(outcome)
       }
@@ -221,17 +252,18 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       )) as 'settled' | 'lost'
     },
 
-    async remove(name, revoked, deed) {
+    async remove(name, revoked, deed, version) {
       for (;;) {
         const fields = await read(name, summaryFields)
-        if (fields === null) return false
+        if (fields === null) return 'absent'
+        if (version !== undefined && fields['Version'] !== String(version)) return 'changed'
         const entry = journalOfRemoval(summaryOf(fields), deed, revoked)
         const outcome = await script(
           'remove',
           [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED],
           [fields['Version'] ?? '', name, JSON.stringify(entry)],
         )
-        if (outcome !== 'changed') return outcome === 'removed'
+        if (outcome !== 'changed') return outcome as 'removed' | 'absent'
       }
     },
 
@@ -250,7 +282,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         | null
       return entries === null
         ? null
-        : entries.map(([id, pairs]) => ({ id, events: journalEntryOf(pairs).events }))
+        : entries.map(([id, pairs]) => ({ id, events: journalEntryOf(pairs)?.events ?? [] }))
     },
 
     async releaseOutbox(relayOwner) {
@@ -261,19 +293,26 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       if (ids.length > 0) await using(() => redis.xdel(OUTBOX, ...ids))
     },
 
-    async record(facts) {
+    async record(facts, id = randomUUID()) {
       const entry: JournalEntry = { facts, events: [] }
-      await using(() => redis.xadd(OUTBOX, '*', 'entry', JSON.stringify(entry)))
+      await script('record', [`recorded:${id}`, OUTBOX], [RECORDED_MS, JSON.stringify(entry)])
     },
 
     async audit(limit) {
       const [seq, hash, upTo] = await using(() => redis.hmget(AUDIT_HEAD, 'Seq', 'Hash', 'UpTo'))
       const after = upTo ? `(${upTo}` : '-'
-      const found = await using(() => redis.xrange(OUTBOX, after, '+', 'COUNT', limit))
+      const unaudited = await using(() => redis.xrange(OUTBOX, after, '+', 'COUNT', limit))
+      const found: StreamEntry[] = []
+      const facts: AuditFact[] = []
+      // Bounded by facts: an entry of hand-outs has thousands, and a command takes only so many arguments.
+      for (const entry of unaudited) {
+        if (facts.length >= AUDIT_FACTS) break
+        found.push(entry)
+        facts.push(...factsOf(entry))
+      }
       const last = found.at(-1)
       if (last === undefined) return 0
-      const head = seq && hash ? { Seq: Number(seq), Hash: hash } : auditStart
-      const facts = found.flatMap(([, pairs]) => journalEntryOf(pairs).facts)
+      const head = seq && hash ? { Seq: Number(seq), Hash: hash } : await newestEntry()
       const entries = chain(head, facts)
       const { Seq, Hash } = entries.at(-1) ?? head
       // Another replica was faster: its entries are these.
@@ -371,5 +410,23 @@ function intentOf(
 
 type StreamEntry = [id: string, pairs: string[]]
 
-const journalEntryOf = (pairs: readonly string[]): JournalEntry =>
-  JournalEntry.parse(JSON.parse(pairs[1] ?? ''))
+const journalEntryOf = (pairs: readonly string[]): JournalEntry | null => {
+  try {
+    return JournalEntry.parse(JSON.parse(pairs[1] ?? ''))
+  } catch {
+    return null
+  }
+}
+
+/** An entry that cannot be read stops nobody: that there was one is the fact. */
+const factsOf = ([id, pairs]: StreamEntry): readonly AuditFact[] =>
+  journalEntryOf(pairs)?.facts ?? [
+    {
+      At: new Date(Number(id.split('-')[0])).toISOString(),
+      Who: 'unknown',
+      What: 'unreadable',
+      Name: '',
+      Version: 0,
+      Outcome: `journal entry ${id}`,
+    },
+  ]

@@ -5,17 +5,19 @@
 import type { Redis } from 'ioredis'
 
 // KEYS: credential, lease, fence. ARGV: owner, lease ms.
-// The fence stays above every one this credential has seen, also when a failover lost the counter's last step.
+// The fence stays above every one this credential has seen, and above the clock: a failover may have lost a
+// lease with its fence, and the one who holds it must not be taken for the next.
 const acquire = `
 if redis.call('EXISTS', KEYS[1]) == 0 then return {'absent'} end
 if redis.call('EXISTS', KEYS[2]) == 1 then return {'busy'} end
-local fence = redis.call('INCR', KEYS[3])
+local time = redis.call('TIME')
+local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local seen = tonumber(redis.call('HGET', KEYS[1], 'Fence') or '0')
-if fence <= seen then fence = seen + 1 redis.call('SET', KEYS[3], fence) end
+local fence = math.max(redis.call('INCR', KEYS[3]), seen + 1, ms)
+redis.call('SET', KEYS[3], fence)
 redis.call('SET', KEYS[2], ARGV[1] .. ':' .. fence, 'PX', ARGV[2])
 redis.call('HSET', KEYS[1], 'Fence', fence)
-local time = redis.call('TIME')
-return {'held', fence, time[1] * 1000 + math.floor(time[2] / 1000), redis.call('HGETALL', KEYS[1])}
+return {'held', fence, ms, redis.call('HGETALL', KEYS[1])}
 `
 
 // KEYS: lease. ARGV: holder, lease ms.
@@ -60,14 +62,19 @@ return 'committed'
 `
 
 // KEYS: credential, lease, due, faulted, outbox, names, removed, fence.
-// ARGV: last version, name, due at, journal entry, overlay field count, overlay fields…, fields and values…
+// ARGV: last version, name, due at, journal entry, put id or '', overlay field count, overlay fields…, fields and values…
 const put = `
+if ARGV[5] ~= '' and redis.call('HGET', KEYS[1], 'PutId') == ARGV[5] then return 'stored before' end
 local last = redis.call('HGET', KEYS[1], 'Version') or redis.call('HGET', KEYS[7], ARGV[2]) or '0'
 if last ~= ARGV[1] then return last end
-local overlays = tonumber(ARGV[5])
-redis.call('HDEL', KEYS[1], unpack(ARGV, 6, 5 + overlays))
-redis.call('HSET', KEYS[1], unpack(ARGV, 6 + overlays))
-redis.call('HSET', KEYS[1], 'Fence', redis.call('INCR', KEYS[8]))
+local overlays = tonumber(ARGV[6])
+redis.call('HDEL', KEYS[1], unpack(ARGV, 7, 6 + overlays))
+redis.call('HSET', KEYS[1], unpack(ARGV, 7 + overlays))
+local time = redis.call('TIME')
+local seen = tonumber(redis.call('HGET', KEYS[1], 'Fence') or '0')
+local fence = math.max(redis.call('INCR', KEYS[8]), seen + 1, time[1] * 1000 + math.floor(time[2] / 1000))
+redis.call('SET', KEYS[8], fence)
+redis.call('HSET', KEYS[1], 'Fence', fence, 'PutId', ARGV[5])
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[3], ARGV[3], ARGV[2])
 redis.call('SREM', KEYS[4], ARGV[2])
@@ -148,6 +155,12 @@ for index = 2, #ARGV, 3 do redis.call('HSET', KEYS[1], ARGV[index], ARGV[index +
 return 'resealed'
 `
 
+// KEYS: mark of this record, outbox. ARGV: ms that the mark is kept, journal entry.
+const record = `
+if redis.call('SET', KEYS[1], '', 'NX', 'PX', ARGV[1]) then redis.call('XADD', KEYS[2], '*', 'entry', ARGV[2]) end
+return 'recorded'
+`
+
 const scripts = {
   acquire: { keys: 3, lua: acquire },
   renew: { keys: 1, lua: renew },
@@ -159,6 +172,7 @@ const scripts = {
   remove: { keys: 7, lua: remove },
   takeDue: { keys: 1, lua: takeDue },
   readOutbox: { keys: 3, lua: readOutbox },
+  record: { keys: 2, lua: record },
   appendAudit: { keys: 2, lua: appendAudit },
   reseal: { keys: 1, lua: reseal },
 } as const
