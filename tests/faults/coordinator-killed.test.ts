@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it, vi } from 'vitest'
 import { startSystem } from '../support/system.ts'
+import { dyingMain } from './support/coordinators.ts'
 import { startMortalPostgres, startMortalRabbitMq } from './support/mortal-servers.ts'
 import { orderStorm, type StormFigures } from './support/order-storm.ts'
 import { isFaultRun, scale } from './support/scale.ts'
@@ -13,21 +14,25 @@ const told = (orders: number, figures: StormFigures): string =>
   `${figures.recoverySeconds.toFixed(1)} s after the last fault`
 
 describe('a coordinator that is killed under load', () => {
-  it.runIf(!isFaultRun)(
-    'loses no order, records no step twice, and leaves no torn file',
-    async ({ annotate }) => {
+  it.for([
+    ['a message per step', 'order'],
+    ['dispatch inline', 'inline'],
+  ] as const)(
+    'loses no order, records no step twice, and leaves no torn file: %s',
+    { timeout: 120_000 },
+    async ([name, process], { annotate }) => {
       await using system = await startSystem([])
       const figures = await orderStorm(system, {
         orders: 320,
         kills: 8,
         killEveryMs: 1_000,
-        entry: 'test-support/dying-main.ts',
-        env: { ...pulls, PREFETCH: '16', LEASE_MS: '3000' },
+        entry: dyingMain,
+        // Few at a time: the work must last until the last kill.
+        env: { ...pulls, PROCESS: process, PREFETCH: '4', LEASE_MS: '3000' },
       })
       expect(figures.killsAtWork).toBeGreaterThan(0)
-      await annotate(told(320, figures), 'figure')
+      await annotate(`${name}: ${told(320, figures)}`, 'figure')
     },
-    120_000,
   )
 })
 
@@ -54,7 +59,7 @@ describe.runIf(isFaultRun)('a system in which every process is killed', () => {
         kills: 10,
         killEveryMs: 1_500,
         // Few at a time: the work must last until the last outage.
-        env: { ...pulls, PREFETCH: '8' },
+        env: { ...pulls, PREFETCH: '4' },
         outages: scale({ test: [], faults: twice, long: [...twice, ...twice, ...twice] }),
       })
       expect(figures.killsAtWork).toBeGreaterThan(0)

@@ -5,7 +5,8 @@
  *
  * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
  * - `PROBE_MS`: how often the internet is looked for.
- * - `PROCESS=company`: in place of the orders, a process whose first step calls a company through the gateway.
+ * - `PROCESS`: in place of the orders, `inline` is the same with `dispatch: 'inline'`, and `company` a process
+ *   whose first step calls a company through the gateway.
  */
 import { writeSync } from 'node:fs'
 import { createHealth } from '@integration-host/shared/health'
@@ -16,7 +17,7 @@ import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
 import { readConfig } from '../src/config.ts'
-import { defineProcess } from '../src/process/definition.ts'
+import { defineProcess, type ProcessDefinition } from '../src/process/definition.ts'
 import type { Step } from '../src/process/step.ts'
 import orderProcess from '../src/processes/order-process.ts'
 import { startCoordinator } from '../src/service.ts'
@@ -110,9 +111,18 @@ const companyProcess = defineProcess('OrderProcess', {
   },
 })
 
+const processes: Readonly<Record<string, ProcessDefinition>> = {
+  order: orderProcess,
+  inline: { ...orderProcess, dispatch: 'inline' },
+  company: companyProcess,
+}
+
 await runService('coordinator', async () => {
   if (DIES_AT !== undefined && diesAt === undefined)
     throw new StartRefused(`DIES_AT is one of ${JSON.stringify(points)}`)
+  const definition = processes[PROCESS ?? 'order']
+  if (definition === undefined)
+    throw new StartRefused(`PROCESS is one of ${JSON.stringify(Object.keys(processes))}`)
   const config = readConfig(process.env)
   if (config.TRANSACTION_SOURCE === 'memory') throw new StartRefused('this one is for Postgres')
   const logger = createLogger('coordinator', config.LOG_LEVEL)
@@ -144,7 +154,7 @@ await runService('coordinator', async () => {
       health,
       source: dyingSource(source),
       bus: dyingBus(bus),
-      processes: [PROCESS === 'company' ? companyProcess : orderProcess],
+      processes: [definition],
       timing: {
         ...(leaseMs !== undefined && { renewMs: leaseMs / 3 }),
         ...(probeMs !== undefined && {

@@ -16,7 +16,8 @@ export const addressOf = (process: ServiceProcess): Promise<string> =>
     return url
   })
 
-const compiled = join(tmpdir(), 'integration-host-compiled')
+/** Where Node keeps such things by itself. */
+const compiled = join(tmpdir(), 'node-compile-cache')
 
 /** Starts one more coordinator beside the others, on a port of its own. */
 export const startBeside = (

@@ -4,6 +4,7 @@ import { eventually } from '../../support/eventually.ts'
 import type { ServiceProcess, System } from '../../support/system.ts'
 import { logged, startBeside } from './coordinators.ts'
 import { type Balance, type Books, openBooks } from './books.ts'
+import { seededRandom } from './scale.ts'
 import { startTarget, type Target } from './target.ts'
 
 export interface StormOptions {
@@ -33,7 +34,7 @@ const RECOVERY_SECONDS = 60
 
 /**
  * Queues orders through the demo API while one coordinator lives on and others are killed with SIGKILL, one
- * every `killEveryMs`. Fails unless all is recovered in a minute and the books are balanced.
+ * every `killEveryMs` on average. Fails unless all is recovered in a minute and the books are balanced.
  */
 export async function orderStorm(system: System, options: StormOptions): Promise<StormFigures> {
   await using target: Target = await startTarget()
@@ -92,6 +93,7 @@ async function killAgainAndAgain(
 ): Promise<{ kills: number; killsAtWork: number }> {
   let isOver = false
   void disasterIsOver.then(() => (isOver = true))
+  const random = seededRandom()
   const dying: ServiceProcess[] = []
   // Not `replica`, which waits until it is ready: a backend may be away just then.
   const another = () => dying.push(startBeside(system, env, entry))
@@ -101,11 +103,15 @@ async function killAgainAndAgain(
   let killsAtWork = 0
   while (kills < least || !isOver) {
     another()
-    await delay(killEveryMs)
+    await delay(killEveryMs * (0.5 + random()))
     const victim = dying.shift()
-    await victim?.stop('SIGKILL')
+    if (victim === undefined) break
+    // One that has not come to work yet would die of nothing; while a backend is away none does.
+    const patienceEndsAt = performance.now() + killEveryMs
+    while (!hasStepsInHand(victim) && performance.now() < patienceEndsAt) await delay(20)
+    await victim.stop('SIGKILL')
     kills += 1
-    if (victim !== undefined && hasStepsInHand(victim)) killsAtWork += 1
+    if (hasStepsInHand(victim)) killsAtWork += 1
   }
   await Promise.all(dying.map((process) => process.stop('SIGKILL')))
   return { kills, killsAtWork }
