@@ -360,6 +360,22 @@ describe('a call through the gateway', () => {
     await once(request, 'close')
   })
 
+  it('gives a POST of one Idempotency-Key one requestid, however often it is made', async () => {
+    const ids: (string | null)[] = []
+    for (const key of ['Invoices/66/0/create', 'Invoices/66/0/create', 'Invoices/67/0/create']) {
+      const headers = { 'Idempotency-Key': key }
+      const answer = await proxy.call('/v3/company/123/invoice', {
+        method: 'POST',
+        headers,
+        body: '{}',
+      })
+      ids.push(answer.headers.get('x-requestid'))
+    }
+    expect(ids[0]).toMatch(/^[0-9a-f]{32}$/)
+    expect(ids[1]).toBe(ids[0])
+    expect(ids[2]).not.toBe(ids[0])
+  })
+
   it('adds a requestid to a POST that has none, and returns it', async () => {
     const answer = await proxy.call('/v3/company/123/invoice?minorversion=75', {
       method: 'POST',

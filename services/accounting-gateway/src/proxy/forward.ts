@@ -5,6 +5,7 @@
  * I2  The caller gets one answer: upstream's as it came, or a problem of ours; never parts of two.
  * I3  Nothing outlives the caller, and no answer begins after the deadline.
  */
+import { hash } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
@@ -66,6 +67,10 @@ export interface ForwardDeps {
   readonly onHold?: () => void
 }
 
+/** The `requestid` that an `Idempotency-Key` stands for; null without one. Intuit takes 50 characters. */
+const requestIdOf = (key: string | string[] | undefined): string | null =>
+  typeof key === 'string' && key !== '' ? hash('sha256', key).slice(0, 32) : null
+
 export type Forward = (call: Call) => Passage
 
 export const createForward =
@@ -105,7 +110,10 @@ export class Passage {
     const { request, response, target, expectsContinue } = call
     const method = request.method ?? 'GET'
     const isUnmarkedPost = method === 'POST' && !hasRequestId(target.path)
-    this.addedRequestId = isUnmarkedPost ? deps.newRequestId() : null
+    // A call that somebody makes again under the same key must be one call to the provider as well.
+    this.addedRequestId = isUnmarkedPost
+      ? (requestIdOf(request.headers['idempotency-key']) ?? deps.newRequestId())
+      : null
     this.#path =
       this.addedRequestId === null ? target.path : withRequestId(target.path, this.addedRequestId)
     this.#isRepeatable = isRepeatable(method, method === 'POST')
