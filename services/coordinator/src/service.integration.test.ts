@@ -10,7 +10,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, openBackends, startFixture, until } from '../test-support/fixture.ts'
 import { coordinatorContract } from './service.contract.ts'
 
-coordinatorContract('real')
+coordinatorContract('real', 'message')
+coordinatorContract('real', 'inline')
 
 const amqpUrl = process.env['TEST_AMQP_URL'] ?? ''
 

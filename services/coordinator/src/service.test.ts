@@ -1,3 +1,4 @@
 import { coordinatorContract } from './service.contract.ts'
 
-coordinatorContract('embedded')
+coordinatorContract('embedded', 'message')
+coordinatorContract('embedded', 'inline')

@@ -20,6 +20,7 @@ import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { Secret } from '@integration-host/shared/secret'
 import { connect } from 'amqplib'
 import { vi } from 'vitest'
+import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { createMemoryTransactionSource } from '../src/adapters/memory/transaction-source.ts'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
@@ -127,6 +128,8 @@ export interface Fixture extends AsyncDisposable {
 export interface FixtureOptions {
   readonly env?: Readonly<Record<string, string>>
   readonly processes?: readonly ProcessDefinition[]
+  /** How all of them are dispatched, whatever they say. */
+  readonly dispatch?: ProcessDefinition['dispatch']
   readonly timing?: CoordinatorAdapters['timing']
   readonly times?: { sweepMs?: number; leaseMs?: number }
   readonly amqpUrl?: string
@@ -159,13 +162,17 @@ export async function startFixture(
     REMOTE_PULL_SECONDS: '0.5',
     ...options.env,
   })
+  const { dispatch } = options
+  const given = options.processes ?? [...(await loadProcesses()).values()]
+  const processes =
+    dispatch === undefined ? given : given.map((definition) => ({ ...definition, dispatch }))
   const service = stack.use(
     await startCoordinator(config, {
       logger,
       health: createHealth(silent),
       source: options.wrapSource?.(source) ?? source,
       bus: options.wrapBus?.(bus) ?? bus,
-      ...(options.processes !== undefined && { processes: options.processes }),
+      processes,
       ...(options.timing !== undefined && { timing: options.timing }),
     }),
   )

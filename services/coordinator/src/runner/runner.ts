@@ -200,6 +200,7 @@ export function createRunner(deps: RunnerDeps): Runner {
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
     if (outcome.kind === 'completed') stepLog.info(told, 'step completed')
+    else if (outcome.kind === 'later') stepLog.info(told, 'step waits')
     else stepLog.warn(told, 'step not completed')
     if (transition.continues === true) {
       announcer.tell(recorded.header)
