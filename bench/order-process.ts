@@ -1,0 +1,125 @@
+/**
+ * The demo's OrderProcess (two HTTP calls, one CSV file, every step durable before the next) on this coordinator
+ * and on what users would take else: rate, processor time, latency at a slow pace. Prints tables.
+ *
+ *   node bench/order-process.ts [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
+ *   node bench/order-process.ts --finished        cost per transaction with 0, 100k and 1M finished ones
+ *
+ * `--concurrency 16,64,128,192` is the sweep that the settings of `entries.ts` come from: each entry with each of
+ * them, rates only. `--scale 0.1` runs a tenth of the transactions.
+ * Uses the machine's PostgreSQL and RabbitMQ, as the tests do; Redis and Restate are started.
+ */
+import { parseArgs } from 'node:util'
+import setupBackends from '@integration-host/tests/backends'
+import { type Entry, entries } from './order-process/entries.ts'
+import { type FilledSystem, startFilledSystem } from './order-process/finished.ts'
+import { measure, type Load, type Measured } from './order-process/measure.ts'
+import type { StageOptions } from './order-process/stage.ts'
+import { startStub } from './order-process/stub.ts'
+import { printFinished, printLatencies, printRates, printRatios } from './order-process/tables.ts'
+
+const PACE = 20
+const PACED_SECONDS = 6
+const FINISHED = [0, 100_000, 1_000_000]
+
+const { values: args } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '5' },
+    only: { type: 'string', default: '' },
+    scale: { type: 'string', default: '1' },
+    concurrency: { type: 'string', default: '' },
+    'one-by-one': { type: 'boolean', default: false },
+    disk: { type: 'boolean', default: false },
+    finished: { type: 'boolean', default: false },
+  },
+})
+const rounds = Number(args.rounds)
+const sweep = args.concurrency.split(',').filter(Boolean).map(Number)
+const chosen = entries
+  .filter(({ name, isOurs }) => {
+    const isNamed = args.only.split(',').some((part) => name.includes(part))
+    return isNamed && (isOurs || !args.finished)
+  })
+  .flatMap((entry) =>
+    sweep.length === 0
+      ? [entry]
+      : sweep.map((concurrency) => ({
+          ...entry,
+          concurrency,
+          name: `${entry.name} (${concurrency})`,
+        })),
+  )
+
+const leaving = new AbortController()
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
+await using opened = new AsyncDisposableStack()
+opened.defer(await setupBackends())
+const stub = opened.use(await startStub())
+console.log(`Stub: ${stub.program}. CSV files ${args.disk ? 'on disk' : 'in memory'}.`)
+
+const optionsOf = (entry: Entry): StageOptions & { stub: number } => ({
+  stub: stub.pid,
+  stubUrl: stub.url,
+  concurrency: entry.concurrency,
+  onDisk: args.disk,
+  leaving: leaving.signal,
+})
+const load = (pacedSeconds: number): Load => ({
+  kind: args['one-by-one'] ? 'one-by-one' : 'all',
+  scale: Number(args.scale),
+  perSecond: PACE,
+  pacedSeconds,
+})
+await (args.finished ? measureFinished() : measureEntries())
+
+/** One after the other within a round: the machine's speed drifts. */
+async function measureEntries(): Promise<void> {
+  const isSweep = sweep.length > 0
+  const measured = new Map<Entry, (Measured | null)[]>(chosen.map((entry) => [entry, []]))
+  for (let round = 0; round < rounds; round += 1)
+    for (const [entry, results] of measured)
+      results.push(
+        await attempt(entry.name, () =>
+          measure(entry, load(isSweep ? 0 : PACED_SECONDS), optionsOf(entry)),
+        ),
+      )
+  console.log(args['one-by-one'] ? '\nOne by one' : '\nAll at once')
+  printRates(measured)
+  if (isSweep) return
+  printRatios(measured)
+  printLatencies(measured, PACE)
+}
+
+async function measureFinished(): Promise<void> {
+  const systems: FilledSystem[] = []
+  for (const finished of FINISHED)
+    systems.push(opened.use(await startFilledSystem(Math.ceil(finished * Number(args.scale)))))
+  for (const entry of chosen) {
+    const measured = new Map<number, (Measured | null)[]>(
+      systems.map(({ finished }) => [finished, []]),
+    )
+    for (let round = 0; round < rounds; round += 1)
+      for (const { system, finished } of systems)
+        measured
+          .get(finished)
+          ?.push(
+            await attempt(`${entry.name}, ${finished} finished`, () =>
+              measure(entry, load(0), { ...optionsOf(entry), system }),
+            ),
+          )
+    printFinished(entry, measured)
+  }
+}
+
+/** A round that went wrong is told and left out, as are all after a signal; the others are still worth something. */
+async function attempt(name: string, work: () => Promise<Measured>): Promise<Measured | null> {
+  if (leaving.signal.aborted) return null
+  try {
+    const result = await work()
+    console.log(`${name}: ${result.perSecond.toFixed(0)}/s`)
+    return result
+  } catch (error) {
+    if (!leaving.signal.aborted) console.error(`${name}:`, error)
+    return null
+  }
+}

@@ -1,0 +1,74 @@
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type { Answer, Task, TaskResult } from './driver.ts'
+import type { EngineName, EngineSettings } from './engine.ts'
+
+const START_MS = 60_000
+const END_MS = 5_000
+
+export interface DriverProcess extends AsyncDisposable {
+  readonly pid: number
+  /** @throws when the engine failed, or had not done it in time; the process is then of no more use. */
+  run(task: Task, deadlineMs: number): Promise<TaskResult>
+}
+
+/** Starts an engine in a process of its own; resolves when it takes transactions. `leaving` ends what it does. */
+export async function startDriver(
+  name: EngineName,
+  settings: EngineSettings,
+  leaving: AbortSignal,
+): Promise<DriverProcess> {
+  const child = fork(
+    fileURLToPath(new URL('driver.ts', import.meta.url)),
+    [name, JSON.stringify(settings)],
+    {
+      env: { PATH: process.env['PATH'], NODE_ENV: 'production' },
+      execArgv: ['--no-deprecation'],
+      // Some engines write greetings; what goes wrong comes on the other one.
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    },
+  )
+  const gone = once(child, 'exit')
+  async function answer(deadlineMs: number): Promise<TaskResult | undefined> {
+    const patience = new AbortController()
+    const signal = AbortSignal.any([patience.signal, leaving])
+    try {
+      const [told] = await Promise.race([
+        once(child, 'message', { signal }) as Promise<[Answer]>,
+        gone.then(([code]) => Promise.reject(new Error(`${name} ended with ${code as number}`))),
+        delay(deadlineMs, null, { signal }).then(() =>
+          Promise.reject(new Error(`${name} was not done after ${deadlineMs / 1_000} s`)),
+        ),
+      ])
+      if ('error' in told) throw new Error(`${name}: ${told.error}`)
+      return told.result
+    } finally {
+      patience.abort()
+    }
+  }
+  const driver: DriverProcess = {
+    pid: child.pid ?? 0,
+    async run(task, deadlineMs) {
+      child.send(task)
+      const result = await answer(deadlineMs)
+      if (result === undefined) throw new Error(`${name} answered without a result`)
+      return result
+    },
+    async [Symbol.asyncDispose]() {
+      if (child.connected) child.send({ kind: 'end' } satisfies Task)
+      await Promise.race([gone, delay(END_MS, null, { ref: false })])
+      child.kill('SIGKILL')
+      await gone
+    },
+  }
+  try {
+    await answer(START_MS)
+  } catch (error) {
+    child.kill('SIGKILL')
+    await gone
+    throw error
+  }
+  return driver
+}

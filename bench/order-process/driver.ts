@@ -1,0 +1,87 @@
+/** A process of its own for one engine; `driver-process.ts` starts it and tells it over IPC what to run. */
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { atMost, type EngineName, type EngineSettings, type StartEngine } from './engine.ts'
+
+export type Task =
+  /** All at once, or each when one before it is completed, as many clients as may be in work. */
+  | { readonly kind: 'all' | 'one-by-one'; readonly count: number }
+  | { readonly kind: 'paced'; readonly perSecond: number; readonly seconds: number }
+  | { readonly kind: 'end' }
+
+export interface TaskResult {
+  readonly elapsedMs: number
+  readonly queuedMs?: number
+  readonly latenciesMs: readonly number[]
+}
+/** An answer to each task, and a first one without a result when the engine is there. */
+export type Answer = { readonly result?: TaskResult } | { readonly error: string }
+
+// Only the one that is driven is loaded.
+const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
+  bullmq: () => import('./engines/bullmq.ts'),
+  coordinator: () => import('./engines/coordinator.ts'),
+  dbos: () => import('./engines/dbos.ts'),
+  'graphile-worker': () => import('./engines/graphile-worker.ts'),
+  none: () => import('./engines/none.ts'),
+  'pg-boss': () => import('./engines/pg-boss.ts'),
+  restate: () => import('./engines/restate.ts'),
+}
+const [, , name, text = '{}'] = process.argv
+const settings = JSON.parse(text) as EngineSettings
+// Others may have run in the same database.
+const prefix = randomUUID().slice(0, 8)
+let next = 0
+const ids = (count: number): string[] =>
+  Array.from({ length: count }, () => `${prefix}-${(next += 1)}`)
+
+// Never outlives the benchmark, however that ended.
+process.on('disconnect', () => process.exit())
+process.on('message', (task: Task) => {
+  void answerWith(async () => ({ result: await run(task) }))
+})
+const { start } = await engines[name as EngineName]()
+const engine = await start(settings)
+process.send?.({} satisfies Answer)
+
+async function answerWith(work: () => Promise<Answer>): Promise<void> {
+  try {
+    process.send?.(await work())
+  } catch (error) {
+    const { stack = String(error) } = error as Error
+    process.send?.({ error: stack } satisfies Answer)
+  }
+}
+
+async function run(task: Task): Promise<TaskResult> {
+  const startedAt = performance.now()
+  switch (task.kind) {
+    case 'all': {
+      const told = await engine.runAll(ids(task.count))
+      return { elapsedMs: performance.now() - startedAt, ...told, latenciesMs: [] }
+    }
+    case 'one-by-one':
+      await atMost(settings.concurrency, ids(task.count), (id) => engine.runOne(id))
+      return { elapsedMs: performance.now() - startedAt, latenciesMs: [] }
+    case 'paced': {
+      const latenciesMs = await paced(task.perSecond, task.seconds)
+      return { elapsedMs: performance.now() - startedAt, latenciesMs }
+    }
+    case 'end':
+      await engine[Symbol.asyncDispose]()
+      return process.exit()
+  }
+}
+
+/** Latency counts from the time a transaction is due: a stall is charged to all that had to wait. */
+async function paced(perSecond: number, seconds: number): Promise<readonly number[]> {
+  const startedAt = performance.now()
+  return Promise.all(
+    ids(perSecond * seconds).map(async (id, n) => {
+      const dueAt = startedAt + (n * 1_000) / perSecond
+      await delay(Math.max(0, dueAt - performance.now()))
+      await engine.runOne(id)
+      return performance.now() - dueAt
+    }),
+  )
+}

@@ -1,0 +1,88 @@
+import { Queue, Worker } from 'bullmq'
+import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
+import { createSteps, type Order, type Report, type Steps } from '../steps.ts'
+
+interface Job {
+  readonly id: string
+  readonly order?: Order
+  readonly report?: Report
+}
+
+/** Whoever finished one step does this with what the next one needs. */
+type Advance = (job: Job) => Promise<unknown>
+
+/**
+ * `queue-per-step`: each step adds the next one's job, with an id of its own so that a repeated step adds no
+ * second one. `one-job`: BullMQ's "process step jobs", a job that stores its data after each step.
+ */
+export const start: StartEngine = async (settings) => {
+  const { hostname, port } = new URL(settings.redisUrl)
+  const connection = { host: hostname, port: Number(port), maxRetriesPerRequest: null }
+  const steps = createSteps(settings)
+  const completions = new Completions()
+  const opened: { close(): Promise<void> }[] = []
+  const queue = (name: string): Queue<Job> => {
+    const created = new Queue<Job>(name, { connection })
+    opened.push(created)
+    return created
+  }
+  const worker = async (name: string, work: (job: Job, store: Advance) => Promise<unknown>) => {
+    const created = new Worker<Job>(
+      name,
+      (job) => work(job.data, (data) => job.updateData(data)),
+      // Finished jobs go, as its manual advises: all of them would fill Redis.
+      { connection, concurrency: settings.concurrency, removeOnComplete: { count: 5_000 } },
+    )
+    opened.push(created)
+    await created.waitUntilReady()
+    return created
+  }
+
+  const isOneJob = settings.variant === 'one-job'
+  const first = queue('order')
+  const last = isOneJob
+    ? await worker('order', (job, store) => runSteps(steps, job, store))
+    : await workQueuePerStep(steps, queue, worker)
+  last.on('completed', (job) => completions.completed(job.data.id))
+  return engineOfQueue({
+    queue: (ids) => first.addBulk(ids.map((id) => ({ name: 'order', data: { id } }))),
+    completions,
+    async close() {
+      // Workers first: they add to the queues.
+      for (const one of opened.toReversed()) await one.close()
+    },
+  })
+}
+
+async function runSteps(steps: Steps, { id, ...known }: Job, store: Advance): Promise<unknown> {
+  let { order, report } = known
+  if (order === undefined) {
+    order = await steps.order(id)
+    await store({ id, order })
+  }
+  if (report === undefined) {
+    report = await steps.report(order)
+    await store({ id, order, report })
+  }
+  return steps.csv(id, report)
+}
+
+async function workQueuePerStep(
+  steps: Steps,
+  queue: (name: string) => Queue<Job>,
+  worker: (name: string, work: (job: Job) => Promise<unknown>) => Promise<Worker<Job>>,
+): Promise<Worker<Job>> {
+  const reports = queue('report')
+  const csvs = queue('csv')
+  await worker('order', async ({ id }) => {
+    const order = await steps.order(id)
+    await reports.add('report', { id, order }, { jobId: `report-${id}` })
+    return order
+  })
+  await worker('report', async ({ id, order }) => {
+    const report = await steps.report(order as Order)
+    await csvs.add('csv', { id, report }, { jobId: `csv-${id}` })
+    return report
+  })
+  return worker('csv', ({ id, report }) => steps.csv(id, report as Report))
+}

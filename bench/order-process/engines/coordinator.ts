@@ -1,0 +1,87 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { Client } from 'pg'
+import { Completions, type EngineSettings, type StartEngine } from '../engine.ts'
+import { createJsonClient } from '../post-json.ts'
+
+/** What `POST …/bulk` takes in one request. */
+const MAX_LINES = 10_000
+const LOOK_MS = 20
+
+/**
+ * The client of a coordinator, which is a process of its own. Many are queued by `POST …/bulk`, and their end
+ * is seen in the table: events of each transition would be work that nobody needs. One alone is awaited by its
+ * event.
+ */
+export const start: StartEngine = async (settings) => {
+  const transactions = `${settings.coordinator.url}/processes/OrderProcess/transactions`
+  const database = new Client({ connectionString: settings.databaseUrl })
+  await database.connect()
+  const leaving = new AbortController()
+  let events: Promise<Completions> | null = null
+
+  const client = createJsonClient(settings.concurrency, authorization(settings))
+  const count = async (statuses: string): Promise<number> => {
+    const { rows } = await database.query<{ n: number }>(
+      `select count(*)::int as n from "Order_Header" where "Status" in (${statuses})`,
+    )
+    return rows[0]?.n ?? 0
+  }
+  return {
+    async runAll(ids) {
+      const startedAt = performance.now()
+      for (let from = 0; from < ids.length; from += MAX_LINES)
+        await client.post(
+          `${transactions}/bulk`,
+          ids.slice(from, from + MAX_LINES).map((id) => ({ TransactionID: id, InitialData: id })),
+        )
+      const queuedMs = performance.now() - startedAt
+      // These have a small index of their own.
+      while ((await count(`'Queued', 'Running', 'Retrying', 'Waiting'`)) > 0) await delay(LOOK_MS)
+      return { queuedMs }
+    },
+    async runOne(id) {
+      events ??= watch(settings, leaving.signal)
+      const completed = (await events).until(id)
+      await client.post(transactions, { TransactionID: id, InitialData: id })
+      await completed
+    },
+    async [Symbol.asyncDispose]() {
+      leaving.abort()
+      await client[Symbol.asyncDispose]()
+      await database.end()
+    },
+  }
+}
+
+const authorization = ({ coordinator }: EngineSettings) => ({
+  Authorization: `Bearer ${coordinator.key}`,
+})
+
+/** Resolves when the coordinator's events come. */
+async function watch(settings: EngineSettings, signal: AbortSignal): Promise<Completions> {
+  const completions = new Completions()
+  const headers = authorization(settings)
+  const answer = await fetch(`${settings.coordinator.url}/events`, { headers, signal })
+  void (async () => {
+    const lines = answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(lineBreaks())
+    for await (const line of lines ?? []) {
+      if (!line.startsWith('data: {')) continue
+      const event = JSON.parse(line.slice(6)) as { TransactionID: string; Status: string }
+      if (event.Status === 'Completed') completions.completed(event.TransactionID)
+    }
+  })().catch((error: unknown) => {
+    if (!signal.aborted) throw error
+  })
+  return completions
+}
+
+function lineBreaks(): TransformStream<string, string> {
+  let rest = ''
+  return new TransformStream({
+    transform(text, controller) {
+      const lines = (rest + text).split('\n')
+      rest = lines.pop() ?? ''
+      for (const line of lines) controller.enqueue(line)
+    },
+  })
+}

@@ -1,0 +1,104 @@
+import type { EngineName } from './engine.ts'
+
+/** A server that an engine keeps its state in. */
+export type Backend = 'postgres' | 'rabbitmq' | 'redis' | 'redis-always' | 'restate'
+
+/** A line of the tables. */
+export interface Entry {
+  readonly name: string
+  readonly engine: EngineName
+  readonly variant?: string
+  readonly backends: readonly Backend[]
+  /** Transactions in work: the best of 16, 64, 128 and 192 (`--concurrency`). */
+  readonly concurrency: number
+  /** Transactions of a round: about five seconds of work. */
+  readonly transactions: number
+  readonly isOurs: boolean
+}
+
+const ours = { engine: 'coordinator', backends: ['postgres', 'rabbitmq'], isOurs: true } as const
+const peer = { isOurs: false } as const
+
+export const entries: readonly Entry[] = [
+  {
+    ...ours,
+    name: 'coordinator, a message per step',
+    variant: 'message',
+    concurrency: 128,
+    transactions: 8_000,
+  },
+  {
+    ...ours,
+    name: 'coordinator, inline',
+    variant: 'inline',
+    concurrency: 128,
+    transactions: 12_000,
+  },
+  {
+    ...peer,
+    name: 'BullMQ, a queue per step',
+    engine: 'bullmq',
+    variant: 'queue-per-step',
+    backends: ['redis'],
+    concurrency: 192,
+    transactions: 4_000,
+  },
+  {
+    ...peer,
+    name: 'BullMQ, one job',
+    engine: 'bullmq',
+    variant: 'one-job',
+    backends: ['redis'],
+    concurrency: 192,
+    transactions: 6_000,
+  },
+  {
+    ...peer,
+    name: 'BullMQ, one job, AOF always',
+    engine: 'bullmq',
+    variant: 'one-job',
+    backends: ['redis-always'],
+    concurrency: 192,
+    transactions: 6_000,
+  },
+  {
+    ...peer,
+    name: 'pg-boss',
+    engine: 'pg-boss',
+    backends: ['postgres'],
+    concurrency: 192,
+    transactions: 3_000,
+  },
+  {
+    ...peer,
+    name: 'Restate',
+    engine: 'restate',
+    backends: ['restate'],
+    concurrency: 192,
+    transactions: 3_000,
+  },
+  {
+    ...peer,
+    name: 'graphile-worker',
+    engine: 'graphile-worker',
+    backends: ['postgres'],
+    concurrency: 192,
+    transactions: 2_000,
+  },
+  {
+    ...peer,
+    name: 'DBOS',
+    engine: 'dbos',
+    backends: ['postgres'],
+    concurrency: 32,
+    transactions: 1_000,
+  },
+  {
+    ...peer,
+    name: 'no durability',
+    engine: 'none',
+    backends: [],
+    concurrency: 32,
+    transactions: 12_000,
+  },
+]

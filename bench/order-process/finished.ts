@@ -1,0 +1,69 @@
+import { type System, startSystem } from '@integration-host/tests/system'
+import { Client } from 'pg'
+
+const MODEL = 'model'
+
+/** A system whose database holds so many finished transactions. */
+export interface FilledSystem extends AsyncDisposable {
+  readonly system: System
+  readonly finished: number
+}
+
+/** Copies one that a coordinator has really finished, whatever its rows look like. */
+export async function startFilledSystem(finished: number): Promise<FilledSystem> {
+  const system = await startSystem(['coordinator', 'demo-api'])
+  try {
+    const transactions = `${system.url('coordinator')}/processes/OrderProcess/transactions`
+    const answer = await system.call(transactions, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ TransactionID: MODEL, InitialData: MODEL }),
+    })
+    if (!answer.ok) throw new Error(`the model was not queued: ${await answer.text()}`)
+    await answer.body?.cancel()
+    await fill(system.databaseUrl, finished)
+    for (const name of ['coordinator', 'demo-api'] as const)
+      await system.service(name).stop('SIGTERM')
+  } catch (error) {
+    await system[Symbol.asyncDispose]()
+    throw error
+  }
+  return { system, finished, [Symbol.asyncDispose]: () => system[Symbol.asyncDispose]() }
+}
+
+async function fill(databaseUrl: string, finished: number): Promise<void> {
+  const client = new Client({ connectionString: databaseUrl })
+  await client.connect()
+  try {
+    await untilCompleted(client)
+    const { rows } = await client.query<{ table: string; columns: string }>(
+      `select table_name as table, string_agg(quote_ident(column_name), ', ') as columns
+      from information_schema.columns
+      where table_name in ('Order_Header', 'Order_Item', 'Order_Attempt')
+        and column_name <> 'TransactionID' and is_identity = 'NO'
+      group by table_name`,
+    )
+    for (const { table, columns } of rows) {
+      await client.query(
+        `insert into "${table}" ("TransactionID", ${columns})
+        select 'finished-' || n, ${columns} from "${table}", generate_series(1, $1::int) n
+        where "TransactionID" = $2`,
+        [finished, MODEL],
+      )
+      await client.query(`vacuum analyze "${table}"`)
+    }
+  } finally {
+    await client.end()
+  }
+}
+
+async function untilCompleted(client: Client): Promise<void> {
+  for (const until = performance.now() + 10_000; performance.now() < until;) {
+    const { rowCount } = await client.query(
+      `select from "Order_Header" where "TransactionID" = $1 and "Status" = 'Completed'`,
+      [MODEL],
+    )
+    if (rowCount === 1) return
+  }
+  throw new Error('the model was not completed in time')
+}

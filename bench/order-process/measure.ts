@@ -1,0 +1,101 @@
+import { availableParallelism } from 'node:os'
+import type { Entry } from './entries.ts'
+import { processorTime, type ProcessorTime } from './processor-time.ts'
+import { setStage, type StageOptions } from './stage.ts'
+
+const DEADLINE_MS = 120_000
+const WARM_UP = 500
+
+export interface Load {
+  readonly kind: 'all' | 'one-by-one'
+  /** Share of the entry's transactions, at least one. */
+  readonly scale: number
+  /** Transactions a second of the second part, and for how long; none when that is 0. */
+  readonly perSecond: number
+  readonly pacedSeconds: number
+}
+
+export interface Measured {
+  readonly perSecond: number
+  readonly queuedPerSecond: number | null
+  /** Processor time per transaction: the entry's Node process, its servers, the stub. */
+  readonly cpu: { readonly nodeMs: number; readonly serversMs: number; readonly stubMs: number }
+  /** Cores that all the rest of the machine used meanwhile, this benchmark's own clients included. */
+  readonly otherCores: number
+  readonly latenciesMs: readonly number[]
+  /** Processor time per transaction of the paced part. */
+  readonly pacedCpuMs: number
+}
+
+/**
+ * One entry, one round: a warm-up, all transactions as fast as they go, then some at a pace.
+ *
+ * @throws {Error} when a transaction was not done in time, or not every one has its file.
+ */
+export async function measure(
+  entry: Entry,
+  load: Load,
+  { stub, ...options }: StageOptions & { readonly stub: number },
+): Promise<Measured> {
+  await using stage = await setStage(entry, options)
+  const { driver } = stage
+  const roots = { ...stage.pids, stub }
+  const count = Math.ceil(entry.transactions * load.scale)
+  const warmUp = Math.min(WARM_UP, count)
+  await driver.run({ kind: load.kind, count: warmUp }, DEADLINE_MS)
+
+  const before = processorTime(roots)
+  const all = await driver.run({ kind: load.kind, count }, DEADLINE_MS)
+  const used = difference(before, processorTime(roots))
+
+  const { perSecond, pacedSeconds } = load
+  // The first one alone opens what a paced client needs.
+  const pacedCount = pacedSeconds > 0 ? 1 + perSecond * pacedSeconds : 0
+  let latenciesMs: readonly number[] = []
+  let pacedCpuMs = Number.NaN
+  if (pacedSeconds > 0) {
+    await driver.run({ kind: 'paced', perSecond: 1, seconds: 1 }, DEADLINE_MS)
+    const beforePaced = processorTime(roots)
+    const paced = await driver.run({ kind: 'paced', perSecond, seconds: pacedSeconds }, DEADLINE_MS)
+    latenciesMs = paced.latenciesMs
+    const { stub: _, ...spent } = difference(beforePaced, processorTime(roots)).seconds
+    pacedCpuMs = (sum(Object.values(spent)) / latenciesMs.length) * 1_000
+  }
+  const files = await stage.files()
+  const expected = warmUp + count + pacedCount
+  if (files.length !== expected)
+    throw new Error(`${entry.name} wrote ${files.length} files for ${expected} transactions`)
+
+  const { node = 0, stub: stubSeconds = 0, ...servers } = used.seconds
+  const perTransactionMs = (seconds: number): number => (seconds / count) * 1_000
+  const seconds = all.elapsedMs / 1_000
+  return {
+    perSecond: count / seconds,
+    queuedPerSecond: all.queuedMs === undefined ? null : (count / all.queuedMs) * 1_000,
+    cpu: {
+      nodeMs: perTransactionMs(node),
+      serversMs: perTransactionMs(sum(Object.values(servers))),
+      stubMs: perTransactionMs(stubSeconds),
+    },
+    otherCores: Math.min(
+      availableParallelism(),
+      Math.max(0, used.machineSeconds - sum(Object.values(used.seconds))) / seconds,
+    ),
+    latenciesMs,
+    pacedCpuMs,
+  }
+}
+
+function difference(before: ProcessorTime, after: ProcessorTime): ProcessorTime {
+  return {
+    seconds: Object.fromEntries(
+      Object.entries(after.seconds).map(([name, value]) => [
+        name,
+        value - (before.seconds[name] ?? 0),
+      ]),
+    ),
+    machineSeconds: after.machineSeconds - before.machineSeconds,
+  }
+}
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)

@@ -1,0 +1,77 @@
+import { once } from 'node:events'
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { createServer, type AddressInfo, connect } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
+
+const LISTENING = '0A'
+
+/** So many different loopback ports that nothing listens on now. */
+export async function freePorts(count: number): Promise<readonly number[]> {
+  const holders = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
+  await Promise.all(holders.map((holder) => once(holder, 'listening')))
+  const ports = holders.map((holder) => (holder.address() as AddressInfo).port)
+  await Promise.all(holders.map((holder) => once(holder.close(), 'close')))
+  return ports
+}
+
+/** Resolves when something listens on the loopback port. */
+export async function untilListening(port: number, deadlineMs: number): Promise<void> {
+  const until = performance.now() + deadlineMs
+  for (;;) {
+    const socket = connect(port, '127.0.0.1')
+    try {
+      await once(socket, 'connect')
+      return
+    } catch (error) {
+      if (performance.now() > until) throw error
+      await delay(50)
+    } finally {
+      socket.destroy()
+    }
+  }
+}
+
+/**
+ * The process of this machine that listens on the port of a server's URL.
+ *
+ * @throws {Error} when it runs elsewhere, or belongs to somebody whose processes we must not look at.
+ */
+export function processBehind(url: string, defaultPort: number): number {
+  const port = Number(new URL(url).port || defaultPort)
+  const sockets = new Set(
+    ['/proc/net/tcp', '/proc/net/tcp6'].flatMap((table) =>
+      readFileSync(table, 'latin1')
+        .split('\n')
+        .map((line) => line.trim().split(/\s+/))
+        .filter(
+          ([, local = '', , state]) =>
+            state === LISTENING && Number.parseInt(local.split(':')[1] ?? '', 16) === port,
+        )
+        .map((fields) => `socket:[${fields[9]}]`),
+    ),
+  )
+  // The smallest id: a parent, where children hold the socket as well.
+  const found = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .toSorted((a, b) => a - b)
+    .find((pid) => openFiles(pid).some((file) => sockets.has(file)))
+  if (found === undefined)
+    throw new Error(`no process that may be looked at listens on port ${port} of this machine`)
+  return found
+}
+
+function openFiles(pid: number): readonly string[] {
+  const folder = `/proc/${pid}/fd`
+  try {
+    return readdirSync(folder).map((name) => {
+      try {
+        return readlinkSync(`${folder}/${name}`)
+      } catch {
+        return '' // closed meanwhile
+      }
+    })
+  } catch {
+    return [] // ended, or not ours to see
+  }
+}

@@ -1,0 +1,68 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { freePorts, untilListening } from './ports.ts'
+import type { EngineSettings } from './engine.ts'
+
+const START_MS = 60_000
+
+export interface RestateServer extends AsyncDisposable {
+  readonly pid: number
+  readonly settings: EngineSettings['restate']
+}
+
+/** A Restate server of the benchmark's own: its defaults (log flushed to disk), one partition per core. */
+export async function startRestateServer(): Promise<RestateServer> {
+  await using opened = new AsyncDisposableStack()
+  const folder = opened.adopt(await mkdtemp(join(tmpdir(), 'integration-host-bench-')), (path) =>
+    rm(path, { recursive: true }),
+  )
+  const [ingress = 0, admin = 0, node = 0, endpointPort = 0] = await freePorts(4)
+  const args = ['--no-logo', '--base-dir', folder, '--bind-ip', '127.0.0.1']
+  const server = spawn(
+    restateProgram(),
+    [...args, '--listen-mode', 'tcp', '--bind-port', String(node)],
+    {
+      env: {
+        PATH: process.env['PATH'],
+        RESTATE_INGRESS__BIND_PORT: String(ingress),
+        RESTATE_ADMIN__BIND_PORT: String(admin),
+        RESTATE_DEFAULT_NUM_PARTITIONS: '2',
+        RESTATE_DISABLE_TELEMETRY: 'true',
+        RESTATE_LOG_FILTER: 'error',
+      },
+      stdio: 'ignore',
+    },
+  )
+  const gone = once(server, 'exit')
+  opened.defer(async () => {
+    server.kill('SIGKILL')
+    await gone
+  })
+  const adminUrl = `http://127.0.0.1:${admin}`
+  for (const port of [ingress, admin]) await untilListening(port, START_MS)
+  // It listens before its partitions have a leader.
+  for (const until = performance.now() + START_MS; performance.now() < until; await delay(100)) {
+    const answer = await fetch(`${adminUrl}/health`).catch(() => null)
+    await answer?.body?.cancel()
+    if (answer?.ok) break
+  }
+  const running = opened.move()
+  return {
+    pid: server.pid ?? 0,
+    settings: { ingressUrl: `http://127.0.0.1:${ingress}`, adminUrl, endpointPort },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  }
+}
+
+/** The program itself; the one of the package's `bin` is a script that starts it and would outlive it. */
+function restateProgram(): string {
+  const shell = createRequire(import.meta.url).resolve('@restatedev/restate-server/package.json')
+  const platform = `@restatedev/restate-server-${process.platform}-${process.arch}`
+  const manifest = createRequire(shell).resolve(`${platform}/package.json`)
+  return join(dirname(manifest), 'bin', 'restate-server')
+}

@@ -1,0 +1,117 @@
+/** One entry's processes and stores for one round, with names of their own and nothing left behind. */
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type System, startSystem } from '@integration-host/tests/system'
+import { Client } from 'pg'
+import { startPrivateRedis } from '../support/private-redis.ts'
+import { type DriverProcess, startDriver } from './driver-process.ts'
+import type { EngineSettings } from './engine.ts'
+import type { Entry } from './entries.ts'
+import { processBehind } from './ports.ts'
+import { type RestateServer, startRestateServer } from './restate-server.ts'
+
+const IN_MEMORY = '/dev/shm'
+const INLINE_DISPATCH = fileURLToPath(new URL('inline-dispatch.ts', import.meta.url))
+
+export interface Stage extends AsyncDisposable {
+  readonly driver: DriverProcess
+  /** Of all that works for the entry: its own process and its servers. */
+  readonly pids: Readonly<Record<string, number>>
+  /** Names of the files that the last step wrote. */
+  files(): Promise<readonly string[]>
+}
+
+export interface StageOptions {
+  readonly stubUrl: string
+  readonly concurrency: number
+  /** CSV files on the disk of the temporary folder; else in memory, where there is such a place. */
+  readonly onDisk: boolean
+  /** Gives up what runs; everything is ended and removed as always. */
+  readonly leaving: AbortSignal
+  /** One that is already there, with what it holds; else a new one. */
+  readonly system?: System
+}
+
+/** Starts all that the entry needs; its driver takes transactions. */
+export async function setStage(entry: Entry, options: StageOptions): Promise<Stage> {
+  await using opened = new AsyncDisposableStack()
+  const system = options.system ?? opened.use(await startSystem([]))
+  const dataDir = opened.adopt(
+    await mkdtemp(join(options.onDisk ? tmpdir() : IN_MEMORY, 'integration-host-bench-')),
+    (path) => rm(path, { recursive: true }),
+  )
+  const pids: Record<string, number> = {}
+  const uses = new Set(entry.backends)
+  let redisUrl = ''
+  let restate: RestateServer['settings'] = { ingressUrl: '', adminUrl: '', endpointPort: 0 }
+  if (uses.has('postgres')) {
+    await prepare(system.databaseUrl)
+    pids['postgres'] = processBehind(system.databaseUrl, 5_432)
+  }
+  if (uses.has('rabbitmq'))
+    pids['rabbitmq'] = processBehind(process.env['TEST_AMQP_URL'] ?? '', 5_672)
+  if (uses.has('redis') || uses.has('redis-always')) {
+    const { redis, url } = opened.use(await startPrivateRedis({ appendOnly: true }))
+    if (uses.has('redis-always')) await redis.config('SET', 'appendfsync', 'always')
+    redisUrl = url
+    pids['redis'] = processBehind(url, 6_379)
+  }
+  if (uses.has('restate')) {
+    const server = opened.use(await startRestateServer())
+    restate = server.settings
+    pids['restate'] = server.pid
+  }
+  if (entry.isOurs) {
+    const coordinator = system.start('coordinator', {
+      DATA_DIR: dataDir,
+      DEMO_API_URL: options.stubUrl,
+      LOG_LEVEL: 'warn',
+      PREFETCH: String(options.concurrency),
+      ...(entry.variant === 'inline' && { NODE_OPTIONS: `--import=${INLINE_DISPATCH}` }),
+    })
+    opened.defer(async () => void (await coordinator.stop('SIGTERM')))
+    await system.ready('coordinator')
+    pids['node'] = coordinator.pid
+  }
+  const settings: EngineSettings = {
+    concurrency: options.concurrency,
+    variant: entry.variant ?? '',
+    stubUrl: options.stubUrl,
+    dataDir,
+    databaseUrl: system.databaseUrl,
+    redisUrl,
+    coordinator: { url: system.url('coordinator'), key: system.serviceKey },
+    restate,
+  }
+  const driver = opened.use(await startDriver(entry.engine, settings, options.leaving))
+  // A peer's workers and their client are one process; of ours it is only the client.
+  if (!entry.isOurs) pids['node'] = driver.pid
+  const running = opened.move()
+  return {
+    driver,
+    pids,
+    async files() {
+      const names = await readdir(join(dataDir, 'OrderCSV'))
+      return names.filter((name) => name.endsWith('.csv'))
+    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  }
+}
+
+/** @throws {Error} unless the server keeps what it commits: a figure without that would be of something else. */
+async function prepare(databaseUrl: string): Promise<void> {
+  const client = new Client({ connectionString: databaseUrl })
+  await client.connect()
+  try {
+    for (const setting of ['fsync', 'synchronous_commit', 'full_page_writes']) {
+      const { rows } = await client.query<Record<string, string>>(`show ${setting}`)
+      if (rows[0]?.[setting] !== 'on') throw new Error(`PostgreSQL must have ${setting} = on`)
+    }
+    // No round pays for what the one before it wrote.
+    await client.query('checkpoint')
+  } finally {
+    await client.end()
+  }
+}

@@ -1,0 +1,94 @@
+import { median, quantile } from '../support/statistics.ts'
+import type { Entry } from './entries.ts'
+import type { Measured } from './measure.ts'
+
+/** What each entry did, a result per round; null where the round went wrong. */
+type Rounds<Key> = ReadonlyMap<Key, readonly (Measured | null)[]>
+
+type Row = Record<string, string | number>
+
+const good = (results: readonly (Measured | null)[]): readonly Measured[] =>
+  results.filter((result) => result !== null)
+
+const cpuMs = ({ cpu }: Measured): number => cpu.nodeMs + cpu.serversMs
+
+function rateRow(results: readonly Measured[]): Row {
+  const middle = (of: (result: Measured) => number): number => median(results.map(of))
+  const queued = results.flatMap(({ queuedPerSecond }) => queuedPerSecond ?? [])
+  return {
+    rounds: results.length,
+    'per second': middle((result) => result.perSecond).toFixed(0),
+    best: Math.max(...results.map((result) => result.perSecond)).toFixed(0),
+    'CPU ms each': middle(cpuMs).toFixed(2),
+    node: middle((result) => result.cpu.nodeMs).toFixed(2),
+    servers: middle((result) => result.cpu.serversMs).toFixed(2),
+    stub: middle((result) => result.cpu.stubMs).toFixed(2),
+    'queued per second': queued.length > 0 ? median(queued).toFixed(0) : '-',
+    'other cores': middle((result) => result.otherCores).toFixed(2),
+  }
+}
+
+/** As fast as they go: medians over the rounds. */
+export function printRates(measured: Rounds<Entry>): void {
+  printTable(measured, ({ name }) => name, rateRow)
+}
+
+/** Ours beside each other one: medians of the ratios within a round. */
+export function printRatios(measured: Rounds<Entry>): void {
+  const ours = [...measured].filter(([entry]) => entry.isOurs)
+  const rows: [string, Row][] = []
+  for (const [entry, theirs] of measured) {
+    if (entry.isOurs) continue
+    const row: Row = {}
+    for (const [{ variant }, results] of ours) {
+      const pairs = results.flatMap((result, round) => {
+        const other = theirs[round]
+        return result && other ? [{ result, other }] : []
+      })
+      const rates = pairs.map(({ result, other }) => result.perSecond / other.perSecond)
+      const costs = pairs.map(({ result, other }) => cpuMs(result) / cpuMs(other))
+      row[`${variant}: rate`] = median(rates).toFixed(2)
+      row[`${variant}: CPU`] = median(costs).toFixed(2)
+    }
+    rows.push([entry.name, row])
+  }
+  if (ours.length === 0 || rows.length === 0) return
+  console.log('\nRatios, ours / peer (rate: more is better; CPU: less is better)')
+  console.table(Object.fromEntries(rows))
+}
+
+/** Over all transactions of all rounds, from the time each was due until it was completed. */
+export function printLatencies(measured: Rounds<Entry>, perSecond: number): void {
+  console.log(`\n${perSecond} transactions a second`)
+  printTable(
+    measured,
+    ({ name }) => name,
+    (results) => {
+      const latenciesMs = results.flatMap((result) => result.latenciesMs)
+      return {
+        transactions: latenciesMs.length,
+        'p50 ms': median(latenciesMs).toFixed(1),
+        'p99 ms': quantile(latenciesMs, 0.99).toFixed(1),
+        'CPU ms each': median(results.map(({ pacedCpuMs }) => pacedCpuMs)).toFixed(1),
+      }
+    },
+  )
+}
+
+/** The same work beside different numbers of finished transactions. */
+export function printFinished(entry: Entry, measured: Rounds<number>): void {
+  console.log(`\n${entry.name}, beside so many finished transactions`)
+  printTable(measured, (finished) => `${finished} finished`, rateRow)
+}
+
+function printTable<Key>(
+  measured: Rounds<Key>,
+  nameOf: (key: Key) => string,
+  rowOf: (results: readonly Measured[]) => Row,
+): void {
+  const rows = [...measured].flatMap(([key, results]) => {
+    const usable = good(results)
+    return usable.length > 0 ? [[nameOf(key), rowOf(usable)] as const] : []
+  })
+  console.table(Object.fromEntries(rows))
+}
