@@ -62,8 +62,6 @@ const startedAt = performance.now()
 const figures = new Figures()
 const vitest = await startVitest('test', positionals.length > 0 ? positionals : files, {
   watch: false,
-  // One file at a time: they put the whole machine to work, and their figures must be theirs.
-  fileParallelism: false,
   reporters: ['default', figures],
 })
 await vitest.close()

@@ -1,7 +1,8 @@
 /**
  * The service as a process of the fault tests, on Postgres and RabbitMQ. `DIES_AT` names a point of the step
- * protocol: the process ends itself there with SIGKILL, and nothing is flushed, released or told. The points
- * are around the source and the bus; the product knows nothing of them. Other settings of its own:
+ * protocol: the process ends itself there with SIGKILL when it has the transaction `DIES_WITH` in hand, and
+ * nothing is flushed, released or told. The points are around the source and the bus; the product knows nothing
+ * of them. Other settings of its own:
  *
  * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
  * - `PROBE_MS`: how often the internet is looked for.
@@ -38,50 +39,56 @@ const points = [
 ] as const
 type Point = (typeof points)[number]
 
-const { DIES_AT, LEASE_MS, PROBE_MS, PROCESS } = process.env
+const { DIES_AT, DIES_WITH, LEASE_MS, PROBE_MS, PROCESS } = process.env
 const diesAt = points.find((point) => point === DIES_AT)
 
-async function reach(point: Point): Promise<void> {
-  if (point !== diesAt) return
+async function reach(point: Point, transactionId: string | undefined): Promise<void> {
+  if (point !== diesAt || transactionId !== DIES_WITH) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
   await new Promise(() => {}) // not one step further, should the signal take its time
 }
 
 /** Does the work, and dies when it has left but before its answer is looked at. */
-async function reachWhile<Result>(point: Point, work: () => Promise<Result>): Promise<Result> {
-  if (point !== diesAt) return work()
+async function reachWhile<Result>(
+  point: Point,
+  transactionId: string | undefined,
+  work: () => Promise<Result>,
+): Promise<Result> {
   const left = work()
-  await new Promise((resolve) => setImmediate(resolve))
-  await reach(point)
+  if (point === diesAt) await new Promise((resolve) => setImmediate(resolve))
+  await reach(point, transactionId)
   return left
 }
 
 /** A source keeps its methods in closures, so a copy of them is one as well. */
 const dyingSource = (source: TransactionSource): TransactionSource => ({
   ...source,
-  async queue(...request) {
-    await reach('before insert')
-    const results = await source.queue(...request)
-    await reach('inserted')
+  async queue(process, transactions) {
+    const id = transactions[0]?.TransactionID
+    await reach('before insert', id)
+    const results = await source.queue(process, transactions)
+    await reach('inserted', id)
     return results
   },
   async claim(request) {
-    await reach('received')
+    // The message it is about to die with may come back to it before the broker's confirm does.
+    if (diesAt === 'published' && request.step === 'report') return new Promise(() => {})
+    await reach('received', request.TransactionID)
     const result = await source.claim(request)
-    await reach('claimed')
+    await reach('claimed', request.TransactionID)
     return result
   },
-  async record(...outcome) {
-    await reach('answered')
-    const header = await source.record(...outcome)
-    await reach('recorded')
+  async record(lease, transition) {
+    await reach('answered', lease.TransactionID)
+    const header = await source.record(lease, transition)
+    await reach('recorded', lease.TransactionID)
     return header
   },
-  async replay(...request) {
-    await reach('before replay')
-    const header = await reachWhile('replaying', () => source.replay(...request))
-    await reach('replayed')
+  async replay(process, id, fromStep) {
+    await reach('before replay', id)
+    const header = await reachWhile('replaying', id, () => source.replay(process, id, fromStep))
+    await reach('replayed', id)
     return header
   },
 })
@@ -92,9 +99,10 @@ const isOf = ({ type, routingKey }: OutgoingMessage, step: string): boolean =>
 const dyingBus = (bus: MessageBus): MessageBus => ({
   ...bus,
   async publish(message) {
-    if (isOf(message, 'order')) await reachWhile('publishing', () => bus.publish(message))
+    const { correlationId: id } = message
+    if (isOf(message, 'order')) await reachWhile('publishing', id, () => bus.publish(message))
     else await bus.publish(message)
-    if (isOf(message, 'report')) await reach('published')
+    if (isOf(message, 'report')) await reach('published', id)
   },
 })
 
