@@ -7,7 +7,8 @@
  *
  * `--concurrency 16,64,128,192` is the sweep that the settings of `entries.ts` come from: each entry with each of
  * them, rates only. `--scale 0.1` runs a tenth of the transactions.
- * Uses the machine's PostgreSQL and RabbitMQ, as the tests do; Redis and Restate are started.
+ * Uses the PostgreSQL and RabbitMQ on this machine's standard ports, which nobody else may use meanwhile; Redis and
+ * Restate are started.
  */
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
@@ -53,6 +54,8 @@ const chosen = entries
 const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
+// Of a container's processes none is seen, and a PostgreSQL of the tests' own does not flush what it commits.
+process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const stub = opened.use(await startStub())
 console.log(`Stub: ${stub.program}. CSV files ${args.disk ? 'on disk' : 'in memory'}.`)

@@ -9,7 +9,10 @@ export interface Entry {
   readonly engine: EngineName
   readonly variant?: string
   readonly backends: readonly Backend[]
-  /** Transactions in work: the best of 16, 64, 128 and 192 (`--concurrency`). */
+  /**
+   * Transactions in work, in each queue where there is one per step: the best of 16, 64, 128 and 192
+   * (`--concurrency`).
+   */
   readonly concurrency: number
   /** Transactions of a round: about five seconds of work. */
   readonly transactions: number
@@ -40,7 +43,7 @@ export const entries: readonly Entry[] = [
     engine: 'bullmq',
     variant: 'queue-per-step',
     backends: ['redis'],
-    concurrency: 192,
+    concurrency: 128,
     transactions: 4_000,
   },
   {
@@ -58,7 +61,7 @@ export const entries: readonly Entry[] = [
     engine: 'bullmq',
     variant: 'one-job',
     backends: ['redis-always'],
-    concurrency: 192,
+    concurrency: 128,
     transactions: 6_000,
   },
   {
@@ -67,7 +70,7 @@ export const entries: readonly Entry[] = [
     engine: 'pg-boss',
     backends: ['postgres'],
     concurrency: 192,
-    transactions: 3_000,
+    transactions: 6_000,
   },
   {
     ...peer,
@@ -90,7 +93,7 @@ export const entries: readonly Entry[] = [
     name: 'DBOS',
     engine: 'dbos',
     backends: ['postgres'],
-    concurrency: 32,
+    concurrency: 64,
     transactions: 1_000,
   },
   {
@@ -98,7 +101,7 @@ export const entries: readonly Entry[] = [
     name: 'no durability',
     engine: 'none',
     backends: [],
-    concurrency: 32,
+    concurrency: 192,
     transactions: 12_000,
   },
 ]

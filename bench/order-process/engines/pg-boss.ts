@@ -4,7 +4,7 @@ import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
 
 const STEPS = ['order', 'report', 'csv'] as const
-/** Fetchers per queue; each takes its share of the concurrency in one batch. */
+/** Per queue; each takes its share of the concurrency in one batch. */
 const FETCHERS = 2
 
 interface Job {
@@ -14,8 +14,8 @@ interface Job {
 }
 
 /**
- * A job per step on a queue per step. A fetched batch's results and next jobs are stored in one transaction.
- * Tuned: batches, woken by NOTIFY, fetching on while batches come full, without its maintenance.
+ * A job per step on a queue per step. A fetched batch's results and next jobs are stored in one transaction; so
+ * one job that fails makes its whole batch run again, which none of the others do. Tuned: batches, woken by NOTIFY, fetching on while batches come full, without its maintenance.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)
@@ -52,7 +52,7 @@ export const start: StartEngine = async (settings) => {
       data: { id },
     }),
   }
-  const batchSize = Math.max(1, Math.ceil(settings.concurrency / STEPS.length / FETCHERS))
+  const batchSize = Math.ceil(settings.concurrency / FETCHERS)
   for (const [index, step] of STEPS.entries()) {
     const next = STEPS[index + 1]
     const options = {
