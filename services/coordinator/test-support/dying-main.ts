@@ -5,6 +5,7 @@
  * of them. Other settings of its own:
  *
  * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
+ * - `SWEEP_MS`: how long after its message a run counts as forgotten; the local pull's interval unless set.
  * - `PROBE_MS`: how often the internet is looked for.
  * - `PROCESS`: in place of the orders, `inline` is the same with `dispatch: 'inline'`, and `company` a process
  *   whose first step calls a company through the gateway.
@@ -39,7 +40,7 @@ const points = [
 ] as const
 type Point = (typeof points)[number]
 
-const { DIES_AT, DIES_WITH, LEASE_MS, PROBE_MS, PROCESS } = process.env
+const { DIES_AT, DIES_WITH, LEASE_MS, SWEEP_MS, PROBE_MS, PROCESS } = process.env
 const diesAt = points.find((point) => point === DIES_AT)
 
 async function reach(point: Point, transactionId: string | undefined): Promise<void> {
@@ -73,7 +74,8 @@ const dyingSource = (source: TransactionSource): TransactionSource => ({
   },
   async claim(request) {
     // The message it is about to die with may come back to it before the broker's confirm does.
-    if (diesAt === 'published' && request.step === 'report') return new Promise(() => {})
+    const isOwnMessage = request.step === 'report' && request.TransactionID === DIES_WITH
+    if (diesAt === 'published' && isOwnMessage) return new Promise(() => {})
     await reach('received', request.TransactionID)
     const result = await source.claim(request)
     await reach('claimed', request.TransactionID)
@@ -145,7 +147,10 @@ await runService('coordinator', async () => {
         dependency: health.dependency('postgres'),
         logger,
       }),
-      { sweepMs: config.LOCAL_PULL_SECONDS * 1_000, ...(leaseMs !== undefined && { leaseMs }) },
+      {
+        sweepMs: Number(SWEEP_MS ?? config.LOCAL_PULL_SECONDS * 1_000),
+        ...(leaseMs !== undefined && { leaseMs }),
+      },
     ),
   )
   const bus = stack.use(

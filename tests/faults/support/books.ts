@@ -23,8 +23,8 @@ export interface Books extends AsyncDisposable {
   waiting(): Promise<Record<string, number>>
   /** How many consume the queue of the first step. */
   consumers(): Promise<number>
-  /** Moves the time on to where every lease has run out: its 30 s need not be waited for. */
-  expireLeases(): Promise<void>
+  /** Moves the time on to where every lease has run out and every run is due for a pull. */
+  passTime(): Promise<void>
   /** Takes away what is ready in the queue of a step, as a broker that loses its disk does. */
   loseMessages(step: (typeof STEPS)[number]): Promise<number>
   /**
@@ -87,10 +87,11 @@ export async function openBooks(system: System): Promise<Books> {
           (await channel.checkQueue(system.amqpPrefix + stepQueue('OrderProcess', 'order')))
             .consumerCount,
       ),
-    async expireLeases() {
+    async passTime() {
       await sql`
-        update "Order_Header" set "LeaseUntil" = now(), "NextSweepAt" = now()
-        where "LeaseUntil" is not null`
+        update "Order_Header" set "NextSweepAt" = now(),
+          "LeaseUntil" = case when "LeaseUntil" is null then null else now() end
+        where "Status" in ('Queued', 'Running')`
     },
     loseMessages: (step) =>
       onChannel(
