@@ -1,13 +1,15 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync, mkdirSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { freePorts, untilListening } from './ports.ts'
 import type { EngineSettings } from './engine.ts'
 
+const VERSION = '1.7.12'
 const START_MS = 60_000
 
 export interface RestateServer extends AsyncDisposable {
@@ -59,10 +61,18 @@ export async function startRestateServer(): Promise<RestateServer> {
   }
 }
 
-/** The program itself; the one of the package's `bin` is a script that starts it and would outlive it. */
+/**
+ * The program, fetched with the first run: 200 MB that nobody needs who only runs the tests. Not the `bin` of
+ * the package above it, which is a script that starts this one and would outlive it.
+ */
 function restateProgram(): string {
-  const shell = createRequire(import.meta.url).resolve('@restatedev/restate-server/package.json')
-  const platform = `@restatedev/restate-server-${process.platform}-${process.arch}`
-  const manifest = createRequire(shell).resolve(`${platform}/package.json`)
-  return join(dirname(manifest), 'bin', 'restate-server')
+  const name = `@restatedev/restate-server-${process.platform}-${process.arch}`
+  const folder = fileURLToPath(new URL('../out/restate-server', import.meta.url))
+  const program = join(folder, 'node_modules', name, 'bin', 'restate-server')
+  if (!existsSync(program)) {
+    mkdirSync(folder, { recursive: true })
+    const args = ['install', '--prefix', folder, '--no-save', '--silent', `${name}@${VERSION}`]
+    execFileSync('npm', args, { stdio: ['ignore', 'ignore', 'inherit'] })
+  }
+  return program
 }
