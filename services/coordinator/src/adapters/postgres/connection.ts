@@ -114,15 +114,17 @@ const unavailable = (cause?: unknown): IntegrationError =>
 
 /** A query on a line that went silent would wait as long as TCP does. */
 async function within<Result>(work: Promise<Result>): Promise<Result> {
-  const patience = new AbortController()
-  const late = delay(ANSWER_MS + 1_000, null, { signal: patience.signal }).then(() => {
-    throw Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' })
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(
+      () => reject(Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' })),
+      ANSWER_MS + 1_000,
+    )
   })
   try {
-    return await (Promise.race([work, late]) as Promise<Result>)
+    return await Promise.race([work, late])
   } finally {
-    patience.abort()
-    late.catch(() => {})
+    clearTimeout(timer)
   }
 }
 
