@@ -105,7 +105,8 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     publisher = channel
     channel.on('close', () => restart(current, 'publishing channel closed'))
     // As they are now: one that is added from here on starts by itself, and must not be started twice.
-    for (const consumer of [...consumers]) await startConsumer(current, consumer)
+    const known = [...consumers]
+    for (const consumer of known) await startConsumer(current, consumer)
   }
 
   async function assertTopology(channel: Channel, topology: Topology): Promise<void> {
