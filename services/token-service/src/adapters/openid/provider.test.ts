@@ -147,6 +147,14 @@ describe('the provider over HTTP', () => {
     },
   )
 
+  it('gives all client secrets one time together: a stranger waits no longer for them', async () => {
+    await reopen(['wrong', 'wrong as well'], 400)
+    scripted.knobs.secrets = ['another']
+    scripted.knobs.latencyMs = 300
+    // The first is refused in time, the second could not be.
+    expect(await provider.refresh(new Secret('any'))).toMatchObject({ kind: 'unknown' })
+  })
+
   it('tries the client secrets in order, and the one that works first from then on', async () => {
     await reopen(['the-new-secret', CLIENT_SECRET])
     const { refreshToken } = await granted()

@@ -37,7 +37,7 @@ export interface OpenIdProviderOptions {
   readonly redirectUri: string
   readonly scope: string
   readonly now: () => number
-  /** Milliseconds a token call may take, from the first byte to the last. */
+  /** Milliseconds a token call may take as a whole: the wait for discovery, and every secret that is tried. */
   readonly deadlineMs: number
   /** Tells how long a call took and how it ended. */
   readonly observe?: (
@@ -79,10 +79,11 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     return configuration
   }
 
-  const exchange: (request: Parameters<Fetch>[1], url: string) => Promise<HttpAnswer> = (
-    request,
-    url,
-  ) =>
+  const exchange = (
+    request: Parameters<Fetch>[1],
+    url: string,
+    leftMs = deadlineMs,
+  ): Promise<HttpAnswer> =>
     exchangeHttp(new URL(url), {
       method: request.method,
       headers: request.headers,
@@ -90,7 +91,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         request.body === undefined || request.body === null
           ? null
           : String(request.body as URLSearchParams),
-      deadlineMs,
+      deadlineMs: leftMs,
     })
 
   /** Sends one token request. Tokens as they came, or the outcome that there are none. */
@@ -99,6 +100,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     secret: Secret,
     grant: Grant,
     sent: readonly string[],
+    leftMs: number,
   ): Promise<{ readonly answer: HttpAnswer; readonly response: TokenResponse } | TokenOutcome> {
     let answer: HttpAnswer | null = null
     let failure: NoAnswer | null = null
@@ -109,6 +111,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           // Intuit tells when the grant ends for good only to who asks.
           { ...request, headers: { ...request.headers, [HARD_EXPIRY_HEADER]: 'true' } },
           url,
+          leftMs,
         )
       } catch (error) {
         failure =
@@ -141,15 +144,19 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     provider: DiscoveredProvider,
     grant: Grant,
     sent: readonly string[],
+    until: number,
   ) {
-    let last: Awaited<ReturnType<typeof send>> | null = null
+    let last: Awaited<ReturnType<typeof send>> = NO_TIME_LEFT
     for (const secret of secrets) {
-      last = await send(provider, secret, grant, sent)
+      // One time for all of them: whoever finds our intent waits for one call (I5 of the refresh).
+      const leftMs = until - performance.now()
+      if (leftMs <= 0) break
+      last = await send(provider, secret, grant, sent, leftMs)
       if ('kind' in last && last.kind === 'client_refused') continue
       secrets = [secret, ...secrets.filter((other) => other !== secret)]
       return { result: last, secret }
     }
-    return { result: last as TokenOutcome, secret: secrets[0] as Secret }
+    return { result: last, secret: secrets[0] as Secret }
   }
 
   /** Lets the library check an answer that is already here (RFC 6749 §5.1, OpenID Connect Core §3.1.3.7). */
@@ -220,6 +227,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
 
     exchangeCode: (request) =>
       timed('exchange', async () => {
+        const until = performance.now() + deadlineMs
         const provider = await discovery.current()
         if (provider === null) return NOT_DISCOVERED
         const grant = (nonce: string | undefined): Grant => {
@@ -238,9 +246,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
               idTokenExpected: request.nonce !== null && asksForIdToken(options.scope),
             })
         }
-        const { result, secret } = await sendWithSecrets(provider, grant(undefined), [
-          request.code.reveal(),
-        ])
+        const sent = [request.code.reveal()]
+        const { result, secret } = await sendWithSecrets(provider, grant(undefined), sent, until)
         if ('kind' in result) return result
         const { answer, response } = result
         try {
@@ -259,12 +266,13 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
 
     refresh: (refreshToken) =>
       timed('refresh', async () => {
+        const until = performance.now() + deadlineMs
         const provider = await discovery.current()
         if (provider === null) return NOT_DISCOVERED
         const token = refreshToken.reveal()
         const grant: Grant = (configuration) =>
           refreshTokenGrant(configuration, token, { redirect_uri: redirectUri })
-        const { result, secret } = await sendWithSecrets(provider, grant, [token])
+        const { result, secret } = await sendWithSecrets(provider, grant, [token], until)
         if ('kind' in result) return result
         const { response } = result
         try {
@@ -313,6 +321,13 @@ const NOT_DISCOVERED: TokenOutcome = {
   kind: 'never_sent',
   status: null,
   body: 'no answer (the discovery document was never had)',
+  traceId: null,
+}
+
+const NO_TIME_LEFT: TokenOutcome = {
+  kind: 'never_sent',
+  status: null,
+  body: 'no answer (the discovery document came too late)',
   traceId: null,
 }
 
