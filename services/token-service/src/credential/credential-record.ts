@@ -115,3 +115,12 @@ export function resealed(keys: KeyRing, fields: StoredFields): StoredFields | nu
     }),
   )
 }
+
+/** The age of a record's intent, `version:fence:ms`. One of another version tells nothing of this one. */
+export function intentOf(
+  fields: StoredFields,
+  storeNow: number,
+): { readonly ageMs: number } | null {
+  const [spent, , at] = (fields['Intent'] ?? '').split(':')
+  return spent === fields['Version'] ? { ageMs: Math.max(0, storeNow - Number(at)) } : null
+}

@@ -119,7 +119,7 @@ export interface PutOptions {
   readonly atLeast?: number
   /** Of this grant, the same when its put is tried again. */
   readonly id?: string
-  /** Only over this version (null: only where there is none), else `version_moved`. */
+  /** Only over this version (null: only where there is none), else {@link VersionMoved}. */
   readonly over?: number | null
 }
 

@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto'
 import type { AuditFact } from '@integration-host/shared/contracts/audit'
 import type { CredentialStore } from './credential-store.ts'
+import { factOf } from './journal.ts'
 
 export interface HandOuts extends AsyncDisposable {
   count(name: string, version: number, who: string): void
@@ -28,25 +29,16 @@ export function createHandOuts(deps: {
   let timer: NodeJS.Timeout | undefined
 
   function count(name: string, version: number, who: string): void {
-    add({
-      At: new Date(now()).toISOString(),
-      Who: who,
-      What: 'handed_out',
-      Name: name,
-      Version: version,
-      Outcome: 'ok',
-      Count: 1,
-    })
-    timer ??= setTimeout(() => void flush(), GATHER_MS)
-  }
-
-  function add(fact: AuditFact): void {
-    const key = `${fact.Who} ${fact.Name} ${fact.Version}`
+    const key = `${who} ${name} ${version}`
     const known = gathered.get(key)
-    if (known !== undefined) known.count += fact.Count ?? 1
-    else if (gathered.size < MOST || fact.Name === '')
-      gathered.set(key, { fact, count: fact.Count ?? 1 })
-    else add({ ...fact, Name: '', Version: 0, Who: 'many' })
+    if (known !== undefined) known.count += 1
+    else if (gathered.size >= MOST && name !== '') return count('', 0, 'many')
+    else
+      gathered.set(key, {
+        fact: factOf({ name, version }, { at: now(), who, what: 'handed_out' }),
+        count: 1,
+      })
+    timer ??= setTimeout(() => void flush(), GATHER_MS)
   }
 
   function flush(): Promise<void> {

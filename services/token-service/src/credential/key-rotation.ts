@@ -16,6 +16,8 @@ export type RotateKeys = (who: string, signal: AbortSignal) => AsyncGenerator<Ke
 
 const PAGE = 500
 const FIRST_REFUSED = 10
+/** Beyond these somebody goes on sealing with the old key: it is not free, and nobody waits for ever. */
+const MOST_PASSES = 5
 /** Credentials under way at a time. */
 const AT_A_TIME = 50
 
@@ -47,7 +49,8 @@ export function createKeyRotation({
       RetiredKeys: [...retired],
     })
     // A replica that has the new key second still seals with the old one: passes until one finds nothing.
-    for (let isFirst = true, found = -1; found !== 0; isFirst = false) {
+    let found = -1
+    for (let pass = 1; found !== 0 && pass <= MOST_PASSES; pass += 1) {
       found = 0
       counts.refused = 0
       firstRefused.length = 0
@@ -58,7 +61,7 @@ export function createKeyRotation({
             names.slice(start, start + AT_A_TIME).map(async (name) => {
               const outcome = await store.reseal(name)
               if (outcome === 'resealed') found += 1
-              if (outcome !== 'current' || isFirst) counts[outcome] += 1
+              if (outcome !== 'current' || pass === 1) counts[outcome] += 1
               if (outcome === 'refused' && firstRefused.length < FIRST_REFUSED)
                 firstRefused.push(name)
             }),
@@ -70,7 +73,8 @@ export function createKeyRotation({
         if (!isLast) yield progress(false)
       }
     }
-    const retired = counts.refused === 0 ? await store.retireKeys() : []
+    const isDone = found === 0 && counts.refused === 0
+    const retired = isDone ? await store.retireKeys() : []
     await store.record([
       {
         At: new Date(now()).toISOString(),
@@ -78,7 +82,9 @@ export function createKeyRotation({
         What: 'keys_rotated',
         Name: '',
         Version: 0,
-        Outcome: counts.refused === 0 ? 'ok' : `${counts.refused} refused`,
+        Outcome: isDone
+          ? 'ok'
+          : `${counts.refused} refused, ${found} sealed with an old key meanwhile`,
         ...(counts.resealed > 0 && { Count: counts.resealed }),
       },
     ])

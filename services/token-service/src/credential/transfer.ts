@@ -116,10 +116,9 @@ export function createTransfers(deps: TransferDeps): Transfers {
     who: string,
     over: number | null | undefined,
   ): Promise<number> {
-    const { version, accessToken, ...kept } = exported
+    const { version, ...kept } = exported
     const grant: Grant = {
       ...kept,
-      accessToken,
       expiryNoticeDays: expiryNotice(exported.hardExpiresAt, now()),
     }
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)

@@ -9,16 +9,12 @@ import { viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
+import { wholeNumber } from './whole-number.ts'
 
 const Params = z.object({ name: CredentialName })
 const Page = z.object({
   cursor: CredentialName.optional(),
-  limit: z
-    .string()
-    .regex(/^\d{1,3}$/, 'must be a whole number')
-    .transform(Number)
-    .pipe(z.number().min(1, 'must be at least 1').max(500, 'must be at most 500'))
-    .optional(),
+  limit: wholeNumber(1, 500).optional(),
 })
 const RefreshBody = z.strictObject({
   Version: z.int().positive().max(Number.MAX_SAFE_INTEGER).optional(),

@@ -19,13 +19,7 @@ import type { RotateKeys } from '../credential/key-rotation.ts'
 import type { Transfers } from '../credential/transfer.ts'
 import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
-
-const wholeNumber = (least: number, most: number) =>
-  z
-    .string()
-    .regex(/^\d{1,15}$/, 'must be a whole number')
-    .transform(Number)
-    .pipe(z.number().min(least, `must be at least ${least}`).max(most, `must be at most ${most}`))
+import { wholeNumber } from './whole-number.ts'
 
 const AuditQuery = z.object({
   after: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),

@@ -17,6 +17,7 @@ import { StartRefused } from '@integration-host/shared/lifecycle'
 import {
   openCredential,
   openCustody,
+  intentOf,
   overlayFields,
   resealed,
   type StoredFields,
@@ -280,7 +281,7 @@ function openStore(options: {
             lease,
             credential,
             ...openCustody(keys, fields),
-            intent: intentOf(fields['Intent'], credential.version, now()),
+            intent: intentOf(fields, now()),
           }
           taken = lease
           leases.set(name, { lease, until: now() + leaseMs })
@@ -469,16 +470,6 @@ const unwritable = (cause: unknown): IntegrationError =>
     cause,
     retryAfterSeconds: 1,
   })
-
-// `version:fence:ms`. One of another version tells nothing of this one.
-function intentOf(
-  text: string | undefined,
-  version: number,
-  now: number,
-): { ageMs: number } | null {
-  const [spent, , at] = (text ?? '').split(':')
-  return spent === String(version) ? { ageMs: Math.max(0, now - Number(at)) } : null
-}
 
 const isOf = (fields: StoredFields, lease: Lease): boolean =>
   fields['Fence'] === String(lease.fence) && fields['Version'] === String(lease.version)

@@ -22,6 +22,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import {
   openCredential,
   openCustody,
+  intentOf,
   overlayFields,
   resealed,
   secretFields,
@@ -77,10 +78,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       return await call()
     } catch (error) {
       if (error instanceof IntegrationError || error instanceof EnvelopeRefused) throw error
-      throw new IntegrationError('store_unavailable', 'the credential store is not available', {
-        cause: error,
-        retryAfterSeconds: 1,
-      })
+      throw unavailable(error)
     }
   }
   const script = (
@@ -183,7 +181,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
             lease,
             credential: openCredential(keys, fields),
             ...openCustody(keys, fields),
-            intent: intentOf(fields['Intent'], lease.version, storeNow),
+            intent: intentOf(fields, storeNow),
           },
         }
       } catch (error) {
@@ -396,16 +394,6 @@ function pairsToFields(pairs: readonly string[]): StoredFields {
     fields[pairs[index] ?? ''] = pairs[index + 1] ?? ''
   }
   return fields
-}
-
-// `version:fence:ms`. One of another version tells nothing of this one.
-function intentOf(
-  text: string | undefined,
-  version: number,
-  storeNow: number,
-): { ageMs: number } | null {
-  const [spent, , at] = (text ?? '').split(':')
-  return spent === String(version) ? { ageMs: Math.max(0, storeNow - Number(at)) } : null
 }
 
 type StreamEntry = [id: string, pairs: string[]]
