@@ -23,6 +23,11 @@ export interface PostgresConnection extends AsyncDisposable {
   readonly listen: (channel: string, onNotice: () => void) => void
 }
 
+/**
+ * Statements are planned once, while the tables are small, and keep their plan when they have grown: a plan that
+ * reads a table whole is then the cost of every transaction. All but the audit find few rows by a key.
+ */
+const LOOK_UP_BY_KEY = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off' }
 const LOOK_MS = 1_000
 const ANSWER_MS = 10_000
 const TIMESTAMPTZ = 1184
@@ -38,8 +43,10 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
     // Its own back-off grows to 20 s and holds queries all that time.
     backoff: (attempt: number) => Math.min(1, 0.05 * 2 ** attempt),
     max_lifetime: 1_800,
+    // A question of its own with each connection, whose failure nobody catches: it would end the process.
+    fetch_types: false,
     onnotice: () => {},
-    connection: { application_name: name, statement_timeout: ANSWER_MS },
+    connection: { application_name: name, statement_timeout: ANSWER_MS, ...LOOK_UP_BY_KEY },
     types: {
       isoTime: {
         to: TIMESTAMPTZ,

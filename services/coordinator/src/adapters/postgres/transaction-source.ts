@@ -74,8 +74,7 @@ export function createPostgresTransactionSource(
           update "Order_Header" h set
             "Status" = 'Running', "StepName" = held.step, "Version" = h."Version" + 1,
             "LeaseOwner" = held.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
-            "NextSweepAt" = now() + ${leaseMs} * interval '1 ms', "SweepCount" = 0,
-            "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
+            "SweepCount" = 0, "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
             "InDoubt" = h."InDoubt" or held."LeaseUntil" is not null, "UpdatedAt" = now()
           from held
           where (h."Process", h."TransactionID", h."ReplayID")
@@ -121,8 +120,9 @@ export function createPostgresTransactionSource(
         n,
         key: idempotencyKey(lease, lease.step),
         isOver: isOver(transition.status),
-        // A message goes out with the commit; looking again makes sense only well after it.
-        sweepMs: transition.continues ? leaseMs : transition.delayMs + sweepMs,
+        // A message goes out with the commit; looking again makes sense only well after it. While there is a lease
+        // the pull leaves the run alone, and the column is in an index.
+        sweepMs: transition.continues ? null : transition.delayMs + sweepMs,
         leasedMs: transition.continues ? leaseMs : null,
         responseStatus: transition.item?.response?.status ?? null,
         responseBody: transition.item?.response?.body ?? null,
@@ -156,8 +156,8 @@ export function createPostgresTransactionSource(
             "LastError" = held."lastError", "ErrorClass" = held."errorClass",
             "NextAttemptAt" = case when not held."isOver"
               then now() + held."delayMs" * interval '1 ms' end,
-            "NextSweepAt" = now() + held."sweepMs" * interval '1 ms', "SweepCount" = 0,
-            "UpdatedAt" = now(), "CompletedAt" = case when held."isOver" then now() end
+            "NextSweepAt" = coalesce(now() + held."sweepMs" * interval '1 ms', h."NextSweepAt"),
+            "SweepCount" = 0, "UpdatedAt" = now(), "CompletedAt" = case when held."isOver" then now() end
           from held
           where (h."Process", h."TransactionID", h."ReplayID")
             = (held."Process", held."TransactionID", held."ReplayID")
@@ -219,9 +219,7 @@ export function createPostgresTransactionSource(
                 where ${isRunOf(sql, 'l')} and h."Version" = l.version and h."LeaseOwner" = l.owner
                 for update) h
           )
-          update "Order_Header" h set
-            "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
-            "NextSweepAt" = now() + ${leaseMs} * interval '1 ms'
+          update "Order_Header" h set "LeaseUntil" = now() + ${leaseMs} * interval '1 ms'
           from held
           where (h."Process", h."TransactionID", h."ReplayID")
             = (held."Process", held."TransactionID", held."ReplayID")
@@ -236,8 +234,8 @@ export function createPostgresTransactionSource(
           with picked as (
             select h."Process", h."TransactionID", h."ReplayID"
             from "Order_Header" h
-            where h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
-              and h."NextSweepAt" <= now()
+            where h."CompletedAt" is null and h."NextSweepAt" <= now()
+              and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
               and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
               and exists (
                 select from jsonb_to_recordset(${JSON.stringify(steps)}::text::jsonb)
@@ -263,7 +261,8 @@ export function createPostgresTransactionSource(
         const rows = await sql<HeaderRow[]>`
           with held as (
             select * from "Order_Header" h
-            where h."Status" = 'Running' and h."LeaseUntil" <= now() and h."NextSweepAt" <= now()
+            where h."CompletedAt" is null and h."NextSweepAt" <= now()
+              and h."Status" = 'Running' and h."LeaseUntil" <= now()
             order by h."NextSweepAt" limit ${limit}
             for update of h skip locked
           ), lost as (
@@ -289,7 +288,8 @@ export function createPostgresTransactionSource(
           select h.* from "Order_Header" h
             join jsonb_to_recordset(${JSON.stringify(processes)}::text::jsonb) as p(name text, steps jsonb)
               on p.name = h."Process"
-          where h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting') and h."NextSweepAt" <= now()
+          where h."CompletedAt" is null and h."NextSweepAt" <= now()
+            and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
             and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
             and h."StepName" <> '' and not p.steps ? h."StepName"
           order by h."NextSweepAt" limit ${limit}`
@@ -338,7 +338,8 @@ export function createPostgresTransactionSource(
           select h.*, h."CreatedAt"::text as position from "Order_Header" h
           where h."Process" = ${process}
             and (${status ?? null}::text is null or h."Status" = ${status ?? null}::text)
-            and (${since ?? null}::text is null or h."UpdatedAt" >= (${since ?? null}::text)::timestamptz)
+            and (${since ?? null}::text is null or h."CompletedAt" >= (${since ?? null}::text)::timestamptz
+              or (h."CompletedAt" is null and h."UpdatedAt" >= (${since ?? null}::text)::timestamptz))
             and (${after?.createdAt ?? null}::text is null
               or (h."CreatedAt", h."TransactionID", h."ReplayID")
                 < ((${after?.createdAt ?? null}::text)::timestamptz, ${after?.transactionId ?? null}::text,
@@ -435,42 +436,50 @@ export function createPostgresTransactionSource(
       }),
 
     audit: (processes) =>
-      run(async (sql) => {
-        const counts = await sql<{ Status: HeaderRow['Status']; count: number }[]>`
+      run((sql) =>
+        sql.begin(async (tx) => {
+          // It reads much of the tables; on this one connection, and never beyond this transaction.
+          await tx`set local enable_seqscan = on`
+          await tx`set local enable_hashjoin = on`
+          await tx`set local enable_mergejoin = on`
+          const counts = await tx<{ Status: HeaderRow['Status']; count: number }[]>`
           select "Status", count(*)::int as count from "Order_Header" group by 1`
-        const dueBySteps = await sql<{ process: string; step: string; due: number }[]>`
+          const dueBySteps = await tx<{ process: string; step: string; due: number }[]>`
           select "Process" as process, "StepName" as step, count(*)::int as due from "Order_Header"
-          where "Status" in ('Queued', 'Running', 'Retrying') and coalesce("NextAttemptAt", now()) <= now()
+          where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying')
+            and coalesce("NextAttemptAt", now()) <= now()
             and ("LeaseUntil" is null or "LeaseUntil" <= now())
           group by 1, 2 order by 1, 2`
-        const [found] = await sql<[Awaited<ReturnType<TransactionSource['audit']>>['violations']]>`
+          const [found] = await tx<[Awaited<ReturnType<TransactionSource['audit']>>['violations']]>`
           select
             (select count(*)::int from "Order_Header" h
-              where "Status" = 'Completed' and "UpdatedAt" > now() - interval '1 hour'
+              where "Status" = 'Completed' and "CompletedAt" > now() - interval '1 hour'
               and not exists (select from "Order_Item" i where i."Process" = h."Process"
                 and i."TransactionID" = h."TransactionID" and i."ReplayID" = h."ReplayID"
                 and i."StepName" = h."StepName" and i."Status" = 'Completed')) as "completedWithoutItem",
             (select count(*)::int from "Order_Header" h join "Order_Item" i
               using ("Process", "TransactionID", "ReplayID", "StepName")
-              where h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              where h."CompletedAt" is null and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
               and i."Status" = 'Completed') as "itemAhead",
             (select count(*)::int from "Order_Item" i where i."FinishedAt" > now() - interval '1 hour'
               and not exists (select from "Order_Header" h where h."Process" = i."Process"
                 and h."TransactionID" = i."TransactionID" and h."ReplayID" = i."ReplayID")) as "orphanItems",
             (select count(*)::int from "Order_Header"
-              where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
               and "NextSweepAt" < now() - ${STUCK_MS} * interval '1 ms'
+              and coalesce("LeaseUntil" <= now(), true)
               and not exists (select from "Order_Process" p
                 where p."Process" = "Order_Header"."Process" and p."Paused")) as stuck,
             (select count(*)::int from "Order_Header"
-              where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
-              and not "Process" = any(${processes as string[]}::text[])) as "unknownProcess"`
-        return {
-          headers: Object.fromEntries(counts.map(({ Status, count }) => [Status, count])),
-          dueBySteps,
-          violations: found,
-        }
-      }),
+              where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              and not ${JSON.stringify(processes)}::text::jsonb ? "Process") as "unknownProcess"`
+          return {
+            headers: Object.fromEntries(counts.map(({ Status, count }) => [Status, count])),
+            dueBySteps,
+            violations: found,
+          }
+        }),
+      ),
 
     watch: (onDue) => connection.listen(DUE_CHANNEL, onDue),
 
@@ -530,7 +539,8 @@ async function queueGroup(
   if (others.length > 0) {
     const rows = await sql<HeaderRow[]>`
       select * from "Order_Header" where "Process" = ${process.name} and "ReplayID" = 0
-        and "TransactionID" = any(${others.map(({ TransactionID }) => TransactionID)}::text[])`
+        and "TransactionID" in (select jsonb_array_elements_text(
+          ${JSON.stringify(others.map(({ TransactionID }) => TransactionID))}::text::jsonb))`
     for (const row of rows) known.set(row.TransactionID, headerOf(row))
   }
   return transactions.map((transaction): QueueResult => {
