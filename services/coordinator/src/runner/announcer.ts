@@ -12,6 +12,8 @@ export interface Announcer {
    * failure is not an error, because the row is the outbox and the pull sends it again.
    */
   announce(header: Header, delayMs?: number): Promise<void>
+  /** Sends the message for the step that is due once more: nothing has changed. Resolves as `announce` does. */
+  remind(header: Header): Promise<void>
   /** The same for many, without anyone waiting for it. */
   announceAll(headers: readonly Header[]): void
   /** Tells of a transition that needs no message. */
@@ -23,7 +25,8 @@ export interface Announcer {
 export interface AnnouncerDeps {
   readonly queue: StepQueue
   readonly feed: TransitionFeed
-  readonly publishEvent: (event: TransactionEvent) => Promise<void>
+  /** Tells other systems and replicas. */
+  readonly tell: (event: TransactionEvent) => void
   readonly log: Logger
   readonly firstStep: (process: string) => string | undefined
 }
@@ -32,20 +35,15 @@ const GROUP = 500
 
 export function createAnnouncer(deps: AnnouncerDeps): Announcer {
   const { queue, feed, log } = deps
-  const underway = new Set<Promise<unknown>>()
-  const track = (work: Promise<unknown>): void => {
-    underway.add(work)
-    void work.finally(() => underway.delete(work))
-  }
+  const underway = new Set<Promise<void>>()
 
   const tell = (header: Header): void => {
     const event = eventOf(header)
     feed.add(event)
-    track(deps.publishEvent(event).catch(() => log.debug('transaction event was not published')))
+    deps.tell(event)
   }
 
-  const announce = async (header: Header, delayMs = 0): Promise<void> => {
-    tell(header)
+  const send = async (header: Header, delayMs: number): Promise<void> => {
     if (isOver(header.Status) || header.Status === 'Waiting') return
     const { Process, TransactionID, ReplayID, Version: version } = header
     const step = header.StepName || deps.firstStep(Process)
@@ -57,15 +55,22 @@ export function createAnnouncer(deps: AnnouncerDeps): Announcer {
     }
   }
 
+  const announce = (header: Header, delayMs = 0): Promise<void> => {
+    tell(header)
+    return send(header, delayMs)
+  }
+
   return {
     announce,
+    remind: (header) => send(header, 0),
     tell,
     announceAll(headers) {
       const all = async (): Promise<void> => {
         for (let start = 0; start < headers.length; start += GROUP)
           await Promise.all(headers.slice(start, start + GROUP).map((header) => announce(header)))
       }
-      track(all())
+      const work = all().finally(() => underway.delete(work))
+      underway.add(work)
     },
     async settled() {
       while (underway.size > 0) await Promise.allSettled(underway)
