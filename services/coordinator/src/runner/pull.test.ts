@@ -57,7 +57,7 @@ function pulls(given: {
     } as PullDeps['queue'],
     announcer: {
       announce: async () => {},
-      remind: async (one) => void sent.push(one),
+      remind: async (one) => void sent.push(one as Header),
       announceAll() {},
       tell() {},
       settled: async () => {},

@@ -46,13 +46,18 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
     // A question of its own with each connection, whose failure nobody catches: it would end the process.
     fetch_types: false,
     onnotice: () => {},
-    connection: { application_name: name, statement_timeout: ANSWER_MS, ...LOOK_UP_BY_KEY },
+    connection: {
+      application_name: name,
+      TimeZone: 'UTC',
+      statement_timeout: ANSWER_MS,
+      ...LOOK_UP_BY_KEY,
+    },
     types: {
       isoTime: {
         to: TIMESTAMPTZ,
         from: [TIMESTAMPTZ],
         serialize: (value: string) => value,
-        parse: (value: string) => new Date(value).toISOString(),
+        parse: isoTime,
       },
     },
   }) as unknown as postgres.Sql // its type would carry the time's own
@@ -105,6 +110,15 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       await watching
     },
   }
+}
+
+/**
+ * ISO 8601 in milliseconds, as `toISOString` prints it, of a time that a session in UTC printed (`2026-11-20
+ * 09:30:00.25+00`, in JSON `2026-11-20T09:30:00.25+00:00`). By its characters: there are many to a transaction.
+ */
+export function isoTime(value: string): string {
+  const fraction = /^\.(\d{1,3})/.exec(value.slice(19))?.[1] ?? ''
+  return `${value.slice(0, 10)}T${value.slice(11, 19)}.${fraction.padEnd(3, '0')}Z`
 }
 
 // SQLSTATE
