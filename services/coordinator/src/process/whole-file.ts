@@ -14,8 +14,8 @@ export async function writeWholeFile(path: string, content: string): Promise<voi
   const folder = dirname(path)
   const write = () => writeFile(temporary, content, { flag: 'wx', mode: 0o600, flush: true })
   try {
-    await write().catch(async (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'ENOENT') throw error
+    await write().catch(async (error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
       await mkdir(folder, { recursive: true })
       await write()
     })
