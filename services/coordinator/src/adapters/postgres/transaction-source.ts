@@ -65,6 +65,7 @@ export function createPostgresTransactionSource(
             select * from json_to_recordset(${JSON.stringify(wanted)}::text::json) as w(
               n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, "isFirst" boolean,
               version int, owner text)
+            where ${areFew(sql)}
             order by "Process", "TransactionID", "ReplayID") w
           where ${isRunOf(sql, 'w')}
             and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
@@ -125,6 +126,7 @@ export function createPostgresTransactionSource(
             "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
             "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text,
             "leasedMs" float8)
+          where ${areFew(sql)}
           order by "Process", "TransactionID", "ReplayID"
         ), moved as (
           update "Order_Header" h set
@@ -482,6 +484,13 @@ const isRunOf = (sql: postgres.Sql, alias: 'w' | 'd' | 'l' | 'm') => {
   return sql`h."Process" = ${other}."Process" and h."TransactionID" = ${other}."TransactionID"
     and h."ReplayID" = ${other}."ReplayID"`
 }
+
+/**
+ * True for every row of a group. The planner takes a group for a hundred rows, so reading a small table whole looks
+ * cheaper than looking each up by its key, and the plan stays when the table has grown. Two bounds make it expect
+ * one row (DEFAULT_RANGE_INEQ_SEL).
+ */
+const areFew = (sql: postgres.Sql) => sql`n between 0 and 1000000`
 
 /** Names one row of `"Order_Header"`, aliased `h`. */
 const isRun = (sql: postgres.Sql | postgres.TransactionSql, key: RunKey) =>
