@@ -425,6 +425,7 @@ class Model {
       step: header.StepName,
       version: header.Version,
       attempt: header.Attempt,
+      isInDoubt: header.InDoubt,
       items: new Map(items.map(({ StepName, Status }) => [StepName, Status])),
       attempts: attempts.map(({ Outcome }) => Outcome),
     }).toEqual({
@@ -432,6 +433,7 @@ class Model {
       step: run.step,
       version: run.version,
       attempt: run.attempt,
+      isInDoubt: run.isInDoubt,
       items: run.items,
       attempts: run.attempts,
     })

@@ -20,6 +20,7 @@ const header = (change: Partial<Header> = {}): Header => ({
   WaitingFor: null,
   LastError: null,
   ErrorClass: null,
+  InDoubt: false,
   CreatedAt: '',
   UpdatedAt: '',
   CompletedAt: null,

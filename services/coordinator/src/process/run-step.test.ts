@@ -29,6 +29,7 @@ const claim: Claim = {
     WaitingFor: null,
     LastError: null,
     ErrorClass: null,
+    InDoubt: false,
     CreatedAt: '',
     UpdatedAt: '',
     CompletedAt: null,

@@ -1,6 +1,8 @@
 import {
   headerStatuses,
+  AttemptView,
   HeaderView,
+  ItemView,
   QueueTransaction,
   ReplayID,
   TransactionID,
@@ -67,6 +69,14 @@ function readCursor(cursor: string): PagePosition | null {
 export const HeaderAnswer = HeaderView.extend({
   ErrorClass: z.string().nullable(),
   WaitingFor: z.string().nullable(),
+  InDoubt: z.boolean().meta({
+    description: 'an attempt of the due step may have done its work, and nobody knows',
+  }),
+})
+/** `GET …/transactions/{id}`: the header, its step items and every attempt. */
+export const RunAnswer = HeaderAnswer.extend({
+  Items: z.array(ItemView),
+  Attempts: z.array(AttemptView),
 })
 export const HeaderPage = z.object({
   items: z.array(HeaderAnswer),

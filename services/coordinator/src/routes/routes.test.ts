@@ -219,6 +219,24 @@ describe('looking at transactions', () => {
     expect(answer.status).toBe(400)
   })
 
+  it('shows whether a step is in doubt, until it is completed', async () => {
+    let isCut = true
+    host.target.on('/order', (request) => {
+      if (!isCut) return true
+      request.socket.destroy()
+      return undefined
+    })
+    await host.queue('doubtful')
+    const run = await host.reached('doubtful', 'Retrying')
+    const page = (await (await host.call(`${transactions}?status=Retrying`)).json()) as {
+      items: unknown[]
+    }
+    isCut = false
+    expect(run).toMatchObject({ InDoubt: true, ErrorClass: 'no_answer' })
+    expect(page.items).toMatchObject([{ TransactionID: 'doubtful', InDoubt: true }])
+    expect(await host.reached('doubtful', 'Completed')).toMatchObject({ InDoubt: false })
+  })
+
   it('takes ids with any character, as they are encoded in the path', async () => {
     for (const id of ['a/b', '../x', 'ä ö?#%', '😀']) {
       await host.queue(id)

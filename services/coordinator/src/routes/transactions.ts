@@ -1,4 +1,3 @@
-import { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
 import { Hono, type MiddlewareHandler } from 'hono'
@@ -17,6 +16,7 @@ import {
   MAX_TRANSACTION_BYTES,
   ProcessParam,
   Queueable,
+  RunAnswer,
   RunQuery,
   TransactionParam,
 } from './contracts.ts'
@@ -88,7 +88,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         tags,
         summary: 'One run with its items and attempts; the latest unless `replay` names one',
         responses: {
-          200: jsonResponse('the run', TransactionView),
+          200: jsonResponse('the run', RunAnswer),
           ...problemResponses({ 400: 'invalid', 404: 'no such process or transaction' }),
         },
       }),
