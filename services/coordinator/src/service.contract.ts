@@ -642,6 +642,32 @@ export function coordinatorContract(
       expect(statuses).toEqual([202, 200, 409])
     })
 
+    it.each([
+      ['numbers', '{"a":[9007199254740991,-9007199254740992,0.1,1.5e300,5e-324,1e23]}'],
+      ['minus zero, as zero', '[-0,-0.0]'],
+      ['emoji', '{"😀":"👩‍👩‍👧‍👦 \\ud83d\\ude00"}'],
+      ['control characters', '["\\u0001\\u001f\\u2028\\n\\t"]'],
+      ['names that mean something elsewhere', '{"__proto__":{"a":1},"constructor":2,"":3}'],
+      [
+        'text that looks like something else',
+        '["null","1e400","12345678901234567890","\\\\u0000"]',
+      ],
+    ])('gives initial data back as it came, and knows it again: %s', async (_, text) => {
+      const host = await start({ processes: trial((step) => step.complete(step.initialData)) })
+      const id = fresh()
+      const send = () =>
+        host.call('/processes/Trial/transactions', {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json' },
+          body: `{"TransactionID":"${id}","InitialData":${text}}`,
+        })
+      expect((await send()).status).toBe(202)
+      const run = await host.reached(id, 'Completed')
+      const sent = JSON.parse(text.replaceAll('-0', '0')) as unknown
+      expect([run.InitialData, run.Items[0]?.Data]).toEqual([sent, sent])
+      expect((await send()).status).toBe(200)
+    })
+
     it.each(['.', '..'])('refuses the id %j, which no path could name', async (id) => {
       const host = await start()
       expect((await host.queue(id)).status).toBe(400)
