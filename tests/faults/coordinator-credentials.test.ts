@@ -14,7 +14,8 @@ import { isFaultRun } from './support/scale.ts'
 import { type SeenCall, startTarget } from './support/target.ts'
 
 const PARKED = 1_000
-const HELD_MS = 3_000
+/** Many times what the others need, on a busy machine as well. */
+const HELD_MS = 10_000
 /** How many steps a coordinator has in hand at most, unless it is told otherwise. */
 const PREFETCH = 64
 
