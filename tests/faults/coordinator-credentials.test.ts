@@ -14,7 +14,10 @@ import { isFaultRun } from './support/scale.ts'
 import { type SeenCall, startTarget } from './support/target.ts'
 
 const PARKED = 1_000
-const HELD_MS = 3_000
+/** Many times what the others need, on a busy machine as well. */
+const HELD_MS = 10_000
+/** How many steps a coordinator has in hand at most, unless it is told otherwise. */
+const PREFETCH = 64
 
 const realmOf = ({ path }: SeenCall): string => path.split('/')[3] ?? ''
 const ofRealm = (count: number, realm: string) =>
@@ -114,11 +117,24 @@ describe.runIf(isFaultRun)('transactions of companies', () => {
     await eventually(async () => expect(await completed('8001')).toBe(held.length), 60)
     const calls = (realm: string) => target.calls.filter((call) => realmOf(call) === realm).length
     expect(calls('8002')).toBe(free.length)
-    // A call that was told to wait is made once more, not again and again.
-    expect(calls('8001')).toBeLessThanOrEqual(2 * held.length)
+    // What was in hand with the first 429 may have been sent as well; of the others nothing leaves in vain.
+    expect(calls('8001')).toBeLessThanOrEqual(held.length + PREFETCH)
+    const charged = await books.sql<{ outcome: string; attempt: number }[]>`
+      select distinct "Outcome" as outcome, "Attempt" as attempt from "Order_Attempt" order by 1`
+    expect(charged.map((row) => ({ ...row }))).toEqual([
+      { outcome: 'completed', attempt: 1 },
+      { outcome: 'http_429', attempt: 1 },
+    ])
+    const after = target.calls
+      .filter((call) => realmOf(call) === '8001' && call.at >= heldUntil)
+      .map(({ at }) => at)
+    const inOneSecond = after.map((at) =>
+      after.filter((other) => at - other < 1_000 && other <= at),
+    )
+    const busiest = Math.max(...inOneSecond.map(({ length }) => length))
     const ahead = ((heldUntil - freeAt) / 1_000).toFixed(1)
     await annotate(
-      `429 with Retry-After ${HELD_MS / 1_000} s for one company: ${free.length} transactions of another were complete ${ahead} s before it was over; the ${held.length} held ones made ${calls('8001')} calls in all and completed`,
+      `429 with Retry-After ${HELD_MS / 1_000} s for one company: ${free.length} transactions of another were complete ${ahead} s before it was over; the ${held.length} held ones made ${calls('8001')} calls in all, at most ${busiest} in a second after it, no attempt charged`,
       'figure',
     )
   }, 120_000)

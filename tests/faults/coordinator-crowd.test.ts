@@ -1,4 +1,4 @@
-import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { deadQueue, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
 import { eventually } from '../support/eventually.ts'
@@ -11,7 +11,7 @@ import { startTarget } from './support/target.ts'
 const CALLERS = 1_000
 const HEALTHY = 400
 const POISON_OF_A_KIND = 5
-const RUNS = 5
+const RUNS = 7
 
 describe.runIf(isFaultRun)('a crowd at the door', () => {
   it('that queues the same order a thousand times at once gets one run', async ({ annotate }) => {
@@ -21,17 +21,24 @@ describe.runIf(isFaultRun)('a crowd at the door', () => {
     system.start('demo-api')
     await system.ready('coordinator', 'demo-api')
     await using books = await openBooks(system)
-    const statuses = await Promise.all(
-      Array.from({ length: CALLERS }, async () => {
-        const answer = await fetch(`${system.url('demo-api')}/queue?number=7`)
-        return `${answer.status} ${await answer.text()}`
-      }),
-    )
-    expect(new Set(statuses)).toEqual(new Set(['200 Enqueued 7']))
+    let again = 0
+    const queue = async (): Promise<string> => {
+      const answer = await fetch(`${system.url('demo-api')}/queue?number=7`)
+      const text = await answer.text()
+      if (answer.status !== 503) return `${answer.status} ${text}`
+      // Not answered in time on a busy machine, or queued all the same: a caller asks again.
+      again += 1
+      return queue()
+    }
+    const answers = await Promise.all(Array.from({ length: CALLERS }, queue))
+    expect(new Set(answers)).toEqual(new Set(['200 Enqueued 7']))
     await eventually(async () => expect(await books.count()).toEqual({ headers: 1, completed: 1 }))
     expect(await books.balance(['7'], target)).toEqual({ inDoubt: 0, repeatedCalls: 0 })
     expect(target.calls).toHaveLength(2)
-    await annotate(`${CALLERS} concurrent GET /queue?number=7: 1 header, 1 run, 2 calls`, 'figure')
+    await annotate(
+      `${CALLERS} concurrent GET /queue?number=7: 1 header, 1 run, 2 calls; ${again} were told 503 and asked again`,
+      'figure',
+    )
   }, 60_000)
 })
 
@@ -43,6 +50,7 @@ const good = {
   Step: 'order',
   Version: 0,
 }
+/** All `malformed`, but for the last three. */
 const poison: readonly string[] = [
   'not json',
   '',
@@ -69,7 +77,9 @@ const poison: readonly string[] = [
 ]
 
 describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
-  it('reach the dead queue, and healthy work goes on at its pace', async ({ annotate }) => {
+  it('reach the dead queue with their reason, and healthy work goes on at its pace', async ({
+    annotate,
+  }) => {
     await using target = await startTarget()
     await using system = await startSystem([])
     const coordinator = system.start('coordinator', { DEMO_API_URL: target.url })
@@ -101,17 +111,40 @@ describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
       return ms
     }
     await msWith('warm', false)
-    // In turns, so that what else the machine does meets both alike.
-    const pairs: [healthy: number, poisoned: number][] = []
-    for (let run = 0; run < RUNS; run += 1)
-      pairs.push([await msWith(`h${run}-`, false), await msWith(`p${run}-`, true)])
+    // In pairs, and each way round: what else the machine does meets both alike.
+    const pairs: { healthy: number; poisoned: number; slower: number }[] = []
+    for (let run = 0; run < RUNS; run += 1) {
+      const isPoisonedFirst = run % 2 === 1
+      const first = await msWith(`a${run}-`, isPoisonedFirst)
+      const second = await msWith(`b${run}-`, !isPoisonedFirst)
+      const [healthy, poisoned] = isPoisonedFirst ? [second, first] : [first, second]
+      pairs.push({ healthy, poisoned, slower: poisoned / healthy - 1 })
+    }
+    const reasons: Record<string, number> = {}
+    await channel.consume(
+      system.amqpPrefix + deadQueue('OrderProcess'),
+      (message) => {
+        const reason = String(message?.properties.headers?.['reason'])
+        reasons[reason] = (reasons[reason] ?? 0) + 1
+      },
+      { noAck: true },
+    )
+    const ofAKind = RUNS * POISON_OF_A_KIND
+    await eventually(() =>
+      expect(reasons).toEqual({
+        malformed: (poison.length - 3) * ofAKind,
+        unknown_step: ofAKind,
+        wrong_queue: ofAKind,
+        unknown_process: ofAKind,
+      }),
+    )
     await connection.close()
-    const median = (of: 0 | 1): number =>
+    const median = (of: 'healthy' | 'poisoned' | 'slower'): number =>
       pairs.map((pair) => pair[of]).toSorted((a, b) => a - b)[(RUNS - 1) / 2] ?? 0
     // Printed, not asserted: it is a time.
-    const slower = ((median(1) / median(0) - 1) * 100).toFixed(0)
+    const slower = (median('slower') * 100).toFixed(0)
     await annotate(
-      `${poison.length} kinds of poison, ${buried} messages: all in the dead queue; ${HEALTHY} healthy orders took ${median(0).toFixed(0)} ms alone and ${median(1).toFixed(0)} ms among ${POISON_OF_A_KIND * poison.length} poison messages (${slower} %, medians of ${RUNS})`,
+      `${poison.length} kinds of poison, ${buried} messages: all in the dead queue with their reason; ${HEALTHY} healthy orders took ${median('healthy').toFixed(0)} ms alone and ${median('poisoned').toFixed(0)} ms among ${POISON_OF_A_KIND * poison.length} poison messages (medians of ${RUNS}; ${slower} % slower, median of the pairs)`,
       'figure',
     )
   }, 120_000)

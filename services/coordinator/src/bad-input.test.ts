@@ -165,6 +165,7 @@ describe('a transaction', () => {
     'CON',
     'x'.repeat(128),
     '漢'.repeat(128),
+    '😀'.repeat(128),
   ])('under the id %j writes its one file inside OrderCSV/', async (id) => {
     const fixture = await start()
     expect((await fixture.queue(id, '=1+1')).status).toBe(202)

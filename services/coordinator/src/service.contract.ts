@@ -315,6 +315,50 @@ export function coordinatorContract(
       })
     })
 
+    describe('after a 429 of a company', () => {
+      const ofCompany = (step: Step) =>
+        step.execute(
+          { url: `/v3/company/${step.realm}/query` },
+          { credential: `ACC-${step.realm}` },
+        )
+      const path = '/v3/company/42/query'
+
+      it('sends nothing more for that company, and goes on for others', async () => {
+        const host = await start({ processes: trial(ofCompany) })
+        host.target.on(path, answer(429, '', { 'retry-after': '60' }))
+        const [told, held, free] = [fresh(), fresh(), fresh()]
+        await host.queue(told, told, '42')
+        expect(await host.reached(told, 'Retrying')).toMatchObject({ ErrorClass: 'http_429' })
+        await host.queue(held, held, '42')
+        const { ErrorClass, Attempts } = await host.reached(held, 'Retrying')
+        expect([ErrorClass, Attempts]).toEqual(['credential_held', []])
+        await host.queue(free, free, '43')
+        await host.reached(free, 'Completed')
+        expect(host.target.callsTo(path)).toHaveLength(1)
+        for (const id of [told, held])
+          await host.call(`/processes/Trial/transactions/${id}/cancel`, { method: 'POST' })
+      })
+
+      it('calls again when the hold is over, and charges none of it', async () => {
+        const host = await start({ processes: trial(ofCompany, { retry: { maxAttempts: 1 } }) })
+        host.target.on(path, (request, response) =>
+          host.target.callsTo(path).length > 2
+            ? true
+            : answer(429, '', { 'retry-after': '1' })(request, response),
+        )
+        const id = fresh()
+        await host.queue(id, id, '42')
+        const run = await host.reached(id, 'Completed')
+        expect(run.Items[0]).toMatchObject({ Attempt: 1, ResponseStatus: 200 })
+        expect(run.Attempts.map(({ Outcome }) => Outcome)).toEqual([
+          'http_429',
+          'http_429',
+          'completed',
+          'completed',
+        ])
+      })
+    })
+
     it('lets a step wait as often as it likes, and charges none of it', async () => {
       let times = 0
       const waiting = (step: Step) => {
@@ -596,6 +640,32 @@ export function coordinatorContract(
       ])
         statuses.push((await queue(text)).status)
       expect(statuses).toEqual([202, 200, 409])
+    })
+
+    it.each([
+      ['numbers', '{"a":[9007199254740991,-9007199254740992,0.1,1.5e300,5e-324,1e23]}'],
+      ['minus zero, as zero', '[-0,-0.0]'],
+      ['emoji', '{"😀":"👩‍👩‍👧‍👦 \\ud83d\\ude00"}'],
+      ['control characters', '["\\u0001\\u001f\\u2028\\n\\t"]'],
+      ['names that mean something elsewhere', '{"__proto__":{"a":1},"constructor":2,"":3}'],
+      [
+        'text that looks like something else',
+        '["null","1e400","12345678901234567890","\\\\u0000"]',
+      ],
+    ])('gives initial data back as it came, and knows it again: %s', async (_, text) => {
+      const host = await start({ processes: trial((step) => step.complete(step.initialData)) })
+      const id = fresh()
+      const send = () =>
+        host.call('/processes/Trial/transactions', {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json' },
+          body: `{"TransactionID":"${id}","InitialData":${text}}`,
+        })
+      expect((await send()).status).toBe(202)
+      const run = await host.reached(id, 'Completed')
+      const sent = JSON.parse(text.replaceAll('-0', '0')) as unknown
+      expect([run.InitialData, run.Items[0]?.Data]).toEqual([sent, sent])
+      expect((await send()).status).toBe(200)
     })
 
     it.each(['.', '..'])('refuses the id %j, which no path could name', async (id) => {

@@ -22,6 +22,11 @@ export interface MortalServer extends AsyncDisposable {
   revive(): Promise<void>
 }
 
+export interface MortalRabbitMq extends MortalServer {
+  /** Raises or ends its memory alarm: meanwhile it reads nothing more of whoever publishes. */
+  setAlarm(isOn: boolean): Promise<void>
+}
+
 interface Prepared {
   readonly url: string
   readonly command: ServerCommand
@@ -30,29 +35,42 @@ interface Prepared {
 }
 
 /** @throws {Error} when PostgreSQL is not installed or does not start. */
-export const startMortalPostgres = (): Promise<MortalServer> => startMortal('postgres', postgres)
+export async function startMortalPostgres(): Promise<MortalServer> {
+  return (await startMortal('postgres', postgres)).server
+}
 
 /** @throws {Error} when RabbitMQ is not installed or does not start. */
-export const startMortalRabbitMq = (): Promise<MortalServer> => startMortal('rabbitmq', rabbitmq)
+export async function startMortalRabbitMq(): Promise<MortalRabbitMq> {
+  const { server, programs, command } = await startMortal('rabbitmq', rabbitmq)
+  return {
+    ...server,
+    async setAlarm(isOn) {
+      const watermark = isOn ? '0' : '0.9'
+      await run(join(programs, 'rabbitmqctl'), ['set_vm_memory_high_watermark', watermark], {
+        env: command.env,
+      })
+    },
+  }
+}
 
 async function startMortal(
   kind: BackendKind,
   prepare: (programs: string, group: ServerGroup) => Promise<Prepared>,
-): Promise<MortalServer> {
+): Promise<{ server: MortalServer; programs: string; command: ServerCommand }> {
   const programs = (await serverFolders([kind])).get(kind) ?? ''
   const group = new ServerGroup()
   try {
     const { url, command, pidFile } = await prepare(programs, group)
-    let server: Server
+    let running: Server
     const revive = async (): Promise<void> => {
-      server = group.start(command)
+      running = group.start(command)
       await untilAnswering(kind, url, {
         deadlineMs: 60_000,
-        whileRunning: () => server.assertRunning(),
+        whileRunning: () => running.assertRunning(),
       })
     }
     await revive()
-    return {
+    const server: MortalServer = {
       url,
       revive,
       async kill() {
@@ -60,7 +78,7 @@ async function startMortal(
         // PostgreSQL's way to stop at once without a checkpoint; the others are simply ended.
         process.kill(Number(pid), kind === 'postgres' ? 'SIGQUIT' : 'SIGKILL')
         for (;;) {
-          const isGone = await server.assertRunning().then(
+          const isGone = await running.assertRunning().then(
             () => false,
             () => true,
           )
@@ -70,6 +88,7 @@ async function startMortal(
       },
       [Symbol.asyncDispose]: () => group.stop(),
     }
+    return { server, programs, command }
   } catch (error) {
     await group.stop()
     throw error

@@ -43,6 +43,8 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
   waiting: { kind: 'waiting', credential: 'ACC-1', error: 'faulted' },
   inDoubt: { kind: 'retry', ...failure, retryAfterMs: 0, isInDoubt: true },
   later: { kind: 'later', delayMs: 20_000 },
+  told429: { kind: 'held', ...failure, response: { status: 429, body: '' }, delayMs: 20_000 },
+  held: { kind: 'held', ...failure, delayMs: 20_000 },
   released: { kind: 'released' },
   noAnswer: { kind: 'released', noAnswer: 'aborted', isInDoubt: true },
 }
@@ -371,7 +373,13 @@ class Model {
           attempt: run.attempt - 1,
           notBefore: now + WAITING_RECHECK_MS,
         })
+      case 'told429':
+      case 'held':
       case 'later':
+        if (outcome === 'told429') {
+          run.items.set(step, 'Retrying')
+          run.attempts.push('http_503')
+        }
         return this.#move(run, {
           status: 'Retrying',
           attempt: run.attempt - 1,
@@ -425,6 +433,7 @@ class Model {
       step: header.StepName,
       version: header.Version,
       attempt: header.Attempt,
+      isInDoubt: header.InDoubt,
       items: new Map(items.map(({ StepName, Status }) => [StepName, Status])),
       attempts: attempts.map(({ Outcome }) => Outcome),
     }).toEqual({
@@ -432,6 +441,7 @@ class Model {
       step: run.step,
       version: run.version,
       attempt: run.attempt,
+      isInDoubt: run.isInDoubt,
       items: run.items,
       attempts: run.attempts,
     })

@@ -20,6 +20,7 @@ const header = (change: Partial<Header> = {}): Header => ({
   WaitingFor: null,
   LastError: null,
   ErrorClass: null,
+  InDoubt: false,
   CreatedAt: '',
   UpdatedAt: '',
   CompletedAt: null,
@@ -36,6 +37,13 @@ const retry: StepOutcome = {
 const failed: StepOutcome = { kind: 'failed', errorClass: 'http_400', error: 'no', response: null }
 const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
 const released: StepOutcome = { kind: 'released' }
+const told429: StepOutcome = {
+  kind: 'held',
+  errorClass: 'http_429',
+  error: 'slow down',
+  response: { status: 429, body: '' },
+  delayMs: 3_000,
+}
 
 describe('the course of a run', () => {
   it.each([
@@ -108,6 +116,22 @@ describe('the course of a run', () => {
     })
   })
 
+  it('a credential that rests charges no attempt, and only the call that was told so leaves a trace', () => {
+    expect(advance(header({ Attempt: 10 }), told429, course)).toMatchObject({
+      status: 'Retrying',
+      attempt: 9,
+      delayMs: 3_000,
+      errorClass: 'http_429',
+      item: { status: 'Retrying', response: { status: 429 } },
+    })
+    expect(advance(header(), { ...told429, response: null }, course)).toMatchObject({
+      status: 'Retrying',
+      attempt: 0,
+      lastError: 'slow down',
+      item: null,
+    })
+  })
+
   it('letting go after a call left leaves a trace of it', () => {
     const outcome: StepOutcome = { kind: 'released', noAnswer: 'no answer', isInDoubt: true }
     expect(advance(header(), outcome, course)).toMatchObject({
@@ -120,7 +144,7 @@ describe('the course of a run', () => {
   })
 
   it('whatever left it in doubt stays so until the step is completed', () => {
-    for (const outcome of [retry, failed, waiting, released]) {
+    for (const outcome of [retry, failed, waiting, told429, released]) {
       expect(advance(header(), { ...outcome, isInDoubt: true }, course).isInDoubt).toBe(true)
       expect(advance(header(), outcome, course).isInDoubt).toBe(false)
     }
@@ -133,7 +157,7 @@ describe('the course of a run', () => {
       seed = (seed * 1_664_525 + 1_013_904_223) % 4_294_967_296
       return seed / 4_294_967_296
     }
-    const outcomes = [completed, retry, failed, waiting, released]
+    const outcomes = [completed, retry, failed, waiting, told429, released]
     for (let history = 0; history < 20_000; history += 1) {
       let current = header({ Status: 'Queued', Attempt: 0 })
       let charged = 0

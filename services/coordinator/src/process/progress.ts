@@ -47,6 +47,18 @@ export type StepOutcome =
       readonly error: string
       readonly isInDoubt?: boolean
     }
+  /**
+   * Its credential rests after a 429: no attempt is charged. With the `response` of the call that was told so,
+   * null for one that was not sent.
+   */
+  | {
+      readonly kind: 'held'
+      readonly errorClass: string
+      readonly error: string
+      readonly response: Response | null
+      readonly delayMs: number
+      readonly isInDoubt?: boolean
+    }
   /** The step asked to be run anew later; no attempt is charged. */
   | { readonly kind: 'later'; readonly delayMs: number; readonly isInDoubt?: boolean }
   /**
@@ -146,6 +158,20 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
         isInDoubt,
         item: { status: 'Waiting', response: null, data: null, error: outcome.error },
       }
+    case 'held': {
+      const { delayMs, error, errorClass, response } = outcome
+      return {
+        status: 'Retrying',
+        stepName,
+        attempt: attempt - 1,
+        delayMs,
+        waitingFor: null,
+        lastError: error,
+        errorClass,
+        isInDoubt,
+        item: response === null ? null : { status: 'Retrying', response, data: null, error },
+      }
+    }
     case 'later':
       return {
         ...calm,

@@ -1,6 +1,7 @@
 import { createLogger } from '@integration-host/shared/logger'
 import { describe, expect, it } from 'vitest'
 import type { Claim } from '../transaction/transaction-source.ts'
+import { createCredentialHolds } from './credential-holds.ts'
 import type { CallOutcome, CallRequest } from './http-call.ts'
 import { runStep, type StepDeps } from './run-step.ts'
 import { type AnyStep, defineStep, type Step } from './step.ts'
@@ -29,6 +30,7 @@ const claim: Claim = {
     WaitingFor: null,
     LastError: null,
     ErrorClass: null,
+    InDoubt: false,
     CreatedAt: '',
     UpdatedAt: '',
     CompletedAt: null,
@@ -82,6 +84,7 @@ async function outcomeOf(
       return answers[calls.length - 1] ?? { kind: 'aborted', isSent: false }
     },
     gateway: { url: 'http://gateway:7218', key: 'service-key' },
+    holds: createCredentialHolds(() => 0),
     settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
     log: createLogger('test', 'silent'),
     traceparent: '00-a-b-01',
@@ -224,6 +227,40 @@ describe('a call of a step', () => {
       [answered(424)],
     )
     expect(outcome).toMatchObject({ kind: 'waiting', credential: 'ACC-42' })
+  })
+})
+
+describe('a 429 of a call with a credential', () => {
+  const callFor = (realm: string) => (step: Step) =>
+    step.execute({ url: `/v3/company/${realm}/x` }, { credential: `ACC-${realm}` })
+
+  it('keeps the steps of that credential from calling, and no others', async () => {
+    const holds = createCredentialHolds(() => 0)
+    const first = await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { holds })
+    expect(first.outcome).toEqual({
+      kind: 'held',
+      errorClass: 'http_429',
+      error: 'GET http://gateway:7218/v3/company/42/x answered 429',
+      response: { status: 429, body: 'slow' },
+      delayMs: 3_000,
+    })
+    const second = await outcomeOf(callFor('42'), [answered(200)], { holds })
+    expect(second.calls).toEqual([])
+    expect(second.outcome).toEqual({
+      kind: 'held',
+      errorClass: 'credential_held',
+      error: 'GET http://gateway:7218/v3/company/42/x was not sent: ACC-42 rests after a 429',
+      response: null,
+      delayMs: 3_100,
+    })
+    const others = [callFor('43'), (step: Step) => step.execute({ url: 'http://x/' })]
+    for (const other of others)
+      expect((await outcomeOf(other, [answered(200)], { holds })).outcome.kind).toBe('completed')
+  })
+
+  it('leaves a step that was in doubt so', async () => {
+    const { outcome } = await outcomeOf(callFor('42'), [answered(429)], { isInDoubt: true })
+    expect(outcome).toMatchObject({ kind: 'held', isInDoubt: true })
   })
 })
 

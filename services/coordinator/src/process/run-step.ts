@@ -10,6 +10,7 @@
 import type { Logger } from '@integration-host/shared/logger'
 import { idempotencyKey, type Item } from '../transaction/item.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
+import type { CredentialHolds } from './credential-holds.ts'
 import { type CallOutcome, type HttpCall, MAX_RESPONSE_BYTES } from './http-call.ts'
 import { NO_ANSWER, type Response, type StepOutcome } from './progress.ts'
 import { leavesDoubt, parseRetryAfter, verdictOf } from './retry-policy.ts'
@@ -27,6 +28,7 @@ import { type Json, storableJson, storableText } from './storable.ts'
 export interface StepDeps {
   readonly call: HttpCall
   readonly gateway: Gateway
+  readonly holds: CredentialHolds
   readonly settings: ProcessSettings
   readonly log: Logger
   readonly traceparent: string
@@ -123,6 +125,16 @@ async function perform(
     if (ended !== null) throw new StepEnded()
     const { credential, parse, timeoutMs = DEFAULT_CALL_MS } = options
     const { method, url, body, headers } = outgoingCall(request, credential, deps.gateway)
+    const what = `${method} ${url.origin}${url.pathname}`
+    const heldMs = credential === undefined ? null : deps.holds.delayOf(credential)
+    if (heldMs !== null)
+      return end({
+        kind: 'held',
+        errorClass: 'credential_held',
+        error: shortText(`${what} was not sent: ${credential} rests after a 429`),
+        response: null,
+        delayMs: heldMs,
+      })
     const { signal, untilSent, traceparent } = deps
     const outcome = await deps.call(
       {
@@ -139,7 +151,6 @@ async function perform(
     )
     if (isUnaccounted(outcome)) hasDoubt = true
     if (outcome.kind === 'answered' && isNone(outcome.status)) return null
-    const what = `${method} ${url.origin}${url.pathname}`
     const answer = await judge(outcome, what, credential, deps, end)
     response = answer
     const parsed = parseBody(answer, parse)
@@ -286,11 +297,17 @@ async function judge(
   const errorClass = `http_${outcome.status}`
   if (verdict === 'failed') return end({ kind: 'failed', errorClass, error, response })
   const retryAfterMs = parseRetryAfter(outcome.retryAfter, deps.now())
+  if (credential !== undefined && outcome.status === TOO_MANY_REQUESTS) {
+    const delayMs = deps.holds.hold(credential, retryAfterMs)
+    return end({ kind: 'held', errorClass, error, response, delayMs })
+  }
   return end({ kind: 'retry', errorClass, error, response, retryAfterMs })
 }
 
 // RFC 4918 §11.4; the gateway's answer for a faulted credential.
 const FAILED_DEPENDENCY = 424
+// RFC 6585 §4
+const TOO_MANY_REQUESTS = 429
 
 function parseBody<Data extends Json>(
   { body }: Response,

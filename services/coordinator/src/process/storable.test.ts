@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isStorable, storableJson, storableText } from './storable.ts'
+import { isStorable, parseJson, storableJson, storableText } from './storable.ts'
 
 describe('what every source can keep', () => {
   it('has no NUL and no half of a surrogate pair', () => {
@@ -12,6 +12,35 @@ describe('what every source can keep', () => {
   it('is told apart from what would be changed', () => {
     for (const value of ['a\0', { 'b\0': 1 }, ['\udc00']]) expect(isStorable(value)).toBe(false)
     for (const value of ['😀', '\\u0000', null, { a: [1] }]) expect(isStorable(value)).toBe(true)
+  })
+
+  it.each([
+    '9007199254740993',
+    '-9007199254740993',
+    '12345678901234567890',
+    '3.14159265358979323846',
+    '0.1000000000000000055',
+    '1e400',
+    '-1e400',
+    '1e-400',
+  ])('is not the number %s', (number) => {
+    expect(isStorable(parseJson(`{"a":[1,${number}]}`))).toBe(false)
+  })
+
+  it.each([
+    ['9007199254740991', 9_007_199_254_740_991],
+    ['9007199254740992', 9_007_199_254_740_992],
+    ['100000000000000000000000', 1e23],
+    ['1.50e2', 150],
+    ['-0.000000000000000000000', 0],
+    ['0.30000000000000004', 0.1 + 0.2],
+    ['5e-324', Number.MIN_VALUE],
+    ['1.7976931348623157E+308', Number.MAX_VALUE],
+    ['"12345678901234567890"', '12345678901234567890'],
+  ])('is %s as it is', (text, expected) => {
+    const value = parseJson(`[${text}]`)
+    expect(isStorable(value)).toBe(true)
+    expect(storableJson(value)).toEqual([expected])
   })
 
   it('takes what JSON has no form for as null', () => {

@@ -25,6 +25,37 @@ export function storableJson(value: unknown): Json {
 export const isStorable = (value: unknown): boolean =>
   (JSON.stringify(value) ?? '').search(UNSTORABLE) === -1
 
+/**
+ * Reads JSON that others wrote. A number that would come back as another one, because a double does not hold it
+ * (`9007199254740993`, `1e400`), becomes what `isStorable` refuses.
+ *
+ * @throws {SyntaxError} for what is no JSON.
+ */
+export const parseJson = (text: string): unknown =>
+  // Looking at every number takes many times as long, and most texts have none that could be lost.
+  MAY_LOSE_DIGITS.test(text) ? JSON.parse(text, refuseLoss) : JSON.parse(text)
+
+const MAY_LOSE_DIGITS = /[\d.]{16}|\d[eE]/
+const NOT_STORABLE = '\0'
+
+// The context is newer than its types: https://tc39.es/proposal-json-parse-with-source/
+function refuseLoss(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
+  const isLost =
+    typeof value === 'number' && decimalOf(context?.source ?? '') !== decimalOf(String(value))
+  return isLost ? NOT_STORABLE : value
+}
+
+/** The same text for the same number, however it is written: `150`, `1.50e2`. */
+function decimalOf(number: string): string {
+  const parts = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(number)
+  if (parts === null) return number
+  const [, sign = '', whole = '', fraction = '', exponent = '0'] = parts
+  const digits = (whole + fraction).replace(/^0+/, '')
+  const significant = digits.replace(/0+$/, '')
+  const place = Number(exponent) - fraction.length + digits.length - significant.length
+  return significant === '' ? '0' : `${sign}${significant}e${place}`
+}
+
 /** How deep initial data may be nested; beyond a few thousand levels parsers run out of stack. */
 export const MAX_DEPTH = 100
 

@@ -3,7 +3,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { isDeeperThan, MAX_DEPTH } from '../process/storable.ts'
+import { isDeeperThan, MAX_DEPTH, parseJson } from '../process/storable.ts'
 import type { Operations } from '../runner/operations.ts'
 import {
   BulkAnswer,
@@ -11,6 +11,7 @@ import {
   MAX_TRANSACTION_BYTES,
   ProcessParam,
   Queueable,
+  utf8Of,
 } from './contracts.ts'
 
 type Line =
@@ -39,7 +40,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
       const { process } = c.req.valid('param')
       operations.process(process)
       const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
-      const lines = linesOf(type, await c.req.text())
+      const lines = linesOf(type, utf8Of(await c.req.arrayBuffer()))
       const good = lines.flatMap((line) => ('transaction' in line ? [line.transaction] : []))
       const queued = (await operations.queue(process, good)).values()
       const results = lines.map((line, index): BulkAnswer['results'][number] => {
@@ -103,7 +104,7 @@ function arrayOf(text: string): unknown[] {
 /** What is no JSON is undefined, which is no transaction either. */
 function parse(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch {
     return undefined
   }

@@ -1,12 +1,15 @@
 import {
   headerStatuses,
+  AttemptView,
   HeaderView,
+  ItemView,
   QueueTransaction,
   ReplayID,
   TransactionID,
 } from '@integration-host/shared/contracts/transaction'
+import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
-import { isStorable } from '../process/storable.ts'
+import { isStorable, storableJson } from '../process/storable.ts'
 import type { PagePosition } from '../transaction/transaction-source.ts'
 
 /** Beyond it a transaction is a file and not a message: 413 or `invalid` in a bulk. */
@@ -14,11 +17,33 @@ export const MAX_TRANSACTION_BYTES = 262_144
 export const MAX_BULK_BYTES = 33_554_432
 export const MAX_BULK_LINES = 10_000
 
+export const UNSTORABLE =
+  'InitialData must not contain U+0000, half a surrogate pair, or a number with more digits than a double holds'
+
 /** What can be queued: the contract, and only data that every source keeps as it is. */
 export const Queueable = QueueTransaction.refine(
   ({ InitialData }) => isStorable(InitialData),
-  'InitialData must not contain U+0000 or half a surrogate pair',
+  UNSTORABLE,
 )
+  // -0 is kept as 0: it must not be other data when it is queued again.
+  .overwrite((transaction) => ({
+    ...transaction,
+    // The same type, but for its readonly.
+    InitialData: storableJson(transaction.InitialData) as typeof transaction.InitialData,
+  }))
+
+/**
+ * A body as text.
+ *
+ * @throws {IntegrationError} when it is not UTF-8 (RFC 8259 §8.1): what is no text in it would be kept as U+FFFD.
+ */
+export function utf8Of(body: ArrayBuffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(body)
+  } catch {
+    throw new IntegrationError('invalid_request', 'the body must be UTF-8')
+  }
+}
 
 export const ProcessParam = z.object({ process: z.string() })
 export const TransactionParam = z.object({ process: z.string(), id: TransactionID })
@@ -67,6 +92,14 @@ function readCursor(cursor: string): PagePosition | null {
 export const HeaderAnswer = HeaderView.extend({
   ErrorClass: z.string().nullable(),
   WaitingFor: z.string().nullable(),
+  InDoubt: z.boolean().meta({
+    description: 'an attempt of the due step may have done its work, and nobody knows',
+  }),
+})
+/** `GET …/transactions/{id}`: the header, its step items and every attempt. */
+export const RunAnswer = HeaderAnswer.extend({
+  Items: z.array(ItemView),
+  Attempts: z.array(AttemptView),
 })
 export const HeaderPage = z.object({
   items: z.array(HeaderAnswer),

@@ -66,6 +66,9 @@ describe('every route but the open ones', () => {
     const pattern = (path: string) =>
       path.replace('OrderProcess', '{process}').replace('known', '{id}')
     for (const [method, path] of routes) expect(described).toContain(`${method} ${pattern(path)}`)
+    expect(document.paths[pattern(transactions)]?.['post']).toMatchObject({
+      requestBody: { content: { 'application/json': { schema: {} } } },
+    })
   })
 
   it('answers a wrong method with 405 and Allow', async () => {
@@ -77,7 +80,7 @@ describe('every route but the open ones', () => {
 describe('queueing refuses', () => {
   const body = (value: unknown): string => JSON.stringify(value)
   const id = (TransactionID: unknown) => body({ TransactionID, InitialData: '1' })
-  it.each([
+  it.each<[string, string, number]>([
     ['no JSON', 'nope', 400],
     ['nothing', '', 400],
     ['an array', '[]', 400],
@@ -85,6 +88,7 @@ describe('queueing refuses', () => {
     ['an empty id', id(''), 400],
     ['an id that is no text', id(66), 400],
     ['an id of 129 characters', id('x'.repeat(129)), 400],
+    ['an id of 129 emoji', id('😀'.repeat(129)), 400],
     ['an id with a NUL', id('a\0'), 400],
     ['an id with a newline', id('a\n'), 400],
     ['an id with half a character', '{"TransactionID":"\\ud83d","InitialData":1}', 400],
@@ -93,6 +97,13 @@ describe('queueing refuses', () => {
     ['a realm that is a number', body({ TransactionID: 'x', InitialData: 1, Realm: 5 }), 400],
     ['a realm with a slash', body({ TransactionID: 'x', InitialData: 1, Realm: 'a/b' }), 400],
     ['initial data with a NUL', body({ TransactionID: 'x', InitialData: { a: 'b\0' } }), 400],
+    ...['9007199254740993', '1e400', '0.1234567890123456789'].map(
+      (number): [string, string, number] => [
+        `the number ${number}, which nobody would get back`,
+        `{"TransactionID":"x","InitialData":{"a":[${number}]}}`,
+        400,
+      ],
+    ),
     [
       'initial data without an end',
       `{"TransactionID":"x","InitialData":${'['.repeat(100_000)}`,
@@ -109,6 +120,22 @@ describe('queueing refuses', () => {
     expect(answer.status).toBe(status)
     expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
     expect((await host.call(`${transactions}/x`)).status).toBe(404)
+  })
+
+  it.each([
+    ['Latin-1', Buffer.from(id('Müller'), 'latin1')],
+    ['UTF-16', Buffer.from(id('x'), 'utf16le')],
+    ['half a character', Buffer.from(id('😀')).subarray(0, -4)],
+  ])('%s, whatever charset it names', async (_, bytes) => {
+    for (const charset of ['', '; charset=utf-8', '; charset=iso-8859-1'])
+      for (const path of [transactions, `${transactions}/bulk`]) {
+        const answer = await host.call(path, {
+          method: 'POST',
+          headers: { 'Content-Type': `application/json${charset}` },
+          body: bytes,
+        })
+        expect(answer.status).toBe(400)
+      }
   })
 
   it('another content type', async () => {
@@ -153,13 +180,14 @@ describe('queueing in bulk', () => {
         '{"TransactionID":"b1","InitialData":2}',
         '{"TransactionID":"","InitialData":2}',
         '{"TransactionID":"b2","InitialData":{"deep":[1]}}\r',
+        '{"TransactionID":"b5","InitialData":12345678901234567890}',
         `{"TransactionID":"b3","InitialData":"${'x'.repeat(262_144)}"}`,
         `{"TransactionID":"b4","InitialData":${'['.repeat(50_000)}${']'.repeat(50_000)}}`,
       ].join('\n'),
     )
     expect(answer.status).toBe(200)
     const report = (await answer.json()) as { results: { outcome: string }[] }
-    expect(report).toMatchObject({ queued: 2, exists: 1, conflicts: 1, invalid: 4 })
+    expect(report).toMatchObject({ queued: 2, exists: 1, conflicts: 1, invalid: 5 })
     expect(report.results.map(({ outcome }) => outcome)).toEqual([
       'queued',
       'invalid',
@@ -169,7 +197,24 @@ describe('queueing in bulk', () => {
       'queued',
       'invalid',
       'invalid',
+      'invalid',
     ])
+  })
+
+  it('refuses in a line what is refused alone', async () => {
+    const ids = ['x'.repeat(129), 'a\0', 'a\n', '\ud83d', '.', '..', 66, null]
+    const lines = [
+      ...ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
+      { TransactionID: 'b6' },
+      { TransactionID: 'b6', InitialData: 'a\0' },
+      { TransactionID: 'b6', InitialData: 1, Realm: 5 },
+      { TransactionID: 'b6', InitialData: 1, Extra: 1 },
+      'b6',
+      null,
+    ]
+    const answer = await send(JSON.stringify(lines), json)
+    expect(await answer.json()).toMatchObject({ queued: 0, invalid: lines.length })
+    expect((await host.call(`${transactions}/b6`)).status).toBe(404)
   })
 
   it.each([
@@ -217,6 +262,24 @@ describe('looking at transactions', () => {
   ])('refuses ?%s', async (query) => {
     const answer = await host.call(`${transactions}?${query}`)
     expect(answer.status).toBe(400)
+  })
+
+  it('shows whether a step is in doubt, until it is completed', async () => {
+    let isCut = true
+    host.target.on('/order', (request) => {
+      if (!isCut) return true
+      request.socket.destroy()
+      return undefined
+    })
+    await host.queue('doubtful')
+    const run = await host.reached('doubtful', 'Retrying')
+    const page = (await (await host.call(`${transactions}?status=Retrying`)).json()) as {
+      items: unknown[]
+    }
+    isCut = false
+    expect(run).toMatchObject({ InDoubt: true, ErrorClass: 'no_answer' })
+    expect(page.items).toMatchObject([{ TransactionID: 'doubtful', InDoubt: true }])
+    expect(await host.reached('doubtful', 'Completed')).toMatchObject({ InDoubt: false })
   })
 
   it('takes ids with any character, as they are encoded in the path', async () => {

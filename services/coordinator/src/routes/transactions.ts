@@ -1,11 +1,10 @@
-import { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
 import { Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { isDeeperThan, MAX_DEPTH } from '../process/storable.ts'
+import { isDeeperThan, isStorable, MAX_DEPTH, parseJson } from '../process/storable.ts'
 import type { Operations } from '../runner/operations.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { bulkRoutes } from './bulk.ts'
@@ -17,8 +16,11 @@ import {
   MAX_TRANSACTION_BYTES,
   ProcessParam,
   Queueable,
+  RunAnswer,
   RunQuery,
   TransactionParam,
+  UNSTORABLE,
+  utf8Of,
 } from './contracts.ts'
 
 export interface TransactionRouteDeps {
@@ -53,7 +55,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         },
       }),
       jsonOnly,
-      shallow,
+      readable,
       validate('param', ProcessParam),
       validate('json', Queueable),
       async (c) => {
@@ -88,7 +90,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         tags,
         summary: 'One run with its items and attempts; the latest unless `replay` names one',
         responses: {
-          200: jsonResponse('the run', TransactionView),
+          200: jsonResponse('the run', RunAnswer),
           ...problemResponses({ 400: 'invalid', 404: 'no such process or transaction' }),
         },
       }),
@@ -177,12 +179,21 @@ const jsonOnly: MiddlewareHandler = async (c, next) => {
   await next()
 }
 
-// Before the schema looks at it, because the schema is recursive. What is no JSON is the schema's to tell.
-const shallow: MiddlewareHandler = async (c, next) => {
-  const body: unknown = await c.req.json().catch(() => null)
+// Before the schema looks at it: bytes and digits that are lost by then. What is no JSON is the schema's to tell.
+const readable: MiddlewareHandler = async (c, next) => {
+  const body = readJson(utf8Of(await c.req.arrayBuffer()))
   if (isDeeperThan(body, MAX_DEPTH))
     throw new IntegrationError('invalid_request', `InitialData may have ${MAX_DEPTH} levels`)
+  if (!isStorable(body)) throw new IntegrationError('invalid_request', UNSTORABLE)
   await next()
+}
+
+function readJson(text: string): unknown {
+  try {
+    return parseJson(text)
+  } catch {
+    return null
+  }
 }
 
 /** The body of a replay, which may be left out. */

@@ -20,6 +20,7 @@ const header = (n: number, StepName = 'first'): Header => ({
   WaitingFor: null,
   LastError: null,
   ErrorClass: null,
+  InDoubt: false,
   CreatedAt: '',
   UpdatedAt: '',
   CompletedAt: null,

@@ -13,6 +13,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/logger'
+import { createCredentialHolds } from '../process/credential-holds.ts'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { HttpCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
@@ -84,6 +85,7 @@ export function createRunner(deps: RunnerDeps): Runner {
   const { source, queue, announcer, processes, log, owner, now, random } = deps
   const { renewMs = RENEW_MS, rampMs = 2_000, leaveMs = 5_000 } = deps
   const inHand = new Map<string, StepInHand>()
+  const holds = createCredentialHolds(now)
   const consumers = new Map<string, readonly StepConsumer[]>()
   const leaving = new AbortController()
   /** Cut off only at the very end: outcomes are still recorded while leaving. */
@@ -241,6 +243,7 @@ export function createRunner(deps: RunnerDeps): Runner {
       const running = runStep(handler, claim, definition.stepNames, {
         call: deps.call,
         gateway: deps.gateway,
+        holds,
         settings: deps.settings,
         log: stepLog,
         traceparent: traceparentOf(header),

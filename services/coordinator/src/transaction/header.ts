@@ -20,6 +20,8 @@ export interface Header extends Readonly<HeaderView> {
   readonly ErrorClass: string | null
   /** The credential whose return wakes a `Waiting` run. */
   readonly WaitingFor: string | null
+  /** An attempt of the due step may have done its work, and nobody knows: see `confirm`. */
+  readonly InDoubt: boolean
 }
 
 export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => ({

@@ -304,15 +304,18 @@ export function transactionSourceContract(
         await sleep(contractTimes.leaseMs + 20)
         expect((await claim(taken, { owner: 'worker-2' })).isInDoubt).toBe(true)
         const [header] = await source.adopt(10)
+        expect(header?.InDoubt).toBe(true)
         expect((await claim(header as Header)).isInDoubt).toBe(true)
       })
 
       it('is one whose outcome says so, until another one says otherwise', async () => {
-        const first = await record(await claim(await queue('1')), inDoubt)
-        const second = await claim(first as Header)
+        const queued = await queue('1')
+        const first = (await record(await claim(queued), inDoubt)) as Header
+        const second = await claim(first)
         expect(second.isInDoubt).toBe(true)
-        const third = await claim((await record(second, failing(0))) as Header)
-        expect(third.isInDoubt).toBe(false)
+        const undone = (await record(second, failing(0))) as Header
+        expect((await claim(undone)).isInDoubt).toBe(false)
+        expect([queued.InDoubt, first.InDoubt, undone.InDoubt]).toEqual([false, true, false])
       })
 
       it('is not the next one', async () => {

@@ -39,8 +39,6 @@ interface Kept {
   } | null
   readonly nextSweepAt: number
   readonly sweepCount: number
-  /** An attempt of the due step may have done its work, and nobody knows. */
-  readonly inDoubt: boolean
 }
 
 interface State {
@@ -198,12 +196,12 @@ export async function createMemoryTransactionSource(
       ...kept.header,
       ...change,
       Version: kept.header.Version + 1,
+      InDoubt: change.InDoubt ?? (kept.header.InDoubt || kept.lease !== null),
       UpdatedAt: time(now()),
     },
     lease: null,
     nextSweepAt: now() + sweepInMs,
     sweepCount: 0,
-    inDoubt: kept.inDoubt || kept.lease !== null,
   })
   const dueNow = () => ({
     NextAttemptAt: time(now()),
@@ -263,6 +261,7 @@ export async function createMemoryTransactionSource(
       Version: 0,
       Attempt: 0,
       ...dueNow(),
+      InDoubt: false,
       CreatedAt: time(now()),
       UpdatedAt: time(now()),
       CompletedAt: null,
@@ -272,7 +271,6 @@ export async function createMemoryTransactionSource(
     lease: null,
     nextSweepAt: now() + sweepMs,
     sweepCount: 0,
-    inDoubt: false,
   })
 
   return {
@@ -329,8 +327,11 @@ export async function createMemoryTransactionSource(
       }
       await commit({ run })
       const lease = { ...runKey(key), step, owner, version: run.header.Version }
-      const { inDoubt: isInDoubt, items } = run
-      return { kind: 'claimed', claim: { lease, header: run.header, items, isInDoubt } }
+      const { header: claimed, items } = run
+      return {
+        kind: 'claimed',
+        claim: { lease, header: claimed, items, isInDoubt: claimed.InDoubt },
+      }
     },
 
     async record(lease, transition) {
@@ -356,6 +357,7 @@ export async function createMemoryTransactionSource(
             WaitingFor: transition.waitingFor,
             LastError: transition.lastError,
             ErrorClass: transition.errorClass,
+            InDoubt: transition.isInDoubt,
             NextAttemptAt: isOver(status) ? null : time(now() + delayMs),
             CompletedAt: isOver(status) ? time(now()) : null,
           },
@@ -364,7 +366,6 @@ export async function createMemoryTransactionSource(
         ...(transition.continues === true && {
           lease: { owner: lease.owner, until: now() + leaseMs, startedAt: time(now()) },
         }),
-        inDoubt: transition.isInDoubt,
         ...(item !== null && {
           items: [
             ...kept.items.filter(({ StepName }) => StepName !== lease.step),

@@ -710,6 +710,7 @@ const headerOf = (row: HeaderRow): Header => ({
   WaitingFor: row.WaitingFor,
   LastError: row.LastError,
   ErrorClass: row.ErrorClass,
+  InDoubt: row.InDoubt,
   CreatedAt: row.CreatedAt,
   UpdatedAt: row.UpdatedAt,
   CompletedAt: row.CompletedAt,
