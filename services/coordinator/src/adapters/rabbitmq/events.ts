@@ -2,9 +2,8 @@ import { createHash } from 'node:crypto'
 import {
   CredentialEvent,
   credentialEventKind,
-  CREDENTIALS_EXCHANGE,
-  credentialRoutingKey,
 } from '@integration-host/shared/contracts/credential-event'
+import { CREDENTIALS_QUEUE, credentialsTopology } from '@integration-host/shared/contracts/topology'
 import {
   TransactionEvent,
   transactionRoutingKey,
@@ -13,8 +12,6 @@ import {
 import type { Consumer, MessageBus } from '@integration-host/shared/message-bus'
 import { eventId } from '../../runner/transition-feed.ts'
 
-/** One queue for all replicas: a credential's return is one job. */
-const CREDENTIALS_QUEUE = 'coordinator.credentials'
 /** A queue for each replica: every one shows every transition. */
 const TRANSACTIONS_QUEUE = 'coordinator.transactions'
 
@@ -24,18 +21,7 @@ export async function onCredentialUsable(
   tag: string,
   usable: (name: string) => Promise<void>,
 ): Promise<Consumer> {
-  await bus.declare({
-    exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
-    queues: [
-      {
-        name: CREDENTIALS_QUEUE,
-        bindings: (['stored', 'refreshed'] as const).map((kind) => ({
-          exchange: CREDENTIALS_EXCHANGE,
-          routingKey: credentialRoutingKey(kind),
-        })),
-      },
-    ],
-  })
+  await bus.declare(credentialsTopology)
   return bus.consume(CREDENTIALS_QUEUE, { prefetch: 8, tag }, async ({ routingKey, content }) => {
     const event = parse(CredentialEvent, content)
     if (event === null || credentialEventKind(routingKey) === null) return 'ack'
