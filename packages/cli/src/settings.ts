@@ -11,8 +11,20 @@ import type { Secret } from '@integration-host/shared/secret'
 import { z } from 'zod'
 import { UsageError } from './exit-code.ts'
 
+/** The setting that says where a service is. */
+export const addressOf = {
+  'token-service': 'TOKEN_SERVICE_URL',
+  'accounting-gateway': 'GATEWAY_URL',
+  coordinator: 'COORDINATOR_URL',
+  'demo-api': 'DEMO_API_URL',
+} as const
+export type ServiceName = keyof typeof addressOf
+
 const Settings = z.object({
   TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
+  GATEWAY_URL: httpUrl().default('http://127.0.0.1:7218'),
+  COORDINATOR_URL: httpUrl().default('http://127.0.0.1:7219'),
+  DEMO_API_URL: httpUrl().default('http://127.0.0.1:7216'),
   SERVICE_API_KEY: serviceKeys().optional(),
 })
 
@@ -20,30 +32,36 @@ const ROOT = join(import.meta.dirname, '../../..')
 const loopback = new Set(['127.0.0.1', '[::1]', 'localhost'])
 
 export interface Connection {
+  readonly service: ServiceName
   readonly url: string
   readonly key: Secret
 }
 
 /**
- * Where token-service is and the key for it: `--url`, else the environment. Without a key in the environment
+ * Where a service is and the key for it: `--url`, else the environment. Without a key in the environment
  * it is the one that the embedded host keeps in its data folder.
  *
  * @throws {UsageError} naming what is bad or missing.
  */
-export function readConnection(url: string | undefined, env: Environment): Connection {
+export function readConnection(
+  service: ServiceName,
+  url: string | undefined,
+  env: Environment,
+): Connection {
+  const variable = addressOf[service]
   const given = httpUrl().optional().safeParse(url)
   if (!given.success) throw new UsageError(`--url ${given.error.issues[0]?.message ?? 'is bad'}`)
   const settings = usable(() =>
-    parseConfig(Settings, { ...env, ...(url !== undefined && { TOKEN_SERVICE_URL: url }) }),
+    parseConfig(Settings, { ...env, ...(url !== undefined && { [variable]: url }) }),
   )
-  const at = settings.TOKEN_SERVICE_URL
+  const at = settings[variable]
   const key = settings.SERVICE_API_KEY?.[0] ?? embeddedKey(at, env)
   if (key === null) {
     throw new UsageError(
       'A service key is needed: set SERVICE_API_KEY, or SERVICE_API_KEY_FILE to the file that holds it.',
     )
   }
-  return { url: at, key }
+  return { service, url: at, key }
 }
 
 /** Turns settings that are not usable into wrong usage. */
