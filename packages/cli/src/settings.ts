@@ -31,6 +31,8 @@ const Settings = z.object({
 const ROOT = join(import.meta.dirname, '../../..')
 const loopback = new Set(['127.0.0.1', '[::1]', 'localhost'])
 
+export const isLoopback = (hostname: string): boolean => loopback.has(hostname)
+
 export interface Connection {
   readonly service: ServiceName
   readonly url: string
@@ -64,6 +66,32 @@ export function readConnection(
   return { service, url: at, key }
 }
 
+/**
+ * Where every service is, and the key for it where one is known.
+ *
+ * @throws {UsageError} naming what is bad.
+ */
+export function readServices(
+  env: Environment,
+): Readonly<
+  Record<
+    ServiceName,
+    { readonly name: ServiceName; readonly url: string; readonly key: Secret | null }
+  >
+> {
+  const settings = usable(() => parseConfig(Settings, env))
+  const of = (name: ServiceName) => {
+    const url = settings[addressOf[name]]
+    return { name, url, key: settings.SERVICE_API_KEY?.[0] ?? embeddedKey(url, env) }
+  }
+  return {
+    'token-service': of('token-service'),
+    'accounting-gateway': of('accounting-gateway'),
+    coordinator: of('coordinator'),
+    'demo-api': of('demo-api'),
+  }
+}
+
 /** Turns settings that are not usable into wrong usage. */
 export function usable<T>(read: () => T): T {
   try {
@@ -75,7 +103,7 @@ export function usable<T>(read: () => T): T {
 
 /** The embedded host listens on the loopback interface alone: its key is for nobody else. */
 function embeddedKey(url: string, env: Environment): Secret | null {
-  if (!loopback.has(new URL(url).hostname)) return null
+  if (!isLoopback(new URL(url).hostname)) return null
   // As the host itself does, which runs in the root of the checkout.
   const file = join(resolve(ROOT, env['DATA_DIR'] || 'data'), 'secrets', 'service_api_key')
   try {
