@@ -57,7 +57,10 @@ describe('help of a command of one word', () => {
 describe('wrong usage', () => {
   it.each([
     [[], 'A command is needed'],
-    [['nonsense'], "There is no command 'nonsense'; there are: credentials, audit, doctor"],
+    [
+      ['nonsense'],
+      "There is no command 'nonsense'; there are: credentials, transactions, audit, doctor",
+    ],
     [['credentials'], 'A credentials command is needed'],
     [['credentials', 'drop'], "There is no credentials command 'drop'"],
     [['credentials', 'list', '--colour'], "Unknown option '--colour'"],

@@ -5,6 +5,7 @@ import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
 import { importCredentials } from './commands/import.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
+import * as transactions from './commands/transactions.ts'
 import { CommandFailed, exitCodes, UsageError } from './exit-code.ts'
 import { plain, print, tell, type Terminal } from './terminal.ts'
 
@@ -31,6 +32,21 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
         ['export', exportCredentials],
       ]),
       examples: ['credentials list', 'credentials show ACC-9341453908059889'],
+    },
+  ],
+  [
+    'transactions',
+    {
+      title: 'What processes were given to do',
+      commands: new Map([
+        ['list', transactions.list],
+        ['show', transactions.show],
+        ['queue', transactions.queue],
+        ['replay', transactions.replay],
+        ['resume', transactions.resume],
+        ['cancel', transactions.cancel],
+      ]),
+      examples: ['transactions list --status Failed', 'transactions show 66'],
     },
   ],
   [

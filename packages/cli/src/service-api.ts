@@ -24,6 +24,8 @@ export interface ServiceApi {
     body: unknown,
     schema: z.ZodType<T>,
   ): Promise<{ readonly status: number; readonly data: T }>
+  /** Posts lines of JSON as they are. */
+  postText<T>(path: string, lines: string, schema: z.ZodType<T>): Promise<T>
   delete(path: string): Promise<void>
   /** Posts nothing and yields each line of the answer. */
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
@@ -36,6 +38,10 @@ const LONG_DEADLINE_MS = 5 * 60_000
 /** @throws {UsageError} the address or the key is bad or missing. */
 export const openTokenService = (url: string | undefined, terminal: Terminal): ServiceApi =>
   openService('token-service', url, terminal)
+
+/** @throws {UsageError} the address or the key is bad or missing. */
+export const openCoordinator = (url: string | undefined, terminal: Terminal): ServiceApi =>
+  openService('coordinator', url, terminal)
 
 function openService(
   service: ServiceName,
@@ -50,8 +56,13 @@ function openService(
     read: (answer: Response) => Promise<T>,
     {
       body,
+      lines,
       deadlineMs = DEADLINE_MS,
-    }: { readonly body?: unknown; readonly deadlineMs?: number | null },
+    }: {
+      readonly body?: unknown
+      readonly lines?: string
+      readonly deadlineMs?: number | null
+    },
   ): Promise<T> {
     return reaching(connection, terminal, async () => {
       const answer = await fetch(connection.url + path, {
@@ -59,8 +70,10 @@ function openService(
         headers: {
           Authorization: `Bearer ${connection.key.reveal()}`,
           ...(body !== undefined && { 'Content-Type': 'application/json' }),
+          ...(lines !== undefined && { 'Content-Type': 'application/x-ndjson' }),
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),
+        ...(lines !== undefined && { body: lines }),
         redirect: 'manual', // the key is for this address only
         signal: AbortSignal.any([
           terminal.signal,
@@ -87,6 +100,7 @@ function openService(
         async (answer) => ({ status: answer.status, data: await json(schema)(answer) }),
         { body },
       ),
+    postText: (path, lines, schema) => call('POST', path, json(schema), { lines }),
     delete: (path) => call('DELETE', path, async (answer) => void (await answer.text()), {}),
     async *postForLines(path, schema) {
       // No deadline for the whole: fetch itself gives up on an answer that is silent for minutes.
