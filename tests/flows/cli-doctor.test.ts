@@ -143,6 +143,24 @@ describe('doctor over a running system', () => {
     await sql.end()
   })
 
+  it('tells settings of a database that lose what was recorded, or refuse it', async () => {
+    const name = new URL(system.databaseUrl).pathname.slice(1)
+    const sql = postgres(backend('TEST_DATABASE_URL'), { max: 1, onnotice: () => {} })
+    await sql`alter database ${sql(name)} set synchronous_commit = off`
+    await sql`alter database ${sql(name)} set default_transaction_read_only = on`
+    const { code, wrong } = await doctor('postgres')
+    await sql`alter database ${sql(name)} reset all`
+    await sql.end()
+    expect([code, wrong.map(({ Check, Found }) => [Check, Found])]).toEqual([
+      1,
+      [
+        ['synchronous_commit', 'off'],
+        ['role', 'read only'],
+      ],
+    ])
+    expect((await doctor('postgres')).wrong).toEqual([])
+  })
+
   it('tells which queue has other arguments, while the coordinator waits for it to be mended', async () => {
     const name = `${system.amqpPrefix}steps.OrderProcess.report`
     const operator = await connect(backend('TEST_AMQP_URL'))

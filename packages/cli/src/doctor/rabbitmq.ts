@@ -66,11 +66,19 @@ async function queueFindings(
           ]),
         )
       else if ((error as { code?: unknown }).code === 404) missing.push(queue.name)
+      else if ((error as { code?: unknown }).code === 403) return [permissionFinding(queue.name)]
       else throw error
     }
   }
   return summary(queues.length, missing, drifted)
 }
+
+const permissionFinding = (name: string): Finding =>
+  problem(
+    'permissions',
+    `the user may not make ${name}`,
+    "Let it configure, write and read: rabbitmqctl set_permissions -p VHOST USER '.*' '.*' '.*'",
+  )
 
 /** A queue whose settings are others than its services need. */
 export const driftFinding = (name: string, differs: readonly string[]): Finding =>

@@ -25,7 +25,7 @@ export async function examineRedis(url: Secret, signal: AbortSignal): Promise<re
   signal.addEventListener('abort', stop, { once: true })
   try {
     await redis.connect()
-    const info = parseInfo(await redis.info())
+    const info = await redis.info()
     const askedAt = Date.now()
     const [seconds, micros] = await redis.time()
     const clock = clockFinding({
@@ -34,20 +34,24 @@ export async function examineRedis(url: Secret, signal: AbortSignal): Promise<re
       answeredAt: Date.now(),
     })
     const [, appendfsync] = (await redis.config('GET', 'appendfsync').catch(() => [])) as string[]
-    return [
-      reached(host),
-      versionFinding(info.get('redis_version') ?? 'unknown', NEEDED),
-      ...roleOf(info),
-      ...memoryOf(info),
-      ...persistenceOf(info, appendfsync),
-      clock,
-    ]
+    return [reached(host), ...redisFindings(info, appendfsync), clock]
   } catch (error) {
     return [unreachable(host, 'REDIS_URL', signal.aborted ? new NoAnswer() : (failure ?? error))]
   } finally {
     signal.removeEventListener('abort', stop)
     redis.disconnect()
   }
+}
+
+/** What the answer to INFO tells; `appendfsync` is not in it, and undefined where CONFIG GET is not allowed. */
+export function redisFindings(text: string, appendfsync: string | undefined): readonly Finding[] {
+  const info = parseInfo(text)
+  return [
+    versionFinding(info.get('redis_version') ?? 'unknown', NEEDED),
+    ...roleOf(info),
+    ...memoryOf(info),
+    ...persistenceOf(info, appendfsync),
+  ]
 }
 
 function roleOf(info: Info): Finding[] {
