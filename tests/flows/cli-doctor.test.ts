@@ -105,11 +105,8 @@ describe('doctor over a running system', () => {
   it('names the credential that does not open with the keys at hand', async () => {
     const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
     const sealed = (await redis.hget('ACC-1', 'RefreshToken')) ?? ''
-    await redis.hset(
-      'ACC-1',
-      'RefreshToken',
-      sealed.replace(/.$/, (end) => (end === 'A' ? 'B' : 'A')),
-    )
+    // Whole, but in another's place.
+    await redis.hset('ACC-1', 'RefreshToken', (await redis.hget('ACC-1', 'Authenticator')) ?? '')
     const { code, wrong } = await doctor('token-service')
     await redis.hset('ACC-1', 'RefreshToken', sealed)
     redis.disconnect()

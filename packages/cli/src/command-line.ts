@@ -67,7 +67,7 @@ export const single: ReadonlyMap<string, Command> = new Map([['doctor', doctor]]
 
 const PROGRAM = 'integration-host'
 
-const COMMON_HELP = `All commands:
+const COMMON_HELP = `All commands (but no --url for doctor):
   --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
                transactions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       JSON on standard output, and nothing else
@@ -135,6 +135,7 @@ function helpOf(
   const examples = (group === undefined ? [...groups.values()] : [group]).flatMap(
     (one) => one.examples,
   )
+  if (group === undefined) examples.push(...single.keys())
   return [
     `Usage: ${name} <command> [options]`,
     '',

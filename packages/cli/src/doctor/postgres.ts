@@ -1,5 +1,5 @@
 import type { Secret } from '@integration-host/shared/secret'
-import postgres from 'postgres'
+import type postgres from 'postgres'
 import { clockFinding } from './clock.ts'
 import { type Finding, ok, problem, versionFinding } from './finding.ts'
 import { migrationFindings, type AppliedMigration } from './migrations.ts'
@@ -15,7 +15,8 @@ export async function examinePostgres(
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
   const host = hostOf(url)
-  const sql = postgres(url.reveal(), {
+  const { default: connect } = await import('postgres')
+  const sql = connect(url.reveal(), {
     max: 1,
     connect_timeout: PATIENCE_S,
     onnotice: () => {},

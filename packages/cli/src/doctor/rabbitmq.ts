@@ -1,6 +1,6 @@
 import { inequivalenceOf } from '@integration-host/shared/rabbitmq/refusal'
 import type { Secret } from '@integration-host/shared/secret'
-import { type ChannelModel, connect } from 'amqplib'
+import type { ChannelModel } from 'amqplib'
 import type { WantedQueue } from './broker-topology.ts'
 import { type Finding, ok, problem, versionFinding, warning } from './finding.ts'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
@@ -16,6 +16,7 @@ export async function examineRabbitMq(
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
   const host = hostOf(url)
+  const { connect } = await import('amqplib')
   let model: ChannelModel | null = null
   const stop = (): void => void model?.close().catch(() => {})
   signal.addEventListener('abort', stop, { once: true })

@@ -1,5 +1,4 @@
 import type { Secret } from '@integration-host/shared/secret'
-import { Redis } from 'ioredis'
 import { clockFinding } from './clock.ts'
 import { type Finding, ok, problem, skipped, versionFinding, warning } from './finding.ts'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
@@ -11,6 +10,8 @@ const PATIENCE_MS = 3_000
 /** Looks whether a Redis keeps what it is given. Writes nothing. */
 export async function examineRedis(url: Secret, signal: AbortSignal): Promise<readonly Finding[]> {
   const host = hostOf(url)
+  // Drivers are loaded here: every other command starts sooner without them.
+  const { Redis } = await import('ioredis')
   const redis = new Redis(url.reveal(), {
     connectionName: 'doctor',
     lazyConnect: true,
