@@ -11,7 +11,10 @@ import {
   stepRoutingKey,
   STEPS_EXCHANGE,
 } from '@integration-host/shared/contracts/step-message'
-import { TRANSACTIONS_EXCHANGE } from '@integration-host/shared/contracts/transaction-event'
+import {
+  COORDINATORS_EXCHANGE,
+  TRANSACTIONS_EXCHANGE,
+} from '@integration-host/shared/contracts/transaction-event'
 import { type Channel, connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
@@ -74,6 +77,7 @@ const routes: readonly (readonly [
 ])[] = [
   [CREDENTIALS_EXCHANGE, 'topic', ['#']],
   [TRANSACTIONS_EXCHANGE, 'topic', ['#']],
+  [COORDINATORS_EXCHANGE, 'fanout', ['']],
   [STEPS_EXCHANGE, 'direct', STEPS.map((step) => stepRoutingKey(PROCESS, step))],
   [DEAD_EXCHANGE, 'direct', [PROCESS]],
   ...delays.map(({ name }) => [delayName(name), 'fanout', ['']] as const),

@@ -7,7 +7,10 @@ import {
   stepQueue,
   STEPS_EXCHANGE,
 } from '@integration-host/shared/contracts/step-message'
-import { TRANSACTIONS_EXCHANGE } from '@integration-host/shared/contracts/transaction-event'
+import {
+  COORDINATORS_EXCHANGE,
+  TRANSACTIONS_EXCHANGE,
+} from '@integration-host/shared/contracts/transaction-event'
 import { connect } from 'amqplib'
 
 const STEPS = ['order', 'report', 'csv']
@@ -28,6 +31,7 @@ export async function removeTopology(url: string, prefix: string): Promise<void>
     DEAD_EXCHANGE,
     CREDENTIALS_EXCHANGE,
     TRANSACTIONS_EXCHANGE,
+    COORDINATORS_EXCHANGE,
     ...rungs,
   ]
   for (const queue of queues) await channel.deleteQueue(prefix + queue)

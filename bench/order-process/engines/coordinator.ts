@@ -24,7 +24,7 @@ export const start: StartEngine = async (settings) => {
     // The order is that of an index that holds these alone; counting them would be work to measure.
     const { rowCount } = await database.query(
       `select from "Order_Header" where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
-      order by "NextSweepAt" limit 1`,
+      and "CompletedAt" is null limit 1`,
     )
     return rowCount === 0
   }

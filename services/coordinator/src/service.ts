@@ -8,8 +8,9 @@ import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
 import { loadProcesses } from './adapters/folder/processes.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import { createProbe } from './adapters/http/probe.ts'
-import { joinTransactionEvents, onCredentialUsable } from './adapters/rabbitmq/events.ts'
+import { onCredentialUsable } from './adapters/rabbitmq/credential-events.ts'
 import { createStepQueue } from './adapters/rabbitmq/step-queue.ts'
+import { joinTransactionEvents } from './adapters/rabbitmq/transaction-events.ts'
 import { createApp } from './app.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import type { ProcessDefinition } from './process/definition.ts'
@@ -73,16 +74,17 @@ export async function startCoordinator(
   await Promise.all(
     [...processes.values()].map((definition) => queue.declare(outlineOf(definition))),
   )
-  const events = await joinTransactionEvents(bus, owner, (event) => {
-    feed.add(event)
-    // Cancelled at another replica: the call in hand here must not go on.
-    if (event.Status === 'Cancelled') runner.abort(event)
-  })
-  stack.defer(() => events.consumer.cancel())
+  const events = stack.use(
+    await joinTransactionEvents(bus, owner, (event) => {
+      feed.add(event)
+      // Cancelled at another replica: the call in hand here must not go on.
+      if (event.Status === 'Cancelled') runner.abort(event)
+    }),
+  )
   const announcer = createAnnouncer({
     queue,
     feed,
-    publishEvent: events.publish,
+    tell: events.tell,
     log: logger,
     firstStep: (name) => processes.get(name)?.stepNames[0],
   })

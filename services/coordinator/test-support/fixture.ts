@@ -11,7 +11,10 @@ import {
 } from '@integration-host/shared/contracts/step-message'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
-import { TRANSACTIONS_EXCHANGE } from '@integration-host/shared/contracts/transaction-event'
+import {
+  COORDINATORS_EXCHANGE,
+  TRANSACTIONS_EXCHANGE,
+} from '@integration-host/shared/contracts/transaction-event'
 import { createHealth } from '@integration-host/shared/health'
 import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
 import { createLogger, type Logger } from '@integration-host/shared/logger'
@@ -106,6 +109,7 @@ async function removeTopology(
     DEAD_EXCHANGE,
     CREDENTIALS_EXCHANGE,
     TRANSACTIONS_EXCHANGE,
+    COORDINATORS_EXCHANGE,
     ...rungs,
   ])
     await channel.deleteExchange(prefix + exchange)

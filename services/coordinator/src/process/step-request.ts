@@ -44,7 +44,7 @@ export function outgoingCall(
       accept: 'application/json',
       ...(body !== null &&
         typeof request.body !== 'string' && { 'content-type': 'application/json' }),
-      ...Object.fromEntries(new Headers(request.headers)),
+      ...(request.headers !== undefined && Object.fromEntries(new Headers(request.headers))),
       ...(isGateway && { authorization: `Bearer ${gateway.key}` }),
     },
     body,

@@ -19,11 +19,18 @@ describe('a file that is written whole', () => {
     expect(await readdir(folder)).toEqual(['a.csv'])
   })
 
+  it('comes with its folder', async () => {
+    const path = join(folder, 'some', 'where', 'a.csv')
+    await Promise.all(['1', '2'].map((content) => writeWholeFile(path, content)))
+    expect(await readdir(join(folder, 'some', 'where'))).toEqual(['a.csv'])
+  })
+
   it('leaves nothing when it cannot be written', async () => {
-    await expect(writeWholeFile(join(folder, 'none', 'a.csv'), '')).rejects.toMatchObject({
-      code: 'ENOENT',
+    await writeFile(join(folder, 'file'), '')
+    await expect(writeWholeFile(join(folder, 'file', 'a.csv'), '')).rejects.toMatchObject({
+      code: 'ENOTDIR',
     })
-    expect(await readdir(folder)).toEqual([])
+    expect(await readdir(folder)).toEqual(['file'])
   })
 
   it('is rid of what killed writers of it left, and of nothing else', async () => {

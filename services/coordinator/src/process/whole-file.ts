@@ -1,28 +1,30 @@
-import { open, readdir, rename, rm } from 'node:fs/promises'
+import { mkdir, open, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
+import { grouped } from '@integration-host/shared/grouped'
 
 /**
  * Writes a file whole or not at all: a temporary file beside it, flushed, renamed over it, the folder
- * flushed. Whoever opens the path sees the old content or the new, also after a power cut.
+ * flushed. Whoever opens the path sees the old content or the new, also after a power cut. The folder is made
+ * when it is missing.
  *
  * @throws the system's error; the file is then as it was.
  */
 export async function writeWholeFile(path: string, content: string): Promise<void> {
   const temporary = `${path}.${crypto.randomUUID().slice(0, 8)}.tmp`
+  const folder = dirname(path)
+  const write = () => writeFile(temporary, content, { flag: 'wx', mode: 0o600, flush: true })
   try {
-    const file = await open(temporary, 'wx', 0o600)
-    try {
-      await file.writeFile(content)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
+    await write().catch(async (error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      await mkdir(folder, { recursive: true })
+      await write()
+    })
     await rename(temporary, path)
   } catch (error) {
     await rm(temporary, { force: true })
     throw error
   }
-  await syncFolder(dirname(path))
+  await flushFolder(folder)
 }
 
 /**
@@ -37,12 +39,11 @@ export async function removeStrays(path: string): Promise<void> {
 }
 const STRAY = /^\.[0-9a-f]{8}\.tmp$/
 
-/** Makes a rename in the folder durable. */
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r')
-  try {
+/** Makes the renames in the folder durable: one flush for all that came while the last one ran. */
+const flushFolder = grouped(async (folders: readonly string[]) => {
+  for (const folder of new Set(folders)) {
+    await using handle = await open(folder, 'r')
     await handle.sync()
-  } finally {
-    await handle.close()
   }
-}
+  return folders
+})

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { stringify } from 'csv-stringify/sync'
 import { z } from 'zod'
@@ -26,9 +25,7 @@ const report = (step: Step<string | number, typeof order>) => {
 const csv = async (step: Step<string | number, typeof report, { order: typeof order }>) => {
   const { CreatedAt, Status } = ReportResponse.parse(JSON.parse(step.previous.ResponseBody ?? ''))
   const row = { Order: step.item('order').data.Order, CreatedAt, Status }
-  const folder = join(step.settings.dataDir, 'OrderCSV')
-  const file = join(folder, csvFileName(step))
-  await mkdir(folder, { recursive: true })
+  const file = join(step.settings.dataDir, 'OrderCSV', csvFileName(step))
   if (step.attempt > 1) await removeStrays(file)
   await writeWholeFile(file, csvOf(row))
   step.setStatus('Completed')

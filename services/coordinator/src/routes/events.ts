@@ -1,7 +1,7 @@
 import { Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { describeRoute } from 'hono-openapi'
-import type { FeedEntry, TransitionFeed } from '../runner/transition-feed.ts'
+import { eventId, type TransitionFeed } from '../runner/transition-feed.ts'
 
 const KEEP_ALIVE_MS = 15_000
 /** A watcher that reads slower than transitions come is cut off; it comes back with its Last-Event-ID. */
@@ -27,10 +27,10 @@ export function eventRoutes(deps: {
       streamSSE(c, async (stream) => {
         const lastId = c.req.header('Last-Event-ID')
         const missed = lastId === undefined ? [] : feed.after(lastId)
-        const entries: FeedEntry[] = [...(missed ?? [])]
+        const events = [...(missed ?? [])]
         let wake: (() => void) | null = null
-        const stopWatching = feed.watch((entry) => {
-          entries.push(entry)
+        const stopWatching = feed.watch((event) => {
+          events.push(event)
           wake?.()
         })
         const end = (): void => wake?.()
@@ -39,10 +39,14 @@ export function eventRoutes(deps: {
         try {
           if (missed === null) await stream.writeSSE({ event: 'reset', data: '{}' })
           else await stream.write(': connected\n\n')
-          while (!stream.aborted && !leaving.aborted && entries.length <= MAX_BEHIND) {
-            for (const { id, event } of entries.splice(0, 500))
-              await stream.writeSSE({ id, event: 'transaction', data: JSON.stringify(event) })
-            if (entries.length > 0) continue
+          while (!stream.aborted && !leaving.aborted && events.length <= MAX_BEHIND) {
+            for (const event of events.splice(0, 500))
+              await stream.writeSSE({
+                id: eventId(event),
+                event: 'transaction',
+                data: JSON.stringify(event),
+              })
+            if (events.length > 0) continue
             await new Promise<void>((resolve) => {
               const timer = setTimeout(() => {
                 void stream.write(': still here\n\n').finally(resolve)
@@ -52,7 +56,7 @@ export function eventRoutes(deps: {
                 resolve()
               }
               // What came, or ended, while the last ones were written.
-              if (entries.length > 0 || stream.aborted || leaving.aborted) wake()
+              if (events.length > 0 || stream.aborted || leaving.aborted) wake()
             })
           }
         } finally {

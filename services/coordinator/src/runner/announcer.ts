@@ -1,7 +1,7 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import type { Logger } from '@integration-host/shared/logger'
-import type { Header } from '../transaction/header.ts'
 import { isOver } from '../transaction/status.ts'
+import type { Moved } from '../transaction/transaction-source.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from './transition-feed.ts'
 
@@ -11,11 +11,13 @@ export interface Announcer {
    * Resolves when the message for the next step, if there is one, is with the broker or has failed; a
    * failure is not an error, because the row is the outbox and the pull sends it again.
    */
-  announce(header: Header, delayMs?: number): Promise<void>
+  announce(header: Moved, delayMs?: number): Promise<void>
+  /** Sends the message for the step that is due once more: nothing has changed. Resolves as `announce` does. */
+  remind(header: Moved): Promise<void>
   /** The same for many, without anyone waiting for it. */
-  announceAll(headers: readonly Header[]): void
+  announceAll(headers: readonly Moved[]): void
   /** Tells of a transition that needs no message. */
-  tell(header: Header): void
+  tell(header: Moved): void
   /** Resolves when nothing is on its way any more. */
   settled(): Promise<void>
 }
@@ -23,7 +25,8 @@ export interface Announcer {
 export interface AnnouncerDeps {
   readonly queue: StepQueue
   readonly feed: TransitionFeed
-  readonly publishEvent: (event: TransactionEvent) => Promise<void>
+  /** Tells other systems and replicas. */
+  readonly tell: (event: TransactionEvent) => void
   readonly log: Logger
   readonly firstStep: (process: string) => string | undefined
 }
@@ -32,20 +35,15 @@ const GROUP = 500
 
 export function createAnnouncer(deps: AnnouncerDeps): Announcer {
   const { queue, feed, log } = deps
-  const underway = new Set<Promise<unknown>>()
-  const track = (work: Promise<unknown>): void => {
-    underway.add(work)
-    void work.finally(() => underway.delete(work))
-  }
+  const underway = new Set<Promise<void>>()
 
-  const tell = (header: Header): void => {
+  const tell = (header: Moved): void => {
     const event = eventOf(header)
     feed.add(event)
-    track(deps.publishEvent(event).catch(() => log.debug('transaction event was not published')))
+    deps.tell(event)
   }
 
-  const announce = async (header: Header, delayMs = 0): Promise<void> => {
-    tell(header)
+  const send = async (header: Moved, delayMs: number): Promise<void> => {
     if (isOver(header.Status) || header.Status === 'Waiting') return
     const { Process, TransactionID, ReplayID, Version: version } = header
     const step = header.StepName || deps.firstStep(Process)
@@ -57,15 +55,22 @@ export function createAnnouncer(deps: AnnouncerDeps): Announcer {
     }
   }
 
+  const announce = (header: Moved, delayMs = 0): Promise<void> => {
+    tell(header)
+    return send(header, delayMs)
+  }
+
   return {
     announce,
+    remind: (header) => send(header, 0),
     tell,
     announceAll(headers) {
       const all = async (): Promise<void> => {
         for (let start = 0; start < headers.length; start += GROUP)
           await Promise.all(headers.slice(start, start + GROUP).map((header) => announce(header)))
       }
-      track(all())
+      const work = all().finally(() => underway.delete(work))
+      underway.add(work)
     },
     async settled() {
       while (underway.size > 0) await Promise.allSettled(underway)
@@ -73,7 +78,7 @@ export function createAnnouncer(deps: AnnouncerDeps): Announcer {
   }
 }
 
-const eventOf = (header: Header): TransactionEvent => ({
+const eventOf = (header: Moved): TransactionEvent => ({
   Process: header.Process,
   TransactionID: header.TransactionID,
   ReplayID: header.ReplayID,

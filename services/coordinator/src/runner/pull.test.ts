@@ -56,7 +56,8 @@ function pulls(given: {
       consumers: async (_, step) => consumers(step),
     } as PullDeps['queue'],
     announcer: {
-      announce: async (one) => void sent.push(one),
+      announce: async () => {},
+      remind: async (one) => void sent.push(one as Header),
       announceAll() {},
       tell() {},
       settled: async () => {},

@@ -131,7 +131,7 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
       if (refused !== null) announcer.tell(refused)
       return
     }
-    await announcer.announce(header)
+    await announcer.remind(header)
   }
 
   async function remote(): Promise<boolean> {

@@ -18,10 +18,11 @@ import type { HttpCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
 import { runStep } from '../process/run-step.ts'
 import type { ProcessSettings } from '../process/step.ts'
-import { type Header, keyText, type RunKey } from '../transaction/header.ts'
+import { keyText, type RunKey } from '../transaction/header.ts'
 import { idempotencyKey, type Item } from '../transaction/item.ts'
 import {
   type Claim,
+  type Moved,
   type ProcessOutline,
   RENEW_MS,
   type TransactionSource,
@@ -372,7 +373,7 @@ export function createRunner(deps: RunnerDeps): Runner {
 /** The claim of the next step, as the source has it after a transition that `continues`. */
 function claimAfter(
   { lease, header, items }: Claim,
-  next: Header,
+  next: Moved,
   { item }: Pick<Transition, 'item'>,
 ): Claim {
   const { StepName } = header
@@ -390,7 +391,7 @@ function claimAfter(
   }
   return {
     lease: { ...lease, step: next.StepName, version: next.Version },
-    header: next,
+    header: { ...header, ...next },
     items: [...items.filter((other) => other.StepName !== StepName), done],
     isInDoubt: false,
   }

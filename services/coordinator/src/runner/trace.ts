@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { keyText, type RunKey } from '../transaction/header.ts'
 
 /**
@@ -6,6 +6,8 @@ import { keyText, type RunKey } from '../transaction/header.ts'
  * restart without being stored; the span is new for each use.
  */
 export function traceparentOf(run: RunKey): string {
-  const traceId = createHash('sha256').update(keyText(run)).digest('hex').slice(0, 32)
-  return `00-${traceId}-${randomBytes(8).toString('hex')}-01`
+  const traceId = hash('sha256', keyText(run)).slice(0, 32)
+  // A UUID's last part is 48 random bits, its first 32: they are made in advance, unlike random bytes.
+  const uuid = crypto.randomUUID()
+  return `00-${traceId}-${uuid.slice(-12)}${uuid.slice(0, 4)}-01`
 }

@@ -1,45 +1,33 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 
-export interface FeedEntry {
-  /** The same on every replica: one transition, one id. */
-  readonly id: string
-  readonly event: TransactionEvent
-}
-
 /** The last transitions, for whoever watches; a watcher that comes back goes on where it stopped. */
 export interface TransitionFeed {
   add(event: TransactionEvent): void
-  /** What came after the entry `id`; null when that one is not kept any more. */
-  after(id: string): readonly FeedEntry[] | null
+  /** What came after the event of that id; null when that one is not kept any more. */
+  after(id: string): readonly TransactionEvent[] | null
   /** @returns how to stop watching. */
-  watch(listener: (entry: FeedEntry) => void): () => void
+  watch(listener: (event: TransactionEvent) => void): () => void
 }
 
 const KEPT = 10_000
 
+/** The same on every replica: one transition, one id. */
 export const eventId = ({ Process, TransactionID, ReplayID, Version }: TransactionEvent): string =>
   [Process, TransactionID, ReplayID, Version].map(encodeURIComponent).join('/')
 
-/** Transitions come in twice (our own, and over the broker): the second is dropped. */
 export function createTransitionFeed(kept = KEPT): TransitionFeed {
-  // Insertion order is the order of the feed.
-  const entries = new Map<string, FeedEntry>()
-  const listeners = new Set<(entry: FeedEntry) => void>()
+  let events: TransactionEvent[] = []
+  const listeners = new Set<(event: TransactionEvent) => void>()
   return {
     add(event) {
-      const entry = { id: eventId(event), event }
-      if (entries.has(entry.id)) return
-      entries.set(entry.id, entry)
-      for (const oldest of entries.keys()) {
-        if (entries.size <= kept) break
-        entries.delete(oldest)
-      }
-      for (const listener of listeners) listener(entry)
+      events.push(event)
+      // Not one by one: every transition comes by here.
+      if (events.length >= 2 * kept) events = events.slice(-kept)
+      for (const listener of listeners) listener(event)
     },
     after(id) {
-      if (!entries.has(id)) return null
-      const all = [...entries.values()]
-      return all.slice(all.findIndex((entry) => entry.id === id) + 1)
+      const index = events.findLastIndex((event) => eventId(event) === id)
+      return index === -1 ? null : events.slice(index + 1)
     },
     watch(listener) {
       listeners.add(listener)

@@ -64,11 +64,14 @@ export function transactionSourceContract(
       if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
       return result.claim
     }
-    const record = ({ lease, header }: Claim, outcome: StepOutcome): Promise<Header | null> =>
-      source.record(
-        lease,
-        advance(header, outcome, { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }),
-      )
+    const record = async (
+      { lease, header }: Claim,
+      outcome: StepOutcome,
+    ): Promise<Header | null> => {
+      const course = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
+      const moved = await source.record(lease, advance(header, outcome, course))
+      return moved === null ? null : { ...header, ...moved }
+    }
     const finish = async (header: Header): Promise<Header> => {
       let current: Header = header
       while (current.Status !== 'Completed')

@@ -24,7 +24,7 @@ export interface TransactionSource extends AsyncDisposable {
    * Commits the outcome of a leased step and ends the lease, or gives it a new version and time where the
    * transition `continues`; null when the lease was lost (S3).
    */
-  record(lease: Lease, transition: Transition): Promise<Header | null>
+  record(lease: Lease, transition: Transition): Promise<Moved | null>
   /** Extends leases; resolves with those that are lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>
   /** Up to `limit` runs of these steps that should have been picked up by now; spaces the next time (S4). */
@@ -96,6 +96,9 @@ export interface Lease extends RunKey {
   readonly version: number
   readonly owner: string
 }
+
+/** What a transition may change of a header. */
+export type Moved = Omit<Header, 'InitialData' | 'Realm' | 'CreatedAt'>
 
 export interface Claim {
   readonly lease: Lease

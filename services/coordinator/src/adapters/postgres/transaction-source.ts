@@ -13,10 +13,12 @@ import type { Header, RunKey } from '../../transaction/header.ts'
 import { idempotencyKey, type Attempt, type Item } from '../../transaction/item.ts'
 import { isOver } from '../../transaction/status.ts'
 import {
+  type Claim,
   type ClaimRequest,
   type ClaimResult,
   LEASE_MS,
   type Lease,
+  type Moved,
   type ProcessOutline,
   type QueueResult,
   STUCK_MS,
@@ -24,8 +26,8 @@ import {
   SWEEP_MS,
   type TransactionSource,
 } from '../../transaction/transaction-source.ts'
-import type { PostgresConnection } from './connection.ts'
-import { grouped } from './grouped.ts'
+import { isoTime, type PostgresConnection } from './connection.ts'
+import { grouped } from '@integration-host/shared/grouped'
 import type { orderAttempt, orderHeader, orderItem } from './schema.ts'
 
 type HeaderRow = typeof orderHeader.$inferSelect
@@ -52,68 +54,52 @@ export function createPostgresTransactionSource(
   const claim = grouped<ClaimRequest, ClaimResult>((requests) =>
     run(async (sql) => {
       const wanted = requests.map((request, n) => ({ ...request, n }))
-      const claimed = await sql<(Numbered<HeaderRow> & { readonly items: ItemRow[] })[]>`
-        with wanted as (
-          select * from jsonb_to_recordset(${JSON.stringify(wanted)}::text::jsonb) as w(
-            n int, "Process" text, "TransactionID" text, "ReplayID" int, step text,
-            "isFirst" boolean, version int, owner text)
-        ), held as (
-          select w.n, w.step, w.owner, h.*
-          from (select * from wanted order by "Process", "TransactionID", "ReplayID") w
-            cross join lateral (
-              select "Process", "TransactionID", "ReplayID", "StepName", "Attempt", "LeaseUntil", "StartedAt"
-              from "Order_Header" h
-              where ${isRunOf(sql, 'w')}
-                and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
-                and (h."StepName" = w.step or (h."StepName" = '' and w."isFirst"))
-                and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
-                and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
-                and coalesce(h."NextAttemptAt", now()) <= now()
-              for update) h
-        ), moved as (
+      const claimed = await sql<ClaimedRow[]>`
+        with moved as (
           update "Order_Header" h set
-            "Status" = 'Running', "StepName" = held.step, "Version" = h."Version" + 1,
-            "LeaseOwner" = held.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
-            "NextSweepAt" = now() + ${leaseMs} * interval '1 ms', "SweepCount" = 0,
-            "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
-            "InDoubt" = h."InDoubt" or held."LeaseUntil" is not null, "UpdatedAt" = now()
-          from held
-          where (h."Process", h."TransactionID", h."ReplayID")
-            = (held."Process", held."TransactionID", held."ReplayID")
-          returning held.n, h.*
+            "Status" = 'Running', "StepName" = w.step, "Version" = h."Version" + 1,
+            "LeaseOwner" = w.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
+            "SweepCount" = 0, "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
+            "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "UpdatedAt" = now()
+          from (
+            select * from json_to_recordset(${JSON.stringify(wanted)}::text::json) as w(
+              n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, "isFirst" boolean,
+              version int, owner text)
+            order by "Process", "TransactionID", "ReplayID") w
+          where ${isRunOf(sql, 'w')}
+            and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
+            and (h."StepName" = w.step or (h."StepName" = '' and w."isFirst"))
+            and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+            and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
+            and coalesce(h."NextAttemptAt", now()) <= now()
+          returning w.n, h.*
         ), lost as (
           insert into "Order_Attempt"
             ("Process", "TransactionID", "ReplayID", "StepName", "Attempt", "Outcome", "StartedAt")
-          select distinct "Process", "TransactionID", "ReplayID", "StepName", "Attempt", 'in_doubt',
-            coalesce("StartedAt", now())
-          from held where "LeaseUntil" is not null
+          select h."Process", h."TransactionID", h."ReplayID", h."StepName", h."Attempt", 'in_doubt',
+            coalesce(h."StartedAt", now())
+          from moved m, "Order_Header" h -- as it was before this statement
+          where m."InDoubt" and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
         )
-        select m.*, coalesce((
-          select jsonb_agg(to_jsonb(i)) from "Order_Item" i
+        select n, "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
+          "ErrorClass", "CreatedAt", "UpdatedAt", (
+          select json_agg(i) from "Order_Item" i
           where (i."Process", i."TransactionID", i."ReplayID")
-            = (m."Process", m."TransactionID", m."ReplayID")), '[]') as items
+            = (m."Process", m."TransactionID", m."ReplayID")) as items
         from moved m`
       const byNumber = new Map(claimed.map((row) => [row.n, row]))
       const refused = wanted.filter(({ n }) => !byNumber.has(n))
-      const reasons = refused.length === 0 ? new Map() : await whyRefused(sql, refused)
-      return wanted.map(({ n, owner }) => {
+      const reasons = refused.length === 0 ? NO_REASONS : await whyRefused(sql, refused)
+      return wanted.map(({ n, ...request }): ClaimResult => {
         const row = byNumber.get(n)
-        if (row === undefined) return (reasons.get(n) ?? { kind: 'unknown' }) as ClaimResult
-        const header = headerOf(row)
-        return {
-          kind: 'claimed',
-          claim: {
-            header,
-            items: row.items.map(itemOf),
-            lease: leaseOf(header, owner),
-            isInDoubt: row.InDoubt,
-          },
-        }
+        return row === undefined
+          ? (reasons.get(n) ?? { kind: 'unknown' })
+          : { kind: 'claimed', claim: claimOf(request, row) }
       })
     }),
   )
 
-  const record = grouped<{ lease: Lease; transition: Transition }, Header | null>((outcomes) =>
+  const record = grouped<{ lease: Lease; transition: Transition }, Moved | null>((outcomes) =>
     run(async (sql) => {
       const done = outcomes.map(({ lease, transition }, n) => ({
         ...lease,
@@ -121,8 +107,9 @@ export function createPostgresTransactionSource(
         n,
         key: idempotencyKey(lease, lease.step),
         isOver: isOver(transition.status),
-        // A message goes out with the commit; looking again makes sense only well after it.
-        sweepMs: transition.continues ? leaseMs : transition.delayMs + sweepMs,
+        // A message goes out with the commit; looking again makes sense only well after it. While there is a lease
+        // the pull leaves the run alone, and the column is in an index.
+        sweepMs: transition.continues ? null : transition.delayMs + sweepMs,
         leasedMs: transition.continues ? leaseMs : null,
         responseStatus: transition.item?.response?.status ?? null,
         responseBody: transition.item?.response?.body ?? null,
@@ -130,47 +117,43 @@ export function createPostgresTransactionSource(
         itemError: transition.item?.error ?? null,
         data: transition.item?.data ?? null,
       }))
-      const rows = await sql<Numbered<HeaderRow>[]>`
+      const rows = await sql<MovedRow[]>`
         with done as (
-          select * from jsonb_to_recordset(${JSON.stringify(done)}::text::jsonb) as d(
-            n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, owner text, key text,
-            status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
+          select * from json_to_recordset(${JSON.stringify(done)}::text::json) as d(
+            n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, version int, owner text,
+            key text, status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
             "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
             "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text,
             "leasedMs" float8)
-        ), held as (
-          select d.*, h.*
-          from (select * from done order by "Process", "TransactionID", "ReplayID") d
-            cross join lateral (
-              select "StepName" as "ranStep", "Attempt" as "ranAttempt", "StartedAt"
-              from "Order_Header" h
-              where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
-              for update) h
+          order by "Process", "TransactionID", "ReplayID"
         ), moved as (
           update "Order_Header" h set
-            "Status" = held.status, "StepName" = held."stepName", "Version" = h."Version" + 1,
-            "LeaseOwner" = case when held."leasedMs" is not null then held.owner end,
-            "LeaseUntil" = now() + held."leasedMs" * interval '1 ms',
-            "StartedAt" = case when held."leasedMs" is not null then now() end,
-            "Attempt" = held.attempt, "InDoubt" = held."isInDoubt", "WaitingFor" = held."waitingFor",
-            "LastError" = held."lastError", "ErrorClass" = held."errorClass",
-            "NextAttemptAt" = case when not held."isOver"
-              then now() + held."delayMs" * interval '1 ms' end,
-            "NextSweepAt" = now() + held."sweepMs" * interval '1 ms', "SweepCount" = 0,
-            "UpdatedAt" = now(), "CompletedAt" = case when held."isOver" then now() end
-          from held
-          where (h."Process", h."TransactionID", h."ReplayID")
-            = (held."Process", held."TransactionID", held."ReplayID")
-          returning held.n, h.*
+            "Status" = d.status, "StepName" = d."stepName", "Version" = h."Version" + 1,
+            "LeaseOwner" = case when d."leasedMs" is not null then d.owner end,
+            "LeaseUntil" = now() + d."leasedMs" * interval '1 ms',
+            "StartedAt" = case when d."leasedMs" is not null then now() end,
+            "Attempt" = d.attempt, "InDoubt" = d."isInDoubt", "WaitingFor" = d."waitingFor",
+            "LastError" = d."lastError", "ErrorClass" = d."errorClass",
+            "NextAttemptAt" = case when not d."isOver" then now() + d."delayMs" * interval '1 ms' end,
+            "NextSweepAt" = coalesce(now() + d."sweepMs" * interval '1 ms', h."NextSweepAt"),
+            "SweepCount" = 0, "UpdatedAt" = now(), "CompletedAt" = case when d."isOver" then now() end
+          from done d
+          where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
+          returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
+            d."itemError", h.*
+        ), ran as (
+          select m."Process", m."TransactionID", m."ReplayID", m.step, m.key, m."itemStatus",
+            m."responseStatus", m."responseBody", m.data, m."itemError", m."ErrorClass",
+            h."Attempt", h."StartedAt"
+          from moved m, "Order_Header" h -- as it was before this statement
+          where m."itemStatus" is not null and ${isRunOf(sql, 'm')}
         ), items as (
           insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
             "Attempt", "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error",
             "StartedAt", "FinishedAt")
-          select k."Process", k."TransactionID", k."ReplayID", k."ranStep", k."itemStatus",
-            k."ranAttempt", k.key, k."responseStatus", k."responseBody", k.data, k."itemError",
-            k."StartedAt", now()
-          from held k
-          where k."itemStatus" is not null
+          select "Process", "TransactionID", "ReplayID", step, "itemStatus", "Attempt", key,
+            "responseStatus", "responseBody", data, "itemError", "StartedAt", now()
+          from ran
           on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
             "Status" = excluded."Status", "Attempt" = excluded."Attempt",
             "ResponseStatus" = excluded."ResponseStatus", "ResponseBody" = excluded."ResponseBody",
@@ -180,14 +163,17 @@ export function createPostgresTransactionSource(
         ), attempts as (
           insert into "Order_Attempt" ("Process", "TransactionID", "ReplayID", "StepName", "Attempt",
             "Outcome", "ResponseStatus", "Error", "StartedAt", "FinishedAt")
-          select "Process", "TransactionID", "ReplayID", "ranStep", "ranAttempt",
-            coalesce("errorClass", 'completed'), "responseStatus", "itemError",
+          select "Process", "TransactionID", "ReplayID", step, "Attempt",
+            coalesce("ErrorClass", 'completed'), "responseStatus", "itemError",
             coalesce("StartedAt", now()), now()
-          from held where "itemStatus" is not null
+          from ran
         )
-        select * from moved`
-      const byNumber = new Map(rows.map((row) => [row.n, headerOf(row)]))
-      return outcomes.map((_, n) => byNumber.get(n) ?? null)
+        select n, "NextAttemptAt", "UpdatedAt" from moved`
+      const byNumber = new Map(rows.map((row) => [row.n, row]))
+      return outcomes.map(({ lease, transition }, n) => {
+        const row = byNumber.get(n)
+        return row === undefined ? null : movedOf(lease, transition, row)
+      })
     }),
   )
 
@@ -219,9 +205,7 @@ export function createPostgresTransactionSource(
                 where ${isRunOf(sql, 'l')} and h."Version" = l.version and h."LeaseOwner" = l.owner
                 for update) h
           )
-          update "Order_Header" h set
-            "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
-            "NextSweepAt" = now() + ${leaseMs} * interval '1 ms'
+          update "Order_Header" h set "LeaseUntil" = now() + ${leaseMs} * interval '1 ms'
           from held
           where (h."Process", h."TransactionID", h."ReplayID")
             = (held."Process", held."TransactionID", held."ReplayID")
@@ -236,8 +220,8 @@ export function createPostgresTransactionSource(
           with picked as (
             select h."Process", h."TransactionID", h."ReplayID"
             from "Order_Header" h
-            where h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
-              and h."NextSweepAt" <= now()
+            where h."CompletedAt" is null and h."NextSweepAt" <= now()
+              and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
               and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
               and exists (
                 select from jsonb_to_recordset(${JSON.stringify(steps)}::text::jsonb)
@@ -263,7 +247,8 @@ export function createPostgresTransactionSource(
         const rows = await sql<HeaderRow[]>`
           with held as (
             select * from "Order_Header" h
-            where h."Status" = 'Running' and h."LeaseUntil" <= now() and h."NextSweepAt" <= now()
+            where h."CompletedAt" is null and h."NextSweepAt" <= now()
+              and h."Status" = 'Running' and h."LeaseUntil" <= now()
             order by h."NextSweepAt" limit ${limit}
             for update of h skip locked
           ), lost as (
@@ -289,7 +274,8 @@ export function createPostgresTransactionSource(
           select h.* from "Order_Header" h
             join jsonb_to_recordset(${JSON.stringify(processes)}::text::jsonb) as p(name text, steps jsonb)
               on p.name = h."Process"
-          where h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting') and h."NextSweepAt" <= now()
+          where h."CompletedAt" is null and h."NextSweepAt" <= now()
+            and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
             and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
             and h."StepName" <> '' and not p.steps ? h."StepName"
           order by h."NextSweepAt" limit ${limit}`
@@ -338,7 +324,8 @@ export function createPostgresTransactionSource(
           select h.*, h."CreatedAt"::text as position from "Order_Header" h
           where h."Process" = ${process}
             and (${status ?? null}::text is null or h."Status" = ${status ?? null}::text)
-            and (${since ?? null}::text is null or h."UpdatedAt" >= (${since ?? null}::text)::timestamptz)
+            and (${since ?? null}::text is null or h."CompletedAt" >= (${since ?? null}::text)::timestamptz
+              or (h."CompletedAt" is null and h."UpdatedAt" >= (${since ?? null}::text)::timestamptz))
             and (${after?.createdAt ?? null}::text is null
               or (h."CreatedAt", h."TransactionID", h."ReplayID")
                 < ((${after?.createdAt ?? null}::text)::timestamptz, ${after?.transactionId ?? null}::text,
@@ -435,42 +422,50 @@ export function createPostgresTransactionSource(
       }),
 
     audit: (processes) =>
-      run(async (sql) => {
-        const counts = await sql<{ Status: HeaderRow['Status']; count: number }[]>`
+      run((sql) =>
+        sql.begin(async (tx) => {
+          // It reads much of the tables; on this one connection, and never beyond this transaction.
+          await tx`set local enable_seqscan = on`
+          await tx`set local enable_hashjoin = on`
+          await tx`set local enable_mergejoin = on`
+          const counts = await tx<{ Status: HeaderRow['Status']; count: number }[]>`
           select "Status", count(*)::int as count from "Order_Header" group by 1`
-        const dueBySteps = await sql<{ process: string; step: string; due: number }[]>`
+          const dueBySteps = await tx<{ process: string; step: string; due: number }[]>`
           select "Process" as process, "StepName" as step, count(*)::int as due from "Order_Header"
-          where "Status" in ('Queued', 'Running', 'Retrying') and coalesce("NextAttemptAt", now()) <= now()
+          where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying')
+            and coalesce("NextAttemptAt", now()) <= now()
             and ("LeaseUntil" is null or "LeaseUntil" <= now())
           group by 1, 2 order by 1, 2`
-        const [found] = await sql<[Awaited<ReturnType<TransactionSource['audit']>>['violations']]>`
+          const [found] = await tx<[Awaited<ReturnType<TransactionSource['audit']>>['violations']]>`
           select
             (select count(*)::int from "Order_Header" h
-              where "Status" = 'Completed' and "UpdatedAt" > now() - interval '1 hour'
+              where "Status" = 'Completed' and "CompletedAt" > now() - interval '1 hour'
               and not exists (select from "Order_Item" i where i."Process" = h."Process"
                 and i."TransactionID" = h."TransactionID" and i."ReplayID" = h."ReplayID"
                 and i."StepName" = h."StepName" and i."Status" = 'Completed')) as "completedWithoutItem",
             (select count(*)::int from "Order_Header" h join "Order_Item" i
               using ("Process", "TransactionID", "ReplayID", "StepName")
-              where h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              where h."CompletedAt" is null and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
               and i."Status" = 'Completed') as "itemAhead",
             (select count(*)::int from "Order_Item" i where i."FinishedAt" > now() - interval '1 hour'
               and not exists (select from "Order_Header" h where h."Process" = i."Process"
                 and h."TransactionID" = i."TransactionID" and h."ReplayID" = i."ReplayID")) as "orphanItems",
             (select count(*)::int from "Order_Header"
-              where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
               and "NextSweepAt" < now() - ${STUCK_MS} * interval '1 ms'
+              and coalesce("LeaseUntil" <= now(), true)
               and not exists (select from "Order_Process" p
                 where p."Process" = "Order_Header"."Process" and p."Paused")) as stuck,
             (select count(*)::int from "Order_Header"
-              where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
-              and not "Process" = any(${processes as string[]}::text[])) as "unknownProcess"`
-        return {
-          headers: Object.fromEntries(counts.map(({ Status, count }) => [Status, count])),
-          dueBySteps,
-          violations: found,
-        }
-      }),
+              where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
+              and not ${JSON.stringify(processes)}::text::jsonb ? "Process") as "unknownProcess"`
+          return {
+            headers: Object.fromEntries(counts.map(({ Status, count }) => [Status, count])),
+            dueBySteps,
+            violations: found,
+          }
+        }),
+      ),
 
     watch: (onDue) => connection.listen(DUE_CHANNEL, onDue),
 
@@ -482,7 +477,7 @@ export function createPostgresTransactionSource(
  * Names the row that a row of `alias` is about, one look into the primary key for each: joined as a set, the
  * planner reads all active rows for every group. Used under LATERAL with FOR UPDATE, in key order.
  */
-const isRunOf = (sql: postgres.Sql, alias: 'w' | 'd' | 'l') => {
+const isRunOf = (sql: postgres.Sql, alias: 'w' | 'd' | 'l' | 'm') => {
   const other = sql(alias)
   return sql`h."Process" = ${other}."Process" and h."TransactionID" = ${other}."TransactionID"
     and h."ReplayID" = ${other}."ReplayID"`
@@ -530,7 +525,8 @@ async function queueGroup(
   if (others.length > 0) {
     const rows = await sql<HeaderRow[]>`
       select * from "Order_Header" where "Process" = ${process.name} and "ReplayID" = 0
-        and "TransactionID" = any(${others.map(({ TransactionID }) => TransactionID)}::text[])`
+        and "TransactionID" in (select jsonb_array_elements_text(
+          ${JSON.stringify(others.map(({ TransactionID }) => TransactionID))}::text::jsonb))`
     for (const row of rows) known.set(row.TransactionID, headerOf(row))
   }
   return transactions.map((transaction): QueueResult => {
@@ -624,17 +620,72 @@ async function whyRefused(
   )
 }
 
-const leaseOf = (
-  { Process, TransactionID, ReplayID, StepName, Version }: Header,
-  owner: string,
-) => ({
-  Process,
-  TransactionID,
-  ReplayID,
-  step: StepName,
-  version: Version,
-  owner,
-})
+const NO_REASONS: ReadonlyMap<number, ClaimResult> = new Map()
+
+type ClaimedRow = Pick<
+  Numbered<HeaderRow>,
+  | 'n'
+  | 'Version'
+  | 'Attempt'
+  | 'InDoubt'
+  | 'InitialData'
+  | 'Realm'
+  | 'NextAttemptAt'
+  | 'LastError'
+  | 'ErrorClass'
+  | 'CreatedAt'
+  | 'UpdatedAt'
+> & { readonly items: ItemRow[] | null }
+
+/** What the request says already does not come back from the database. */
+function claimOf(
+  { Process, TransactionID, ReplayID, step, owner }: ClaimRequest,
+  row: ClaimedRow,
+): Claim {
+  return {
+    lease: { Process, TransactionID, ReplayID, step, version: row.Version, owner },
+    header: {
+      Process,
+      TransactionID,
+      ReplayID,
+      Status: 'Running',
+      StepName: step,
+      InitialData: row.InitialData as Header['InitialData'],
+      Realm: row.Realm,
+      Version: row.Version,
+      Attempt: row.Attempt,
+      NextAttemptAt: row.NextAttemptAt,
+      WaitingFor: null,
+      LastError: row.LastError,
+      ErrorClass: row.ErrorClass,
+      CreatedAt: row.CreatedAt,
+      UpdatedAt: row.UpdatedAt,
+      CompletedAt: null,
+    },
+    items: row.items?.map(itemOf) ?? [],
+    isInDoubt: row.InDoubt,
+  }
+}
+
+type MovedRow = Pick<Numbered<HeaderRow>, 'n' | 'NextAttemptAt' | 'UpdatedAt'>
+
+function movedOf(lease: Lease, transition: Transition, row: MovedRow): Moved {
+  return {
+    Process: lease.Process,
+    TransactionID: lease.TransactionID,
+    ReplayID: lease.ReplayID,
+    Status: transition.status,
+    StepName: transition.stepName,
+    Version: lease.version + 1,
+    Attempt: transition.attempt,
+    NextAttemptAt: row.NextAttemptAt,
+    WaitingFor: transition.waitingFor,
+    LastError: transition.lastError,
+    ErrorClass: transition.errorClass,
+    UpdatedAt: row.UpdatedAt,
+    CompletedAt: isOver(transition.status) ? row.UpdatedAt : null,
+  }
+}
 
 const headerOf = (row: HeaderRow): Header => ({
   Process: row.Process,
@@ -656,8 +707,7 @@ const headerOf = (row: HeaderRow): Header => ({
 })
 
 // Rows that came as JSON have times as Postgres prints them.
-const iso = (time: string | null): string | null =>
-  time === null ? null : new Date(time).toISOString()
+const iso = (time: string | null): string | null => (time === null ? null : isoTime(time))
 
 const itemOf = (row: ItemRow): Item => ({
   StepName: row.StepName,
@@ -678,6 +728,6 @@ const attemptOf = (row: AttemptRow): Attempt => ({
   Outcome: row.Outcome,
   ResponseStatus: row.ResponseStatus,
   Error: row.Error,
-  StartedAt: new Date(row.StartedAt).toISOString(),
+  StartedAt: isoTime(row.StartedAt),
   FinishedAt: iso(row.FinishedAt),
 })

@@ -7,7 +7,7 @@
  */
 export function grouped<Input, Result>(
   run: (inputs: readonly Input[]) => Promise<readonly Result[]>,
-  { maxSize = 200, maxInFlight = 2 }: { maxSize?: number; maxInFlight?: number } = {},
+  { maxSize = 200, maxInFlight = 1 }: { maxSize?: number; maxInFlight?: number } = {},
 ): (input: Input) => Promise<Result> {
   interface Waiting {
     readonly input: Input
