@@ -23,6 +23,7 @@ COPY --from=dependencies /app ./
 COPY packages packages
 COPY services services
 COPY scripts/init-secrets.ts scripts/container-health.mjs scripts/
+COPY deploy/definitions.json deploy/
 RUN install -d -o node -g node /data
 USER node
 # Node itself is process 1: npm would not pass SIGTERM on.

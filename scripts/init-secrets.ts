@@ -86,21 +86,8 @@ keep('rabbitmq/definitions.json', BACKENDS, () => {
         { user: 'integration', vhost: '/', ...everything },
         { user: 'console', vhost: '/', ...everything },
       ],
-      policies: [
-        {
-          // Dead letters are for people to look at: two weeks, and never so many that they fill the disk.
-          vhost: '/',
-          name: 'dead-letters',
-          pattern: '^dead\\.',
-          'apply-to': 'queues',
-          priority: 0,
-          definition: {
-            'message-ttl': 1_209_600_000,
-            'max-length': 100_000,
-            overflow: 'drop-head',
-          },
-        },
-      ],
+      // Those of deploy/definitions.json, which are for everyone's broker.
+      ...JSON.parse(readFileSync(join(import.meta.dirname, '../deploy/definitions.json'), 'utf8')),
     },
     null,
     2,

@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
-  type FakeTokenService,
+  type FakeService,
   problem,
   SERVICE_KEY,
-  startFakeTokenService,
-} from '../test-support/fake-token-service.ts'
+  startFakeService,
+} from '../test-support/fake-service.ts'
 import { run } from '../test-support/run.ts'
-import { groups } from './command-line.ts'
+import { groups, single } from './command-line.ts'
 import { CommandFailed } from './exit-code.ts'
 
 const commands = [...groups].flatMap(([group, { commands: words }]) =>
@@ -40,10 +40,27 @@ describe('help', () => {
   )
 })
 
+describe('help of a command of one word', () => {
+  it.each([...single.keys()])(
+    'of %s has its usage, an example and the exit codes',
+    async (word) => {
+      const { code, out, err } = await run([word, '--help'])
+      expect([code, err]).toEqual([0, ''])
+      expect(out).toMatch(new RegExp(`^Usage: integration-host ${word}`))
+      expect(out).toMatch(/Examples:\n {2}/)
+      expect(out).toContain('Exit codes:')
+      expect((await run(['--help'])).out).toContain(word)
+    },
+  )
+})
+
 describe('wrong usage', () => {
   it.each([
     [[], 'A command is needed'],
-    [['nonsense'], "There is no command 'nonsense'; there are: credentials, audit"],
+    [
+      ['nonsense'],
+      "There is no command 'nonsense'; there are: credentials, transactions, audit, doctor",
+    ],
     [['credentials'], 'A credentials command is needed'],
     [['credentials', 'drop'], "There is no credentials command 'drop'"],
     [['credentials', 'list', '--colour'], "Unknown option '--colour'"],
@@ -64,6 +81,10 @@ describe('wrong usage', () => {
     [['audit', 'list', '--name', 'x'], 'must be ACC-<realm>'],
     [['audit', 'verify', '--expect', '5:abc'], '--expect must be SEQ:HASH'],
     [['credentials', 'list', '--url', 'ftp://x'], '--url must be an http(s) URL'],
+    [['doctor', 'redis'], "Unexpected argument 'redis'"],
+    [['doctor', '--only', 'redis,oracle'], "--only: there is no 'oracle'; there are: redis"],
+    [['doctor', '--timeout', '0'], '--timeout must be 1 to 3600'],
+    [['doctor', '--url', 'http://x'], 'doctor looks at several services'],
   ])('%j is told and ends with 2', async (args, message) => {
     const { code, out, err } = await run(args)
     expect({ code, out }).toEqual({ code: 2, out: '' })
@@ -80,11 +101,11 @@ describe('wrong usage', () => {
 })
 
 describe('reaching token-service', () => {
-  let service: FakeTokenService
+  let service: FakeService
   let folder: string
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'cli-'))
-    service = await startFakeTokenService({
+    service = await startFakeService({
       'GET /credentials': () => ({ body: { items: [], next_cursor: null } }),
       'GET /credentials/ACC-503': () => ({
         ...problem(503, 'store_unavailable', { detail: 'redis is away' }),
@@ -127,7 +148,7 @@ describe('reaching token-service', () => {
     const { url } = service
     await service[Symbol.asyncDispose]()
     const { code, out, err } = await run(list, { url })
-    service = await startFakeTokenService({})
+    service = await startFakeService({})
     expect({ code, out }).toEqual({ code: 5, out: '' })
     expect(err).toContain(`token-service at ${url} cannot be reached (ECONNREFUSED)`)
   })

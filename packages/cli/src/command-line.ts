@@ -1,9 +1,11 @@
 import type { Command } from './command.ts'
 import { auditList, auditVerify } from './commands/audit.ts'
+import { doctor } from './commands/doctor.ts'
 import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
 import { importCredentials } from './commands/import.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
+import * as transactions from './commands/transactions.ts'
 import { CommandFailed, exitCodes, UsageError } from './exit-code.ts'
 import { plain, print, tell, type Terminal } from './terminal.ts'
 
@@ -14,7 +16,7 @@ interface Group {
 }
 
 /** What users type, in the order in which the help tells of it. */
-export const groups: ReadonlyMap<string, Group> = new Map([
+export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   [
     'credentials',
     {
@@ -33,6 +35,21 @@ export const groups: ReadonlyMap<string, Group> = new Map([
     },
   ],
   [
+    'transactions',
+    {
+      title: 'What processes were given to do',
+      commands: new Map([
+        ['list', transactions.list],
+        ['show', transactions.show],
+        ['queue', transactions.queue],
+        ['replay', transactions.replay],
+        ['resume', transactions.resume],
+        ['cancel', transactions.cancel],
+      ]),
+      examples: ['transactions list --status Failed', 'transactions show 66'],
+    },
+  ],
+  [
     'audit',
     {
       title: 'Who did what to which credential',
@@ -45,18 +62,22 @@ export const groups: ReadonlyMap<string, Group> = new Map([
   ],
 ])
 
+/** Commands of one word. */
+export const single: ReadonlyMap<string, Command> = new Map([['doctor', doctor]])
+
 const PROGRAM = 'integration-host'
 
-const COMMON_HELP = `All commands:
-  --url URL    where token-service is (TOKEN_SERVICE_URL, default http://127.0.0.1:7217)
+const COMMON_HELP = `All commands (but no --url for doctor):
+  --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
+               transactions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       JSON on standard output, and nothing else
   -h, --help   this text
 
 SERVICE_API_KEY or SERVICE_API_KEY_FILE gives the service key; without them it is the one of the embedded host
 (data/secrets/service_api_key).
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential, 4 the credential is faulted,
-5 token-service cannot be reached or refuses the key.`
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential or transaction, 4 the credential is faulted,
+5 the service cannot be reached or refuses the key.`
 
 /** Runs what the arguments ask for. Resolves with the exit code; every failure that is foreseen is told. */
 export async function runCommandLine(args: readonly string[], terminal: Terminal): Promise<number> {
@@ -66,16 +87,19 @@ export async function runCommandLine(args: readonly string[], terminal: Terminal
     const firstOption = args.findIndex((arg) => arg.startsWith('-'))
     const [first, second] = firstOption === -1 ? args : args.slice(0, firstOption)
     const group = groups.get(first ?? '')
-    if (first !== undefined && group !== undefined) path.push(first)
-    const command = group?.commands.get(second ?? '')
-    if (second !== undefined && command !== undefined) path.push(second)
+    const alone = single.get(first ?? '')
+    if (first !== undefined && (group ?? alone) !== undefined) path.push(first)
+    const command = alone ?? group?.commands.get(second ?? '')
+    if (second !== undefined && alone === undefined && command !== undefined) path.push(second)
     if (args.includes('--help') || args.includes('-h')) {
       await print(terminal, helpOf(path, group, command))
       return exitCodes.ok
     }
-    if (group === undefined) throw new UsageError(oneOf('command', first, groups))
+    if (alone !== undefined) return await alone.run(args.slice(1), terminal)
+    if (group === undefined)
+      throw new UsageError(oneOf('command', first, [...groups.keys(), ...single.keys()]))
     if (command === undefined)
-      throw new UsageError(oneOf(`${path[0]} command`, second, group.commands))
+      throw new UsageError(oneOf(`${path[0]} command`, second, [...group.commands.keys()]))
     return await command.run(args.slice(2), terminal)
   } catch (error) {
     if (!(error instanceof CommandFailed)) throw error
@@ -87,12 +111,8 @@ export async function runCommandLine(args: readonly string[], terminal: Terminal
   }
 }
 
-const oneOf = (
-  what: string,
-  given: string | undefined,
-  known: ReadonlyMap<string, unknown>,
-): string =>
-  `${given === undefined ? `A ${what} is needed` : `There is no ${what} '${plain(given)}'`}; there are: ${[...known.keys()].join(', ')}`
+const oneOf = (what: string, given: string | undefined, known: readonly string[]): string =>
+  `${given === undefined ? `A ${what} is needed` : `There is no ${what} '${plain(given)}'`}; there are: ${known.join(', ')}`
 
 function helpOf(
   path: readonly string[],
@@ -104,16 +124,20 @@ function helpOf(
     return `Usage: ${`${name} ${command.usage}`.trim()}\n\n${command.help}\n\n${COMMON_HELP}`
   const entries =
     group === undefined
-      ? [...groups].flatMap(([groupName, { commands }]) =>
-          [...commands].map(([word, { summary }]) => [`${groupName} ${word}`, summary] as const),
-        )
+      ? [
+          ...[...groups].flatMap(([groupName, { commands }]) =>
+            [...commands].map(([word, { summary }]) => [`${groupName} ${word}`, summary] as const),
+          ),
+          ...[...single].map(([word, { summary }]) => [word, summary] as const),
+        ]
       : [...group.commands].map(([word, { summary }]) => [word, summary] as const)
   const width = Math.max(...entries.map(([word]) => word.length))
   const examples = (group === undefined ? [...groups.values()] : [group]).flatMap(
     (one) => one.examples,
   )
+  if (group === undefined) examples.push(...single.keys())
   return [
-    `Usage: ${name} ${group === undefined ? '(credentials | audit) ' : ''}<command> [options]`,
+    `Usage: ${name} <command> [options]`,
     '',
     ...(group === undefined ? [] : [`${group.title}:`]),
     ...entries.map(([word, summary]) => `  ${word.padEnd(width)}   ${summary}`),

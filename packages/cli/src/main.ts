@@ -1,4 +1,4 @@
-// `npx integration-host …`: the command line of token-service.
+// `npx integration-host …`: the command line of an installation.
 import { constants } from 'node:os'
 import { runCommandLine } from './command-line.ts'
 import { CommandFailed } from './exit-code.ts'

@@ -11,39 +11,85 @@ import type { Secret } from '@integration-host/shared/secret'
 import { z } from 'zod'
 import { UsageError } from './exit-code.ts'
 
+/** The setting that says where a service is. */
+export const addressOf = {
+  'token-service': 'TOKEN_SERVICE_URL',
+  'accounting-gateway': 'GATEWAY_URL',
+  coordinator: 'COORDINATOR_URL',
+  'demo-api': 'DEMO_API_URL',
+} as const
+export type ServiceName = keyof typeof addressOf
+
 const Settings = z.object({
   TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
+  GATEWAY_URL: httpUrl().default('http://127.0.0.1:7218'),
+  COORDINATOR_URL: httpUrl().default('http://127.0.0.1:7219'),
+  DEMO_API_URL: httpUrl().default('http://127.0.0.1:7216'),
   SERVICE_API_KEY: serviceKeys().optional(),
 })
 
 const ROOT = join(import.meta.dirname, '../../..')
 const loopback = new Set(['127.0.0.1', '[::1]', 'localhost'])
 
+export const isLoopback = (hostname: string): boolean => loopback.has(hostname)
+
 export interface Connection {
+  readonly service: ServiceName
   readonly url: string
   readonly key: Secret
 }
 
 /**
- * Where token-service is and the key for it: `--url`, else the environment. Without a key in the environment
+ * Where a service is and the key for it: `--url`, else the environment. Without a key in the environment
  * it is the one that the embedded host keeps in its data folder.
  *
  * @throws {UsageError} naming what is bad or missing.
  */
-export function readConnection(url: string | undefined, env: Environment): Connection {
+export function readConnection(
+  service: ServiceName,
+  url: string | undefined,
+  env: Environment,
+): Connection {
+  const variable = addressOf[service]
   const given = httpUrl().optional().safeParse(url)
   if (!given.success) throw new UsageError(`--url ${given.error.issues[0]?.message ?? 'is bad'}`)
   const settings = usable(() =>
-    parseConfig(Settings, { ...env, ...(url !== undefined && { TOKEN_SERVICE_URL: url }) }),
+    parseConfig(Settings, { ...env, ...(url !== undefined && { [variable]: url }) }),
   )
-  const at = settings.TOKEN_SERVICE_URL
+  const at = settings[variable]
   const key = settings.SERVICE_API_KEY?.[0] ?? embeddedKey(at, env)
   if (key === null) {
     throw new UsageError(
       'A service key is needed: set SERVICE_API_KEY, or SERVICE_API_KEY_FILE to the file that holds it.',
     )
   }
-  return { url: at, key }
+  return { service, url: at, key }
+}
+
+/**
+ * Where every service is, and the key for it where one is known.
+ *
+ * @throws {UsageError} naming what is bad.
+ */
+export function readServices(
+  env: Environment,
+): Readonly<
+  Record<
+    ServiceName,
+    { readonly name: ServiceName; readonly url: string; readonly key: Secret | null }
+  >
+> {
+  const settings = usable(() => parseConfig(Settings, env))
+  const of = (name: ServiceName) => {
+    const url = settings[addressOf[name]]
+    return { name, url, key: settings.SERVICE_API_KEY?.[0] ?? embeddedKey(url, env) }
+  }
+  return {
+    'token-service': of('token-service'),
+    'accounting-gateway': of('accounting-gateway'),
+    coordinator: of('coordinator'),
+    'demo-api': of('demo-api'),
+  }
 }
 
 /** Turns settings that are not usable into wrong usage. */
@@ -57,7 +103,7 @@ export function usable<T>(read: () => T): T {
 
 /** The embedded host listens on the loopback interface alone: its key is for nobody else. */
 function embeddedKey(url: string, env: Environment): Secret | null {
-  if (!loopback.has(new URL(url).hostname)) return null
+  if (!isLoopback(new URL(url).hostname)) return null
   // As the host itself does, which runs in the root of the checkout.
   const file = join(resolve(ROOT, env['DATA_DIR'] || 'data'), 'secrets', 'service_api_key')
   try {

@@ -60,6 +60,15 @@ export function createTable(
   }
 }
 
+const codes = { green: 32, yellow: 33, red: 31, dim: 2 } as const
+export type Colour = keyof typeof codes
+
+/** Colours text where a person looks at it: on a terminal, unless NO_COLOR is set (no-color.org). */
+export function painter({ stdout, env }: Terminal): (colour: Colour, text: string) => string {
+  const isColoured = stdout.isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb'
+  return (colour, text) => (isColoured ? `\x1b[${codes[colour]}m${text}\x1b[0m` : text)
+}
+
 const REDRAW_MS = 100
 const CALM_MS = 10_000
 

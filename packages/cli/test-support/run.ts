@@ -1,7 +1,7 @@
 import { PassThrough, Writable } from 'node:stream'
 import { runCommandLine } from '../src/command-line.ts'
 import type { CommandFailed } from '../src/exit-code.ts'
-import { SERVICE_KEY } from './fake-token-service.ts'
+import { SERVICE_KEY } from './fake-service.ts'
 
 export interface Run {
   readonly code: number

@@ -6,7 +6,10 @@
  * Delivery is at least once. Consumers recognise a duplicate by its message id or by the state it names.
  */
 export interface MessageBus extends AsyncDisposable {
-  /** Declares what must exist; kept and declared again after each reconnect. Resolves once it stands. */
+  /**
+   * Declares what must exist; kept and declared again after each reconnect. Resolves once it stands, or when it
+   * cannot be declared now: the dependency says why, and it is tried again until it stands.
+   */
   declare(topology: Topology): Promise<void>
 
   /**

@@ -5,6 +5,8 @@ import { createConnection, createServer, type Socket } from 'node:net'
 export interface Relay extends AsyncDisposable {
   /** The backend's URL with the relay's address in it. */
   readonly url: string
+  /** Connections that came so far. */
+  readonly connections: number
   /** Ends every connection and refuses new ones until `restore`. */
   away(): void
   /** Ends every connection; new ones are taken at once. */
@@ -19,7 +21,9 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
   const target = new URL(backendUrl)
   const sockets = new Set<Socket>()
   let state: 'open' | 'away' | 'stalled' = 'open'
+  let connections = 0
   const server = createServer((client) => {
+    connections += 1
     if (state === 'away') {
       client.resetAndDestroy()
       return
@@ -49,6 +53,9 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
   const cut = (): void => sockets.forEach((socket) => socket.destroy())
   return {
     url: address.href,
+    get connections() {
+      return connections
+    },
     cut,
     away() {
       state = 'away'

@@ -71,13 +71,9 @@ export async function startCoordinator(
   const caller = stack.use(createHttpCaller())
   const feed = createTransitionFeed()
   const queue = createStepQueue(bus, owner)
-  // What the broker refuses now it is asked for again with the next connection.
-  const declared = await Promise.allSettled(
+  await Promise.all(
     [...processes.values()].map((definition) => queue.declare(outlineOf(definition))),
   )
-  for (const result of declared)
-    if (result.status === 'rejected')
-      logger.warn({ err: result.reason as unknown }, 'queues were not declared yet')
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)

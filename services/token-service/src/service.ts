@@ -207,6 +207,7 @@ export async function startTokenService(
       announce,
     }),
     auditLog: store,
+    keyCheck: store,
     leaving: leaving.signal,
   })
   opened.use(

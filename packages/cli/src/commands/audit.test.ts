@@ -7,10 +7,7 @@ import {
   chain,
 } from '@integration-host/shared/contracts/audit'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type FakeTokenService,
-  startFakeTokenService,
-} from '../../test-support/fake-token-service.ts'
+import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
 import { run } from '../../test-support/run.ts'
 
 const LENGTH = 2_500
@@ -30,7 +27,7 @@ const entry = (seq: number): AuditEntry => whole[seq - 1] as AuditEntry
 const spelled = ({ Seq, Hash }: AuditHead): string => `${Seq}:${Hash}`
 const last = entry(LENGTH)
 
-let service: FakeTokenService
+let service: FakeService
 let log: readonly AuditEntry[]
 /** What the log says its newest entry is; null: its newest entry. */
 let head: AuditHead | null
@@ -41,7 +38,7 @@ beforeEach(async () => {
   log = whole
   head = null
   between = () => {}
-  service = await startFakeTokenService({
+  service = await startFakeService({
     'GET /audit': ({ query }) => {
       between(service.asked.length)
       const limit = Number(query.get('limit'))

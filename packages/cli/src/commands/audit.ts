@@ -3,12 +3,12 @@ import { type ReadAudit, verifyChain } from '../audit-chain.ts'
 import { type Command, credentialNames, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { counted, createProgress, createTable, print, tell } from '../terminal.ts'
-import { openTokenService, type TokenService } from '../token-service.ts'
+import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 1_000
 
 const readerOf =
-  (service: TokenService): ReadAudit =>
+  (service: ServiceApi): ReadAudit =>
   (after, limit) =>
     service.get(`/audit?after=${after}&limit=${limit}`, AuditPage)
 

@@ -1,10 +1,6 @@
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type FakeTokenService,
-  problem,
-  startFakeTokenService,
-} from '../../test-support/fake-token-service.ts'
+import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
 import { run } from '../../test-support/run.ts'
 
 const AT = '2026-11-21T08:00:00.000Z'
@@ -27,9 +23,9 @@ const view = (name: string, members: Partial<CredentialView> = {}): CredentialVi
 })
 const faulted = view('ACC-9', { Status: 'faulted', Fault: fault })
 
-let service: FakeTokenService
+let service: FakeService
 beforeEach(async () => {
-  service = await startFakeTokenService({
+  service = await startFakeService({
     // A page is two credentials long here, whatever is asked for.
     'GET /credentials': ({ query }) => {
       const all = [view('ACC-1'), view('ACC-2'), view('ACC-3'), view('ACC-4'), faulted]

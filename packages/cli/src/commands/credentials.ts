@@ -5,7 +5,7 @@ import { type Command, expectNone, oneName, parse } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { faultLines, labelled } from '../fault-lines.ts'
 import { ask, createTable, isInteractive, print, tell, type Terminal } from '../terminal.ts'
-import { openTokenService, type TokenService } from '../token-service.ts'
+import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 500
 const CredentialPage = z.object({
@@ -14,7 +14,7 @@ const CredentialPage = z.object({
 })
 
 /** All credentials in the order of their names, page by page. */
-export async function* credentialPages(service: TokenService): AsyncGenerator<CredentialView[]> {
+export async function* credentialPages(service: ServiceApi): AsyncGenerator<CredentialView[]> {
   for (let cursor: string | null = ''; cursor !== null;) {
     const query: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
     const page: z.output<typeof CredentialPage> = await service.get(

@@ -3,7 +3,7 @@ import { type Command, credentialNames, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { createExportFile } from '../export-file.ts'
 import { createProgress, print, tell, type Terminal } from '../terminal.ts'
-import { openTokenService, type TokenService } from '../token-service.ts'
+import { openTokenService, type ServiceApi } from '../service-api.ts'
 import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
 import { credentialPages } from './credentials.ts'
 
@@ -77,7 +77,7 @@ Examples:
 }
 
 /** Those without a refresh token have nothing to hand over. */
-async function allNames(service: TokenService, terminal: Terminal): Promise<string[]> {
+async function allNames(service: ServiceApi, terminal: Terminal): Promise<string[]> {
   const names: string[] = []
   for await (const items of credentialPages(service)) {
     for (const { Name, Fault } of items) {

@@ -4,7 +4,7 @@ import { reasonOf } from '@integration-host/shared/health'
 import { type Command, expectNone, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { counted, createProgress, plain, print, tell } from '../terminal.ts'
-import { openTokenService, Refusal } from '../token-service.ts'
+import { openTokenService, Refusal } from '../service-api.ts'
 import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
 
 export const importCredentials: Command = {

@@ -1,10 +1,6 @@
 import type { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
 import { describe, expect, it } from 'vitest'
-import {
-  type Answer,
-  problem,
-  startFakeTokenService,
-} from '../../test-support/fake-token-service.ts'
+import { type Answer, problem, startFakeService } from '../../test-support/fake-service.ts'
 import { run } from '../../test-support/run.ts'
 
 const line = (members: Partial<KeyRotationProgress>): KeyRotationProgress => ({
@@ -25,7 +21,7 @@ const ndjson = (...lines: readonly KeyRotationProgress[]): Answer => ({
 })
 
 async function rotate(answer: Answer, args: readonly string[] = [], typed?: readonly string[]) {
-  await using service = await startFakeTokenService({ 'POST /key-rotations': () => answer })
+  await using service = await startFakeService({ 'POST /key-rotations': () => answer })
   return await run(['credentials', 'rotate-keys', ...args], {
     url: service.url,
     ...(typed !== undefined && { typed }),

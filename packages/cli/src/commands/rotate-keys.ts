@@ -2,7 +2,7 @@ import { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
 import { type Command, expectNone, parse } from '../command.ts'
 import { CommandFailed, exitCodes } from '../exit-code.ts'
 import { counted, createProgress, plain, print, tell } from '../terminal.ts'
-import { openTokenService } from '../token-service.ts'
+import { openTokenService } from '../service-api.ts'
 
 export const rotateKeys: Command = {
   summary: 'seal everything with the first of CREDENTIAL_KEYS',

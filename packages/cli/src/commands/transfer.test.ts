@@ -7,10 +7,10 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   type Answer,
   type Asked,
-  type FakeTokenService,
+  type FakeService,
   problem,
-  startFakeTokenService,
-} from '../../test-support/fake-token-service.ts'
+  startFakeService,
+} from '../../test-support/fake-service.ts'
 import { run, type Surroundings } from '../../test-support/run.ts'
 import { CommandFailed } from '../exit-code.ts'
 
@@ -27,7 +27,7 @@ const documentOf = (names: readonly string[]): ExportDocument => ({
   Ciphertext: Buffer.from('sealed').toString('base64'),
 })
 
-let service: FakeTokenService
+let service: FakeService
 let folder: string
 let stored: string[]
 /** What becomes of an export or import, by its number from 1 on; undefined: it works. */
@@ -38,7 +38,7 @@ beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'cli-'))
   stored = named(3)
   failing = () => undefined
-  service = await startFakeTokenService({
+  service = await startFakeService({
     'GET /credentials': ({ query }) => {
       const start = stored.indexOf(query.get('cursor') ?? '') + 1
       const names = stored.slice(start, start + 500)

@@ -64,6 +64,16 @@ export const ImportReport = z.object({
 })
 export type ImportReport = z.output<typeof ImportReport>
 
+/** `GET /key-check`: one page of credentials, in the order of their names, whose secrets were opened for a look. */
+export const KeyCheckPage = z.object({
+  Checked: z.int().nonnegative(),
+  Refused: z.array(CredentialName).meta({
+    description: 'open with no key of the ring: changed, moved, or sealed with a key that is gone',
+  }),
+  next_cursor: z.string().nullable(),
+})
+export type KeyCheckPage = z.output<typeof KeyCheckPage>
+
 /**
  * A line of the answer to `POST /key-rotations`, which tells how far it is and ends with `IsFinished`.
  * An answer without that line was cut short; asked again, it goes on with what is left.

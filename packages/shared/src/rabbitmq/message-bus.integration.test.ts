@@ -145,3 +145,92 @@ describe('the RabbitMQ bus on a bad line', () => {
     await bus[Symbol.asyncDispose]()
   })
 })
+
+describe('a queue that exists with other arguments than it needs', () => {
+  const declared = {
+    exchanges: [{ name: 'work', type: 'direct' as const }],
+    queues: [
+      {
+        name: 'orders',
+        bindings: [{ exchange: 'work', routingKey: 'order' }],
+        messageTtlMs: 5_000,
+      },
+    ],
+  }
+
+  /** A bus to which the topology was declared, before its connection stood or after. */
+  async function openOver(existing: Record<string, unknown>, isConnectedFirst: boolean) {
+    const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
+    prefixes.push(prefix)
+    const operator = await connect(url)
+    const channel = await operator.createChannel()
+    await channel.assertQueue(`${prefix}orders`, { durable: true, arguments: existing })
+    const lines: string[] = []
+    const line = await startRelay(url, 5672)
+    const heard = createLogger('test', 'info', { write: (text) => void lines.push(text) })
+    const health = createHealth(heard)
+    const bus = await connectRabbitMq(new Secret(line.url), {
+      name: 'test',
+      dependency: health.dependency('rabbitmq'),
+      logger: heard,
+      prefix,
+    })
+    if (isConnectedFirst) await bus.ready(AbortSignal.timeout(10_000))
+    await bus.declare(declared)
+    return {
+      bus,
+      line,
+      prefix,
+      report: () => health.report(),
+      errors: () =>
+        lines.map((text) => JSON.parse(text) as Record<string, unknown>).filter(isError),
+      mend: () => channel.deleteQueue(`${prefix}orders`),
+      async [Symbol.asyncDispose]() {
+        await bus[Symbol.asyncDispose]()
+        await line[Symbol.asyncDispose]()
+        await operator.close()
+      },
+    }
+  }
+  const isError = (line: Record<string, unknown>): boolean => line['level'] === 'error'
+  const ours = { 'x-queue-type': 'quorum', 'x-message-ttl': 1_000 }
+
+  it.each([
+    ['while it is connected', true],
+    ['before it is connected', false],
+  ])('keeps the bus unready with that reason, declared %s', async (_, isConnectedFirst) => {
+    await using over = await openOver(ours, isConnectedFirst)
+    await vi.waitFor(
+      () =>
+        expect(over.report().dependencies['rabbitmq']).toMatchObject({
+          status: 'down',
+          reason: `queue ${over.prefix}orders exists with another x-message-ttl (1000) than it needs (5000)`,
+        }),
+      { timeout: 10_000 },
+    )
+  })
+
+  it('is one line in the log that says what differs and how to mend it, however often it is tried', async () => {
+    await using over = await openOver(ours, false)
+    await vi.waitFor(() => expect(over.line.connections).toBeGreaterThan(3), { timeout: 10_000 })
+    expect(over.errors()).toMatchObject([
+      {
+        kind: 'queue',
+        name: `${over.prefix}orders`,
+        setting: 'x-message-ttl',
+        wanted: '5000',
+        found: '1000',
+        toMend: expect.stringContaining('delete this queue'),
+      },
+    ])
+  })
+
+  it('is used as soon as somebody deleted it', async () => {
+    await using over = await openOver(ours, true)
+    await vi.waitFor(() => expect(over.errors()).toHaveLength(1), { timeout: 10_000 })
+    await over.mend()
+    await vi.waitFor(() => expect(over.report().status).toBe('ready'), { timeout: 10_000 })
+    const message = { messageId: '1', type: 'order', body: {}, mandatory: true }
+    await over.bus.publish({ exchange: 'work', routingKey: 'order', ...message })
+  })
+})

@@ -31,6 +31,8 @@ import type {
   Topology,
 } from '../message-bus.ts'
 import type { Secret } from '../secret.ts'
+import { queueArguments } from './queue-arguments.ts'
+import { brokerReason, inequivalenceOf } from './refusal.ts'
 
 export interface RabbitMqOptions {
   /** The connection's name in the console. */
@@ -68,6 +70,7 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
   let model: ChannelModel | null = null
   let publisher: ConfirmChannel | null = null
   let isClosing = false
+  let toldInequivalence: string | null = null
 
   const named = (name: string): string => prefix + name
   // A queue of this replica alone needs a name that no other replica has.
@@ -100,7 +103,13 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
       }
     })
     channel.on('error', () => {})
-    for (const topology of topologies) await assertTopology(channel, topology)
+    try {
+      for (const topology of topologies) await assertTopology(channel, topology)
+    } catch (error) {
+      tellInequivalence(error)
+      throw error
+    }
+    toldInequivalence = null
     model = current
     publisher = channel
     channel.on('close', () => restart(current, 'publishing channel closed'))
@@ -122,25 +131,21 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     }
   }
 
-  function queueOptions(queue: QueueSpec) {
-    if (queue.exclusive) return { durable: false, exclusive: true, autoDelete: true }
-    return {
-      durable: true,
-      arguments: {
-        'x-queue-type': 'quorum',
-        ...(queue.messageTtlMs !== undefined && { 'x-message-ttl': queue.messageTtlMs }),
-        ...(queue.deliveryLimit !== undefined && { 'x-delivery-limit': queue.deliveryLimit }),
-        ...(queue.deadLetter !== undefined && {
-          'x-dead-letter-exchange': named(queue.deadLetter.exchange),
-          ...(queue.deadLetter.routingKey !== undefined && {
-            'x-dead-letter-routing-key': queue.deadLetter.routingKey,
-          }),
-          // At-least-once dead lettering needs reject-publish: a full target must push back, not drop.
-          'x-dead-letter-strategy': 'at-least-once',
-          'x-overflow': 'reject-publish',
-        }),
-      },
-    }
+  const queueOptions = (queue: QueueSpec) =>
+    queue.exclusive
+      ? { durable: false, exclusive: true, autoDelete: true }
+      : { durable: true, arguments: queueArguments(queue, prefix) }
+
+  /** One clear line for each thing that has to be mended, however often the broker is asked. */
+  function tellInequivalence(error: unknown): void {
+    const differs = inequivalenceOf(error)
+    const text = JSON.stringify(differs)
+    if (differs === null || text === toldInequivalence) return
+    toldInequivalence = text
+    logger.error(
+      { ...differs, toMend: `delete this ${differs.kind}: it is made anew (docs/rabbitmq.md)` },
+      'the broker has it with other settings than it needs: nothing is sent or received until that is mended',
+    )
   }
 
   async function startConsumer(current: ChannelModel, consumer: RunningConsumer): Promise<void> {
@@ -207,8 +212,8 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     publisher = null
     for (const { settle: fail } of publishings) fail(unavailable('the connection was lost'))
   }
-  connection.on('connect-failed', (error: Error) => lost(reasonOf(error)))
-  connection.on('disconnect', (error: Error) => lost(reasonOf(error)))
+  connection.on('connect-failed', (error: Error) => lost(brokerReason(error)))
+  connection.on('disconnect', (error: Error) => lost(brokerReason(error)))
   connection.on('blocked', () => dependency.down('blocked by a resource alarm'))
   connection.on('unblocked', () => dependency.up())
   connection.on('error', () => {}) // told by 'disconnect'
@@ -229,7 +234,14 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     async declare(topology) {
       topologies.push(topology)
       for (const { name, exclusive } of topology.queues) if (exclusive) exclusiveQueues.add(name)
-      if (publisher !== null) await assertTopology(publisher, topology)
+      const [current, channel] = [model, publisher]
+      if (current === null || channel === null) return
+      try {
+        await assertTopology(channel, topology)
+      } catch (error) {
+        // I1: declared again with the next connection, whose failure says what is wrong.
+        restart(current, brokerReason(error))
+      }
     },
 
     publish(message) {

@@ -3,7 +3,7 @@
  * to their place (name, field, version). The empty string stands for an absent secret.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
-import type { KeyRing } from '@integration-host/shared/envelope'
+import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/envelope'
 import { Secret } from '@integration-host/shared/secret'
 import type { Credential, CredentialSummary, ExpiryNoticeDays, Grant } from './credential.ts'
 
@@ -114,6 +114,17 @@ export function resealed(keys: KeyRing, fields: StoredFields): StoredFields | nu
       return [field, keys.seal(keys.open(fields[field] ?? '', place), place)]
     }),
   )
+}
+
+/** Whether each secret of a record opens, in its place. */
+export function isOpenable(keys: KeyRing, fields: StoredFields): boolean {
+  try {
+    for (const field of secretFields) openField(keys, fields, field)
+    return true
+  } catch (error) {
+    if (error instanceof EnvelopeRefused) return false
+    throw error
+  }
 }
 
 /** The age of a record's intent, `version:fence:ms`. One of another version tells nothing of this one. */

@@ -392,6 +392,11 @@ export function credentialStoreContract(
       ])
     })
 
+    it('tells whether the secrets of a credential open, and of one that is not there', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+      expect([await store.opens('ACC-1'), await store.opens('ACC-2')]).toEqual(['opens', 'absent'])
+    })
+
     it('goes on from a version that somebody else had, where it is higher', async () => {
       const put = (atLeast: number) =>
         store.put(grantOf('ACC-1', 'x'), START, deedOf('imported'), { atLeast })

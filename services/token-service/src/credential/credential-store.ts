@@ -111,6 +111,9 @@ export interface CredentialStore {
   /** Seals the secrets of one credential with the active key, where they are not yet. */
   reseal(name: string): Promise<'resealed' | 'current' | 'refused' | 'absent'>
 
+  /** Whether every secret of a credential opens with the keys at hand; writes nothing. */
+  opens(name: string): Promise<'opens' | 'refused' | 'absent'>
+
   /** Forgets which keys but the active one this store was written with; their ids. */
   retireKeys(): Promise<readonly string[]>
 }

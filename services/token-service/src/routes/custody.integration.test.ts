@@ -319,6 +319,26 @@ describe('a rotation of the keys', () => {
     return before
   }
 
+  const check = async ({ service }: Installation, query = '') =>
+    (await service.ask(`/key-check${query}`)).body
+
+  it('can be seen to be complete: every record is opened for a look, page by page, and none is written', async () => {
+    const before = await installOld()
+    const { prefix } = before.redis
+    expect(await check(before)).toEqual({ Checked: 30, Refused: [], next_cursor: null })
+    const stored = await before.redis.redis.hgetall('ACC-3')
+    await before.redis.redis.hset('ACC-3', { RefreshToken: stored['Authenticator'] ?? '' })
+    const after = await install({ keys: ring(fresh, old), prefix })
+    expect(await check(after)).toEqual({ Checked: 30, Refused: ['ACC-3'], next_cursor: null })
+    const first = await check(after, '?limit=20')
+    expect(first).toMatchObject({ Checked: 20, next_cursor: expect.stringMatching(/^ACC-/) })
+    const rest = await check(after, `?limit=20&cursor=${String(first['next_cursor'])}`)
+    expect(rest).toMatchObject({ Checked: 10, next_cursor: null })
+    expect([first, rest].flatMap((page) => page['Refused'])).toEqual(['ACC-3'])
+    expect(await after.redis.redis.hget('ACC-1', 'RefreshToken')).toMatch(/^1\.old\./)
+    expect((await after.service.ask('/key-check?limit=501')).status).toBe(400)
+  })
+
   it('seals everything anew while tokens are handed out and refreshed, and frees the old key', async () => {
     const before = await installOld()
     const { prefix } = before.redis

@@ -8,8 +8,10 @@ import {
   ExportRequest,
   ImportReport,
   ImportRequest,
+  KeyCheckPage,
   KeyRotationProgress,
 } from '@integration-host/shared/contracts/custody'
+import { CredentialName } from '@integration-host/shared/contracts/realm'
 import type { Logger } from '@integration-host/shared/logger'
 import { Secret } from '@integration-host/shared/secret'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
@@ -26,6 +28,11 @@ const AuditQuery = z.object({
   limit: wholeNumber(1, 1_000).optional(),
 })
 
+const KeyCheckQuery = z.object({
+  cursor: CredentialName.optional(),
+  limit: wholeNumber(1, 500).optional(),
+})
+
 /** An import of as many credentials as one export may hold. */
 export const MAX_IMPORT_BYTES = 32 * 1_048_576
 
@@ -34,6 +41,7 @@ export interface CustodyRoutesDeps {
   readonly transfers: Transfers
   readonly rotateKeys: RotateKeys
   readonly auditLog: Pick<CredentialStore, 'readAudit'>
+  readonly keyCheck: Pick<CredentialStore, 'list' | 'opens'>
   /** Aborted when the service leaves. */
   readonly leaving: AbortSignal
 }
@@ -44,6 +52,7 @@ export function custodyRoutes({
   transfers,
   rotateKeys,
   auditLog,
+  keyCheck,
   leaving,
 }: CustodyRoutesDeps): Hono {
   const tags = ['custody']
@@ -118,6 +127,31 @@ export function custodyRoutes({
         return stream(c, write, async (error) =>
           logger.warn({ err: error }, 'key rotation cut short'),
         )
+      },
+    )
+    .get(
+      '/key-check',
+      describeRoute({
+        tags,
+        summary: 'Whether the secrets of credentials open with CREDENTIAL_KEYS; nothing is written',
+        responses: {
+          200: jsonResponse('one page', KeyCheckPage),
+          ...problemResponses({ 400: 'bad cursor or limit', 503: 'the store is not available' }),
+        },
+      }),
+      validate('query', KeyCheckQuery),
+      async (c) => {
+        const { cursor = '', limit = 500 } = c.req.valid('query')
+        const names = (await keyCheck.list({ after: cursor, limit: limit + 1 })).map(
+          ({ name }) => name,
+        )
+        const looked = names.slice(0, limit)
+        const found = await Promise.all(looked.map((name) => keyCheck.opens(name)))
+        return c.json({
+          Checked: looked.length,
+          Refused: looked.filter((_, index) => found[index] === 'refused'),
+          next_cursor: names.length > limit ? (looked.at(-1) ?? null) : null,
+        } satisfies KeyCheckPage)
       },
     )
     .get(

@@ -8,44 +8,10 @@ import {
   stepRoutingKey,
   STEPS_EXCHANGE,
 } from '@integration-host/shared/contracts/step-message'
-import {
-  DELIVERY_LIMIT,
-  type MessageBus,
-  type QueueSpec,
-  type Topology,
-} from '@integration-host/shared/message-bus'
+import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
+import type { MessageBus } from '@integration-host/shared/message-bus'
 import type { StepArrival, StepQueue } from '../../runner/step-queue.ts'
 import { traceparentOf } from '../../runner/trace.ts'
-import type { ProcessOutline } from '../../transaction/transaction-source.ts'
-
-/** What every process shares: the exchanges, and the retry ladder with one queue for each delay. */
-const ladder: Topology = {
-  exchanges: [
-    { name: STEPS_EXCHANGE, type: 'direct' },
-    { name: DEAD_EXCHANGE, type: 'direct' },
-    ...delays.map(({ name }) => ({ name: delayName(name), type: 'fanout' as const })),
-  ],
-  queues: delays.map(({ name, ms }) => ({
-    name: delayName(name),
-    bindings: [{ exchange: delayName(name), routingKey: '' }],
-    messageTtlMs: ms,
-    // No routing key: a message keeps its own, and so comes back to its step.
-    deadLetter: { exchange: STEPS_EXCHANGE },
-  })),
-}
-
-const topologyOf = ({ name, steps }: ProcessOutline): Topology => ({
-  exchanges: [],
-  queues: [
-    { name: deadQueue(name), bindings: [{ exchange: DEAD_EXCHANGE, routingKey: name }] },
-    ...steps.map((step): QueueSpec => ({
-      name: stepQueue(name, step),
-      bindings: [{ exchange: STEPS_EXCHANGE, routingKey: stepRoutingKey(name, step) }],
-      deadLetter: { exchange: DEAD_EXCHANGE, routingKey: name },
-      deliveryLimit: DELIVERY_LIMIT,
-    })),
-  ],
-})
 
 /** Enough to recognise a message by; a huge one must not go round once more. */
 const MAX_BURIED_BYTES = 65_536
@@ -54,11 +20,11 @@ const MAX_BURIED_BYTES = 65_536
 export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
   let isLadderDeclared = false
   return {
-    async declare(process) {
+    async declare({ name, steps }) {
       const isFirst = !isLadderDeclared
       isLadderDeclared = true
       if (isFirst) await bus.declare(ladder)
-      await bus.declare(topologyOf(process))
+      await bus.declare(processTopology(name, steps))
     },
 
     publish({ step, version, ...run }, delayMs) {

@@ -18,6 +18,7 @@ import {
   openCredential,
   openCustody,
   intentOf,
+  isOpenable,
   overlayFields,
   resealed,
   type StoredFields,
@@ -454,6 +455,12 @@ function openStore(options: {
           throw error
         }
       }),
+
+    async opens(name) {
+      const fields = state.credentials[name]
+      if (fields === undefined) return 'absent'
+      return isOpenable(keys, fields) ? 'opens' : 'refused'
+    },
 
     retireKeys: () =>
       change<readonly string[]>((current) => {

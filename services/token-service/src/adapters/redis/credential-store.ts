@@ -23,6 +23,7 @@ import {
   openCredential,
   openCustody,
   intentOf,
+  isOpenable,
   overlayFields,
   resealed,
   secretFields,
@@ -363,6 +364,12 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           throw error
         }
       }
+    },
+
+    async opens(name) {
+      const fields = await read(name, ['Name', 'Version', ...secretFields])
+      if (fields === null) return 'absent'
+      return isOpenable(keys, fields) ? 'opens' : 'refused'
     },
 
     retireKeys: () => using(() => retireCanaries(redis, keys)),

@@ -23,8 +23,8 @@ export interface Answer {
 
 export type Routes = Readonly<Record<string, (asked: Asked) => Answer | Promise<Answer>>>
 
-/** An HTTP server that answers by the contracts of token-service, as a test scripts it. */
-export interface FakeTokenService extends AsyncDisposable {
+/** An HTTP server that answers by the contracts of a service, as a test scripts it. */
+export interface FakeService extends AsyncDisposable {
   readonly url: string
   readonly asked: readonly Asked[]
 }
@@ -35,7 +35,11 @@ export const problem = (status: number, code: string, members: object = {}): Ans
   body: { type: `urn:integration-host:error:${code}`, title: code, status, code, ...members },
 })
 
-export async function startFakeTokenService(routes: Routes): Promise<FakeTokenService> {
+/** `key` null: everything is open. */
+export async function startFakeService(
+  routes: Routes,
+  key: string | null = SERVICE_KEY,
+): Promise<FakeService> {
   const asked: Asked[] = []
 
   async function answer(request: IncomingMessage): Promise<Answer> {
@@ -47,7 +51,7 @@ export async function startFakeTokenService(routes: Routes): Promise<FakeTokenSe
       body: hasBody ? ((await json(request)) as Record<string, unknown>) : {},
     }
     asked.push(one)
-    if (request.headers.authorization !== `Bearer ${SERVICE_KEY}`)
+    if (key !== null && request.headers.authorization !== `Bearer ${key}`)
       return problem(401, 'unauthorized')
     return routes[one.route]?.(one) ?? problem(404, 'not_found')
   }

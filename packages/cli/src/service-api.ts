@@ -1,15 +1,15 @@
-/** token-service's HTTP API as the commands use it. */
+/** A service's HTTP API as the commands use it. */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
 import { reasonOf } from '@integration-host/shared/health'
 import type { z } from 'zod'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 import { faultLines } from './fault-lines.ts'
-import { type Connection, readConnection } from './settings.ts'
+import { addressOf, type Connection, readConnection, type ServiceName } from './settings.ts'
 import { plain, type Terminal } from './terminal.ts'
 
 /** Every method throws {@link CommandFailed} with the exit code that the failure means. */
-export interface TokenService {
+export interface ServiceApi {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>
   /** `isLong`: the answer may take minutes. */
   post<T>(
@@ -18,6 +18,14 @@ export interface TokenService {
     schema: z.ZodType<T>,
     options?: { readonly isLong: boolean },
   ): Promise<T>
+  /** Posts, and tells by the status what became of it. */
+  postForStatus<T>(
+    path: string,
+    body: unknown,
+    schema: z.ZodType<T>,
+  ): Promise<{ readonly status: number; readonly data: T }>
+  /** Posts lines of JSON as they are. */
+  postText<T>(path: string, lines: string, schema: z.ZodType<T>): Promise<T>
   delete(path: string): Promise<void>
   /** Posts nothing and yields each line of the answer. */
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
@@ -28,8 +36,19 @@ const DEADLINE_MS = 60_000
 const LONG_DEADLINE_MS = 5 * 60_000
 
 /** @throws {UsageError} the address or the key is bad or missing. */
-export function openTokenService(url: string | undefined, terminal: Terminal): TokenService {
-  const connection = readConnection(url, terminal.env)
+export const openTokenService = (url: string | undefined, terminal: Terminal): ServiceApi =>
+  openService('token-service', url, terminal)
+
+/** @throws {UsageError} the address or the key is bad or missing. */
+export const openCoordinator = (url: string | undefined, terminal: Terminal): ServiceApi =>
+  openService('coordinator', url, terminal)
+
+function openService(
+  service: ServiceName,
+  url: string | undefined,
+  terminal: Terminal,
+): ServiceApi {
+  const connection = readConnection(service, url, terminal.env)
 
   async function call<T>(
     method: string,
@@ -37,8 +56,13 @@ export function openTokenService(url: string | undefined, terminal: Terminal): T
     read: (answer: Response) => Promise<T>,
     {
       body,
+      lines,
       deadlineMs = DEADLINE_MS,
-    }: { readonly body?: unknown; readonly deadlineMs?: number | null },
+    }: {
+      readonly body?: unknown
+      readonly lines?: string
+      readonly deadlineMs?: number | null
+    },
   ): Promise<T> {
     return reaching(connection, terminal, async () => {
       const answer = await fetch(connection.url + path, {
@@ -46,8 +70,10 @@ export function openTokenService(url: string | undefined, terminal: Terminal): T
         headers: {
           Authorization: `Bearer ${connection.key.reveal()}`,
           ...(body !== undefined && { 'Content-Type': 'application/json' }),
+          ...(lines !== undefined && { 'Content-Type': 'application/x-ndjson' }),
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),
+        ...(lines !== undefined && { body: lines }),
         redirect: 'manual', // the key is for this address only
         signal: AbortSignal.any([
           terminal.signal,
@@ -67,6 +93,14 @@ export function openTokenService(url: string | undefined, terminal: Terminal): T
     get: (path, schema) => call('GET', path, json(schema), {}),
     post: (path, body, schema, { isLong } = { isLong: false }) =>
       call('POST', path, json(schema), { body, ...(isLong && { deadlineMs: LONG_DEADLINE_MS }) }),
+    postForStatus: (path, body, schema) =>
+      call(
+        'POST',
+        path,
+        async (answer) => ({ status: answer.status, data: await json(schema)(answer) }),
+        { body },
+      ),
+    postText: (path, lines, schema) => call('POST', path, json(schema), { lines }),
     delete: (path) => call('DELETE', path, async (answer) => void (await answer.text()), {}),
     async *postForLines(path, schema) {
       // No deadline for the whole: fetch itself gives up on an answer that is silent for minutes.
@@ -93,7 +127,7 @@ async function* linesOf(answer: Response): AsyncGenerator<string> {
 
 /** Makes what fetch throws into what it means. */
 async function reaching<T>(
-  { url }: Connection,
+  { service, url }: Connection,
   { signal }: Terminal,
   work: () => Promise<T>,
 ): Promise<T> {
@@ -104,7 +138,7 @@ async function reaching<T>(
     if (error instanceof CommandFailed) throw error
     throw new CommandFailed(
       exitCodes.unreachable,
-      `token-service at ${url} cannot be reached (${reasonFrom(error)}). Is it running, and is the address right (--url, TOKEN_SERVICE_URL)?`,
+      `${service} at ${url} cannot be reached (${reasonFrom(error)}). Is it running, and is the address right (--url, ${addressOf[service]})?`,
     )
   }
 }
@@ -113,17 +147,17 @@ async function reaching<T>(
 const reasonFrom = (error: unknown): string =>
   reasonOf(error instanceof Error && error.cause !== undefined ? error.cause : error)
 
-function parsed<T>(text: string, schema: z.ZodType<T>, { url }: Connection): T {
+function parsed<T>(text: string, schema: z.ZodType<T>, { service, url }: Connection): T {
   const result = schema.safeParse(jsonOf(text))
   if (result.success) return result.data
   const place = result.error.issues[0]?.path.join('.') || 'the whole'
   throw new CommandFailed(
     exitCodes.failed,
-    `${url} answers otherwise than the token-service of this version does (${plain(place)}).`,
+    `${url} answers otherwise than the ${service} of this version does (${plain(place)}).`,
   )
 }
 
-/** token-service refused the call, and said why; `code` is its contract (docs/errors.md). */
+/** The service refused the call, and said why; `code` is its contract (docs/errors.md). */
 export class Refusal extends CommandFailed {
   readonly code: string
 
@@ -134,17 +168,18 @@ export class Refusal extends CommandFailed {
 }
 
 function refusal(connection: Connection, answer: Response, body: string): CommandFailed {
+  const { service, url } = connection
   const problem = Problem.safeParse(jsonOf(body))
   if (!problem.success) {
     return new CommandFailed(
       exitCodes.unreachable,
-      `${connection.url} answers with status ${answer.status}, and not as token-service does. Is the address right (--url, TOKEN_SERVICE_URL)?`,
+      `${url} answers with status ${answer.status}, and not as ${service} does. Is the address right (--url, ${addressOf[service]})?`,
     )
   }
   const { code, detail, title } = problem.data
   const exitCode = exitCodeOf(answer.status, code)
   if (exitCode === exitCodes.unreachable) {
-    const message = `token-service at ${connection.url} refuses the service key. Is SERVICE_API_KEY one of its keys?`
+    const message = `${service} at ${url} refuses the service key. Is SERVICE_API_KEY one of its keys?`
     return new Refusal(exitCode, message, code)
   }
   const fault = Fault.safeParse(problem.data['Fault'])
@@ -156,9 +191,11 @@ function refusal(connection: Connection, answer: Response, body: string): Comman
   return new Refusal(exitCode, lines.join('\n'), code)
 }
 
+const NOT_FOUND = new Set(['credential_not_found', 'process_not_found', 'transaction_not_found'])
+
 function exitCodeOf(status: number, code: string): number {
   if (status === 401 || status === 403) return exitCodes.unreachable
-  if (code === 'credential_not_found') return exitCodes.notFound
+  if (NOT_FOUND.has(code)) return exitCodes.notFound
   return code === 'credential_faulted' ? exitCodes.faulted : exitCodes.failed
 }
 

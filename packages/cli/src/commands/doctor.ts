@@ -1,0 +1,279 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { backendUrl, httpUrl, parseConfig } from '@integration-host/shared/config'
+import type { Secret } from '@integration-host/shared/secret'
+import { z } from 'zod'
+import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
+import { wantedQueues, type ProcessOutline } from '../doctor/broker-topology.ts'
+import { type Finding, problem, skipped, warning } from '../doctor/finding.ts'
+import { examineManagement, type Management } from '../doctor/management.ts'
+import { examinePostgres } from '../doctor/postgres.ts'
+import { examineProvider } from '../doctor/provider.ts'
+import { examineRabbitMq } from '../doctor/rabbitmq.ts'
+import { examineRedis } from '../doctor/redis.ts'
+import {
+  examineCoordinator,
+  examineKeyRing,
+  examineReadiness,
+  type Service,
+} from '../doctor/services.ts'
+import { exitCodes, UsageError } from '../exit-code.ts'
+import { isLoopback, readServices, usable } from '../settings.ts'
+import { type Colour, counted, createTable, painter, plain, print, tell } from '../terminal.ts'
+
+const Settings = z.object({
+  REDIS_URL: backendUrl(/^rediss?$/, 'redis://localhost:6379').optional(),
+  DATABASE_URL: backendUrl(
+    /^postgres(ql)?$/,
+    'postgresql://user:password@host:5432/database',
+  ).optional(),
+  AMQP_URL: backendUrl(/^amqps?$/, 'amqp://user:password@host:5672').optional(),
+  AMQP_PREFIX: z.string().default(''),
+  AMQP_MANAGEMENT_URL: backendUrl(/^https?$/, 'http://user:password@host:15672').optional(),
+  DISCOVERY_URL: httpUrl().optional(),
+})
+type Settings = z.output<typeof Settings>
+
+const subjects = [
+  'redis',
+  'postgres',
+  'rabbitmq',
+  'provider',
+  'token-service',
+  'accounting-gateway',
+  'coordinator',
+  'demo-api',
+] as const
+type Subject = (typeof subjects)[number]
+
+const DEFAULT_SECONDS = 15
+/** What an examination gets beyond the deadline to say how far it came, and to close its connection. */
+const GRACE_MS = 1_000
+
+export const doctor: Command = {
+  summary: 'what is wrong with backends, provider and services, and how to mend it',
+  usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
+  help: `Looks at every backend (version, settings that matter, migrations, queues and policies), at the clocks of all
+machines, at the provider, at each service and at the keys of stored credentials. It changes nothing. With --json
+one finding on each line.
+
+  --only SUBJECT,…    of ${subjects.join(', ')}
+  --timeout SECONDS   for all of it together (default ${DEFAULT_SECONDS})
+  --strict            exit code 1 for warnings as well
+
+It reads the settings of the services: REDIS_URL, DATABASE_URL, AMQP_URL, AMQP_PREFIX, DISCOVERY_URL, TOKEN_SERVICE_URL,
+GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of
+RabbitMQ's management API with a user who has the tag monitoring. What is not set is skipped, and told so.
+
+Exit code 0: nothing is wrong, or only warnings. 1: there are problems.
+
+Examples:
+  integration-host doctor
+  REDIS_URL_FILE=/run/secrets/redis_url integration-host doctor --only redis,token-service
+  integration-host doctor --json | jq -r 'select(.Verdict == "problem") | .Subject + ": " + .Mend'`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      only: { type: 'string' },
+      timeout: { type: 'string' },
+      strict: { type: 'boolean' },
+    })
+    expectNone(positionals)
+    if (values.url !== undefined)
+      throw new UsageError('doctor looks at several services: set their addresses (--help)')
+    const wanted = subjectsOf(values.only)
+    const seconds = wholeNumber('--timeout', values.timeout ?? String(DEFAULT_SECONDS))
+    if (seconds < 1 || seconds > 3_600) throw new UsageError('--timeout must be 1 to 3600')
+    const settings = usable(() => parseConfig(Settings, terminal.env))
+    const services = readServices(terminal.env)
+    const signal = AbortSignal.any([terminal.signal, AbortSignal.timeout(seconds * 1_000)])
+    // RabbitMQ's queues are those of the coordinator's processes; one that is silent must not use up the time.
+    const coordinator = examineCoordinator(
+      services.coordinator,
+      AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),
+    )
+    const examinations: Record<Subject, () => Promise<readonly Finding[]>> = {
+      redis: given(settings.REDIS_URL, 'REDIS_URL', (url) => examineRedis(url, signal)),
+      postgres: given(settings.DATABASE_URL, 'DATABASE_URL', (url) => examinePostgres(url, signal)),
+      rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) =>
+        examineBroker(url, settings, (await coordinator).processes, signal),
+      ),
+      provider: given(settings.DISCOVERY_URL, 'DISCOVERY_URL', (url) =>
+        examineProvider(url, signal),
+      ),
+      'token-service': examineWith(services['token-service'], signal, (service) =>
+        examineKeyRing(service, signal),
+      ),
+      'accounting-gateway': examineWith(services['accounting-gateway'], signal),
+      coordinator: examineWith(
+        services.coordinator,
+        signal,
+        async () => (await coordinator).findings,
+      ),
+      'demo-api': examineWith(services['demo-api'], signal),
+    }
+
+    const table = createTable(['VERDICT', 'SUBJECT', 'CHECK', 'FOUND'])
+    const paint = painter(terminal)
+    const counts = { ok: 0, warning: 0, problem: 0, skipped: 0 }
+    const started = wanted.map(
+      (subject) => [subject, inTime(examinations[subject](), signal)] as const,
+    )
+    const found: (Finding & { readonly subject: Subject })[] = []
+    for (const [subject, findings] of started)
+      for (const finding of await findings) found.push({ ...finding, subject })
+    terminal.signal.throwIfAborted()
+    for (const { verdict } of found) counts[verdict] += 1
+    if (values.json) {
+      await print(terminal, ...found.map((finding) => JSON.stringify(documentOf(finding))))
+    } else {
+      const [header = '', ...rows] = table(
+        found.map((finding) => [finding.verdict, finding.subject, finding.check, finding.found]),
+      )
+      const lines = found.flatMap(({ verdict, mend }, index) => {
+        const row = rows[index] ?? ''
+        return [
+          paint(colours[verdict], row.slice(0, verdict.length)) + row.slice(verdict.length),
+          ...(mend === null ? [] : [`${' '.repeat(9)}→ ${plain(mend)}`]),
+        ]
+      })
+      await print(terminal, header, ...lines)
+    }
+    tell(terminal, summaryOf(counts))
+    return counts.problem > 0 || (values.strict && counts.warning > 0)
+      ? exitCodes.failed
+      : exitCodes.ok
+  },
+}
+
+const colours: Readonly<Record<Finding['verdict'], Colour>> = {
+  ok: 'green',
+  warning: 'yellow',
+  problem: 'red',
+  skipped: 'dim',
+}
+
+const documentOf = ({ subject, check, verdict, found, mend }: Finding & { subject: Subject }) => ({
+  Subject: subject,
+  Check: check,
+  Verdict: verdict,
+  Found: found,
+  Mend: mend,
+})
+
+const summaryOf = (counts: Readonly<Record<Finding['verdict'], number>>): string =>
+  [
+    counts.problem === 0 && counts.warning === 0
+      ? 'Nothing is wrong'
+      : `${counted(counts.problem, 'problem')}, ${counted(counts.warning, 'warning')}`,
+    ...(counts.skipped > 0 ? [`${counts.skipped} not looked at`] : []),
+  ].join(', ') + '.'
+
+/** @throws {UsageError} */
+function subjectsOf(only: string | undefined): readonly Subject[] {
+  if (only === undefined) return subjects
+  const names = only.split(',').map((name) => name.trim())
+  const unknown = names.find((name) => !subjects.some((subject) => subject === name))
+  if (unknown !== undefined)
+    throw new UsageError(
+      `--only: there is no '${plain(unknown)}'; there are: ${subjects.join(', ')}`,
+    )
+  return subjects.filter((subject) => names.includes(subject))
+}
+
+/** The examination of something whose setting may be missing. */
+const given =
+  <T>(value: T | undefined, variable: string, examine: (value: T) => Promise<readonly Finding[]>) =>
+  (): Promise<readonly Finding[]> =>
+    value === undefined
+      ? Promise.resolve([skipped('connection', `${variable} is not set`, `Set ${variable}.`)])
+      : examine(value)
+
+/** Readiness, and then what else there is to ask a service that answers. */
+const examineWith =
+  (
+    service: Service,
+    signal: AbortSignal,
+    more: (service: Service) => Promise<readonly Finding[]> = async () => [],
+  ) =>
+  async (): Promise<readonly Finding[]> => {
+    const findings = await examineReadiness(service, signal)
+    return isReached(findings) ? [...findings, ...(await more(service))] : findings
+  }
+
+async function examineBroker(
+  url: Secret,
+  settings: Settings,
+  processes: readonly ProcessOutline[] | null,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const queues = wantedQueues(processes ?? [], settings.AMQP_PREFIX)
+  const unknown =
+    processes === null
+      ? [
+          skipped(
+            'queues',
+            'those of processes: the coordinator does not tell its processes',
+            'Start the coordinator, or set COORDINATOR_URL and SERVICE_API_KEY.',
+          ),
+        ]
+      : []
+  const management = managementOf(url, settings)
+  const told = management === null ? null : await examineManagement(management, queues, signal)
+  const isTold = told !== null && 'findings' in told
+  const overAmqp = await examineRabbitMq(url, isTold ? [] : queues, signal)
+  if (!isReached(overAmqp)) return overAmqp
+  if (isTold) return [...overAmqp, ...told.findings, ...unknown]
+  const why = told === null ? 'AMQP_MANAGEMENT_URL is not set' : `management API: ${told.why}`
+  const mend =
+    'Set AMQP_MANAGEMENT_URL to its address with a user who has the tag monitoring: http://user:password@host:15672'
+  return [
+    ...overAmqp,
+    ...unknown,
+    (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, mend),
+  ]
+}
+
+const isReached = (findings: readonly Finding[]): boolean =>
+  findings.some(({ check, verdict }) => check === 'connection' && verdict === 'ok')
+
+/** The management API as set; else, on this machine, where it usually is. */
+function managementOf(amqp: Secret, settings: Settings): Management | null {
+  const broker = new URL(amqp.reveal())
+  const vhost = decodeURIComponent(broker.pathname.slice(1)) || '/'
+  const isLocal = isLoopback(broker.hostname)
+  if (settings.AMQP_MANAGEMENT_URL === undefined && !isLocal) return null
+  const at =
+    settings.AMQP_MANAGEMENT_URL === undefined
+      ? new URL(`http://${broker.hostname}:15672`)
+      : new URL(settings.AMQP_MANAGEMENT_URL.reveal())
+  const user = at.username === '' ? broker : at
+  const credentials = [user.username || 'guest', user.password || 'guest'].map(decodeURIComponent)
+  return {
+    url: at.origin + at.pathname.replace(/\/+$/, ''),
+    authorization: `Basic ${Buffer.from(credentials.join(':')).toString('base64')}`,
+    vhost,
+    prefix: settings.AMQP_PREFIX,
+  }
+}
+
+/** What was found until the deadline; an examination that does not even end then has no answer. */
+async function inTime(
+  work: Promise<readonly Finding[]>,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const done = new AbortController()
+  const late = async (): Promise<readonly Finding[]> => {
+    await new Promise((resolve) => {
+      if (signal.aborted) resolve(null)
+      signal.addEventListener('abort', resolve, { once: true })
+    })
+    await delay(GRACE_MS, null, { signal: done.signal }).catch(() => {})
+    return [
+      problem('connection', 'does not answer in time', 'Is it up? Or use a longer --timeout.'),
+    ]
+  }
+  try {
+    return await Promise.race([work, late()])
+  } finally {
+    done.abort()
+  }
+}

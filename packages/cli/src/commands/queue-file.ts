@@ -1,0 +1,122 @@
+import { readFile } from 'node:fs/promises'
+import { z } from 'zod'
+import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
+import type { ServiceApi } from '../service-api.ts'
+import { createProgress, plain, print, tell, type Terminal } from '../terminal.ts'
+
+/** What one request may hold; the coordinator takes a little more. */
+const MOST_LINES = 10_000
+const MOST_BYTES = 30 * 1_048_576
+
+const BulkAnswer = z.object({
+  queued: z.int(),
+  exists: z.int(),
+  results: z.array(
+    z.object({
+      line: z.int(),
+      TransactionID: z.string().nullable(),
+      outcome: z.enum(['queued', 'exists', 'conflict', 'invalid']),
+      code: z.string().optional(),
+      errors: z.array(z.string()).optional(),
+    }),
+  ),
+})
+
+interface Line {
+  /** Its number in the file, from 1. */
+  readonly number: number
+  readonly text: string
+}
+
+/**
+ * Queues a transaction for each line of a file, and tells of those that were not taken. What is queued already is no
+ * error, so a file that broke off in the middle is simply queued again.
+ *
+ * @throws {CommandFailed}
+ */
+export async function queueFile(
+  file: string,
+  service: ServiceApi,
+  path: string,
+  isJson: boolean,
+  terminal: Terminal,
+): Promise<number> {
+  const lines = linesOf(await readText(file))
+  const bad = lines.filter(({ text }) => !isParseable(text))
+  if (bad[0] !== undefined)
+    throw new UsageError(`${file}, line ${bad[0].number}: is not JSON; nothing was queued`)
+  if (lines.length === 0) throw new UsageError(`${file} has no transactions`)
+  const counts = { queued: 0, exists: 0, refused: 0 }
+  const progress = createProgress(terminal)
+  for (const batch of batchesOf(lines)) {
+    // The lines as they are: reading them here would lose digits of large numbers.
+    const answer = await service
+      .postText(`${path}/bulk`, batch.map(({ text }) => text).join('\n'), BulkAnswer)
+      .finally(() => progress.end())
+    counts.queued += answer.queued
+    counts.exists += answer.exists
+    for (const { line, TransactionID, outcome, code = outcome, errors = [] } of answer.results) {
+      const isTaken = outcome === 'queued' || outcome === 'exists'
+      if (!isTaken) counts.refused += 1
+      const number = batch[line - 1]?.number ?? 0
+      if (isJson)
+        await print(
+          terminal,
+          JSON.stringify({ Line: number, TransactionID, Outcome: outcome, Errors: errors }),
+        )
+      else if (!isTaken)
+        tell(
+          terminal,
+          plain(`Line ${number}, ${TransactionID ?? 'no id'}: ${[code, ...errors].join('; ')}`),
+        )
+    }
+    progress.update(`${counts.queued + counts.exists + counts.refused} of ${lines.length}`)
+  }
+  progress.end()
+  if (!isJson)
+    await print(
+      terminal,
+      `${counts.queued} queued, ${counts.exists} were there before, ${counts.refused} refused`,
+    )
+  return counts.refused === 0 ? exitCodes.ok : exitCodes.failed
+}
+
+async function readText(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (error) {
+    const { code = 'unknown' } = error as NodeJS.ErrnoException
+    throw new CommandFailed(exitCodes.usage, `${file} cannot be read (${code}).`)
+  }
+}
+
+const linesOf = (text: string): Line[] =>
+  text
+    .split('\n')
+    .map((line, index) => ({ number: index + 1, text: line.trim() }))
+    .filter(({ text: line }) => line !== '')
+
+function isParseable(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function* batchesOf(lines: readonly Line[]): Generator<readonly Line[]> {
+  let batch: Line[] = []
+  let bytes = 0
+  for (const line of lines) {
+    const size = Buffer.byteLength(line.text) + 1
+    if (batch.length === MOST_LINES || (bytes + size > MOST_BYTES && batch.length > 0)) {
+      yield batch
+      batch = []
+      bytes = 0
+    }
+    batch.push(line)
+    bytes += size
+  }
+  if (batch.length > 0) yield batch
+}

@@ -1,0 +1,194 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
+import { run } from '../../test-support/run.ts'
+
+const AT = '2026-11-21T08:00:00.000Z'
+const header = (id: string, members: object = {}) => ({
+  Process: 'OrderProcess',
+  TransactionID: id,
+  ReplayID: 0,
+  Status: 'Queued',
+  StepName: 'order',
+  InitialData: id,
+  Realm: null,
+  Version: 1,
+  Attempt: 0,
+  NextAttemptAt: null,
+  LastError: null,
+  CreatedAt: AT,
+  UpdatedAt: AT,
+  CompletedAt: null,
+  ErrorClass: null,
+  WaitingFor: null,
+  ...members,
+})
+const all = [
+  header('5', { Status: 'Waiting', WaitingFor: 'ACC-1' }),
+  header('4', { Status: 'Failed', LastError: `the answer was\n\u001b[31m404 ${'x'.repeat(100)}` }),
+  header('3', { Status: 'Retrying', NextAttemptAt: AT, Attempt: 2 }),
+  header('2'),
+  header('1'),
+]
+const AT_PATH = '/processes/OrderProcess/transactions'
+
+let processes: string[]
+let service: FakeService
+beforeEach(async () => {
+  processes = ['OrderProcess']
+  service = await startFakeService({
+    'GET /processes': () => ({ body: { items: processes.map((Process) => ({ Process })) } }),
+    // A page is two transactions long here, whatever is asked for.
+    [`GET ${AT_PATH}`]: ({ query }) => {
+      const start = all.findIndex(({ TransactionID }) => TransactionID === query.get('cursor')) + 1
+      const items = all.slice(start, start + Math.min(2, Number(query.get('limit'))))
+      const isLast = start + items.length >= all.length
+      return { body: { items, next_cursor: isLast ? null : items.at(-1)?.TransactionID } }
+    },
+    [`POST ${AT_PATH}`]: () => ({ status: 202, body: header('9') }),
+    [`POST ${AT_PATH}/9/replays`]: () =>
+      problem(409, 'transaction_active', { detail: 'run 0 is active' }),
+    [`POST ${AT_PATH}/9/resume`]: () => ({ status: 202, body: header('9', { ReplayID: 3 }) }),
+  })
+})
+afterEach(() => service[Symbol.asyncDispose]())
+
+const cli = (...args: readonly string[]) =>
+  run(['transactions', ...args], { env: { COORDINATOR_URL: service.url } })
+const routes = () => service.asked.map(({ route }) => route)
+
+describe('transactions list', () => {
+  it('goes through pages up to the limit, and tells the cursor of the next', async () => {
+    const { code, out, err } = await cli('list', '--limit', '3')
+    expect([code, err]).toEqual([0, 'There are more: --cursor 3, or --all.\n'])
+    expect(out.split('\n').map((line) => line.split(/ +/)[0])).toEqual(['ID', '5', '4', '3', ''])
+    expect(
+      service.asked.slice(1).map(({ query }) => [query.get('limit'), query.get('cursor')]),
+    ).toEqual([
+      ['3', null],
+      ['1', '4'],
+    ])
+  })
+
+  it('says what a run waits for, and keeps errors short and on their line', async () => {
+    const { out, err } = await cli('list', '--all')
+    expect(err).toBe('')
+    expect(out).toMatch(/^5 .*Waiting .*ACC-1$/m)
+    expect(out).toMatch(new RegExp(`^3 .*Retrying +order +2 +${AT} +${AT}$`, 'm'))
+    expect(out).toMatch(/^4 .*the answer was �\[31m404 x+…$/m)
+    expect(out.trimEnd().split('\n')).toHaveLength(6)
+  })
+
+  it('passes its filters on', async () => {
+    await cli(
+      'list',
+      '--status',
+      'failed',
+      '--since',
+      AT,
+      '--cursor',
+      '3',
+      '--process',
+      'OrderProcess',
+    )
+    expect(routes()).toEqual([`GET ${AT_PATH}`])
+    expect(Object.fromEntries(service.asked[0]?.query ?? [])).toEqual({
+      status: 'Failed',
+      since: AT,
+      limit: '50',
+      cursor: '3',
+    })
+  })
+
+  it('is a document on each line with --json, with everything the coordinator tells', async () => {
+    expect((await cli('list', '--all', '--json')).json).toEqual(all)
+  })
+})
+
+describe('the process of a transaction', () => {
+  it.each([
+    [['A', 'B'], '--process is needed; there are: A, B'],
+    [[], '--process is needed; there are: none'],
+  ])('must be named where there are %j', async (names, message) => {
+    processes = names
+    const { code, err } = await cli('show', '1')
+    expect([code, err]).toEqual([2, expect.stringContaining(message)])
+  })
+})
+
+describe('what is done with a transaction', () => {
+  it('is sent as it was typed', async () => {
+    expect((await cli('queue', '9', '--data', '{"n": 1}', '--realm', '77')).out).toBe(
+      '9 is queued.\n',
+    )
+    expect(service.asked.at(-1)?.body).toEqual({
+      TransactionID: '9',
+      InitialData: { n: 1 },
+      Realm: '77',
+    })
+    await cli('queue', '9')
+    expect(service.asked.at(-1)?.body).toEqual({ TransactionID: '9', InitialData: '9' })
+    expect((await cli('resume', '9', '--replay', '3')).out).toBe(
+      '9 goes on with order, as run 3.\n',
+    )
+    expect(service.asked.at(-1)?.query.get('replay')).toBe('3')
+  })
+
+  it('is refused with the message and the code', async () => {
+    const { code, out, err } = await cli('replay', '9')
+    expect({ code, out, err }).toEqual({
+      code: 1,
+      out: '',
+      err: 'run 0 is active (transaction_active)\n',
+    })
+  })
+
+  it.each([
+    [['queue'], 'The id of a transaction is needed'],
+    [['queue', '.'], 'must not be . or ..'],
+    [['queue', '9', '10'], "Unexpected argument '10'"],
+    [['queue', '9', '--data', 'text'], '--data is not JSON'],
+    [['queue', '9', '--realm', 'a b'], '--realm must be'],
+    [['queue', '9', '--file', 'x'], "Unexpected argument '9'"],
+    [['queue', '--file', 'x', '--data', '1'], 'With --file'],
+    [['cancel', '9', '--replay', 'x'], '--replay must be a whole number'],
+    [['cancel', '9', '--replay', '9999999999'], '--replay is too large'],
+    [['list', '--status', 'Lost'], '--status must be one of Queued'],
+    [['list', '--since', 'yesterday'], '--since must be a time'],
+    [['list', '--limit', '0'], '--limit must be at least 1'],
+    [['list', '--limit', '5', '--all'], 'Either --limit or --all'],
+  ])('%j is wrong usage, and nothing is sent', async (args, message) => {
+    const { code, out, err } = await cli(...args)
+    expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
+    expect(routes().filter((route) => route.startsWith('POST'))).toEqual([])
+  })
+})
+
+describe('a file of transactions', () => {
+  let folder: string
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'cli-'))
+  })
+  afterEach(() => rm(folder, { recursive: true }))
+  const queue = async (content: string) => {
+    const file = join(folder, 'file.ndjson')
+    await writeFile(file, content)
+    return cli('queue', '--file', file)
+  }
+
+  it.each([
+    ['', 'has no transactions'],
+    ['{"TransactionID": "1"}\n\n{', 'line 3: is not JSON; nothing was queued'],
+  ])('with %j is wrong usage, and nothing is sent', async (content, message) => {
+    const { code, err } = await queue(content)
+    expect([code, err]).toEqual([2, expect.stringContaining(message)])
+    expect(routes()).toEqual(['GET /processes'])
+  })
+
+  it('that cannot be read is told', async () => {
+    const { code, err } = await cli('queue', '--file', join(folder, 'none'))
+    expect([code, err]).toEqual([2, expect.stringContaining('cannot be read (ENOENT)')])
+  })
+})

@@ -1,0 +1,64 @@
+/** The queues that the coordinator's processes want, and the policies that are shipped with them. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import {
+  credentialsTopology,
+  ladder,
+  processTopology,
+} from '@integration-host/shared/contracts/topology'
+import { queueArguments } from '@integration-host/shared/rabbitmq/queue-arguments'
+import { z } from 'zod'
+
+export interface WantedQueue {
+  /** With the prefix of the installation. */
+  readonly name: string
+  readonly arguments: Readonly<Record<string, string | number>>
+}
+
+export interface ProcessOutline {
+  readonly Process: string
+  readonly Steps: readonly string[]
+}
+
+export const wantedQueues = (
+  processes: readonly ProcessOutline[],
+  prefix: string,
+): readonly WantedQueue[] =>
+  [
+    ladder,
+    credentialsTopology,
+    ...processes.map(({ Process, Steps }) => processTopology(Process, Steps)),
+  ]
+    .flatMap(({ queues }) => queues)
+    .map((queue) => ({ name: prefix + queue.name, arguments: queueArguments(queue, prefix) }))
+
+const Definitions = z.object({
+  policies: z.array(
+    z.object({
+      name: z.string(),
+      pattern: z.string(),
+      definition: z.record(z.string(), z.union([z.string(), z.number()])),
+    }),
+  ),
+})
+export type ShippedPolicy = z.output<typeof Definitions>['policies'][number]
+
+/** Relative to the root of the checkout, as an operator would type it. */
+export const DEFINITIONS = 'deploy/definitions.json'
+
+export const shippedPolicies = (): readonly ShippedPolicy[] =>
+  Definitions.parse(
+    JSON.parse(readFileSync(join(import.meta.dirname, '../../../..', DEFINITIONS), 'utf8')),
+  ).policies
+
+/** Settings of `there` and `wanted` that differ, in words. */
+export const differences = (
+  there: Readonly<Record<string, unknown>>,
+  wanted: Readonly<Record<string, unknown>>,
+): string[] =>
+  [...new Set([...Object.keys(wanted), ...Object.keys(there)])]
+    .filter((key) => there[key] !== wanted[key])
+    .map((key) => `${key} is ${shown(there[key])}, needs ${shown(wanted[key])}`)
+
+const shown = (value: unknown): string =>
+  value === undefined ? 'not set' : typeof value === 'string' ? value : JSON.stringify(value)

@@ -1,0 +1,151 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { shippedPolicies, wantedQueues } from './broker-topology.ts'
+import type { Finding } from './finding.ts'
+import { examineManagement } from './management.ts'
+
+const PREFIX = 'acme.'
+const wanted = wantedQueues([{ Process: 'OrderProcess', Steps: ['order'] }], PREFIX)
+const STEPS = `${PREFIX}steps.OrderProcess.order`
+
+interface Queue {
+  readonly name: string
+  arguments: Record<string, unknown>
+  policy?: string | null
+  effective_policy_definition?: unknown
+  messages: number
+}
+
+/** Answers as RabbitMQ 3.10.8 does, with the queues as they should be unless a test changes them. */
+let queues: Queue[]
+let nodes: unknown
+let status: number
+let url: string
+let close: () => void
+beforeEach(async () => {
+  queues = wanted.map(({ name, arguments: given }) => {
+    const policy = shippedPolicies().find(({ pattern }) =>
+      new RegExp(pattern).test(name.slice(PREFIX.length)),
+    )
+    return {
+      name,
+      arguments: { ...given },
+      policy: policy?.name ?? null,
+      effective_policy_definition: policy?.definition ?? [],
+      messages: 0,
+    }
+  })
+  nodes = [{ name: 'rabbit@a', running: true, mem_alarm: false, disk_free_alarm: false }]
+  status = 200
+  const server = createServer((request, response) => {
+    const isAllowed = request.headers.authorization === 'Basic right'
+    const body = request.url?.startsWith('/api/queues/a%2Fb?') ? queues : nodes
+    response.writeHead(isAllowed ? status : 401)
+    response.end(isAllowed ? JSON.stringify(body) : '{"error":"not_authorized"}')
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  close = () => server.close()
+})
+afterEach(() => close())
+
+const examine = (authorization = 'Basic right') =>
+  examineManagement(
+    { url, authorization, vhost: 'a/b', prefix: PREFIX },
+    wanted,
+    AbortSignal.timeout(5_000),
+  )
+async function amiss(): Promise<readonly Finding[]> {
+  const told = await examine()
+  if ('why' in told) throw new Error(told.why)
+  return told.findings.filter(({ verdict }) => verdict !== 'ok')
+}
+const change = (name: string, members: Partial<Queue>): void => {
+  queues = queues.map((queue) => (queue.name === name ? { ...queue, ...members } : queue))
+}
+
+describe('queues and policies by the management API', () => {
+  it('are as they should be', async () => {
+    expect(await amiss()).toEqual([])
+  })
+
+  it('tells every argument of a queue that differs, also those that nobody wants', async () => {
+    change(STEPS, {
+      arguments: { ...queues.at(-1)?.arguments, 'x-delivery-limit': 5, 'x-max-length': 9 },
+    })
+    expect(await amiss()).toMatchObject([
+      {
+        verdict: 'problem',
+        found: `${STEPS}: x-delivery-limit is 5, needs 20; x-max-length is 9, needs not set`,
+      },
+    ])
+  })
+
+  it('tells queues that are not there, and those of steps that no process has', async () => {
+    queues = queues.filter(({ name }) => name !== STEPS)
+    const forgotten = { arguments: {}, policy: null, effective_policy_definition: [], messages: 3 }
+    queues.push({ name: `${PREFIX}steps.Old.one`, ...forgotten })
+    queues.push({ name: 'steps.Other.one', ...forgotten })
+    expect(await amiss()).toMatchObject([
+      { verdict: 'warning', found: `not there: ${STEPS}` },
+      { verdict: 'warning', found: expect.stringContaining(`${PREFIX}steps.Old.one: 3 messages`) },
+    ])
+  })
+
+  it('tells where no policy holds, and where another one does than is shipped', async () => {
+    change(`${PREFIX}dead.OrderProcess`, { policy: null, effective_policy_definition: [] })
+    change(STEPS, { policy: 'tiny', effective_policy_definition: { 'max-length': 5 } })
+    expect(await amiss()).toMatchObject([
+      {
+        check: 'policy integration-steps',
+        verdict: 'warning',
+        found: `${STEPS}: max-length is 5, shipped 200000`,
+      },
+      {
+        check: 'policy dead-letters',
+        verdict: 'warning',
+        found: expect.stringContaining('no policy holds'),
+        mend: expect.stringContaining('import_definitions deploy/definitions.json'),
+      },
+    ])
+  })
+
+  it('calls a policy a problem that takes messages away which are still needed', async () => {
+    const harmful = { 'max-length': 200_000, 'message-ttl': 1_000 }
+    change(STEPS, { policy: 'ours', effective_policy_definition: harmful })
+    expect(await amiss()).toMatchObject([
+      { verdict: 'problem', found: `${STEPS}: the policy ours sets message-ttl` },
+    ])
+  })
+
+  it('takes no notice of the policies of a queue whose figures the broker has not collected yet', async () => {
+    queues = queues.map(({ name, arguments: given, messages }) => ({
+      name,
+      arguments: given,
+      messages,
+    }))
+    expect(await amiss()).toEqual([])
+  })
+
+  it('tells alarms, and where it is not allowed to see them', async () => {
+    nodes = [{ name: 'rabbit@a', running: true, mem_alarm: true, disk_free_alarm: true }]
+    expect(await amiss()).toMatchObject([
+      { verdict: 'problem', found: 'rabbit@a is out of memory, rabbit@a is out of disk' },
+    ])
+    nodes = { error: 'not_authorised' }
+    expect(await amiss()).toMatchObject([{ check: 'alarms', verdict: 'skipped' }])
+  })
+
+  it('says why it could not look', async () => {
+    expect(await examine('Basic wrong')).toEqual({
+      why: expect.stringContaining('refuses the user'),
+    })
+    status = 500
+    expect(await examine()).toEqual({ why: expect.stringContaining('otherwise than RabbitMQ') })
+    close()
+    url = 'http://127.0.0.1:9'
+    expect(await examine()).toEqual({ why: 'nobody answers there' })
+  })
+})

@@ -1,0 +1,106 @@
+import type { Secret } from '@integration-host/shared/secret'
+import type postgres from 'postgres'
+import { clockFinding } from './clock.ts'
+import { type Finding, ok, problem, versionFinding } from './finding.ts'
+import { migrationFindings, type AppliedMigration } from './migrations.ts'
+import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
+
+/** The oldest that its makers still mend. */
+const NEEDED = [14, 0] as const
+const PATIENCE_S = 3
+
+/** Looks whether a Postgres keeps what it is given and has the coordinator's tables. Writes nothing. */
+export async function examinePostgres(
+  url: Secret,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const host = hostOf(url)
+  const { default: connect } = await import('postgres')
+  const sql = connect(url.reveal(), {
+    max: 1,
+    connect_timeout: PATIENCE_S,
+    onnotice: () => {},
+    connection: { application_name: 'doctor', statement_timeout: PATIENCE_S * 1_000 },
+  })
+  const stop = (): void => void sql.end({ timeout: 0 })
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    const [settings] = await sql<Settings[]>`
+      select current_setting('server_version') as version,
+             current_setting('synchronous_commit') as synchronous_commit,
+             current_setting('fsync') as fsync,
+             current_setting('full_page_writes') as full_page_writes,
+             current_setting('transaction_read_only') as read_only,
+             current_setting('server_encoding') as encoding`
+    if (settings === undefined) throw new Error('no row')
+    const askedAt = Date.now()
+    const [time] = await sql<{ ms: string }[]>`
+      select (extract(epoch from clock_timestamp()) * 1000)::text as ms`
+    const clock = clockFinding({ remoteAt: Number(time?.ms), askedAt, answeredAt: Date.now() })
+    return [
+      reached(host),
+      versionFinding(settings.version, NEEDED),
+      ...settingsOf(settings),
+      ...migrationFindings(await appliedMigrations(sql), await columns(sql)),
+      clock,
+    ]
+  } catch (error) {
+    return [unreachable(host, 'DATABASE_URL', signal.aborted ? new NoAnswer() : error)]
+  } finally {
+    signal.removeEventListener('abort', stop)
+    await sql.end({ timeout: 1 })
+  }
+}
+
+interface Settings {
+  readonly version: string
+  readonly synchronous_commit: string
+  readonly fsync: string
+  readonly full_page_writes: string
+  readonly read_only: string
+  readonly encoding: string
+}
+
+function settingsOf(settings: Settings): Finding[] {
+  const { synchronous_commit: commit, fsync, full_page_writes: pages, encoding } = settings
+  return [
+    commit === 'off'
+      ? problem(
+          'synchronous_commit',
+          commit,
+          'Set it on (ALTER DATABASE … SET synchronous_commit = on): a crash takes back recorded steps, which run again.',
+        )
+      : ok('synchronous_commit', commit),
+    fsync === 'on'
+      ? ok('fsync', fsync)
+      : problem('fsync', fsync, 'Set fsync = on: a power failure can destroy the database.'),
+    ...(pages === 'on'
+      ? []
+      : [
+          problem('full_page_writes', pages, 'Set full_page_writes = on, unless the disk is safe.'),
+        ]),
+    ...(settings.read_only === 'off'
+      ? []
+      : [problem('role', 'read only', 'Point DATABASE_URL at the primary.')]),
+    ...(encoding === 'UTF8'
+      ? []
+      : [problem('encoding', encoding, 'Use a database with the encoding UTF8.')]),
+  ]
+}
+
+/** Null where nothing keeps book of migrations. */
+async function appliedMigrations(sql: postgres.Sql): Promise<readonly AppliedMigration[] | null> {
+  const [book] = await sql<{ name: string | null }[]>`
+    select to_regclass('drizzle.__drizzle_migrations')::text as name`
+  if (!book?.name) return null
+  return sql<AppliedMigration[]>`
+    select created_at::float8 as at, hash from drizzle.__drizzle_migrations order by created_at`
+}
+
+/** `Table.Column` of each column in the schema of this connection. */
+async function columns(sql: postgres.Sql): Promise<ReadonlySet<string>> {
+  const rows = await sql<{ name: string }[]>`
+    select table_name || '.' || column_name as name
+    from information_schema.columns where table_schema = current_schema()`
+  return new Set(rows.map(({ name }) => name))
+}

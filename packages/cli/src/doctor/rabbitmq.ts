@@ -1,0 +1,112 @@
+import { inequivalenceOf } from '@integration-host/shared/rabbitmq/refusal'
+import type { Secret } from '@integration-host/shared/secret'
+import type { ChannelModel } from 'amqplib'
+import type { WantedQueue } from './broker-topology.ts'
+import { type Finding, ok, problem, versionFinding, warning } from './finding.ts'
+import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
+
+/** The first whose quorum queues expire messages and dead-letter at least once. */
+const NEEDED = [3, 10] as const
+const PATIENCE_MS = 3_000
+
+/** Looks at a broker and its queues over AMQP. Creates nothing. */
+export async function examineRabbitMq(
+  url: Secret,
+  queues: readonly WantedQueue[],
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const host = hostOf(url)
+  const { connect } = await import('amqplib')
+  let model: ChannelModel | null = null
+  const stop = (): void => void model?.close().catch(() => {})
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    model = await connect(url.reveal(), {
+      timeout: PATIENCE_MS,
+      clientProperties: { connection_name: 'doctor' },
+    })
+    model.on('error', () => {})
+    // Not in the types: what the broker said of itself.
+    const { serverProperties } = model.connection as unknown as {
+      readonly serverProperties: { readonly version?: string }
+    }
+    return [
+      reached(host),
+      versionFinding(serverProperties.version ?? 'unknown', NEEDED),
+      ...(await queueFindings(model, queues)),
+    ]
+  } catch (error) {
+    return [unreachable(host, 'AMQP_URL', signal.aborted ? new NoAnswer() : error)]
+  } finally {
+    signal.removeEventListener('abort', stop)
+    await model?.close().catch(() => {})
+  }
+}
+
+async function queueFindings(
+  model: ChannelModel,
+  queues: readonly WantedQueue[],
+): Promise<Finding[]> {
+  const missing: string[] = []
+  const drifted: Finding[] = []
+  for (const queue of queues) {
+    // A channel for each: the broker ends it with every answer but yes.
+    const channel = await model.createChannel()
+    channel.on('error', () => {})
+    try {
+      // Asked for passively first: declaring one that is there changes nothing, else it would make it.
+      await channel.checkQueue(queue.name)
+      await channel.assertQueue(queue.name, { durable: true, arguments: queue.arguments })
+      await channel.close()
+    } catch (error) {
+      const differs = inequivalenceOf(error)
+      if (differs !== null)
+        drifted.push(
+          driftFinding(queue.name, [
+            `${differs.setting} is ${differs.found}, needs ${differs.wanted}`,
+          ]),
+        )
+      else if ((error as { code?: unknown }).code === 404) missing.push(queue.name)
+      else if ((error as { code?: unknown }).code === 403) return [permissionFinding(queue.name)]
+      else throw error
+    }
+  }
+  return summary(queues.length, missing, drifted)
+}
+
+const permissionFinding = (name: string): Finding =>
+  problem(
+    'permissions',
+    `the user may not make ${name}`,
+    "Let it configure, write and read: rabbitmqctl set_permissions -p VHOST USER '.*' '.*' '.*'",
+  )
+
+/** A queue whose settings are others than its services need. */
+export const driftFinding = (name: string, differs: readonly string[]): Finding =>
+  problem(
+    'queue',
+    `${name}: ${differs.join('; ')}`,
+    'Delete it: it is made anew. docs/rabbitmq.md says what becomes of its messages.',
+  )
+
+/** What there is to tell of all queues together. */
+export function summary(
+  count: number,
+  missing: readonly string[],
+  drifted: readonly Finding[],
+): Finding[] {
+  const right = count - missing.length - drifted.length
+  return [
+    ...(right > 0 ? [ok('queues', `${right} of ${count} as they should be`)] : []),
+    ...(missing.length > 0
+      ? [
+          warning(
+            'queues',
+            `not there: ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? `, and ${missing.length - 3} more` : ''}`,
+            'Start a coordinator: it makes them.',
+          ),
+        ]
+      : []),
+    ...drifted,
+  ]
+}

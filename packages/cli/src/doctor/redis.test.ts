@@ -1,0 +1,46 @@
+import { describe, expect, it } from 'vitest'
+import { redisFindings } from './redis.ts'
+
+/** As Redis 7.0 answers INFO, cut to what matters, with some lines changed. */
+const info = (changes: Readonly<Record<string, string>> = {}): string =>
+  Object.entries({
+    redis_version: '7.0.15',
+    role: 'master',
+    used_memory: '1000',
+    maxmemory: '0',
+    maxmemory_policy: 'noeviction',
+    aof_enabled: '1',
+    aof_last_write_status: 'ok',
+    ...changes,
+  })
+    .map(([key, value]) => `${key}:${value}\r\n`)
+    .join('# Section\r\n')
+
+const amiss = (changes: Readonly<Record<string, string>>, appendfsync: string | undefined) =>
+  redisFindings(info(changes), appendfsync)
+    .filter(({ verdict }) => verdict !== 'ok')
+    .map(({ check, verdict, found }) => `${verdict} ${check}: ${found}`)
+
+describe('what Redis says of itself', () => {
+  it('is well when nothing is evicted and every write reaches the disk', () => {
+    expect(amiss({}, 'always')).toEqual([])
+  })
+
+  it.each([
+    [{ redis_version: '6.0.16' }, 'problem version: 6.0.16'],
+    [{ redis_version: '10.0.0' }, undefined],
+    [{ role: 'slave' }, 'problem role: slave'],
+    [{ maxmemory_policy: 'allkeys-lru' }, 'problem maxmemory-policy: allkeys-lru'],
+    [{ maxmemory: '1050' }, 'warning memory: 95 % of maxmemory is used'],
+    [{ maxmemory: '2000' }, undefined],
+    [{ aof_enabled: '0' }, 'problem appendonly: no'],
+    [{ aof_last_write_status: 'err' }, 'problem appendonly: its last write failed'],
+  ])('with %j: %s', (changes, expected) => {
+    expect(amiss(changes, 'always')).toEqual(expected === undefined ? [] : [expected])
+  })
+
+  it('loses a second of refreshes unless each write is flushed', () => {
+    expect(amiss({}, 'everysec')).toEqual(['warning appendfsync: everysec'])
+    expect(amiss({}, undefined)).toEqual(['skipped appendfsync: CONFIG GET is not allowed'])
+  })
+})

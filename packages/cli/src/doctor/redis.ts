@@ -1,0 +1,130 @@
+import type { Secret } from '@integration-host/shared/secret'
+import { clockFinding } from './clock.ts'
+import { type Finding, ok, problem, skipped, versionFinding, warning } from './finding.ts'
+import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
+
+/** The first with GETDEL, which a single-use authorization needs. */
+const NEEDED = [6, 2] as const
+const PATIENCE_MS = 3_000
+
+/** Looks whether a Redis keeps what it is given. Writes nothing. */
+export async function examineRedis(url: Secret, signal: AbortSignal): Promise<readonly Finding[]> {
+  const host = hostOf(url)
+  // Drivers are loaded here: every other command starts sooner without them.
+  const { Redis } = await import('ioredis')
+  const redis = new Redis(url.reveal(), {
+    connectionName: 'doctor',
+    lazyConnect: true,
+    connectTimeout: PATIENCE_MS,
+    commandTimeout: PATIENCE_MS,
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+  })
+  let failure: unknown
+  redis.on('error', (error) => (failure ??= error))
+  const stop = (): void => redis.disconnect()
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    await redis.connect()
+    const info = await redis.info()
+    const askedAt = Date.now()
+    const [seconds, micros] = await redis.time()
+    const clock = clockFinding({
+      remoteAt: Number(seconds) * 1_000 + Number(micros) / 1_000,
+      askedAt,
+      answeredAt: Date.now(),
+    })
+    const [, appendfsync] = (await redis.config('GET', 'appendfsync').catch(() => [])) as string[]
+    return [reached(host), ...redisFindings(info, appendfsync), clock]
+  } catch (error) {
+    return [unreachable(host, 'REDIS_URL', signal.aborted ? new NoAnswer() : (failure ?? error))]
+  } finally {
+    signal.removeEventListener('abort', stop)
+    redis.disconnect()
+  }
+}
+
+/** What the answer to INFO tells; `appendfsync` is not in it, and undefined where CONFIG GET is not allowed. */
+export function redisFindings(text: string, appendfsync: string | undefined): readonly Finding[] {
+  const info = parseInfo(text)
+  return [
+    versionFinding(info.get('redis_version') ?? 'unknown', NEEDED),
+    ...roleOf(info),
+    ...memoryOf(info),
+    ...persistenceOf(info, appendfsync),
+  ]
+}
+
+function roleOf(info: Info): Finding[] {
+  const role = info.get('role') ?? 'unknown'
+  return role === 'master'
+    ? []
+    : [problem('role', role, 'Point REDIS_URL at the primary: writes to a replica are refused.')]
+}
+
+function memoryOf(info: Info): Finding[] {
+  const policy = info.get('maxmemory_policy') ?? 'unknown'
+  const eviction =
+    policy === 'noeviction'
+      ? ok('maxmemory-policy', policy)
+      : problem(
+          'maxmemory-policy',
+          policy,
+          'Set maxmemory-policy noeviction: an evicted credential is a company that must connect again.',
+        )
+  const used = Number(info.get('used_memory'))
+  const limit = Number(info.get('maxmemory'))
+  const isNearlyFull = limit > 0 && used > limit * 0.9
+  return [
+    eviction,
+    ...(isNearlyFull
+      ? [
+          warning(
+            'memory',
+            `${Math.round((used / limit) * 100)} % of maxmemory is used`,
+            'Raise maxmemory: at its end writes are refused, and no token is refreshed.',
+          ),
+        ]
+      : []),
+  ]
+}
+
+function persistenceOf(info: Info, appendfsync: string | undefined): Finding[] {
+  if (info.get('aof_enabled') !== '1')
+    return [
+      problem(
+        'appendonly',
+        'no',
+        'Set appendonly yes: after a restart refreshed tokens are gone, and the old ones are dead.',
+      ),
+    ]
+  const isWritten = info.get('aof_last_write_status') !== 'err'
+  return [
+    isWritten
+      ? ok('appendonly', 'yes')
+      : problem('appendonly', 'its last write failed', 'Look at the disk of Redis, and its log.'),
+    appendfsync === undefined
+      ? skipped(
+          'appendfsync',
+          'CONFIG GET is not allowed',
+          'Allow +config|get, or look at the host.',
+        )
+      : appendfsync === 'always'
+        ? ok('appendfsync', appendfsync)
+        : warning(
+            'appendfsync',
+            appendfsync,
+            'Set appendfsync always: else a power failure takes up to a second of refreshes.',
+          ),
+  ]
+}
+
+type Info = ReadonlyMap<string, string>
+
+const parseInfo = (text: string): Info =>
+  new Map(
+    text.split(/\r?\n/).flatMap((line) => {
+      const at = line.indexOf(':')
+      return at > 0 ? [[line.slice(0, at), line.slice(at + 1)] as const] : []
+    }),
+  )

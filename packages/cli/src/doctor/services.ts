@@ -1,0 +1,199 @@
+import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
+import type { Secret } from '@integration-host/shared/secret'
+import { z } from 'zod'
+import { addressOf, type ServiceName } from '../settings.ts'
+import { clockFinding, httpClock } from './clock.ts'
+import type { ProcessOutline } from './broker-topology.ts'
+import { type Finding, ok, problem, skipped, warning } from './finding.ts'
+import { reached, unreachable } from './reach.ts'
+
+const Readiness = z.object({
+  dependencies: z.record(
+    z.string(),
+    z.object({ status: z.string(), reason: z.string().optional(), since: z.string() }),
+  ),
+})
+const Processes = z.object({
+  items: z.array(
+    z.object({ Process: z.string(), Steps: z.array(z.string()), Paused: z.boolean() }),
+  ),
+})
+const Integrity = z.object({
+  ok: z.boolean(),
+  violations: z.record(z.string(), z.number()),
+  deadLetters: z.record(z.string(), z.number().nullable()),
+})
+
+export interface Service {
+  readonly name: ServiceName
+  readonly url: string
+  /** Null where none is known. */
+  readonly key: Secret | null
+}
+
+/** Looks whether a service is ready, and what it waits for if it is not. */
+export async function examineReadiness(
+  { name, url }: Service,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const { host } = new URL(url)
+  const askedAt = Date.now()
+  let answer: Response
+  let body: unknown
+  try {
+    answer = await fetch(`${url}/health/ready`, { redirect: 'manual', signal })
+    body = await answer.json().catch(() => null)
+  } catch (error) {
+    return [unreachable(host, addressOf[name], error)]
+  }
+  const clock = httpClock(answer, askedAt, Date.now())
+  const readiness = Readiness.safeParse(body)
+  if (!readiness.success)
+    return [
+      problem(
+        'connection',
+        `${host}: status ${answer.status}, and not as ${name} answers`,
+        `Set the right address (${addressOf[name]})`,
+      ),
+    ]
+  const waiting = Object.entries(readiness.data.dependencies).filter(
+    ([, { status }]) => status !== 'up',
+  )
+  return [
+    reached(host),
+    ...(answer.ok ? [ok('ready', 'yes')] : []),
+    ...waiting.map(([dependency, { reason = 'not connected yet', since }]) =>
+      (answer.ok ? warning : problem)(
+        answer.ok ? 'optional' : 'ready',
+        `waits for ${dependency} since ${since}: ${reason}`,
+        'It goes on by itself once that is mended (docs/runbook.md).',
+      ),
+    ),
+    ...(clock === null ? [] : [clockFinding(clock)]),
+  ]
+}
+
+/** A call with the service key; the finding that says why there is no usable answer. */
+async function ask<T>(
+  { name, url, key }: Service,
+  path: string,
+  schema: z.ZodType<T>,
+  signal: AbortSignal,
+): Promise<{ readonly data: T } | { readonly finding: Finding }> {
+  const check = 'service key'
+  if (key === null)
+    return {
+      finding: skipped(check, 'none is set', 'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.'),
+    }
+  try {
+    const answer = await fetch(url + path, {
+      headers: { Authorization: `Bearer ${key.reveal()}` },
+      redirect: 'manual',
+      signal,
+    })
+    if (answer.status === 401)
+      return { finding: problem(check, 'refused', `Set SERVICE_API_KEY to a key of ${name}.`) }
+    const parsed = schema.safeParse(await answer.json().catch(() => null))
+    if (parsed.success) return { data: parsed.data }
+    return {
+      finding: skipped(
+        path,
+        `status ${answer.status}`,
+        'Mend what keeps the service from being ready.',
+      ),
+    }
+  } catch {
+    return { finding: skipped(path, 'no answer', 'Mend what keeps the service from answering.') }
+  }
+}
+
+/** The coordinator's processes, and what it says of its own books. */
+export async function examineCoordinator(
+  service: Service,
+  signal: AbortSignal,
+): Promise<{
+  readonly findings: readonly Finding[]
+  /** Null where it does not tell. */
+  readonly processes: readonly ProcessOutline[] | null
+}> {
+  const answer = await ask(service, '/processes', Processes, signal)
+  if (!('data' in answer)) return { findings: [answer.finding], processes: null }
+  const { items } = answer.data
+  const paused = items.filter(({ Paused }) => Paused).map(({ Process }) => Process)
+  const integrity = await ask(service, '/integrity', Integrity, signal)
+  return {
+    processes: items,
+    findings: [
+      ok('processes', items.map(({ Process }) => Process).join(', ')),
+      ...(paused.length > 0
+        ? [warning('paused', paused.join(', '), 'POST /processes/<name>/resume, once it may run.')]
+        : []),
+      ...('data' in integrity ? booksOf(integrity.data) : [integrity.finding]),
+    ],
+  }
+}
+
+function booksOf({ ok: isOk, violations, deadLetters }: z.output<typeof Integrity>): Finding[] {
+  const off = Object.entries(violations).filter(([, count]) => count > 0)
+  const dead = Object.entries(deadLetters).filter(([, count]) => (count ?? 0) > 0)
+  return [
+    isOk
+      ? ok('integrity', 'rows, items and queues agree')
+      : problem(
+          'integrity',
+          off.map(([kind, count]) => `${kind}: ${count}`).join(', '),
+          'docs/runbook.md says what each figure means.',
+        ),
+    ...dead.map(([process, count]) =>
+      warning(
+        'dead letters',
+        `dead.${process}: ${count}`,
+        'Look at them in the console: the header reason says why.',
+      ),
+    ),
+  ]
+}
+
+/** Opens every stored secret, as far as there is time. */
+export async function examineKeyRing(
+  service: Service,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  let checked = 0
+  let refused = 0
+  const firstRefused: string[] = []
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const query: string = cursor === '' ? '' : `?cursor=${encodeURIComponent(cursor)}`
+    const page: Awaited<ReturnType<typeof ask<KeyCheckPage>>> = await ask(
+      service,
+      `/key-check${query}`,
+      KeyCheckPage,
+      signal,
+    )
+    if (!('data' in page)) {
+      if (checked === 0) return [page.finding]
+      return [...refusedFinding(refused, firstRefused), unfinished(checked)]
+    }
+    checked += page.data.Checked
+    refused += page.data.Refused.length
+    firstRefused.push(...page.data.Refused.slice(0, 3 - firstRefused.length))
+    cursor = page.data.next_cursor
+  }
+  return refused > 0
+    ? refusedFinding(refused, firstRefused)
+    : [ok('key ring', `opens all ${checked} credentials`)]
+}
+
+const refusedFinding = (count: number, first: readonly string[]): Finding[] =>
+  count === 0
+    ? []
+    : [
+        problem(
+          'key ring',
+          `does not open ${count}: ${first.join(', ')}${count > first.length ? ', …' : ''}`,
+          'Put the key they were sealed with back into CREDENTIAL_KEYS, or connect these companies again.',
+        ),
+      ]
+
+const unfinished = (checked: number): Finding =>
+  skipped('key ring', `only ${checked} credentials were opened in time`, 'Use a longer --timeout.')

@@ -1,0 +1,22 @@
+import type { QueueSpec } from '../message-bus.ts'
+
+/** What correctness needs of a queue that outlives its connection, as arguments no policy can take away. */
+export function queueArguments(
+  queue: QueueSpec,
+  prefix: string,
+): Readonly<Record<string, string | number>> {
+  return {
+    'x-queue-type': 'quorum',
+    ...(queue.messageTtlMs !== undefined && { 'x-message-ttl': queue.messageTtlMs }),
+    ...(queue.deliveryLimit !== undefined && { 'x-delivery-limit': queue.deliveryLimit }),
+    ...(queue.deadLetter !== undefined && {
+      'x-dead-letter-exchange': prefix + queue.deadLetter.exchange,
+      ...(queue.deadLetter.routingKey !== undefined && {
+        'x-dead-letter-routing-key': queue.deadLetter.routingKey,
+      }),
+      // At-least-once dead lettering needs reject-publish: a full target must push back, not drop.
+      'x-dead-letter-strategy': 'at-least-once',
+      'x-overflow': 'reject-publish',
+    }),
+  }
+}
