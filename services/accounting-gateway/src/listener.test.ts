@@ -179,6 +179,7 @@ describe('hostile headers', () => {
       'authorization',
       'connection',
       'host',
+      'via',
       'x-kept',
     ])
     expect(seen?.headers).toMatchObject({

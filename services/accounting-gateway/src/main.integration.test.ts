@@ -1,12 +1,10 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { createHealth } from '@integration-host/shared/health'
 import { createLogger } from '@integration-host/shared/logger'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { Secret } from '@integration-host/shared/secret'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { NOWHERE, nothingReachable, type Running, startMain } from './main.rig.ts'
 import {
   echo,
   KEY,
@@ -17,66 +15,13 @@ import {
   tokenService,
 } from './service.rig.ts'
 
-const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
-// A port that nobody listens on: reserved, and never given out by the system.
-const NOWHERE = '127.0.0.1:1'
-
-interface Running {
-  readonly child: ChildProcess
-  output(): string
-  lines(): Record<string, unknown>[]
-  url(): Promise<string>
-  exit(): Promise<number | null>
-}
-
-let children: ChildProcess[]
 let opened: AsyncDisposableStack
 beforeEach(() => {
-  children = []
   opened = new AsyncDisposableStack()
 })
-afterEach(async () => {
-  for (const child of children) if (child.exitCode === null) child.kill('SIGKILL')
-  await opened.disposeAsync()
-})
+afterEach(() => opened.disposeAsync())
 
-function start(env: Record<string, string>): Running {
-  const child = spawn(process.execPath, [MAIN], { env: { PATH: process.env['PATH'], ...env } })
-  children.push(child)
-  let output = ''
-  child.stdout.on('data', (part: Buffer) => (output += part.toString()))
-  child.stderr.on('data', (part: Buffer) => (output += part.toString()))
-  const exited = once(child, 'exit').then(([code]) => code as number | null)
-  const lines = () =>
-    output
-      .split('\n')
-      .filter((line) => line.startsWith('{'))
-      .map((line) => JSON.parse(line) as Record<string, unknown>)
-  return {
-    child,
-    output: () => output,
-    lines,
-    url: () =>
-      vi.waitFor(
-        () => {
-          const line = lines().find(({ msg }) => msg === 'service is listening')
-          expect(line, output).toBeDefined()
-          return String(line?.['url'])
-        },
-        { timeout: 10_000, interval: 20 },
-      ),
-    exit: () => exited,
-  }
-}
-
-const nothingReachable = {
-  PORT: '0',
-  SERVICE_API_KEY: KEY,
-  ACCOUNTING_URL: `http://${NOWHERE}`,
-  TOKEN_SERVICE_URL: `http://${NOWHERE}`,
-  AMQP_URL: `amqp://${NOWHERE}`,
-  REDIS_URL: `redis://${NOWHERE}`,
-}
+const start = (env: Readonly<Record<string, string>>): Running => opened.use(startMain(env))
 const ask = (url: string, path: string) =>
   fetch(url + path, { headers: { Authorization: `Bearer ${KEY}` } })
 
