@@ -203,6 +203,28 @@ describe('a 401 from upstream', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
+  it('that no token helps against leads to one forced refresh, not to one for every call', async () => {
+    upstream.handle = statuses([401])
+    const proxy = await open()
+    for (let made = 0; made < 10; made += 1) expect((await call(proxy, 'GET')).status).toBe(401)
+    expect(tokens.refreshes()).toHaveLength(1)
+    // Two attempts of the first call, one of each after it.
+    expect(upstream.seen).toHaveLength(11)
+
+    // token-service's own event of that refresh is no reason to try again; a new grant is.
+    await publishEvent(proxy.bus, '1', 'refreshed', 2)
+    await vi.waitFor(async () => {
+      expect((await call(proxy, 'GET')).status).toBe(401)
+      expect(tokens.tokens().length).toBeGreaterThan(2)
+    })
+    expect(tokens.refreshes()).toHaveLength(1)
+    await publishEvent(proxy.bus, '1', 'stored', 3)
+    await vi.waitFor(async () => {
+      expect((await call(proxy, 'GET')).status).toBe(401)
+      expect(tokens.refreshes()).toHaveLength(2)
+    })
+  })
+
   it('is 424 when the refresh finds the credential faulted', async () => {
     const proxy = await open()
     await (await call(proxy, 'GET')).text()
@@ -239,6 +261,24 @@ describe('a 429 from upstream', () => {
     expect((await call(await open(), 'GET')).status).toBe(200)
     expect(upstream.seen).toHaveLength(2)
   })
+
+  it.each([
+    ['a huge one', '99999999999999999999', 3_600],
+    ['one in the far future', 'Fri, 20 Nov 2999 12:00:00 GMT', 3_600],
+    ['a negative one', '-120', 60],
+    ['one that is none', 'soon', 60],
+  ])(
+    'with %s for Retry-After holds the realm for a time that makes sense',
+    async (_what, value, seconds) => {
+      upstream.handle = statuses([429, { 'Retry-After': value }], [200])
+      const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
+      const answer = await call(proxy, 'GET')
+      expect([answer.status, answer.headers.get('x-requestid')]).toEqual([429, null])
+      const next = await call(proxy, 'GET')
+      expect(next.headers.get('retry-after')).toBe(String(seconds))
+      expect(upstream.seen).toHaveLength(1)
+    },
+  )
 
   it('goes to the caller at once, with Retry-After, when the hold outlasts the deadline', async () => {
     upstream.handle = statuses([429], [200])

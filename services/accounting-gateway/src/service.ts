@@ -51,7 +51,9 @@ export async function startAccountingGateway(
   )
   const upstream = await locateUpstream(config, health, stack)
   const tokens = createAccessTokens({ source: tokenService.source, now: Date.now })
-  const events = await consumeCredentialEvents(bus, (realm) => tokens.drop(realm))
+  const events = await consumeCredentialEvents(bus, (realm, kind) =>
+    tokens.drop(realm, kind === 'stored'),
+  )
   stack.defer(() => events.cancel())
 
   const metrics = createMetrics('accounting-gateway')

@@ -241,7 +241,11 @@ export class Passage {
     const { realm } = this.#call.target
     this.#status = status
     this.#traceId = headerValue(headers, 'intuit_tid')
-    if (status === 401 && !this.#hasReplayed) {
+    if (
+      status === 401 &&
+      !this.#hasReplayed &&
+      this.#deps.tokens.isRenewable(realm, token.version)
+    ) {
       if (this.#canSendAgain()) return { retryInMs: 0 }
       // Too late for this call; the next one finds a token that works.
       this.#deps.tokens.renewed(realm, token.version).catch(() => {})
