@@ -1,7 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createProcessLimits } from './realm/process-ledger.ts'
 import {
   bodyOf,
   echo,
@@ -329,6 +328,17 @@ describe('the throttle', () => {
     expect(most).toBe(3)
   })
 
+  it('keeps batches to their own rate, and lets other calls pass them', async () => {
+    const proxy = await open({ settings: { BATCHES_PER_MINUTE: '2', DEADLINE_SECONDS: '5' } })
+    const batch = () => call(proxy, 'POST', '/v3/company/1/batch?minorversion=75')
+    const answers = await Promise.all([batch(), batch(), batch()])
+    expect(answers.filter(({ ok }) => ok)).toHaveLength(2)
+    const refused = answers.find(({ status }) => status === 429)
+    expect(Number(refused?.headers.get('retry-after'))).toBeGreaterThan(50)
+    expect((await call(proxy, 'GET', '/v3/company/1/batches')).status).toBe(200)
+    expect((await call(proxy, 'POST', '/v3/company/2/batch')).status).toBe(200)
+  })
+
   it('gives the place of a caller that has gone to the next', async () => {
     const held: (() => void)[] = []
     upstream.handle = (_request, response) => void held.push(() => response.end())
@@ -503,8 +513,7 @@ it('answers 504 for an upstream that takes connections and says nothing', async 
   await once(silent, 'listening')
   const proxy = opened.use(
     await gateway(`http://127.0.0.1:${(silent.address() as AddressInfo).port}`, tokens.url, {
-      settings: { DEADLINE_SECONDS: '1' },
-      limits: createProcessLimits({ perSecond: 100, perMinute: 100, concurrent: 1 }),
+      settings: { DEADLINE_SECONDS: '1', CONCURRENT_REQUESTS: '1' },
     }),
   )
   // One after the other over the only place: the first has given it back.

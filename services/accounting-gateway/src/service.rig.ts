@@ -13,7 +13,7 @@ import { createInProcessBus } from '@integration-host/shared/in-process/message-
 import { createLogger } from '@integration-host/shared/logger'
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { readEmbeddedConfig } from './config.ts'
-import type { RealmLimits } from './realm/throttle.ts'
+import type { GatewayLimits } from './realm/throttle.ts'
 import { startAccountingGateway } from './service.ts'
 
 export const KEY = 'service-key-of-the-tests-0123456789abcdef'
@@ -155,7 +155,7 @@ export interface Gateway extends AsyncDisposable {
 
 export interface GatewayOptions {
   readonly settings?: Readonly<Record<string, string>>
-  readonly limits?: RealmLimits
+  readonly limits?: GatewayLimits
   readonly bus?: MessageBus
 }
 
@@ -176,6 +176,7 @@ export async function gateway(
     REQUESTS_PER_SECOND: '1000',
     REQUESTS_PER_MINUTE: '10000',
     CONCURRENT_REQUESTS: '1000',
+    BATCHES_PER_MINUTE: '1000',
     ...settings,
   })
   const service = await startAccountingGateway(config, {
