@@ -27,6 +27,8 @@ const shape = {
   CONCURRENT_REQUESTS: integer(1, 10_000).optional(),
   BATCHES_PER_MINUTE: integer(1, 1_000_000).optional(),
   HOLD_SECONDS: integer(1, 3_600).optional(),
+  /** Intuit takes uploads of 100 MB; no limit is no choice. */
+  LONGEST_BODY_MB: integer(1, 100_000).default(1_024),
   /** From a call's arrival to the first byte of its answer, all retries and waits included. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
 }

@@ -69,6 +69,30 @@ describe('the gateway as a process', () => {
     expect(await gateway.exit()).toBe(0)
   })
 
+  it('finishes the call in hand on SIGTERM, takes no other, and leaves with 0', async () => {
+    let finish = (): void => {}
+    const upstream = opened.use(
+      await standIn((_request, response) => {
+        response.writeHead(200)
+        response.write('half ')
+        finish = () => response.end('whole')
+      }),
+    )
+    const tokens = opened.use(await tokenService(['1']))
+    const gateway = start({
+      ...nothingReachable,
+      ACCOUNTING_URL: upstream.url,
+      TOKEN_SERVICE_URL: tokens.url,
+    })
+    const url = await gateway.url()
+    const answer = await ask(url, '/v3/company/1/x')
+    gateway.child.kill('SIGTERM')
+    await vi.waitFor(() => expect(fetch(`${url}/health/live`)).rejects.toThrow('fetch failed'))
+    finish()
+    expect(await answer.text()).toBe('half whole')
+    expect(await gateway.exit()).toBe(0)
+  })
+
   it('says at start that without REDIS_URL each replica counts alone', async () => {
     const { REDIS_URL: _, ...env } = nothingReachable
     const gateway = start(env)

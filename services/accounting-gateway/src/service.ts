@@ -66,6 +66,7 @@ export async function startAccountingGateway(
       limits: limits ?? createGatewayLimits(limitsOf(config)),
       upstream,
       deadlineMs: config.DEADLINE_SECONDS * 1_000,
+      longestBody: config.LONGEST_BODY_MB * 1_048_576,
       holdMs: limitsOf(config).holdSeconds * 1_000,
       now: Date.now,
       random: Math.random,

@@ -57,6 +57,7 @@ export interface ForwardDeps {
   /** The accounting API. @throws {IntegrationError} while it is not known where it is. */
   readonly upstream: () => { readonly base: UpstreamBase; readonly api: Upstream }
   readonly deadlineMs: number
+  readonly longestBody: number
   /** How long a realm rests after a 429 that does not say. */
   readonly holdMs: number
   /** Epoch ms. */
@@ -186,6 +187,7 @@ export class Passage {
     const { tokens } = this.#deps
     const { realm } = this.#call.target
     this.#deps.upstream()
+    if ((this.#body?.length ?? 0) > this.#deps.longestBody) throw this.#tooLong()
     for (;;) {
       // First of all: who has no credential waits for nothing.
       let token = tokens.cached(realm) ?? (await this.#wait(tokens.get(realm)))
@@ -312,7 +314,7 @@ export class Passage {
 
   async #openBody(): Promise<Buffer | AsyncIterable<Buffer> | null> {
     if (this.#body === null) return null
-    const body = this.#body.open(() => this.#progress())
+    const body = this.#body.open((received) => this.#progress(received))
     if (!(body instanceof Promise)) return body
     this.#isReadingBody = true
     const whole = await this.#wait(body)
@@ -321,7 +323,8 @@ export class Passage {
   }
 
   // While the caller is still sending, the time does not run against upstream.
-  #progress(): void {
+  #progress(received: number): void {
+    if (received > this.#deps.longestBody) this.interrupt(this.#tooLong())
     this.#deadline.refresh()
     this.#until = this.#deps.now() + this.#deps.deadlineMs
   }
@@ -383,6 +386,11 @@ export class Passage {
     this.#controller ??= new AbortController()
     if (this.#interruption !== null) this.#controller.abort(this.#interruption)
     return { until: this.#until, signal: this.#controller.signal }
+  }
+
+  #tooLong(): IntegrationError {
+    const limit = this.#deps.longestBody
+    return new IntegrationError('payload_too_large', `the body may have at most ${limit} bytes`)
   }
 
   #lateness(): IntegrationError {
