@@ -103,6 +103,7 @@ const smugglers: readonly (readonly [what: string, headers: string, body: string
   ['a chunk extension with a line feed', 'Transfer-Encoding: chunked', '0;a=\nb\r\n\r\n'],
   ['a trailer that is a header', 'Transfer-Encoding: chunked', '0\r\nContent-Length: 40\r\n\r\n'],
   ['a trailer with the key of another', 'Transfer-Encoding: chunked', `0\r\n${AUTH}\r\n`],
+  ['more than its length', 'Content-Length: 5', 'hello, world'],
   ['a length that Connection names', 'Connection: content-length\r\nContent-Length: 5', 'hello'],
 ]
 

@@ -134,6 +134,39 @@ describe('a slow caller', () => {
   })
 })
 
+it('cuts off a caller that takes nothing of its answer for a minute, and upstream with it', async () => {
+  await open()
+  let isOver = false
+  upstream.handle = (_request, response) => {
+    response.on('close', () => (isOver = true))
+    const chunk = Buffer.alloc(65_536)
+    const more = (): void => {
+      while (!response.destroyed && response.write(chunk));
+    }
+    response.on('drain', more)
+    more()
+  }
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  try {
+    const { socket } = await until(`GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
+    await once(socket, 'data')
+    socket.pause()
+    const pausedAt = Date.now()
+    let passedMs = 0
+    while (!isOver && Date.now() - pausedAt < 20_000) {
+      // Bytes first have to fill every buffer on the way; from then on only time goes by.
+      for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
+      vi.advanceTimersByTime(1_000)
+      passedMs += 1_000
+    }
+    expect(isOver).toBe(true)
+    expect(passedMs).toBeGreaterThanOrEqual(60_000)
+    expect(passedMs).toBeLessThan(100_000) // before any deadline of the call
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
 it('serves others beside 1,000 idle connections and 200 slow readers, and keeps little for these', async () => {
   await open()
   let written = 0

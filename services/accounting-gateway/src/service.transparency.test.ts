@@ -7,6 +7,7 @@ import {
   request as httpRequest,
 } from 'node:http'
 import { connect } from 'node:net'
+import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
   bodyOf,
@@ -184,6 +185,19 @@ describe('an answer on the wire', () => {
 })
 
 describe('an upload', () => {
+  it('that is compressed stays so, whatever it would unpack to', async () => {
+    const packed = gzipSync(Buffer.alloc(32 * 1_048_576))
+    let taken: Buffer = Buffer.alloc(0)
+    upstream.handle = async (request, response) => {
+      taken = await bodyOf(request)
+      response.end()
+    }
+    const headers = { 'Content-Encoding': 'gzip' }
+    await proxy.call(PATH, { method: 'PUT', headers, body: packed })
+    expect(upstream.seen[0]?.headers['content-encoding']).toBe('gzip')
+    expect(taken.equals(packed)).toBe(true)
+  })
+
   it('is taken from the caller no faster than upstream takes it', async () => {
     upstream.handle = (request) => request.pause()
     const { request, answer } = send('PUT')
