@@ -26,11 +26,17 @@ local replica, leaseMs, sliceMs = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local used, kept, need = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local ahead, id = tonumber(ARGV[10]), ARGV[11]
 
+local moved, unused = {}, {}
 for i = 12, #ARGV, 2 do
   local ago = tonumber(ARGV[i + 1])
-  if ago < 0 then redis.call('ZREM', KEYS[1], ARGV[i])
-  else redis.call('ZADD', KEYS[1], 'XX', now - ago, ARGV[i]) end
+  if ago < 0 then table.insert(unused, ARGV[i])
+  else
+    table.insert(moved, now - ago)
+    table.insert(moved, ARGV[i])
+  end
 end
+if #moved > 0 then redis.call('ZADD', KEYS[1], 'XX', unpack(moved)) end
+if #unused > 0 then redis.call('ZREM', KEYS[1], unpack(unused)) end
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do redis.call('HDEL', KEYS[3], dead) end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 60000)
@@ -73,10 +79,15 @@ if ahead == 1 and granted == need then
   if idle < 1 then lent = 0 end
   spare = math.max(0, math.min(idle, lent) - kept)
 end
+local given = {}
 for n = 1, granted + lent do
-  redis.call('ZADD', KEYS[1], n <= granted and now or now + sliceMs, id .. ':' .. n)
+  table.insert(given, n <= granted and now or now + sliceMs)
+  table.insert(given, id .. ':' .. n)
 end
-if granted + lent > 0 then redis.call('PEXPIRE', KEYS[1], 60000 + sliceMs) end
+if #given > 0 then
+  redis.call('ZADD', KEYS[1], unpack(given))
+  redis.call('PEXPIRE', KEYS[1], 60000 + sliceMs)
+end
 local verdict, ms = 'granted', 0
 if granted < need then
   if places <= granted then verdict = 'concurrency'
