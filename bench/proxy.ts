@@ -1,5 +1,5 @@
 // What the accounting gateway costs beside other proxies that inject a bearer by realm: nginx with a static
-// map, and what users write with Node's proxy packages. Prints two tables.
+// map, and what users write with Node's proxy packages. Prints two tables. Needs nginx; wrk if it is there.
 //   node bench/proxy.ts [--rounds 12] [--seconds 2] [--paced-rounds 5]
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'

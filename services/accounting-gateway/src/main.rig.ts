@@ -1,11 +1,12 @@
-/** The gateway as a process of its own. */
+/** The gateway, or a neighbour of it, as a process of its own. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { expect, vi } from 'vitest'
 import { KEY } from './service.rig.ts'
 
-const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+const MAIN = new URL('main.ts', import.meta.url)
+export const SANDBOX_MAIN = new URL('../../sandbox-provider/src/main.ts', import.meta.url)
 // A port that nobody listens on: reserved, and never given out by the system.
 export const NOWHERE = '127.0.0.1:1'
 
@@ -26,8 +27,10 @@ export interface Running extends AsyncDisposable {
   exit(): Promise<number | null>
 }
 
-export function startMain(env: Readonly<Record<string, string>>): Running {
-  const child = spawn(process.execPath, [MAIN], { env: { PATH: process.env['PATH'], ...env } })
+export function startMain(env: Readonly<Record<string, string>>, main: URL = MAIN): Running {
+  const child = spawn(process.execPath, [fileURLToPath(main)], {
+    env: { PATH: process.env['PATH'], ...env },
+  })
   let output = ''
   child.stdout.on('data', (part: Buffer) => (output += part.toString()))
   child.stderr.on('data', (part: Buffer) => (output += part.toString()))

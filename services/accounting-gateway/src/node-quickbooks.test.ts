@@ -2,12 +2,9 @@ import { promisify } from 'node:util'
 import { randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { gzipSync } from 'node:zlib'
-import { createHealth } from '@integration-host/shared/health'
-import { createLogger } from '@integration-host/shared/logger'
-import { readConfig as readSandboxConfig } from '@integration-host/sandbox-provider/config'
-import { startSandboxProvider } from '@integration-host/sandbox-provider/service'
 import QuickBooks from 'node-quickbooks'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { SANDBOX_MAIN, startMain } from './main.rig.ts'
 import {
   bodyOf,
   type Gateway,
@@ -52,16 +49,13 @@ type Call = ReturnType<typeof quickBooks>
 describe('node-quickbooks through the gateway, at the sandbox provider', () => {
   let call: Call
   beforeEach(async () => {
-    const logger = createLogger('sandbox-provider', 'silent')
     const sandbox = opened.use(
-      await startSandboxProvider(
-        readSandboxConfig({ PORT: '0', CLIENT_ID: 'client', CLIENT_SECRET: 'secret' }),
-        { logger, health: createHealth(logger) },
-      ),
+      startMain({ PORT: '0', CLIENT_ID: 'client', CLIENT_SECRET: 'secret' }, SANDBOX_MAIN),
     )
+    const url = await sandbox.url()
     const credential = tokens.credentials.get(REALM)
-    if (credential !== undefined) credential.token = await authorize(sandbox.url)
-    const proxy: Gateway = opened.use(await gateway(sandbox.url, tokens.url))
+    if (credential !== undefined) credential.token = await authorize(url)
+    const proxy: Gateway = opened.use(await gateway(url, tokens.url))
     call = quickBooks(proxy.url, KEY)
   })
 
