@@ -17,12 +17,15 @@ export interface PeerProcess extends AsyncDisposable {
   readonly pid: number
 }
 
-/** Starts a peer in a process of its own; resolves when it listens. */
-export async function startPeer(
+/** Starts a peer of token-service in a process of its own; resolves when it listens. */
+export const startPeer = (
   name: keyof typeof entries,
   settings: PeerSettings,
-): Promise<PeerProcess> {
-  const child = spawn(process.execPath, [fileURLToPath(entries[name])], {
+): Promise<PeerProcess> => startEntry(entries[name], settings)
+
+/** Starts a program that takes `PEER_SETTINGS` and prints its address; resolves when it listens. */
+export async function startEntry(entry: URL, settings: object): Promise<PeerProcess> {
+  const child = spawn(process.execPath, [fileURLToPath(entry)], {
     env: { PATH: process.env['PATH'], PEER_SETTINGS: JSON.stringify(settings) },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -30,7 +33,7 @@ export async function startPeer(
   const told = once(createInterface(child.stdout), 'line') as Promise<[string]>
   const [url] = await Promise.race([
     told,
-    gone.then(() => Promise.reject(new Error(`${name} did not start`))),
+    gone.then(() => Promise.reject(new Error(`${entry.pathname} did not start`))),
   ])
   return {
     url,

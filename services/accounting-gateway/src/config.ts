@@ -8,6 +8,10 @@ import {
   serviceKeys,
 } from '@integration-host/shared/config'
 import { z } from 'zod'
+import { type ProviderLimits, providerProfiles } from './realm/provider-profile.ts'
+
+type ProviderName = keyof typeof providerProfiles
+const providerNames = Object.keys(providerProfiles) as ProviderName[]
 
 const shape = {
   ...listenSettings(7218),
@@ -16,12 +20,15 @@ const shape = {
   /** The accounting API; a set variable wins over the discovery document's `accounting_url`. */
   ACCOUNTING_URL: httpUrl().optional(),
   DISCOVERY_URL: httpUrl().optional(),
-  // Intuit's limits per realm and application (its limits-and-throttles page).
-  REQUESTS_PER_SECOND: integer(1, 100_000).default(10),
-  REQUESTS_PER_MINUTE: integer(1, 1_000_000).default(500),
-  CONCURRENT_REQUESTS: integer(1, 10_000).default(10),
-  /** How long a realm rests after a 429 that names no time of its own. */
-  HOLD_SECONDS: integer(1, 3_600).default(60),
+  PROVIDER_PROFILE: z.enum(providerNames).default('intuit'),
+  // Each in place of the profile's.
+  REQUESTS_PER_SECOND: integer(1, 100_000).optional(),
+  REQUESTS_PER_MINUTE: integer(1, 1_000_000).optional(),
+  CONCURRENT_REQUESTS: integer(1, 10_000).optional(),
+  BATCHES_PER_MINUTE: integer(1, 1_000_000).optional(),
+  HOLD_SECONDS: integer(1, 3_600).optional(),
+  /** Intuit takes uploads of 100 MB; no limit is no choice. */
+  LONGEST_BODY_MB: integer(1, 100_000).default(1_024),
   /** From a call's arrival to the first byte of its answer, all retries and waits included. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
 }
@@ -56,9 +63,16 @@ export const readConfig = (env: Environment): z.output<typeof MainConfig> =>
 /** The same settings without backends, for the embedded host. */
 export const readEmbeddedConfig = (env: Environment): Config => parseConfig(EmbeddedConfig, env)
 
-/** What a realm may send, as the throttle has it. */
-export const ratesOf = (config: Config) => ({
-  perSecond: config.REQUESTS_PER_SECOND,
-  perMinute: config.REQUESTS_PER_MINUTE,
-  concurrent: config.CONCURRENT_REQUESTS,
-})
+/** The limits of the profile, with what the settings say otherwise. */
+export function limitsOf(config: Config): ProviderLimits {
+  const { calls, batchesPerMinute, holdSeconds } = providerProfiles[config.PROVIDER_PROFILE]
+  return {
+    calls: {
+      perSecond: config.REQUESTS_PER_SECOND ?? calls.perSecond,
+      perMinute: config.REQUESTS_PER_MINUTE ?? calls.perMinute,
+      concurrent: config.CONCURRENT_REQUESTS ?? calls.concurrent,
+    },
+    batchesPerMinute: config.BATCHES_PER_MINUTE ?? batchesPerMinute,
+    holdSeconds: config.HOLD_SECONDS ?? holdSeconds,
+  }
+}

@@ -71,6 +71,11 @@ describe('a hostile target', () => {
     ['a realm of 65 characters', `/v3/company/${'1'.repeat(65)}/x`],
     ['a carriage return, encoded', '/v3/company/1/x%0d%0aX:y'],
     ['a NUL, encoded', '/v3/company/1/%00'],
+    ['a dot segment before a NUL', '/v3/company/1/..%00/2/x'],
+    ['a dot segment with a parameter', '/v3/company/1/..;/2/x'],
+    ['dots between encoded slashes', '/v3/company/1%2f..%2f2/x'],
+    ['an @ in its realm', '/v3/company/1@127.0.0.1:EVIL/x'],
+    ['no realm', '/v3/company//x'],
   ])('with %s is 400, and nothing is sent', async (_what, target) => {
     const answer = await raw(proxy.port, get(target.replace('EVIL', String(evil.port))))
     expect(answer.status, answer.text).toBe(400)
@@ -179,6 +184,7 @@ describe('hostile headers', () => {
       'authorization',
       'connection',
       'host',
+      'via',
       'x-kept',
     ])
     expect(seen?.headers).toMatchObject({

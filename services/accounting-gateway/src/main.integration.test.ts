@@ -1,12 +1,10 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { createHealth } from '@integration-host/shared/health'
 import { createLogger } from '@integration-host/shared/logger'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { Secret } from '@integration-host/shared/secret'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { NOWHERE, nothingReachable, type Running, startMain } from './main.rig.ts'
 import {
   echo,
   KEY,
@@ -17,66 +15,13 @@ import {
   tokenService,
 } from './service.rig.ts'
 
-const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
-// A port that nobody listens on: reserved, and never given out by the system.
-const NOWHERE = '127.0.0.1:1'
-
-interface Running {
-  readonly child: ChildProcess
-  output(): string
-  lines(): Record<string, unknown>[]
-  url(): Promise<string>
-  exit(): Promise<number | null>
-}
-
-let children: ChildProcess[]
 let opened: AsyncDisposableStack
 beforeEach(() => {
-  children = []
   opened = new AsyncDisposableStack()
 })
-afterEach(async () => {
-  for (const child of children) if (child.exitCode === null) child.kill('SIGKILL')
-  await opened.disposeAsync()
-})
+afterEach(() => opened.disposeAsync())
 
-function start(env: Record<string, string>): Running {
-  const child = spawn(process.execPath, [MAIN], { env: { PATH: process.env['PATH'], ...env } })
-  children.push(child)
-  let output = ''
-  child.stdout.on('data', (part: Buffer) => (output += part.toString()))
-  child.stderr.on('data', (part: Buffer) => (output += part.toString()))
-  const exited = once(child, 'exit').then(([code]) => code as number | null)
-  const lines = () =>
-    output
-      .split('\n')
-      .filter((line) => line.startsWith('{'))
-      .map((line) => JSON.parse(line) as Record<string, unknown>)
-  return {
-    child,
-    output: () => output,
-    lines,
-    url: () =>
-      vi.waitFor(
-        () => {
-          const line = lines().find(({ msg }) => msg === 'service is listening')
-          expect(line, output).toBeDefined()
-          return String(line?.['url'])
-        },
-        { timeout: 10_000, interval: 20 },
-      ),
-    exit: () => exited,
-  }
-}
-
-const nothingReachable = {
-  PORT: '0',
-  SERVICE_API_KEY: KEY,
-  ACCOUNTING_URL: `http://${NOWHERE}`,
-  TOKEN_SERVICE_URL: `http://${NOWHERE}`,
-  AMQP_URL: `amqp://${NOWHERE}`,
-  REDIS_URL: `redis://${NOWHERE}`,
-}
+const start = (env: Readonly<Record<string, string>>): Running => opened.use(startMain(env))
 const ask = (url: string, path: string) =>
   fetch(url + path, { headers: { Authorization: `Bearer ${KEY}` } })
 
@@ -121,6 +66,30 @@ describe('the gateway as a process', () => {
     }, 5_000)
     expect((await ask(url, '/v3/company/1/x')).status).toBe(503)
     gateway.child.kill('SIGTERM')
+    expect(await gateway.exit()).toBe(0)
+  })
+
+  it('finishes the call in hand on SIGTERM, takes no other, and leaves with 0', async () => {
+    let finish = (): void => {}
+    const upstream = opened.use(
+      await standIn((_request, response) => {
+        response.writeHead(200)
+        response.write('half ')
+        finish = () => response.end('whole')
+      }),
+    )
+    const tokens = opened.use(await tokenService(['1']))
+    const gateway = start({
+      ...nothingReachable,
+      ACCOUNTING_URL: upstream.url,
+      TOKEN_SERVICE_URL: tokens.url,
+    })
+    const url = await gateway.url()
+    const answer = await ask(url, '/v3/company/1/x')
+    gateway.child.kill('SIGTERM')
+    await vi.waitFor(() => expect(fetch(`${url}/health/live`)).rejects.toThrow('fetch failed'))
+    finish()
+    expect(await answer.text()).toBe('half whole')
     expect(await gateway.exit()).toBe(0)
   })
 

@@ -4,10 +4,11 @@ import { createLogger, type Logger } from '@integration-host/shared/logger'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import type { Secret } from '@integration-host/shared/secret'
-import { createRedisLedger } from './adapters/redis/ledger.ts'
-import { ratesOf, readConfig } from './config.ts'
-import { createProcessLimits } from './realm/process-ledger.ts'
-import { createRealmLimits, type RealmLimits, type RealmRates } from './realm/throttle.ts'
+import { createRedisLedger, createRedisPresence } from './adapters/redis/ledger.ts'
+import { limitsOf, readConfig } from './config.ts'
+import { createGatewayLimits } from './realm/process-ledger.ts'
+import { batchRates, type ProviderLimits } from './realm/provider-profile.ts'
+import { createRealmLimits, type GatewayLimits, type RealmRates } from './realm/throttle.ts'
 import { startAccountingGateway } from './service.ts'
 
 const NAME = 'accounting-gateway'
@@ -30,9 +31,9 @@ await runService(NAME, async () => {
     logger.warn('REDIS_URL is not set: each replica counts its calls alone')
   const limits =
     REDIS_URL === undefined
-      ? createProcessLimits(ratesOf(config))
+      ? createGatewayLimits(limitsOf(config))
       : sharedLimits(stack, REDIS_URL, {
-          rates: ratesOf(config),
+          provider: limitsOf(config),
           logger,
           health,
           REDIS_KEY_PREFIX,
@@ -43,7 +44,7 @@ await runService(NAME, async () => {
 })
 
 interface SharedLimitsOptions {
-  readonly rates: RealmRates
+  readonly provider: ProviderLimits
   readonly logger: Logger
   readonly health: Health
   readonly REDIS_KEY_PREFIX: string
@@ -52,8 +53,8 @@ interface SharedLimitsOptions {
 function sharedLimits(
   stack: AsyncDisposableStack,
   url: Secret,
-  { rates, logger, health, REDIS_KEY_PREFIX }: SharedLimitsOptions,
-): RealmLimits {
+  { provider, logger, health, REDIS_KEY_PREFIX }: SharedLimitsOptions,
+): GatewayLimits {
   const { redis } = stack.use(
     connectRedis(url, {
       name: NAME,
@@ -63,6 +64,13 @@ function sharedLimits(
       commandTimeoutMs: 250,
     }),
   )
-  const ledger = stack.use(createRedisLedger({ redis, rates, logger }))
-  return createRealmLimits({ ledger, now: Date.now })
+  const presence = createRedisPresence(logger)
+  const limits = (name: string, rates: RealmRates) => {
+    const ledger = stack.use(createRedisLedger({ redis, name, rates, presence }))
+    return createRealmLimits({ ledger, now: Date.now })
+  }
+  return {
+    calls: limits('throttle', provider.calls),
+    batches: limits('batch', batchRates(provider)),
+  }
 }

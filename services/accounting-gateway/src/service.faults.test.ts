@@ -1,7 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createProcessLimits } from './realm/process-ledger.ts'
 import {
   bodyOf,
   echo,
@@ -203,6 +202,28 @@ describe('a 401 from upstream', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
+  it('that no token helps against leads to one forced refresh, not to one for every call', async () => {
+    upstream.handle = statuses([401])
+    const proxy = await open()
+    for (let made = 0; made < 10; made += 1) expect((await call(proxy, 'GET')).status).toBe(401)
+    expect(tokens.refreshes()).toHaveLength(1)
+    // Two attempts of the first call, one of each after it.
+    expect(upstream.seen).toHaveLength(11)
+
+    // token-service's own event of that refresh is no reason to try again; a new grant is.
+    await publishEvent(proxy.bus, '1', 'refreshed', 2)
+    await vi.waitFor(async () => {
+      expect((await call(proxy, 'GET')).status).toBe(401)
+      expect(tokens.tokens().length).toBeGreaterThan(2)
+    })
+    expect(tokens.refreshes()).toHaveLength(1)
+    await publishEvent(proxy.bus, '1', 'stored', 3)
+    await vi.waitFor(async () => {
+      expect((await call(proxy, 'GET')).status).toBe(401)
+      expect(tokens.refreshes()).toHaveLength(2)
+    })
+  })
+
   it('is 424 when the refresh finds the credential faulted', async () => {
     const proxy = await open()
     await (await call(proxy, 'GET')).text()
@@ -239,6 +260,24 @@ describe('a 429 from upstream', () => {
     expect((await call(await open(), 'GET')).status).toBe(200)
     expect(upstream.seen).toHaveLength(2)
   })
+
+  it.each([
+    ['a huge one', '99999999999999999999', 3_600],
+    ['one in the far future', 'Fri, 20 Nov 2999 12:00:00 GMT', 3_600],
+    ['a negative one', '-120', 60],
+    ['one that is none', 'soon', 60],
+  ])(
+    'with %s for Retry-After holds the realm for a time that makes sense',
+    async (_what, value, seconds) => {
+      upstream.handle = statuses([429, { 'Retry-After': value }], [200])
+      const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
+      const answer = await call(proxy, 'GET')
+      expect([answer.status, answer.headers.get('x-requestid')]).toEqual([429, null])
+      const next = await call(proxy, 'GET')
+      expect(next.headers.get('retry-after')).toBe(String(seconds))
+      expect(upstream.seen).toHaveLength(1)
+    },
+  )
 
   it('goes to the caller at once, with Retry-After, when the hold outlasts the deadline', async () => {
     upstream.handle = statuses([429], [200])
@@ -287,6 +326,17 @@ describe('the throttle', () => {
     const answers = await Promise.all(Array.from({ length: 30 }, () => call(proxy, 'GET')))
     expect(answers.every(({ status }) => status === 200)).toBe(true)
     expect(most).toBe(3)
+  })
+
+  it('keeps batches to their own rate, and lets other calls pass them', async () => {
+    const proxy = await open({ settings: { BATCHES_PER_MINUTE: '2', DEADLINE_SECONDS: '5' } })
+    const batch = () => call(proxy, 'POST', '/v3/company/1/batch?minorversion=75')
+    const answers = await Promise.all([batch(), batch(), batch()])
+    expect(answers.filter(({ ok }) => ok)).toHaveLength(2)
+    const refused = answers.find(({ status }) => status === 429)
+    expect(Number(refused?.headers.get('retry-after'))).toBeGreaterThan(50)
+    expect((await call(proxy, 'GET', '/v3/company/1/batches')).status).toBe(200)
+    expect((await call(proxy, 'POST', '/v3/company/2/batch')).status).toBe(200)
   })
 
   it('gives the place of a caller that has gone to the next', async () => {
@@ -463,8 +513,7 @@ it('answers 504 for an upstream that takes connections and says nothing', async 
   await once(silent, 'listening')
   const proxy = opened.use(
     await gateway(`http://127.0.0.1:${(silent.address() as AddressInfo).port}`, tokens.url, {
-      settings: { DEADLINE_SECONDS: '1' },
-      limits: createProcessLimits({ perSecond: 100, perMinute: 100, concurrent: 1 }),
+      settings: { DEADLINE_SECONDS: '1', CONCURRENT_REQUESTS: '1' },
     }),
   )
   // One after the other over the only place: the first has given it back.

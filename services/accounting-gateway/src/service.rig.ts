@@ -1,7 +1,7 @@
 /** What the gateway's tests stand on: real servers on loopback in the place of its neighbours. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net'
+import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
 import {
   credentialMessageId,
   type CredentialEventKind,
@@ -13,7 +13,7 @@ import { createInProcessBus } from '@integration-host/shared/in-process/message-
 import { createLogger } from '@integration-host/shared/logger'
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { readEmbeddedConfig } from './config.ts'
-import type { RealmLimits } from './realm/throttle.ts'
+import type { GatewayLimits } from './realm/throttle.ts'
 import { startAccountingGateway } from './service.ts'
 
 export const KEY = 'service-key-of-the-tests-0123456789abcdef'
@@ -84,6 +84,8 @@ export interface Credential {
   version: number
   expiresAt: number
   fault: string | null
+  /** The access token when it is not {@link tokenOf} the realm and version. */
+  token?: string
 }
 
 export interface TokenServiceStandIn extends StandIn {
@@ -128,7 +130,7 @@ export async function tokenService(realms: readonly string[], port = 0) {
     return response.end(
       JSON.stringify(
         action === 'token'
-          ? { ...view, Authenticator: tokenOf(realm, credential.version) }
+          ? { ...view, Authenticator: credential.token ?? tokenOf(realm, credential.version) }
           : { ...view, Environment: realm, Status: 'active', RefreshedAt: view.Expiry },
       ),
     )
@@ -153,7 +155,7 @@ export interface Gateway extends AsyncDisposable {
 
 export interface GatewayOptions {
   readonly settings?: Readonly<Record<string, string>>
-  readonly limits?: RealmLimits
+  readonly limits?: GatewayLimits
   readonly bus?: MessageBus
 }
 
@@ -174,6 +176,7 @@ export async function gateway(
     REQUESTS_PER_SECOND: '1000',
     REQUESTS_PER_MINUTE: '10000',
     CONCURRENT_REQUESTS: '1000',
+    BATCHES_PER_MINUTE: '1000',
     ...settings,
   })
   const service = await startAccountingGateway(config, {
@@ -226,6 +229,36 @@ export async function raw(port: number, bytes: string, patienceMs = 300): Promis
     head,
     body: rest.join('\r\n\r\n'),
     text,
+  }
+}
+
+/** An upstream that answers every request head with the same bytes, whatever they are. */
+export async function wireUpstream(bytes: string) {
+  const sockets = new Set<Socket>()
+  let connections = 0
+  const server = createTcpServer((socket) => {
+    connections += 1
+    sockets.add(socket)
+    socket.on('close', () => sockets.delete(socket))
+    socket.on('error', () => {})
+    socket.on('data', (data: Buffer) => {
+      if (!data.includes('\r\n\r\n')) return
+      const closes = /\r\nConnection: close\r\n/.test(bytes)
+      if (closes) socket.end(bytes, 'latin1')
+      else socket.write(bytes, 'latin1')
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    connections: () => connections,
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, 'close')
+      server.close()
+      for (const socket of sockets) socket.destroy()
+      await closed
+    },
   }
 }
 

@@ -9,21 +9,21 @@ import { consumeCredentialEvents } from './adapters/rabbitmq/credential-events.t
 import { connectTokenService } from './adapters/token-service/token-source.ts'
 import { connectUpstream } from './adapters/undici/upstream.ts'
 import { createApp } from './app.ts'
-import { type Config, ratesOf } from './config.ts'
+import { type Config, limitsOf } from './config.ts'
 import { createGatewayMetrics } from './gateway-metrics.ts'
 import { createListener } from './listener.ts'
 import { createForward } from './proxy/forward.ts'
 import { upstreamBase } from './proxy/target.ts'
 import { createAccessTokens } from './realm/access-token.ts'
-import { createProcessLimits } from './realm/process-ledger.ts'
-import type { RealmLimits } from './realm/throttle.ts'
+import { createGatewayLimits } from './realm/process-ledger.ts'
+import type { GatewayLimits } from './realm/throttle.ts'
 
 export interface Adapters {
   readonly logger: Logger
   readonly health: Health
   readonly bus: MessageBus
   /** Counted in Redis for all replicas; without, this process counts alone. */
-  readonly limits?: RealmLimits
+  readonly limits?: GatewayLimits
 }
 
 /** A big upload over a thin line takes its time; headers do not (408 after 10 s). */
@@ -51,7 +51,9 @@ export async function startAccountingGateway(
   )
   const upstream = await locateUpstream(config, health, stack)
   const tokens = createAccessTokens({ source: tokenService.source, now: Date.now })
-  const events = await consumeCredentialEvents(bus, (realm) => tokens.drop(realm))
+  const events = await consumeCredentialEvents(bus, (realm, kind) =>
+    tokens.drop(realm, kind === 'stored'),
+  )
   stack.defer(() => events.cancel())
 
   const metrics = createMetrics('accounting-gateway')
@@ -61,10 +63,11 @@ export async function startAccountingGateway(
     app: honoListener(createApp({ logger, health, metrics, keys })),
     forward: createForward({
       tokens,
-      limits: limits ?? createProcessLimits(ratesOf(config)),
+      limits: limits ?? createGatewayLimits(limitsOf(config)),
       upstream,
       deadlineMs: config.DEADLINE_SECONDS * 1_000,
-      holdMs: config.HOLD_SECONDS * 1_000,
+      longestBody: config.LONGEST_BODY_MB * 1_048_576,
+      holdMs: limitsOf(config).holdSeconds * 1_000,
       now: Date.now,
       random: Math.random,
       newRequestId: () => crypto.randomUUID(),

@@ -27,6 +27,8 @@ export interface AttemptDeps {
   ) => { readonly add: HeaderList } | { readonly retryInMs: number }
 }
 
+/** More answers before the answer are not meant to inform: a caller that reads none would have them all kept. */
+const MOST_INFORMATION = 100
 /** More of an answer that nobody will see is not read; the connection is given up instead. */
 const DISCARDED_BYTES = 65_536
 /** A caller that takes nothing for so long is gone. */
@@ -44,6 +46,7 @@ export class Attempt implements Receiver {
   #length = -1
   #withheld: { readonly status: number; readonly delayMs: number } | null = null
   #discarded = 0
+  #informed = 0
   #isWaitingForDrain = false
 
   constructor(deps: AttemptDeps) {
@@ -62,6 +65,20 @@ export class Attempt implements Receiver {
   onStart(flow: Flow): void {
     this.#flow = flow
     if (this.#ending !== null) flow.abort()
+  }
+
+  onInformation(status: number, headers: HeaderList): void {
+    if (this.#ending !== null) return
+    this.#informed += 1
+    if (this.#informed > MOST_INFORMATION) return this.#refuse()
+    const { response, bearer } = this.#deps
+    // RFC 9110 §15.2: to be passed on, but a caller of HTTP/1.0 would take it for the answer.
+    if (response.headersSent || response.req.httpVersion === '1.0') return
+    try {
+      response.writeInformation(status, responseHeaders(headers, bearer))
+    } catch {
+      // A header that HTTP does not allow: what was only a hint need not arrive.
+    }
   }
 
   onHeaders(status: number, headers: HeaderList): void {
@@ -130,11 +147,15 @@ export class Attempt implements Receiver {
       this.#deps.response.writeHead(this.#status, this.#head ?? [])
       return true
     } catch (cause) {
-      // A status or header that HTTP does not allow.
-      this.#end({ kind: 'failed', failure: new UpstreamFailure('unreachable', { cause }) })
-      this.#flow?.abort()
+      this.#refuse(cause) // a status or header that HTTP does not allow
       return false
     }
+  }
+
+  /** Treats an answer that is not HTTP as none. */
+  #refuse(cause?: unknown): void {
+    this.#end({ kind: 'failed', failure: new UpstreamFailure('unreachable', { cause }) })
+    this.#flow?.abort()
   }
 
   #waitForDrain(): void {

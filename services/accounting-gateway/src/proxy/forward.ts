@@ -9,7 +9,7 @@ import { hash } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
-import type { Permit, RealmLimits } from '../realm/throttle.ts'
+import type { GatewayLimits, Permit } from '../realm/throttle.ts'
 import { Attempt, type Ending } from './attempt.ts'
 import { type HeaderList, headerValue, requestHeaders } from './headers.ts'
 import { type RequestBody, requestBody } from './request-body.ts'
@@ -17,6 +17,7 @@ import { afterFailure, afterStatus, isRepeatable, retryAfterMs, type Tries } fro
 import {
   type CompanyTarget,
   hasRequestId,
+  isBatch,
   type UpstreamBase,
   upstreamPath,
   withRequestId,
@@ -52,10 +53,11 @@ export interface Outcome {
 
 export interface ForwardDeps {
   readonly tokens: AccessTokens
-  readonly limits: RealmLimits
+  readonly limits: GatewayLimits
   /** The accounting API. @throws {IntegrationError} while it is not known where it is. */
   readonly upstream: () => { readonly base: UpstreamBase; readonly api: Upstream }
   readonly deadlineMs: number
+  readonly longestBody: number
   /** How long a realm rests after a 429 that does not say. */
   readonly holdMs: number
   /** Epoch ms. */
@@ -182,14 +184,15 @@ export class Passage {
   }
 
   async #travel(): Promise<Ending> {
-    const { tokens, limits } = this.#deps
+    const { tokens } = this.#deps
     const { realm } = this.#call.target
     this.#deps.upstream()
+    if ((this.#body?.length ?? 0) > this.#deps.longestBody) throw this.#tooLong()
     for (;;) {
       // First of all: who has no credential waits for nothing.
       let token = tokens.cached(realm) ?? (await this.#wait(tokens.get(realm)))
       const body = await this.#openBody()
-      const claimed = limits.acquire(realm, () => this.#patience())
+      const claimed = this.#acquire(realm)
       let permit: Permit
       if (claimed instanceof Promise) {
         permit = await this.#waitForPermit(claimed)
@@ -241,7 +244,11 @@ export class Passage {
     const { realm } = this.#call.target
     this.#status = status
     this.#traceId = headerValue(headers, 'intuit_tid')
-    if (status === 401 && !this.#hasReplayed) {
+    if (
+      status === 401 &&
+      !this.#hasReplayed &&
+      this.#deps.tokens.isRenewable(realm, token.version)
+    ) {
       if (this.#canSendAgain()) return { retryInMs: 0 }
       // Too late for this call; the next one finds a token that works.
       this.#deps.tokens.renewed(realm, token.version).catch(() => {})
@@ -250,7 +257,7 @@ export class Passage {
     const namesNoTime = status === 429 && retryAfter === null
     if (status === 429) {
       retryAfter ??= this.#deps.holdMs
-      this.#deps.limits.hold(realm, retryAfter)
+      this.#deps.limits.calls.hold(realm, retryAfter)
       this.#deps.onHold?.()
     }
     const verdict = afterStatus(status, retryAfter, this.#tries())
@@ -307,7 +314,7 @@ export class Passage {
 
   async #openBody(): Promise<Buffer | AsyncIterable<Buffer> | null> {
     if (this.#body === null) return null
-    const body = this.#body.open(() => this.#progress())
+    const body = this.#body.open((received) => this.#progress(received))
     if (!(body instanceof Promise)) return body
     this.#isReadingBody = true
     const whole = await this.#wait(body)
@@ -316,9 +323,34 @@ export class Passage {
   }
 
   // While the caller is still sending, the time does not run against upstream.
-  #progress(): void {
+  #progress(received: number): void {
+    if (received > this.#deps.longestBody) this.interrupt(this.#tooLong())
     this.#deadline.refresh()
     this.#until = this.#deps.now() + this.#deps.deadlineMs
+  }
+
+  #acquire(realm: string): Permit | Promise<Permit> {
+    const { calls } = this.#deps.limits
+    if (isBatch(this.#path)) return this.#acquireBatch(realm)
+    return calls.acquire(realm, () => this.#patience())
+  }
+
+  // A batch waits for its own, rarer turn first: meanwhile it is in nobody's way.
+  async #acquireBatch(realm: string): Promise<Permit> {
+    const { calls, batches } = this.#deps.limits
+    const batch = await batches.acquire(realm, () => this.#patience())
+    try {
+      const call = await calls.acquire(realm, () => this.#patience())
+      return {
+        release() {
+          call.release()
+          batch.release()
+        },
+      }
+    } catch (error) {
+      batch.release()
+      throw error
+    }
   }
 
   async #waitForPermit(claimed: Promise<Permit>): Promise<Permit> {
@@ -354,6 +386,11 @@ export class Passage {
     this.#controller ??= new AbortController()
     if (this.#interruption !== null) this.#controller.abort(this.#interruption)
     return { until: this.#until, signal: this.#controller.signal }
+  }
+
+  #tooLong(): IntegrationError {
+    const limit = this.#deps.longestBody
+    return new IntegrationError('payload_too_large', `the body may have at most ${limit} bytes`)
   }
 
   #lateness(): IntegrationError {

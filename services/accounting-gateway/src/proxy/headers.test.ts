@@ -3,12 +3,12 @@ import { headerFault, headerValue, requestHeaders, responseHeaders } from './hea
 
 const TOKEN = 'the-bearer-token-of-the-realm'
 const sent = (...raw: string[]) => requestHeaders(raw, TOKEN)
-const bearer = ['authorization', `Bearer ${TOKEN}`]
+const own = ['via', '1.1 integration-host', 'authorization', `Bearer ${TOKEN}`]
 
 describe('the headers sent upstream', () => {
   it('keep order, spelling and repetition, and end with the bearer', () => {
     const raw = ['Accept', 'a/b', 'X-Custom', '1', 'x-custom', '2', 'Content-Type', 'text/plain']
-    expect(sent(...raw)).toEqual([...raw, ...bearer])
+    expect(sent(...raw)).toEqual([...raw, ...own])
   })
 
   it.each([
@@ -31,7 +31,7 @@ describe('the headers sent upstream', () => {
     'X-Original-URL',
     'X-HTTP-Method-Override',
   ])('never have the caller’s %s', (name) => {
-    expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...bearer])
+    expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...own])
   })
 
   it('lack what Connection names, and Connection itself', () => {
@@ -45,12 +45,16 @@ describe('the headers sent upstream', () => {
       'X-Kept',
       '3',
     ]
-    expect(sent(...raw)).toEqual(['X-Kept', '3', ...bearer])
+    expect(sent(...raw)).toEqual(['X-Kept', '3', ...own])
+  })
+
+  it('say through whom they came, after whom they came through before', () => {
+    expect(sent('Via', '1.0 fred')).toEqual(['Via', '1.0 fred', ...own])
   })
 
   it('keep the bearer and the length, whatever Connection names', () => {
     const raw = ['Connection', 'authorization, host, content-length', 'Content-Length', '5']
-    expect(sent(...raw)).toEqual(['Content-Length', '5', ...bearer])
+    expect(sent(...raw)).toEqual(['Content-Length', '5', ...own])
   })
 })
 

@@ -69,6 +69,9 @@ export function headerFault(raw: HeaderList): string | null {
   return null
 }
 
+// RFC 9110 §7.6.3: what a gateway adds to each request, after what gateways before it have added.
+const VIA = '1.1 integration-host'
+
 /** The headers to send upstream; `bearer` is injected last, when nothing can take it away again. */
 export function requestHeaders(raw: HeaderList, bearer: string): string[] {
   const named = namedByConnection(raw)
@@ -78,7 +81,7 @@ export function requestHeaders(raw: HeaderList, bearer: string): string[] {
     if (isWithheld(name) || named?.has(name) === true) continue
     sent.push(at(raw, i), at(raw, i + 1))
   }
-  sent.push('authorization', `Bearer ${bearer}`)
+  sent.push('via', VIA, 'authorization', `Bearer ${bearer}`)
   return sent
 }
 

@@ -12,8 +12,10 @@ const KEPT_BYTES = 1_048_576
 export interface RequestBody {
   /** False once bytes have gone out that are not kept. */
   readonly isReplayable: boolean
-  /** What to hand to the upstream client, from the first byte on. `onChunk` is told of progress. */
-  open(onChunk: () => void): Promise<Buffer> | AsyncIterable<Buffer>
+  /** As its header says; null for one in chunks. */
+  readonly length: number | null
+  /** What to hand to the upstream client, from the first byte on. `onChunk` is told how far it has come. */
+  open(onChunk: (received: number) => void): Promise<Buffer> | AsyncIterable<Buffer>
   /** Reads what is still to come and forgets it, so that the connection can go on. */
   discard(): Promise<void>
 }
@@ -30,7 +32,7 @@ export function requestBody(
   const { 'content-length': length, 'transfer-encoding': encoding } = request.headers
   if (encoding === undefined && (length === undefined || Number(length) === 0)) return null
   const chunks = new Map<number, Promise<IteratorResult<Buffer>>>()
-  let kept = 0
+  let received = 0
   let isReplayable = true
   let iterator: AsyncIterator<Buffer> | null = null
   let newest = 0
@@ -48,25 +50,28 @@ export function requestBody(
     const next = begin()
       .next()
       .then((result) => {
-        if (result.done !== true) kept += result.value.length
+        if (result.done !== true) received += result.value.length
         return result
       })
     chunks.set(index, next)
     return next
   }
 
-  async function* stream(attempt: number, onChunk: () => void): AsyncGenerator<Buffer> {
+  async function* stream(
+    attempt: number,
+    onChunk: (received: number) => void,
+  ): AsyncGenerator<Buffer> {
     for (let index = 0; ; index += 1) {
       const next = await chunk(index)
       if (next.done === true || attempt !== newest) return
-      onChunk()
-      if (kept > KEPT_BYTES) isReplayable = false
+      onChunk(received)
+      if (received > KEPT_BYTES) isReplayable = false
       if (!isReplayable) for (const read of chunks.keys()) if (read <= index) chunks.delete(read)
       yield next.value
     }
   }
 
-  async function collect(onChunk: () => void): Promise<Buffer> {
+  async function collect(onChunk: (received: number) => void): Promise<Buffer> {
     const parts: Buffer[] = []
     for await (const part of stream((newest += 1), onChunk)) parts.push(part)
     const [first] = parts
@@ -76,6 +81,7 @@ export function requestBody(
   let whole: Promise<Buffer> | null = null
   const isSmall = encoding === undefined && Number(length) <= KEPT_BYTES
   return {
+    length: encoding === undefined ? Number(length) : null,
     get isReplayable() {
       return isReplayable
     },

@@ -1,3 +1,4 @@
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { afterFailure, afterStatus, isRepeatable, retryAfterMs } from './retry.ts'
 
@@ -83,14 +84,39 @@ describe('Retry-After', () => {
     ['Fri, 20 Nov 2026 11:00:00 GMT', 0],
     ['Friday, 20-Nov-26 12:01:30 GMT', 90_000],
     ['99999999', 3_600_000],
+    ['9'.repeat(400), 3_600_000],
     ['Fri, 20 Nov 2099 12:01:30 GMT', 3_600_000],
     ['soon', null],
     ['-5', null],
     ['1.5', null],
+    ['1e3', null],
+    ['0x10', null],
+    ['Infinity', null],
+    ['120, 60', null],
+    ['Fri, 99 Nov 2026 12:01:30 GMT', null],
     ['2027', 2_027_000],
     ['', null],
     [null, null],
   ])('%j is %j ms', (value, ms) => {
     expect(retryAfterMs(value, now)).toBe(ms)
+  })
+
+  it('is nothing, or a time that a realm can be held, whatever upstream writes', () => {
+    const text = fc.oneof(
+      fc.string({ unit: 'binary' }),
+      fc.double().map(String),
+      fc.bigInt().map(String),
+      fc.date({ noInvalidDate: true }).map((date) => date.toUTCString()),
+      fc.stringMatching(/^[A-Z][a-z]{2},? [\w :+-]{0,30}GMT$/),
+    )
+    fc.assert(
+      fc.property(text, (value) => {
+        const ms = retryAfterMs(value, now)
+        if (ms === null) return
+        expect(ms).toBeGreaterThanOrEqual(0)
+        expect(ms).toBeLessThanOrEqual(3_600_000)
+      }),
+      { numRuns: 2_000 },
+    )
   })
 })

@@ -62,7 +62,7 @@ function backoff(attempt: number, random: number): number {
 export function retryAfterMs(value: string | null, now: number): number | null {
   if (value === null) return null
   const text = value.trim()
-  if (/^\d{1,10}$/.test(text)) return Math.min(Number(text) * 1_000, LONGEST_HOLD_MS)
+  if (/^\d+$/.test(text)) return Math.min(Number(text) * 1_000, LONGEST_HOLD_MS)
   if (!/^[A-Z][a-z]{2,8},? .*GMT$/.test(text)) return null
   const at = Date.parse(text)
   return Number.isNaN(at) ? null : Math.min(Math.max(0, at - now), LONGEST_HOLD_MS)

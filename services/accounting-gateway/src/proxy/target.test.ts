@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { hasRequestId, readTarget, upstreamBase, upstreamPath, withRequestId } from './target.ts'
+import {
+  hasRequestId,
+  isBatch,
+  readTarget,
+  upstreamBase,
+  upstreamPath,
+  withRequestId,
+} from './target.ts'
 
 describe('reading a raw request target', () => {
   it.each([
@@ -155,4 +162,15 @@ describe("Intuit's requestid", () => {
   ])('is added to %s as %s', (path, added) => {
     expect(withRequestId(path, 'r1')).toBe(added)
   })
+})
+
+it.each([
+  ['/v3/company/1/batch', true],
+  ['/v3/company/1/Batch?minorversion=75', true],
+  ['/v3/company/1/batch/', true],
+  ['/v3/company/1/batches', false],
+  ['/v3/company/batch/query', false],
+  ['/v3/company/1/query?x=/batch', false],
+])('%s is a batch: %s', (path, is) => {
+  expect(isBatch(path)).toBe(is)
 })

@@ -73,6 +73,10 @@ export function upstreamPath(base: UpstreamBase, { path, realm }: CompanyTarget)
   return queryAt === -1 ? wanted : wanted + path.slice(queryAt)
 }
 
+/** Whether `path` is that of Intuit's batch operation, which has a limit of its own. */
+export const isBatch = (path: string): boolean =>
+  /^\/v3\/company\/[^/]+\/batch\/?(?:\?|$)/i.test(path)
+
 /** Whether the query of `path` names `requestid`, Intuit's idempotency key, with a value. */
 export function hasRequestId(path: string): boolean {
   return /[?&]requestid=[^&]/i.test(path)

@@ -25,7 +25,9 @@ export interface Flow {
 export interface Receiver {
   /** Before anything is sent. */
   onStart(flow: Flow): void
-  /** The final status line and headers; informational answers are not told. */
+  /** An answer before the answer (RFC 9110 §15.2), such as 103 Early Hints; any number of them. */
+  onInformation(status: number, headers: HeaderList): void
+  /** The final status line and headers. */
   onHeaders(status: number, headers: HeaderList): void
   onData(chunk: Buffer): void
   onEnd(trailers: HeaderList): void

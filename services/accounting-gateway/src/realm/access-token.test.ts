@@ -1,20 +1,21 @@
 import { IntegrationError } from '@integration-host/shared/errors'
+import * as fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type AccessToken, createAccessTokens, type TokenSource } from './access-token.ts'
 
 /** token-service as a state machine whose answers come when the test says so. */
 function source() {
   const versions = new Map<string, number>()
-  const pending: { realm: string; answer: () => void }[] = []
+  const pending: { realm: string; answer: (failure?: Error | null) => void }[] = []
   const asked: string[] = []
   const refreshed: string[] = []
   let failure: Error | null = null
   const later = <T>(realm: string, value: () => T): Promise<T> => {
-    const error = failure
+    const failureThen = failure
     return new Promise((resolve, reject) => {
       pending.push({
         realm,
-        answer: () => (error === null ? resolve(value()) : reject(error)),
+        answer: (error = failureThen) => (error === null ? resolve(value()) : reject(error)),
       })
     })
   }
@@ -118,11 +119,11 @@ describe('the access token of a realm', () => {
 
   it('is forgotten on a credential event, and the answer then under way is not kept', async () => {
     await got('1')
-    tokens.drop('1')
+    tokens.drop('1', false)
     expect(tokens.cached('1')).toBeNull()
     const early = tokens.get('1')
     service.versions.set('1', 2)
-    tokens.drop('1')
+    tokens.drop('1', false)
     await service.answerAll()
     expect((await early).value).toBe('1/1')
     expect(tokens.cached('1')).toBeNull()
@@ -155,59 +156,133 @@ describe('the access token of a realm', () => {
     }
     expect(service.refreshed).toHaveLength(1)
     service.fail(null)
-    tokens.drop('1') // credential.stored: the company was authorized again
+    tokens.drop('1', true) // credential.stored: the company was authorized again
     const healed = tokens.renewed('1', 1)
     await service.answerAll()
     expect((await healed).value).toBe('1/2')
   })
 
-  it("is never another realm's, nor an older one than an event told of, over random interleavings", async () => {
-    let seed = 7
-    const next = (n: number) => {
-      seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
-      return Math.floor((seed / 2_147_483_648) * n)
+  describe('that upstream refuses although it came of a forced refresh', () => {
+    const renewed = async (version: number) => {
+      const promise = tokens.renewed('1', version)
+      await service.answerAll()
+      return promise
     }
-    const realms = ['1', '2', '11', '12']
-    const checks: Promise<void>[] = []
-    let checked = 0
-    for (let step = 0; step < 5_000; step += 1) {
-      const realm = realms[next(realms.length)] ?? ''
-      const told = service.versions.get(realm) ?? 1
-      const check = (promise: Promise<AccessToken>) =>
-        checks.push(
-          (async () => {
-            const token = await promise
-            checked += 1
-            expect(token.value).toBe(`${realm}/${token.version}`)
-            expect(token.version).toBeGreaterThanOrEqual(told)
-          })(),
-        )
-      switch (next(6)) {
-        case 0:
-        case 1:
-          check(tokens.get(realm))
-          break
-        case 2:
-          check(tokens.renewed(realm, Math.max(1, told - next(2))))
-          break
-        case 3:
-          service.versions.set(realm, told + 1)
-          tokens.drop(realm)
-          break
-        case 4:
-          clock += next(400_000)
-          break
-        default: {
-          const [answer] = service.pending.splice(next(service.pending.length), 1)
-          answer?.answer()
-          await Promise.resolve()
+    beforeEach(async () => {
+      await got('1')
+      expect(await renewed(1)).toMatchObject({ version: 2 })
+    })
+
+    it('is not worth another one for a minute, also when events tell of refreshes', async () => {
+      expect(tokens.isRenewable('1', 2)).toBe(false)
+      tokens.drop('1', false) // of our own refresh, and then of another replica's
+      service.versions.set('1', 3)
+      tokens.drop('1', false)
+      await got('1')
+      expect(tokens.isRenewable('1', 3)).toBe(false)
+      clock += 60_000
+      expect(tokens.isRenewable('1', 3)).toBe(true)
+    })
+
+    it('is worth one at once when the company was authorized again', async () => {
+      tokens.drop('1', true)
+      expect(tokens.isRenewable('1', 2)).toBe(true)
+    })
+
+    it('leaves calls that still had the token before to take the new one', async () => {
+      expect(tokens.isRenewable('1', 1)).toBe(true)
+      expect(await renewed(1)).toMatchObject({ version: 2 })
+      expect(service.refreshed).toEqual(['1/1'])
+    })
+  })
+})
+
+describe('over all interleavings of calls, refreshes, events and answers', () => {
+  const realm = fc.constantFrom('1', '2', '11', '12')
+  const step = fc.oneof(
+    { weight: 3, arbitrary: fc.record({ kind: fc.constant('get' as const), realm }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({ kind: fc.constant('refused' as const), realm, behind: fc.nat(2) }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        kind: fc.constant('event' as const),
+        realm,
+        isNewGrant: fc.boolean(),
+      }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({ kind: fc.constant('time' as const), ms: fc.nat(400_000) }),
+    },
+    // Answers arrive in any order, and some are failures.
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        kind: fc.constant('answer' as const),
+        which: fc.nat(20),
+        fails: fc.boolean(),
+      }),
+    },
+  )
+
+  it("a token is never another realm's, nor older than what an event has told of", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 120 }), async (steps) => {
+        clock = 1_000_000
+        const service = source()
+        const tokens = createAccessTokens({ source: service.port, now })
+        const checks: Promise<void>[] = []
+        const check = (promise: Promise<AccessToken>, of: string): void => {
+          const told = service.versions.get(of) ?? 1
+          checks.push(
+            promise.then(
+              (token) => {
+                expect(token.value).toBe(`${of}/${token.version}`)
+                expect(token.version).toBeGreaterThanOrEqual(told)
+              },
+              (error: unknown) => expect(error).toBe(away),
+            ),
+          )
         }
-      }
-      const held = tokens.cached(realm)
-      if (held !== null) expect(held.value).toBe(`${realm}/${held.version}`)
-    }
-    await service.answerAll()
-    await Promise.all(checks)
-    expect(checked).toBeGreaterThan(1_000)
+        for (const taken of steps) {
+          switch (taken.kind) {
+            case 'get':
+              check(tokens.get(taken.realm), taken.realm)
+              break
+            case 'refused': {
+              const version = Math.max(1, (service.versions.get(taken.realm) ?? 1) - taken.behind)
+              if (tokens.isRenewable(taken.realm, version))
+                check(tokens.renewed(taken.realm, version), taken.realm)
+              break
+            }
+            case 'event':
+              service.versions.set(taken.realm, (service.versions.get(taken.realm) ?? 1) + 1)
+              tokens.drop(taken.realm, taken.isNewGrant)
+              break
+            case 'time':
+              clock += taken.ms
+              break
+            case 'answer': {
+              const [answer] = service.pending.splice(
+                taken.which % (service.pending.length || 1),
+                1,
+              )
+              answer?.answer(taken.fails ? away : null)
+              for (let turn = 0; turn < 10; turn += 1) await Promise.resolve()
+            }
+          }
+          for (const of of ['1', '2', '11', '12']) {
+            const held = tokens.cached(of)
+            if (held !== null) expect(held.value).toBe(`${of}/${held.version}`)
+          }
+        }
+        await service.answerAll()
+        await Promise.all(checks)
+      }),
+      { numRuns: 500 },
+    )
   })
 })

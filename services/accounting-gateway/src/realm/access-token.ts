@@ -7,6 +7,8 @@
  *     the answer that brings it was already on its way.
  * I4  A token that is valid is handed out at once; when it is old it is asked for again in the background,
  *     so an absent token-service is noticed only when the token in hand has expired.
+ * I5  A provider that refuses every token is not answered with a refresh for every call: what came of a
+ *     forced refresh is not refreshed by force again for a while, unless a new grant is stored.
  */
 import { hasCode } from '@integration-host/shared/errors'
 
@@ -31,10 +33,12 @@ export interface AccessTokens {
   cached(realm: string): AccessToken | null
   /** The token in hand, else asked for. Throws as {@link TokenSource.token} does. */
   get(realm: string): Promise<AccessToken>
+  /** Whether there is, or may be had, a token that upstream may like better than that of `version`. */
+  isRenewable(realm: string, version: number): boolean
   /** A token newer than `version`, which upstream has refused: one forced refresh, whoever asks. */
   renewed(realm: string, version: number): Promise<AccessToken>
-  /** Forgets what a credential event is about. */
-  drop(realm: string): void
+  /** Forgets what a credential event is about; `isNewGrant` when the company was authorized again. */
+  drop(realm: string, isNewGrant: boolean): void
 }
 
 interface Entry {
@@ -44,6 +48,8 @@ interface Entry {
   asking: Promise<AccessToken> | null
   /** The last forced refresh, and until when its failure stands for all who ask for the same. */
   renewal: { readonly version: number; readonly done: Promise<AccessToken>; until: number } | null
+  /** What the last forced refresh brought, and when that was. */
+  forced: { readonly version: number; readonly at: number } | null
 }
 
 /** A token that is about to expire could do so on its way. */
@@ -53,6 +59,8 @@ const REFRESH_MARGIN_MS = 60_000
 const LONGEST_REST_MS = 300_000
 /** How long a failure to ask again, or to refresh, is left alone. */
 const FAILURE_REST_MS = 5_000
+/** I5 */
+const FORCED_REST_MS = 60_000
 const SWEEP_AT = 10_000
 
 export function createAccessTokens({
@@ -71,7 +79,7 @@ export function createAccessTokens({
       for (const [name, { token, asking }] of entries)
         if (asking === null && (token === null || token.expiresAt <= now())) entries.delete(name)
     }
-    const entry: Entry = { token: null, freshUntil: 0, asking: null, renewal: null }
+    const entry: Entry = { token: null, freshUntil: 0, asking: null, renewal: null, forced: null }
     entries.set(realm, entry)
     return entry
   }
@@ -124,7 +132,9 @@ export function createAccessTokens({
   async function renew(realm: string, entry: Entry, version: number): Promise<AccessToken> {
     await source.refresh(realm, version)
     doubt(entry)
-    return ask(realm, entry)
+    const token = await ask(realm, entry)
+    entry.forced = { version: token.version, at: now() }
+    return token
   }
 
   return {
@@ -135,6 +145,11 @@ export function createAccessTokens({
       if (entry.renewal !== null && entry.renewal.until === Number.POSITIVE_INFINITY)
         return entry.renewal.done
       return cached(realm) ?? ask(realm, entry)
+    },
+    isRenewable(realm, version) {
+      const { token = null, forced = null } = entries.get(realm) ?? {}
+      if (token !== null && token.version > version) return true
+      return forced === null || version < forced.version || now() >= forced.at + FORCED_REST_MS
     },
     async renewed(realm, version) {
       const entry = entryOf(realm)
@@ -151,11 +166,13 @@ export function createAccessTokens({
       done.then(rest, rest)
       return done
     },
-    drop(realm) {
+    drop(realm, isNewGrant) {
       const entry = entries.get(realm)
       if (entry === undefined) return
       doubt(entry)
       entry.renewal = null
+      // Not of our own refresh, nor of another replica's: they would take turns for ever.
+      if (isNewGrant) entry.forced = null
     },
   }
 }

@@ -1,5 +1,12 @@
-import type { Claim, Ledger, RealmRates } from './throttle.ts'
-import { createRealmLimits, type RealmLimits } from './throttle.ts'
+import { batchRates, type ProviderLimits } from './provider-profile.ts'
+import {
+  type Claim,
+  createRealmLimits,
+  type GatewayLimits,
+  type Ledger,
+  type RealmLimits,
+  type RealmRates,
+} from './throttle.ts'
 
 const SECOND_MS = 1_000
 const MINUTE_MS = 60_000
@@ -92,6 +99,14 @@ export function createProcessLedger(rates: RealmRates, now: () => number): Proce
   }
 }
 
-/** The limits of a gateway that is alone: the embedded host, or one without Redis. */
-export const createProcessLimits = (rates: RealmRates, now: () => number = Date.now): RealmLimits =>
+export const createProcessLimits = (rates: RealmRates, now: () => number): RealmLimits =>
   createRealmLimits({ ledger: createProcessLedger(rates, now), now })
+
+/** The limits of a gateway that is alone: the embedded host, or one without Redis. */
+export const createGatewayLimits = (
+  limits: ProviderLimits,
+  now: () => number = Date.now,
+): GatewayLimits => ({
+  calls: createProcessLimits(limits.calls, now),
+  batches: createProcessLimits(batchRates(limits), now),
+})

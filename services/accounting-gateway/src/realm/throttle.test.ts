@@ -46,24 +46,24 @@ const mostWithin = (sentAt: readonly number[], windowMs: number): number =>
 
 describe('the throttle of a realm', () => {
   it('lets calls far from the limits through without waiting', () => {
-    const permit = createProcessLimits(rates).acquire('1', patient())
+    const permit = createProcessLimits(rates, Date.now).acquire('1', patient())
     expect(permit).not.toBeInstanceOf(Promise)
   })
 
   it('never lets more out in any second or minute than the provider takes, and loses none', async () => {
-    const { sentAt } = await sendAll(createProcessLimits(rates), '1', 100)
+    const { sentAt } = await sendAll(createProcessLimits(rates, Date.now), '1', 100)
     expect(sentAt).toHaveLength(100)
     expect(mostWithin(sentAt, 1_000)).toBe(10)
     expect(mostWithin(sentAt, 60_000)).toBe(50)
   })
 
   it('lets waiting calls out in the order they came', async () => {
-    const { order } = await sendAll(createProcessLimits(rates), '1', 40)
+    const { order } = await sendAll(createProcessLimits(rates, Date.now), '1', 40)
     expect(order).toEqual(order.toSorted((a, b) => a - b))
   })
 
   it('keeps no more calls open at a time than allowed, and goes on as soon as one is over', async () => {
-    const limits = createProcessLimits({ ...rates, perSecond: 1_000, perMinute: 1_000 })
+    const limits = createProcessLimits({ ...rates, perSecond: 1_000, perMinute: 1_000 }, Date.now)
     let open = 0
     let most = 0
     const calls = Array.from({ length: 20 }, async () => {
@@ -80,7 +80,7 @@ describe('the throttle of a realm', () => {
   })
 
   it('does not mix realms: one that waits does not hold up another', async () => {
-    const limits = createProcessLimits(rates)
+    const limits = createProcessLimits(rates, Date.now)
     limits.hold('1', 60_000)
     void Promise.resolve(limits.acquire('1', patient())).then((permit: Permit) => permit.release())
     expect(limits.acquire('2', patient())).not.toBeInstanceOf(Promise)
@@ -88,7 +88,7 @@ describe('the throttle of a realm', () => {
   })
 
   it('refuses at once a call whose turn comes after its deadline, with the time to come back', async () => {
-    const limits = createProcessLimits(rates)
+    const limits = createProcessLimits(rates, Date.now)
     limits.hold('1', 60_000)
     await expect(limits.acquire('1', patient(30_000))).rejects.toMatchObject({
       code: 'throttled',
@@ -97,7 +97,7 @@ describe('the throttle of a realm', () => {
   })
 
   it('refuses a call behind others when all of them wait for a hold that outlasts it', async () => {
-    const limits = createProcessLimits(rates)
+    const limits = createProcessLimits(rates, Date.now)
     limits.hold('1', 60_000)
     const waiting = Promise.resolve(limits.acquire('1', patient()))
     await expect(limits.acquire('1', patient(30_000))).rejects.toMatchObject({ code: 'throttled' })
@@ -106,7 +106,7 @@ describe('the throttle of a realm', () => {
   })
 
   it('tells a waiting call its deadline has come, not later', async () => {
-    const limits = createProcessLimits({ ...rates, concurrent: 1 })
+    const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     await limits.acquire('1', patient())
     const late = failureOf(limits.acquire('1', patient(5_000)))
     await vi.advanceTimersByTimeAsync(5_060)
@@ -114,7 +114,7 @@ describe('the throttle of a realm', () => {
   })
 
   it('keeps a bounded queue and refuses what would make it longer', async () => {
-    const limits = createProcessLimits({ ...rates, concurrent: 1 })
+    const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     const first = await limits.acquire('1', patient())
     const waiting = Array.from({ length: 100 }, () => limits.acquire('1', patient()))
     await expect(limits.acquire('1', patient())).rejects.toMatchObject({ code: 'throttled' })
@@ -123,7 +123,7 @@ describe('the throttle of a realm', () => {
   })
 
   it('drops a call from the queue when its caller goes, and serves the next', async () => {
-    const limits = createProcessLimits({ ...rates, concurrent: 1 })
+    const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     const first = await limits.acquire('1', patient())
     const gone = new AbortController()
     const left = failureOf(limits.acquire('1', patient(60_000, gone.signal)))

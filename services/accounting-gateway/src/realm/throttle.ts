@@ -51,6 +51,12 @@ export interface RealmLimits {
   hold(realm: string, ms: number): void
 }
 
+/** What a gateway keeps to: the limits of all calls, and beside them those of calls to `…/batch`. */
+export interface GatewayLimits {
+  readonly calls: RealmLimits
+  readonly batches: RealmLimits
+}
+
 interface Waiter extends Patience {
   readonly settle: (claim: Permit | Error) => void
 }

@@ -29,6 +29,7 @@ export function companyRoutes(): Hono {
           401: 'unauthorized: no valid service key',
           404: 'credential_not_found: the realm is not connected',
           408: 'request_timeout: the body took too long to arrive',
+          413: 'payload_too_large: the body is longer than the gateway takes',
           424: 'credential_faulted: the company must be authorized again',
           429: 'throttled: more calls wait for the realm than can be sent before the deadline',
           502: 'upstream_unreachable',

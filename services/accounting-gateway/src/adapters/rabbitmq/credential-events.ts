@@ -1,5 +1,6 @@
 import {
   credentialEventKind,
+  type CredentialEventKind,
   CredentialEvent,
   CREDENTIALS_EXCHANGE,
 } from '@integration-host/shared/contracts/credential-event'
@@ -17,7 +18,7 @@ const QUEUE = 'accounting-gateway.credentials'
 /** Tells of every realm whose credential has changed, in this replica and all others. */
 export async function consumeCredentialEvents(
   bus: MessageBus,
-  onChange: (realm: string) => void,
+  onChange: (realm: string, kind: CredentialEventKind) => void,
 ): Promise<Consumer> {
   await bus.declare({
     exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
@@ -30,16 +31,16 @@ export async function consumeCredentialEvents(
     ],
   })
   return bus.consume(QUEUE, { prefetch: 100, tag: QUEUE }, async (delivery) => {
+    const kind = credentialEventKind(delivery.routingKey)
     const realm = changedRealm(delivery)
-    if (realm === null) return 'reject' satisfies Settlement
-    onChange(realm)
+    if (kind === null || realm === null) return 'reject' satisfies Settlement
+    onChange(realm, kind)
     return 'ack'
   })
 }
 
 /** The realm an event is about; null when it is none of ours. */
-function changedRealm({ routingKey, content }: Delivery): string | null {
-  if (credentialEventKind(routingKey) === null) return null
+function changedRealm({ content }: Delivery): string | null {
   try {
     const event = CredentialEvent.safeParse(JSON.parse(content.toString('utf8')))
     return event.success ? realmOf(event.data.Name) : null

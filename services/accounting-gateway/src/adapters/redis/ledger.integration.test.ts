@@ -5,7 +5,7 @@ import { connectRedis } from '@integration-host/shared/redis/connection'
 import { Secret } from '@integration-host/shared/secret'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createRealmLimits, type RealmRates } from '../../realm/throttle.ts'
-import { createRedisLedger } from './ledger.ts'
+import { createRedisLedger, createRedisPresence } from './ledger.ts'
 
 const url = process.env['TEST_REDIS_URL'] ?? ''
 let opened: AsyncDisposableStack
@@ -34,7 +34,8 @@ async function replica(rates: RealmRates, address = url) {
   const logger = createLogger('test', 'info', { write: (text) => void lines.push(text) })
   const { redis } = opened.use(open(address, 'test'))
   await vi.waitFor(() => expect(redis.status).toBe('ready'))
-  const ledger = opened.use(createRedisLedger({ redis, rates, logger }))
+  const presence = createRedisPresence(logger)
+  const ledger = opened.use(createRedisLedger({ redis, name: 'throttle', rates, presence }))
   return { ledger, redis, lines, limits: createRealmLimits({ ledger, now: Date.now }) }
 }
 
@@ -128,6 +129,106 @@ describe('the throttle over two replicas', () => {
       for (const what of ['calls', 'open', 'hold'])
         expect(await redis.pttl(`throttle:{1}:${what}`)).toBeGreaterThan(0)
     })
+  })
+})
+
+describe('a slice that is borrowed ahead', () => {
+  const wide = { perSecond: 10_000, perMinute: 100_000, concurrent: 100 }
+
+  /** How many of `count` calls at once have a permit at once. */
+  async function permittedAtOnce({ limits }: Awaited<ReturnType<typeof replica>>, count: number) {
+    const claims = Array.from({ length: count }, async () => limits.acquire('1', patience(0)))
+    return (await Promise.allSettled(claims)).filter(({ status }) => status === 'fulfilled').length
+  }
+
+  it('lets a realm far from its limits call without asking Redis', async () => {
+    const { limits, redis } = await replica(wide)
+    const asked = vi.spyOn(redis, 'borrowPermits')
+    let waited = 0
+    for (let call = 0; call < 1_000; call += 1) {
+      const permit = limits.acquire('1', patience())
+      if (permit instanceof Promise) waited += 1
+      ;(await permit).release()
+      // Answers of Redis come in between, as they do between calls.
+      if (call % 20 === 0) await new Promise((resolve) => setImmediate(resolve))
+    }
+    expect(waited).toBeLessThan(100)
+    expect(asked.mock.calls.length).toBeLessThan(100)
+  })
+
+  it('counts until the last moment at which it may be used', async () => {
+    const rates = { perSecond: 40, perMinute: 1_000, concurrent: 1_000 }
+    const [one, two] = [await replica(rates), await replica(rates)]
+    expect(await permittedAtOnce(one, 1)).toBe(1)
+    // Longer than the second in which it was borrowed, shorter than it is good for.
+    await new Promise((resolve) => setTimeout(resolve, 1_200))
+    let permitted = 0
+    // Twice: what the first time was lent beside is used the second time.
+    for (const each of [two, two, one, one]) permitted += await permittedAtOnce(each, 60)
+    expect(permitted).toBeLessThanOrEqual(40)
+    expect(permitted).toBeGreaterThanOrEqual(30)
+  })
+
+  it('never makes three replicas together exceed the rates or the places', async () => {
+    const rates = { perSecond: 30, perMinute: 70, concurrent: 12 }
+    const replicas = [await replica(rates), await replica(rates), await replica(rates)]
+    const sentAt: number[] = []
+    let underWay = 0
+    let most = 0
+    let refused = 0
+    const caller = async ({ limits }: (typeof replicas)[number], pauseMs: () => number) => {
+      for (let made = 0; made < 40; made += 1) {
+        try {
+          const permit = await limits.acquire('1', patience(3_000))
+          sentAt.push(Date.now())
+          most = Math.max(most, (underWay += 1))
+          await new Promise((resolve) => setTimeout(resolve, pauseMs()))
+          underWay -= 1
+          permit.release()
+        } catch {
+          refused += 1
+          return
+        }
+        await new Promise((resolve) => setTimeout(resolve, pauseMs()))
+      }
+    }
+    await Promise.all(
+      replicas.flatMap((each) =>
+        Array.from({ length: 6 }, () => caller(each, () => Math.random() * 120)),
+      ),
+    )
+    expect(most).toBeLessThanOrEqual(12)
+    expect(mostWithin(sentAt, 900)).toBeLessThanOrEqual(30)
+    expect(sentAt.length).toBeLessThanOrEqual(70)
+    // All of it can be had: what one has in stock comes back to the others.
+    expect(sentAt.length).toBeGreaterThanOrEqual(60)
+    expect(refused).toBe(18)
+  }, 60_000)
+
+  it('comes back when its replica has no use for it', async () => {
+    const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 8 }
+    const [one, two] = [await replica(rates), await replica(rates)]
+    ;(await one.limits.acquire('1', patience())).release()
+    const claims = Array.from({ length: 8 }, async () => two.limits.acquire('1', patience()))
+    const permits = await Promise.all(claims)
+    expect(await two.redis.hvals('throttle:{1}:places')).toEqual(['8'])
+    for (const permit of permits) permit.release()
+  })
+
+  it('comes back at once from a replica that leaves', async () => {
+    const { limits, ledger, redis } = await replica({ ...wide, concurrent: 8 })
+    ;(await limits.acquire('1', patience())).release()
+    expect(await redis.hvals('throttle:{1}:places')).not.toEqual([])
+    await ledger[Symbol.asyncDispose]()
+    expect(await redis.exists('throttle:{1}:places')).toBe(0)
+    expect(await redis.zcard('throttle:{1}:calls')).toBe(1)
+  })
+
+  it('is of no use while the realm is held', async () => {
+    const { limits } = await replica(wide)
+    ;(await limits.acquire('1', patience())).release()
+    limits.hold('1', 60_000)
+    await expect(limits.acquire('1', patience(1_000))).rejects.toMatchObject({ code: 'throttled' })
   })
 })
 

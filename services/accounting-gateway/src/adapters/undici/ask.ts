@@ -54,6 +54,7 @@ export function ask(
         flow = started
         if (isOver) started.abort()
       },
+      onInformation() {},
       onHeaders(gotStatus, gotHeaders) {
         status = gotStatus
         headers = gotHeaders

@@ -74,7 +74,9 @@ class Handler implements Dispatcher.DispatchHandler, Flow {
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
-    if (status >= 200) this.#receiver.onHeaders(status, latin1(controller.rawHeaders))
+    const headers = latin1(controller.rawHeaders)
+    if (status >= 200) this.#receiver.onHeaders(status, headers)
+    else this.#receiver.onInformation(status, headers)
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {

@@ -1,0 +1,15 @@
+-- A realm of many for every request; the figures as one line of JSON at the end.
+local realms, key = tonumber(os.getenv("REALMS")), os.getenv("KEY")
+local headers = { ["Accept"] = "application/json", ["Authorization"] = "Bearer " .. key }
+local n = 0
+request = function()
+  n = n + 1
+  local path = "/v3/company/r" .. (n * 7919 % realms) .. "/query?query=select%20*%20from%20CompanyInfo"
+  return wrk.format("GET", path, headers)
+end
+done = function(summary, latency)
+  local errors = summary.errors
+  io.write(string.format('\n{"requests":%d,"micros":%d,"p50":%d,"p99":%d,"errors":%d}\n',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+    errors.connect + errors.read + errors.write + errors.status + errors.timeout))
+end

@@ -1,0 +1,31 @@
+import type { AddressInfo } from 'node:net'
+
+/** What the benchmark tells a peer through its environment. */
+export interface ProxySettings {
+  readonly upstream: string
+  readonly realms: readonly string[]
+}
+
+/** About as long as an access token of QuickBooks is. */
+const PAD = 'x'.repeat(900)
+
+/** The access token of a realm, for the gateway's token-service and the peers alike. */
+export const tokenOf = (realm: string): string => `tok-${realm}-${PAD}`
+
+export const settings = (): ProxySettings =>
+  JSON.parse(process.env['PEER_SETTINGS'] ?? '') as ProxySettings
+
+const COMPANY = '/v3/company/'
+
+/** What a peer does for a call: the realm's bearer out of a map, by the path; no key, no limits, no log. */
+export function bearers({ realms }: ProxySettings): (path: string) => string | undefined {
+  const known = new Map(realms.map((realm) => [realm, `Bearer ${tokenOf(realm)}`]))
+  return (path) =>
+    path.startsWith(COMPANY)
+      ? known.get(path.slice(COMPANY.length, path.indexOf('/', COMPANY.length)))
+      : undefined
+}
+
+/** Its address is the one line on standard output. */
+export const announce = (address: AddressInfo | string | null): void =>
+  console.log(`http://127.0.0.1:${(address as AddressInfo).port}`)

@@ -1,0 +1,61 @@
+/** The gateway, or a neighbour of it, as a process of its own. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { expect, vi } from 'vitest'
+import { KEY } from './service.rig.ts'
+
+const MAIN = new URL('main.ts', import.meta.url)
+export const SANDBOX_MAIN = new URL('../../sandbox-provider/src/main.ts', import.meta.url)
+// A port that nobody listens on: reserved, and never given out by the system.
+export const NOWHERE = '127.0.0.1:1'
+
+/** Settings with which the gateway starts and waits. */
+export const nothingReachable = {
+  PORT: '0',
+  SERVICE_API_KEY: KEY,
+  ACCOUNTING_URL: `http://${NOWHERE}`,
+  TOKEN_SERVICE_URL: `http://${NOWHERE}`,
+  AMQP_URL: `amqp://${NOWHERE}`,
+  REDIS_URL: `redis://${NOWHERE}`,
+}
+
+export interface Running extends AsyncDisposable {
+  readonly child: ChildProcess
+  output(): string
+  url(): Promise<string>
+  exit(): Promise<number | null>
+}
+
+export function startMain(env: Readonly<Record<string, string>>, main: URL = MAIN): Running {
+  const child = spawn(process.execPath, [fileURLToPath(main)], {
+    env: { PATH: process.env['PATH'], ...env },
+  })
+  let output = ''
+  child.stdout.on('data', (part: Buffer) => (output += part.toString()))
+  child.stderr.on('data', (part: Buffer) => (output += part.toString()))
+  const exited = once(child, 'exit').then(([code]) => code as number | null)
+  const lines = () =>
+    output
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+  return {
+    child,
+    output: () => output,
+    url: () =>
+      vi.waitFor(
+        () => {
+          const line = lines().find(({ msg }) => msg === 'service is listening')
+          expect(line, output).toBeDefined()
+          return String(line?.['url'])
+        },
+        { timeout: 10_000, interval: 20 },
+      ),
+    exit: () => exited,
+    async [Symbol.asyncDispose]() {
+      if (child.exitCode === null) child.kill('SIGKILL')
+      await exited
+    },
+  }
+}

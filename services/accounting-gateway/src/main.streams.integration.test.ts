@@ -1,0 +1,111 @@
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { type IncomingMessage, request as httpRequest } from 'node:http'
+import { Readable, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { nothingReachable, type Running, startMain } from './main.rig.ts'
+import { KEY, type StandIn, standIn, tokenService } from './service.rig.ts'
+
+const MB = 1_048_576
+const WHOLE = 512 * MB
+/** Far less than the body; a collector that is late by a moment is no leak. */
+const GROWTH_MB = 64
+
+let opened: AsyncDisposableStack
+let upstream: StandIn
+let gateway: Running
+beforeEach(async () => {
+  opened = new AsyncDisposableStack()
+  upstream = opened.use(await standIn((_request, response) => response.end()))
+  const tokens = opened.use(await tokenService(['1']))
+  gateway = opened.use(
+    startMain({
+      ...nothingReachable,
+      ACCOUNTING_URL: upstream.url,
+      TOKEN_SERVICE_URL: tokens.url,
+    }),
+  )
+})
+afterEach(() => opened.disposeAsync())
+
+const chunk = Buffer.alloc(65_536, 'x')
+const body = (): Readable =>
+  Readable.from(
+    (function* () {
+      for (let sent = 0; sent < WHOLE; sent += chunk.length) yield chunk
+    })(),
+    { objectMode: false },
+  )
+
+/** Takes everything and counts it. */
+function sink(onProgress: (length: number) => void) {
+  let length = 0
+  const stream = new Writable({
+    write(part: Buffer, _encoding, done) {
+      length += part.length
+      onProgress(length)
+      done()
+    },
+  })
+  return { stream, length: () => length }
+}
+
+/**
+ * How much larger a process is at most in the last three quarters of a stream than it was in the first, in
+ * which its heap finds its size.
+ */
+function memory(pid: number) {
+  const residentMb = (): number =>
+    Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1_024
+  const most = { first: 0, later: 0 }
+  let nextLook = 0
+  return {
+    look(length: number) {
+      if (length < nextLook) return
+      nextLook += 4 * MB
+      const part = length < WHOLE / 4 ? 'first' : 'later'
+      most[part] = Math.max(most[part], residentMb())
+    },
+    grownMb: () => most.later - most.first,
+  }
+}
+
+async function call(method: string) {
+  const { port } = new URL(await gateway.url())
+  const request = httpRequest({
+    port,
+    method,
+    path: '/v3/company/1/x',
+    headers: { Authorization: `Bearer ${KEY}` },
+  })
+  return { request, answer: once(request, 'response') as Promise<[IncomingMessage]> }
+}
+
+describe.skipIf(process.platform !== 'linux')('512 MB', () => {
+  it('come down through the gateway in memory that stays flat', async () => {
+    upstream.handle = (_request, response) => pipeline(body(), response)
+    const { request, answer } = await call('GET')
+    request.end()
+    const used = memory(gateway.child.pid ?? 0)
+    const { stream, length } = sink((taken) => used.look(taken))
+    await pipeline((await answer)[0], stream)
+    expect(length()).toBe(WHOLE)
+    expect(used.grownMb()).toBeLessThan(GROWTH_MB)
+  })
+
+  it('go up through the gateway in memory that stays flat', async () => {
+    const used = memory(gateway.child.pid ?? 0)
+    const { stream, length } = sink((taken) => used.look(taken))
+    upstream.handle = async (received, response) => {
+      await pipeline(received, stream)
+      response.end('taken')
+    }
+    const { request, answer } = await call('PUT')
+    await pipeline(body(), request)
+    const [response] = await answer
+    response.resume()
+    expect([response.statusCode, length()]).toEqual([200, WHOLE])
+    expect(used.grownMb()).toBeLessThan(GROWTH_MB)
+  })
+})

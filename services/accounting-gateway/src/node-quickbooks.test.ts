@@ -1,0 +1,221 @@
+import { promisify } from 'node:util'
+import { randomBytes } from 'node:crypto'
+import { Readable } from 'node:stream'
+import { gzipSync } from 'node:zlib'
+import QuickBooks from 'node-quickbooks'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { SANDBOX_MAIN, startMain } from './main.rig.ts'
+import {
+  bodyOf,
+  type Gateway,
+  gateway,
+  KEY,
+  standIn,
+  tokenOf,
+  tokenService,
+} from './service.rig.ts'
+
+const REALM = '9341453908059889'
+
+let opened: AsyncDisposableStack
+let tokens: Awaited<ReturnType<typeof tokenService>>
+beforeEach(async () => {
+  opened = new AsyncDisposableStack()
+  tokens = opened.use(await tokenService([REALM]))
+})
+afterEach(() => opened.disposeAsync())
+
+interface Client {
+  endpoint: string
+  readonly [method: string]: unknown
+}
+
+// Its types are of an ES module with a default export; what Node loads is the class itself.
+const Client = QuickBooks as unknown as new (...args: readonly unknown[]) => Client
+
+/** The client as its users make it, but for the address; `token` is what it shows as its own. */
+function quickBooks(origin: string, token: string) {
+  const client = new Client('id', 'secret', token, false, REALM, true, false, 75, '2.0', '')
+  client.endpoint = `${origin}/v3/company/`
+  return <T>(method: string, ...args: readonly unknown[]): Promise<T> => {
+    const run = client[method] as (...all: readonly unknown[]) => unknown
+    return promisify((done: (error: unknown, result: T) => void) =>
+      run.call(client, ...args, done),
+    )()
+  }
+}
+type Call = ReturnType<typeof quickBooks>
+
+describe('node-quickbooks through the gateway, at the sandbox provider', () => {
+  let call: Call
+  beforeEach(async () => {
+    const sandbox = opened.use(
+      startMain({ PORT: '0', CLIENT_ID: 'client', CLIENT_SECRET: 'secret' }, SANDBOX_MAIN),
+    )
+    const url = await sandbox.url()
+    const credential = tokens.credentials.get(REALM)
+    if (credential !== undefined) credential.token = await authorize(url)
+    const proxy: Gateway = opened.use(await gateway(url, tokens.url))
+    call = quickBooks(proxy.url, KEY)
+  })
+
+  it('queries and finds its company', async () => {
+    const found = await call<{ QueryResponse: { CompanyInfo: object[] } }>('findCompanyInfos', '')
+    expect(found.QueryResponse.CompanyInfo).toHaveLength(1)
+    const company = await call<{ CompanyName: string }>('getCompanyInfo', REALM)
+    expect(found.QueryResponse.CompanyInfo).toContainEqual(company)
+  })
+
+  it('creates an invoice once, however often it sends the same requestId', async () => {
+    const invoice = { CustomerRef: { value: '1' }, DocNumber: 'Nr. 1 – für Ärzte' }
+    const [first, again, other] = [
+      await call<{ Id: string }>('createInvoice', { ...invoice, requestId: 'r-1' }),
+      await call<{ Id: string }>('createInvoice', { ...invoice, requestId: 'r-1' }),
+      await call<{ Id: string }>('createInvoice', invoice),
+    ]
+    expect(first).toMatchObject(invoice)
+    expect(again).toEqual(first)
+    expect(other.Id).not.toBe(first.Id)
+  })
+
+  it('hears of a fault in the words of the provider', async () => {
+    await expect(call('findCustomers', { DisplayName: "O'Hara" })).rejects.toMatchObject({
+      response: {
+        status: 400,
+        data: { Fault: { type: 'ValidationFault', Error: [{ code: '4000' }] } },
+      },
+    })
+  })
+})
+
+describe('what node-quickbooks sends', () => {
+  const pdf = randomBytes(100_000)
+  const answers: readonly (readonly [RegExp, string, object | Buffer])[] = [
+    [/\/pdf$/, 'application/pdf', pdf],
+    [/\/query$/, 'application/json', { QueryResponse: { Customer: [{ Id: '1' }], maxResults: 1 } }],
+    [/\/batch$/, 'application/json', { BatchItemResponse: [{ bId: '1' }, { bId: '2' }] }],
+    [/\/upload$/, 'application/json', { AttachableResponse: [{ Attachable: { Id: '7' } }] }],
+    [/\/attachable$/, 'application/json', { Attachable: { Id: '7', SyncToken: '1' } }],
+    [/\/invoice$/, 'application/json', { Invoice: { Id: '5', SyncToken: '1', Memo: 'ü' } }],
+  ]
+
+  /** Everything of a request that is not another each time. */
+  interface Arrived {
+    readonly method: string
+    readonly url: string
+    readonly headers: Readonly<Record<string, unknown>>
+    readonly body: string
+  }
+
+  async function recorder(arrived: Arrived[], bearers: (string | undefined)[]) {
+    return standIn(async (request, response) => {
+      const body = await bodyOf(request)
+      const { method = '', url = '', headers } = request
+      const { host: _h, connection: _c, via: _v, authorization, ...kept } = headers
+      bearers.push(authorization)
+      const boundary = /boundary=(\S+)/.exec(headers['content-type'] ?? '')?.[1] ?? 'none'
+      const same = (text: string): string => text.replaceAll(boundary, 'BOUNDARY')
+      arrived.push({
+        method,
+        url: url.replace(/&requestid=[0-9a-f-]{36}$/, ''),
+        headers: {
+          ...kept,
+          'request-id': 'unique',
+          'content-type': same(headers['content-type'] ?? ''),
+        },
+        body: same(body.toString('latin1')),
+      })
+      const [, type = '', answer = {}] =
+        answers.find(([path]) => path.test(url.split('?')[0] ?? '')) ?? []
+      const bytes = gzipSync(Buffer.isBuffer(answer) ? answer : JSON.stringify(answer))
+      response.writeHead(200, { 'Content-Type': type, 'Content-Encoding': 'gzip' }).end(bytes)
+    })
+  }
+
+  const file = randomBytes(300_000)
+  const operations: readonly (readonly [string, number, (call: Call) => Promise<unknown>])[] = [
+    [
+      'a query with quotes, signs and Unicode',
+      1,
+      (call) =>
+        call('findCustomers', [
+          { field: 'DisplayName', value: "O'Hara & Söhne + 100%", operator: 'LIKE' },
+          { field: 'limit', value: 5 },
+        ]),
+    ],
+    ['a query as text', 1, (call) => call('findCustomers', "where Id in ('1','2') and x > '#\\'")],
+    ['a read', 1, (call) => call('getInvoice', '5')],
+    ['a report', 1, (call) => call('reportBalanceSheet', { start_date: '2026-01-01' })],
+    ['a creation', 1, (call) => call('createInvoice', { Memo: 'ü', allowDuplicateDocNum: true })],
+    ['an update', 1, (call) => call('updateInvoice', { Id: '5', SyncToken: '0', Memo: 'ü' })],
+    ['a deletion', 1, (call) => call('deleteInvoice', { Id: '5', SyncToken: '0' })],
+    [
+      'a batch',
+      1,
+      (call) =>
+        call('batch', [
+          { bId: '1', operation: 'create', Customer: { DisplayName: 'Ü' } },
+          { bId: '2', Query: "select * from Customer where Id = '1'" },
+        ]),
+    ],
+    ['a PDF', 1, (call) => call('getInvoicePdf', '5')],
+    [
+      'an upload that is linked to an invoice',
+      2,
+      (call) => call('upload', 'ü.bin', 'image/png', Readable.from([file]), 'Invoice', '5'),
+    ],
+  ]
+
+  it.each(operations)(
+    'for %s arrives as it was sent, and so does its answer',
+    async (_what, requests, operate) => {
+      const arrived: Arrived[] = []
+      const bearers: (string | undefined)[] = []
+      const upstream = opened.use(await recorder(arrived, bearers))
+      const proxy = opened.use(await gateway(upstream.url, tokens.url))
+
+      const direct = await operate(quickBooks(upstream.url, 'direct'))
+      const through = await operate(quickBooks(proxy.url, KEY))
+
+      expect(arrived).toHaveLength(2 * requests)
+      expect(arrived.slice(requests)).toEqual(arrived.slice(0, requests))
+      expect(through).toEqual(direct)
+      // Not the key that the client shows the gateway: the token of its realm.
+      expect(bearers.slice(requests)).toEqual(Array(requests).fill(`Bearer ${tokenOf(REALM, 1)}`))
+    },
+  )
+
+  it('gets the bytes of a PDF as they are', async () => {
+    const upstream = opened.use(await recorder([], []))
+    const proxy = opened.use(await gateway(upstream.url, tokens.url))
+    expect(pdf.equals(await quickBooks(proxy.url, KEY)<Buffer>('getInvoicePdf', '5'))).toBe(true)
+  })
+})
+
+/** An access token of the sandbox company, had without a page. */
+async function authorize(sandboxUrl: string): Promise<string> {
+  const redirectUri = 'http://127.0.0.1:9/callback'
+  const page = new URL('/connect/oauth2', sandboxUrl)
+  page.search = String(
+    new URLSearchParams({
+      client_id: 'client',
+      redirect_uri: redirectUri,
+      response_type: 'code',
+      scope: 'com.intuit.quickbooks.accounting',
+      state: 'state',
+      sandbox_company: REALM,
+    }),
+  )
+  const redirect = await fetch(page, { redirect: 'manual' })
+  const code = new URL(redirect.headers.get('Location') ?? '').searchParams.get('code') ?? ''
+  const answer = await fetch(`${sandboxUrl}/oauth2/v1/tokens/bearer`, {
+    method: 'POST',
+    headers: { Authorization: `Basic ${Buffer.from('client:secret').toString('base64')}` },
+    body: new URLSearchParams({
+      grant_type: 'authorization_code',
+      code,
+      redirect_uri: redirectUri,
+    }),
+  })
+  return ((await answer.json()) as { access_token: string }).access_token
+}

@@ -1,0 +1,311 @@
+/** Bytes that an attacker sends through a connection of its own, or through the accounting API's answers. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import {
+  bodyOf,
+  evilListener,
+  type Gateway,
+  gateway,
+  KEY,
+  raw,
+  type StandIn,
+  standIn,
+  tokenOf,
+  tokenService,
+} from './service.rig.ts'
+
+const AUTH = `Authorization: Bearer ${KEY}\r\n`
+const REALMS = ['1', '2'] as const
+
+let upstream: StandIn
+let tokens: Awaited<ReturnType<typeof tokenService>>
+let proxy: Gateway
+let evil: Awaited<ReturnType<typeof evilListener>>
+/** Everything that callers got, to be searched for what must not be in it. */
+let told: string
+
+beforeAll(async () => {
+  upstream = await standIn(async (request, response) => {
+    await bodyOf(request).catch(() => null)
+    response.end('ok')
+  })
+  tokens = await tokenService(REALMS)
+  proxy = await gateway(upstream.url, tokens.url)
+  evil = await evilListener()
+  told = ''
+})
+beforeEach(() => {
+  upstream.seen.length = 0
+})
+afterAll(async () => {
+  await proxy[Symbol.asyncDispose]()
+  await evil[Symbol.asyncDispose]()
+  await tokens[Symbol.asyncDispose]()
+  await upstream[Symbol.asyncDispose]()
+})
+
+async function attack(bytes: string) {
+  const answer = await raw(proxy.port, bytes.replaceAll('EVIL', `127.0.0.1:${evil.port}`), 200)
+  told += answer.text
+  return answer
+}
+const answersIn = (text: string): number => text.match(/^HTTP\/1\.1 (?!100)\d{3} /gm)?.length ?? 0
+
+// RFC 9112 §6, §7.1, §11.2. The second request is another realm's, and without the key: reaching
+// upstream would need a body end that only one of two readers sees.
+const SMUGGLED = 'GET /v3/company/2/smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
+const smugglers: readonly (readonly [what: string, headers: string, body: string])[] = [
+  ['a length beside chunks', 'Content-Length: 4\r\nTransfer-Encoding: chunked', '0\r\n\r\n'],
+  ['chunks beside a length', 'Transfer-Encoding: chunked\r\nContent-Length: 4', '0\r\n\r\n'],
+  ['a length of 0 beside chunks', 'Content-Length: 0\r\nTransfer-Encoding: chunked', '0\r\n\r\n'],
+  ['two lengths', 'Content-Length: 0\r\nContent-Length: 40', ''],
+  ['two equal lengths', 'Content-Length: 0\r\nContent-Length: 0', ''],
+  ['a list of lengths', 'Content-Length: 0, 40', ''],
+  ['a length with a sign', 'Content-Length: +0', ''],
+  ['a negative length', 'Content-Length: -1', ''],
+  ['a length in hexadecimal', 'Content-Length: 0x0', ''],
+  ['a length with a fraction', 'Content-Length: 0.0', ''],
+  ['a length with an underscore', 'Content-Length: 1_0', '0123456789'],
+  ['a length that overflows', 'Content-Length: 18446744073709551616', ''],
+  ['an empty length', 'Content-Length: ', ''],
+  ['a length with a space before its colon', 'Content-Length : 0', ''],
+  ['a length with a tab before its colon', 'Content-Length\t: 0', ''],
+  ['a folded length', 'Content-Length:\r\n 0', ''],
+  ['a length after a NUL', 'X\0: y\r\nContent-Length: 0', ''],
+  ['a bare carriage return', 'X: y\rContent-Length: 40', ''],
+  ['a bare line feed', 'X: y\nContent-Length: 40', ''],
+  ['chunked twice', 'Transfer-Encoding: chunked, chunked', '0\r\n\r\n'],
+  [
+    'chunked in two headers',
+    'Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked',
+    '0\r\n\r\n',
+  ],
+  ['identity after chunked', 'Transfer-Encoding: chunked, identity', '0\r\n\r\n'],
+  [
+    'identity in a second header',
+    'Transfer-Encoding: chunked\r\nTransfer-Encoding: identity',
+    '0\r\n\r\n',
+  ],
+  ['chunked in quotes', 'Transfer-Encoding: "chunked"', '0\r\n\r\n'],
+  ['chunked behind a vertical tab', 'Transfer-Encoding: \x0bchunked', '0\r\n\r\n'],
+  ['chunked behind a comma', 'Transfer-Encoding: ,chunked', '0\r\n\r\n'],
+  ['xchunked', 'Transfer-Encoding: xchunked', '0\r\n\r\n'],
+  ['chunked with a parameter', 'Transfer-Encoding: chunked;q=1', '0\r\n\r\n'],
+  ['a coding before chunked', 'Transfer-Encoding: gzip, chunked', '0\r\n\r\n'],
+  ['an encoding with a space before its colon', 'Transfer-Encoding : chunked', '0\r\n\r\n'],
+  ['a folded encoding', 'Transfer-Encoding:\r\n chunked', '0\r\n\r\n'],
+  ['an encoding with an underscore', 'Transfer_Encoding: chunked', ''],
+  ['a chunk size with a sign', 'Transfer-Encoding: chunked', '+0\r\n\r\n'],
+  ['a chunk size with 0x', 'Transfer-Encoding: chunked', '0x0\r\n\r\n'],
+  ['a chunk size that overflows', 'Transfer-Encoding: chunked', '10000000000000000\r\n\r\n'],
+  ['a chunk size behind a space', 'Transfer-Encoding: chunked', ' 0\r\n\r\n'],
+  ['a chunk that is longer than it says', 'Transfer-Encoding: chunked', '1\r\nabc\r\n0\r\n\r\n'],
+  ['a chunk that ends with a line feed', 'Transfer-Encoding: chunked', '1\r\na\n0\r\n\r\n'],
+  ['a chunk extension with a line feed', 'Transfer-Encoding: chunked', '0;a=\nb\r\n\r\n'],
+  ['a trailer that is a header', 'Transfer-Encoding: chunked', '0\r\nContent-Length: 40\r\n\r\n'],
+  ['a trailer with the key of another', 'Transfer-Encoding: chunked', `0\r\n${AUTH}\r\n`],
+  ['more than its length', 'Content-Length: 5', 'hello, world'],
+  ['a length that Connection names', 'Connection: content-length\r\nContent-Length: 5', 'hello'],
+]
+
+describe('two requests in one', () => {
+  it.each(smugglers)(
+    'by %s never reach upstream as more than one',
+    async (_what, headers, body) => {
+      const head = `PUT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}${headers}\r\n\r\n`
+      const { text, status } = await attack(head + body + SMUGGLED)
+      expect(
+        upstream.seen.filter(({ url }) => url.includes('smuggled')),
+        text,
+      ).toEqual([])
+      expect(upstream.seen.length).toBeLessThanOrEqual(1)
+      // Refused ones end the connection: nothing after them is read as a request.
+      if (status === 400) expect(answersIn(text), text).toBe(1)
+    },
+  )
+})
+
+describe('a request that another reader would take for another host', () => {
+  it.each([
+    ['a Host of its own', 'Host: EVIL'],
+    ['a Host with userinfo', 'Host: x@EVIL'],
+    ['X-Forwarded-Host', 'Host: x\r\nX-Forwarded-Host: EVIL'],
+    ['Forwarded', 'Host: x\r\nForwarded: host=EVIL;proto=http'],
+    ['X-Host', 'Host: x\r\nX-Forwarded-Server: EVIL\r\nX-Forwarded-Port: 1'],
+    ['X-Original-URL', 'Host: x\r\nX-Original-URL: http://EVIL/v3/company/2/x'],
+    ['X-Forwarded-Uri', 'Host: x\r\nX-Forwarded-Uri: /health/live'],
+    ['a health check’s user agent', 'Host: x\r\nUser-Agent: kube-probe/1.30'],
+    [
+      'Proxy-Connection',
+      'Host: x\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5',
+    ],
+  ])(
+    'by %s goes where the settings say, as the realm of its path, and only with the key',
+    async (_what, headers) => {
+      const lines = `GET /v3/company/1/x HTTP/1.1\r\n${headers}\r\nConnection: close\r\n`
+      expect((await attack(`${lines}\r\n`)).status).toBe(401)
+      expect(upstream.seen).toHaveLength(0)
+      await attack(`${lines}${AUTH}\r\n`)
+      expect(upstream.seen).toHaveLength(1)
+      expect(upstream.seen[0]).toMatchObject({
+        url: '/v3/company/1/x',
+        headers: { host: new URL(upstream.url).host, authorization: `Bearer ${tokenOf('1', 1)}` },
+      })
+      expect(JSON.stringify(upstream.seen[0])).not.toContain(String(evil.port))
+    },
+  )
+
+  it.each([
+    ['no version', 'GET /v3/company/1/x\r\n\r\n'],
+    ['HTTP/0.9', `GET /v3/company/1/x HTTP/0.9\r\nHost: x\r\n${AUTH}\r\n`],
+    ['HTTP/2.0', `GET /v3/company/1/x HTTP/2.0\r\nHost: x\r\n${AUTH}\r\n`],
+    ['HTTP/1.2', `GET /v3/company/1/x HTTP/1.2\r\nHost: x\r\n${AUTH}\r\n`],
+    ['a TLS hello', '\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03'],
+    ['a space in its target', `GET /v3/company/1/x y HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+    ['a space in its realm', `GET /v3/company/1 /x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+    ['a method in lower case', `get /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+    [
+      'an expectation that is none',
+      `PUT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}Expect: x\r\n\r\n`,
+    ],
+  ])('with %s is refused, and nothing is sent', async (_what, bytes) => {
+    const { status, text } = await attack(bytes)
+    expect([400, 417, 505], text).toContain(status)
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it.each([
+    'CONNECT EVIL HTTP/1.1',
+    'CONNECT 127.0.0.1:5432 HTTP/1.1',
+    'GET http://EVIL/ HTTP/1.1',
+  ])('by %s gets no tunnel: what follows is read by nobody', async (line) => {
+    const { text } = await attack(`${line}\r\nHost: EVIL\r\n${AUTH}\r\nGET / HTTP/1.1\r\n\r\n`)
+    expect(text).toMatch(/^HTTP\/1\.1 400 /)
+    expect(upstream.seen).toHaveLength(0)
+  })
+})
+
+describe('an answer of upstream', () => {
+  it.each([301, 302, 303, 307, 308])(
+    '%i to elsewhere is followed by nobody here',
+    async (status) => {
+      const before = upstream.handle
+      upstream.handle = (_request, response) =>
+        response.writeHead(status, { Location: `http://127.0.0.1:${evil.port}/` }).end()
+      const answer = await proxy.call('/v3/company/1/x', { method: 'PUT', body: 'x' })
+      upstream.handle = before
+      expect([answer.status, upstream.seen.length]).toEqual([status, 1])
+    },
+  )
+
+  it('speaks for itself alone: what it says about its origin and its cookies stays behind', async () => {
+    const before = upstream.handle
+    upstream.handle = (request, response) =>
+      response
+        .writeHead(403, {
+          'WWW-Authenticate': 'Bearer realm="upstream"',
+          'Set-Cookie': 'a=b',
+          'Alt-Svc': 'h2="evil:443"',
+          'Clear-Site-Data': '"*"',
+          'Strict-Transport-Security': 'max-age=1',
+          'X-Echo': request.headers.authorization ?? '',
+          Server: 'upstream',
+        })
+        .end()
+    const answer = await proxy.call('/v3/company/1/x')
+    upstream.handle = before
+    expect(Object.fromEntries(answer.headers)).toMatchObject({
+      'www-authenticate': 'Bearer realm="upstream"',
+      server: 'upstream',
+    })
+    for (const name of [
+      'set-cookie',
+      'alt-svc',
+      'clear-site-data',
+      'strict-transport-security',
+      'x-echo',
+    ])
+      expect(answer.headers.has(name), name).toBe(false)
+  })
+})
+
+describe('who may what', () => {
+  const other = 'another-service-key-0123456789abcdefghij'
+  const keys: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
+    ['no key', {}],
+    ['another key', { Authorization: `Bearer ${other}` }],
+    ['a part of the key', { Authorization: `Bearer ${KEY.slice(0, -1)}` }],
+    ['another scheme', { Authorization: `Token ${KEY}` }],
+    ['the key as a token of the realm', { Authorization: `Bearer ${tokenOf('1', 1)}` }],
+    ['the key elsewhere', { 'X-Api-Key': KEY, Cookie: `key=${KEY}` }],
+  ]
+  const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
+  const companyPaths = REALMS.map((realm) => `/v3/company/${realm}/x`)
+  const openPaths = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
+
+  it.each(keys)('with %s is what is open, and no more', async (_what, headers) => {
+    for (const path of [
+      ...companyPaths,
+      '/v3/company/unknown/x',
+      '/',
+      '/v3',
+      '/healthz',
+      '/docs/x',
+    ])
+      for (const method of methods) {
+        const answer = await fetch(proxy.url + path, { method, headers })
+        expect([method, path, answer.status]).toEqual([method, path, 401])
+      }
+    for (const path of openPaths) {
+      const answer = await fetch(proxy.url + path, { headers })
+      expect([path, answer.status]).not.toEqual([path, 401])
+      told += await answer.text()
+    }
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it('with the key is each realm, with the token of that realm and no other', async () => {
+    for (const path of companyPaths)
+      for (const method of methods) expect((await proxy.call(path, { method })).status).toBe(200)
+    expect(upstream.seen).toHaveLength(companyPaths.length * methods.length)
+    for (const { url, headers } of upstream.seen) {
+      const realm = /company\/(\w+)\//.exec(url)?.[1] ?? ''
+      expect(headers.authorization).toBe(`Bearer ${tokenOf(realm, 1)}`)
+    }
+  })
+
+  it('with the key in the query is nothing', async () => {
+    const answer = await fetch(`${proxy.url}/v3/company/1/x?access_token=${KEY}`)
+    expect(answer.status).toBe(401)
+  })
+})
+
+it('had no byte sent to anybody whom a target, a header or an answer named', () => {
+  expect(evil.connections()).toBe(0)
+})
+
+it('told nobody a token or the key: not in answers, errors, metrics or the log', async () => {
+  const log = proxy.logText()
+  // The search finds something: the token was sent upstream, and calls were logged.
+  expect(tokens.tokens().length).toBeGreaterThan(0)
+  expect(log.length).toBeGreaterThan(10_000)
+  const everything = log + told + (await (await fetch(`${proxy.url}/metrics`)).text())
+  const secrets = [KEY, ...REALMS.map((realm) => tokenOf(realm, 1))]
+  for (const secret of secrets) {
+    const bytes = Buffer.from(secret)
+    const base64 = [0, 1, 2].map((shift) =>
+      // Without the ends, which depend on what stands beside it.
+      Buffer.concat([Buffer.alloc(shift), bytes])
+        .toString('base64')
+        .slice(4, -4),
+    )
+    for (const form of [
+      secret,
+      secret.slice(0, 16),
+      secret.slice(-16),
+      encodeURIComponent(secret),
+      bytes.toString('hex'),
+      ...base64,
+    ])
+      expect(everything.includes(form), form).toBe(false)
+  }
+})

@@ -1,0 +1,220 @@
+/** What callers can ask too much of. */
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import {
+  bodyOf,
+  echo,
+  type Gateway,
+  gateway,
+  KEY,
+  raw,
+  type StandIn,
+  standIn,
+  tokenService,
+} from './service.rig.ts'
+
+const AUTH = `Authorization: Bearer ${KEY}\r\n`
+const PATH = '/v3/company/1/x'
+const MB = 1_048_576
+
+let opened: AsyncDisposableStack
+let upstream: StandIn
+let tokens: Awaited<ReturnType<typeof tokenService>>
+let proxy: Gateway
+beforeEach(async () => {
+  opened = new AsyncDisposableStack()
+  upstream = opened.use(await standIn(echo))
+  tokens = opened.use(await tokenService(['1', '2']))
+})
+afterEach(() => opened.disposeAsync())
+
+const open = async (settings: Readonly<Record<string, string>> = {}): Promise<void> => {
+  proxy = opened.use(await gateway(upstream.url, tokens.url, { settings }))
+}
+
+/** A connection that sends `bytes` and tells what came until the gateway closed it. */
+async function until(bytes: string): Promise<{ socket: Socket; closed: Promise<string> }> {
+  const socket = connect(proxy.port, '127.0.0.1')
+  opened.defer(() => void socket.destroy())
+  let text = ''
+  socket.on('data', (data: Buffer) => (text += data.toString('latin1')))
+  socket.on('error', () => {})
+  const closed = new Promise<string>((resolve) => socket.once('close', () => resolve(text)))
+  await once(socket, 'connect')
+  socket.write(bytes, 'latin1')
+  return { socket, closed }
+}
+
+describe('a body beyond the limit', () => {
+  it('is 413 before it is asked for, and nothing is sent, when it says its length', async () => {
+    await open({ LONGEST_BODY_MB: '2' })
+    const answer = await raw(
+      proxy.port,
+      `PUT ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: ${2 * MB + 1}\r\nExpect: 100-continue\r\n\r\n`,
+    )
+    expect([answer.status, answer.text]).toEqual([
+      413,
+      expect.stringContaining('payload_too_large'),
+    ])
+    expect(answer.text).not.toContain('100 Continue')
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it('is 413 when it grows too long in chunks, and never whole upstream', async () => {
+    await open({ LONGEST_BODY_MB: '2' })
+    const ended = new Promise<string>((resolve) => {
+      upstream.handle = (request) =>
+        bodyOf(request).then(
+          () => resolve('whole'),
+          () => resolve('broken off'),
+        )
+    })
+    const body = new Blob([Buffer.alloc(3 * MB)]).stream()
+    const answer = await proxy.call(PATH, { method: 'PUT', body, duplex: 'half' })
+    expect(await answer.json()).toMatchObject({ status: 413, code: 'payload_too_large' })
+    expect(await ended).toBe('broken off')
+  })
+
+  it('is taken up to the last byte of it', async () => {
+    await open({ LONGEST_BODY_MB: '2' })
+    upstream.handle = async (request, response) =>
+      response.end(String((await bodyOf(request)).length))
+    const answer = await proxy.call(PATH, { method: 'PUT', body: Buffer.alloc(2 * MB) })
+    expect([answer.status, await answer.text()]).toEqual([200, String(2 * MB)])
+  })
+})
+
+describe('a head beyond 16 KiB', () => {
+  it.each([
+    ['target', `GET ${PATH}?q=${'a'.repeat(20_000)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+    ['header', `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}X-A: ${'a'.repeat(20_000)}\r\n\r\n`],
+    [
+      'number of headers',
+      `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}${'X-A: b\r\n'.repeat(3_000)}\r\n`,
+    ],
+  ])('for its %s is 431, and nothing is sent', async (_what, bytes) => {
+    await open()
+    expect((await raw(proxy.port, bytes)).status).toBe(431)
+    expect(upstream.seen).toHaveLength(0)
+  })
+
+  it('just below it goes on whole', async () => {
+    await open()
+    const query = `?q=${'a'.repeat(15_000)}`
+    expect((await proxy.call(PATH + query)).status).toBe(200)
+    expect(upstream.seen[0]?.url).toBe(PATH + query)
+  })
+})
+
+describe('a slow caller', () => {
+  it('that does not finish its head is closed with 408', async () => {
+    await open()
+    const slow = await Promise.all(
+      Array.from({ length: 100 }, () => until(`GET ${PATH} HTTP/1.1\r\nHost: x\r\nX-`)),
+    )
+    // A byte now and then does not keep it open.
+    const trickle = setInterval(() => {
+      for (const { socket } of slow) if (socket.writable) socket.write('a')
+    }, 1_000)
+    opened.defer(() => clearInterval(trickle))
+    for (const { closed } of slow) expect(await closed).toMatch(/^HTTP\/1\.1 408 /)
+    expect((await proxy.call(PATH)).status).toBe(200)
+    expect(upstream.seen).toHaveLength(1)
+  })
+
+  it('that does not finish its body is closed with 408, and holds no place meanwhile', async () => {
+    await open({ DEADLINE_SECONDS: '2', CONCURRENT_REQUESTS: '1' })
+    const head = `POST ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: 100\r\n\r\nhalf`
+    const slow = await Promise.all(Array.from({ length: 100 }, () => until(head)))
+    expect((await proxy.call(PATH)).status).toBe(200)
+    for (const { closed } of slow)
+      expect(await closed).toMatch(/^HTTP\/1\.1 408 [^]*request_timeout/)
+    expect(upstream.seen).toHaveLength(1)
+  })
+})
+
+it('cuts off a caller that takes nothing of its answer for a minute, and upstream with it', async () => {
+  await open()
+  let isOver = false
+  upstream.handle = (_request, response) => {
+    response.on('close', () => (isOver = true))
+    const chunk = Buffer.alloc(65_536)
+    const more = (): void => {
+      while (!response.destroyed && response.write(chunk));
+    }
+    response.on('drain', more)
+    more()
+  }
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  try {
+    const { socket } = await until(`GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
+    await once(socket, 'data')
+    socket.pause()
+    const pausedAt = Date.now()
+    let passedMs = 0
+    while (!isOver && Date.now() - pausedAt < 20_000) {
+      // Bytes first have to fill every buffer on the way; from then on only time goes by.
+      for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
+      vi.advanceTimersByTime(1_000)
+      passedMs += 1_000
+    }
+    expect(isOver).toBe(true)
+    expect(passedMs).toBeGreaterThanOrEqual(60_000)
+    expect(passedMs).toBeLessThan(100_000) // before any deadline of the call
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
+it('serves others beside 1,000 idle connections and 200 slow readers, and keeps little for these', async () => {
+  await open()
+  let written = 0
+  upstream.handle = (request, response) => {
+    if (request.url?.endsWith('endless') !== true) {
+      response.end('ok')
+      return
+    }
+    const chunk = Buffer.alloc(65_536)
+    response.on('error', () => {})
+    const more = (): void => {
+      while (!response.destroyed) {
+        written += chunk.length
+        if (!response.write(chunk)) return
+      }
+    }
+    response.on('drain', more)
+    more()
+  }
+  const idle: Socket[] = []
+  // Each has made a call. Not all at once: the system keeps only so many that nobody has accepted yet.
+  while (idle.length < 1_000) {
+    const bytes = `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`
+    const some = await Promise.all(Array.from({ length: 100 }, () => until(bytes)))
+    await Promise.all(some.map(({ socket }) => once(socket, 'data')))
+    idle.push(...some.map(({ socket }) => socket))
+  }
+  const readers = Array.from({ length: 200 }, () => {
+    const socket = connect(proxy.port, '127.0.0.1')
+    opened.defer(() => void socket.destroy())
+    socket.on('error', () => {})
+    socket.write(`GET /v3/company/2/endless HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
+    return once(socket, 'readable') // and nobody reads
+  })
+  await Promise.all(readers)
+
+  const answers = await Promise.all(Array.from({ length: 100 }, () => proxy.call(PATH)))
+  expect(answers.every(({ status }) => status === 200)).toBe(true)
+  let before = -1
+  await vi.waitFor(
+    () => {
+      const isSettled = written === before
+      before = written
+      expect(isSettled).toBe(true)
+    },
+    { interval: 500, timeout: 20_000 },
+  )
+  // Buffers of the sockets between, and of the gateway; each answer has no end.
+  expect(written / readers.length).toBeLessThan(16 * MB)
+  expect(idle.every(({ readyState }) => readyState === 'open')).toBe(true)
+}, 60_000)

@@ -1,0 +1,251 @@
+/** What of HTTP passes through the gateway as it came, beyond the ordinary call of `service.test.ts`. */
+import { once } from 'node:events'
+import {
+  type ClientRequest,
+  type IncomingMessage,
+  type InformationEvent,
+  request as httpRequest,
+} from 'node:http'
+import { connect } from 'node:net'
+import { gzipSync } from 'node:zlib'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import {
+  bodyOf,
+  echo,
+  type Gateway,
+  gateway,
+  KEY,
+  raw,
+  type StandIn,
+  standIn,
+  tokenService,
+  wireUpstream,
+} from './service.rig.ts'
+
+const AUTH = `Authorization: Bearer ${KEY}\r\n`
+const PATH = '/v3/company/1/x'
+
+let opened: AsyncDisposableStack
+let upstream: StandIn
+let tokens: Awaited<ReturnType<typeof tokenService>>
+let proxy: Gateway
+beforeEach(async () => {
+  opened = new AsyncDisposableStack()
+  upstream = opened.use(await standIn(echo))
+  tokens = opened.use(await tokenService(['1']))
+  proxy = opened.use(await gateway(upstream.url, tokens.url))
+})
+afterEach(() => opened.disposeAsync())
+
+function send(method: string, headers: Record<string, string> = {}, port = proxy.port) {
+  const authorization = `Bearer ${KEY}`
+  const request: ClientRequest = httpRequest({
+    port,
+    path: PATH,
+    method,
+    headers: { authorization, ...headers },
+  })
+  const answer = once(request, 'response').then(([response]) => response as IncomingMessage)
+  return { request, answer }
+}
+
+/** Connects the gateway to an upstream that answers every request with these bytes. */
+async function answering(bytes: string) {
+  const wire = opened.use(await wireUpstream(bytes))
+  return { wire, proxy: opened.use(await gateway(wire.url, tokens.url)) }
+}
+
+describe('an answer before the answer', () => {
+  const HINTED =
+    'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nSet-Cookie: a=b\r\n\r\n' +
+    'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
+
+  it('is passed on as it comes, as often as it comes', async () => {
+    const { proxy: hinting } = await answering(HINTED)
+    const { request, answer } = send('GET', {}, hinting.port)
+    const informed: InformationEvent[] = []
+    request.on('information', (event) => informed.push(event))
+    request.end()
+    expect((await bodyOf(await answer)).toString()).toBe('ok')
+    expect(informed.map(({ statusCode }) => statusCode)).toEqual([103, 102])
+    expect(informed[0]?.headers).toEqual({ link: '</a.css>; rel=preload' })
+  })
+
+  it('is kept from a caller of HTTP/1.0, who would take it for the answer', async () => {
+    const { proxy: hinting } = await answering(HINTED)
+    const answer = await raw(hinting.port, `GET ${PATH} HTTP/1.0\r\nHost: x\r\n${AUTH}\r\n`)
+    expect([answer.status, answer.body]).toEqual([200, 'ok'])
+  })
+
+  it('without an end is 502', async () => {
+    const { proxy: flooding } = await answering('HTTP/1.1 102 Processing\r\n\r\n'.repeat(1_000))
+    expect((await flooding.call(PATH, { method: 'PATCH' })).status).toBe(502)
+  })
+})
+
+describe('a body that is empty', () => {
+  it.each([
+    ['by its length', 'Content-Length: 0\r\n\r\n'],
+    ['in chunks', 'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
+    ['for want of either', '\r\n'],
+  ])('%s arrives empty', async (_what, end) => {
+    for (const method of ['GET', 'POST', 'PUT', 'DELETE']) {
+      const head = `${method} ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Connection: close\r\n`
+      const { status, text } = await raw(proxy.port, head + end)
+      expect([method, status], text).toEqual([method, 200])
+      expect(text).toContain('"body":""')
+    }
+  })
+})
+
+describe('an answer without a body', () => {
+  it.each(['HEAD', 'GET'])('to %s keeps the length that it tells of', async (method) => {
+    upstream.handle = (_request, response) =>
+      response.writeHead(method === 'HEAD' ? 200 : 304, { 'Content-Length': '1234' }).end()
+    const { request, answer } = send(method)
+    request.end()
+    const response = await answer
+    expect(response.headers['content-length']).toBe('1234')
+    expect(await bodyOf(response)).toHaveLength(0)
+  })
+
+  it('leaves the connection fit for the next call', async () => {
+    upstream.handle = (request, response) =>
+      request.method === 'HEAD'
+        ? response.writeHead(200, { 'Transfer-Encoding': 'chunked' }).end()
+        : response.writeHead(204).end()
+    const lines = (method: string): string => `${method} ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`
+    const { text } = await raw(proxy.port, lines('HEAD') + lines('GET') + lines('HEAD'))
+    expect(text.match(/^HTTP\/1\.1 \d+/gm)).toEqual([
+      'HTTP/1.1 200',
+      'HTTP/1.1 204',
+      'HTTP/1.1 200',
+    ])
+  })
+
+  it('that is of length 0 says so', async () => {
+    upstream.handle = (_request, response) => response.writeHead(200, { 'Content-Length': 0 }).end()
+    const answer = await proxy.call(PATH)
+    expect([answer.headers.get('content-length'), await answer.text()]).toEqual(['0', ''])
+  })
+})
+
+describe('an answer on the wire', () => {
+  it('keeps every byte of its header values', async () => {
+    const { proxy: latin } = await answering(
+      'HTTP/1.1 200 OK\r\nX-Name: M\xfcller \xc3\xbc\r\nContent-Length: 0\r\n\r\n',
+    )
+    const answer = await raw(latin.port, `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
+    expect(answer.head).toContain('X-Name: M\xfcller \xc3\xbc')
+  })
+
+  it('that ends with its connection is whole for callers of HTTP/1.1 and 1.0', async () => {
+    const { proxy: closing } = await answering(
+      'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end',
+    )
+    for (const version of ['1.0', '1.1']) {
+      const head = `GET ${PATH} HTTP/${version}\r\nHost: x\r\n${AUTH}Connection: close\r\n\r\n`
+      expect((await raw(closing.port, head)).text).toContain('to the end')
+    }
+  })
+
+  // RFC 9112 §6.3, §11.1: what two readers could take apart differently is no answer.
+  it.each([
+    ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc'],
+    [
+      'a length beside chunks',
+      'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    ],
+    ['a length that is none', 'HTTP/1.1 200 OK\r\nContent-Length: 2x\r\n\r\nabc'],
+    ['a NUL in a header', 'HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n'],
+    ['a bare line feed', 'HTTP/1.1 200 OK\nX-A: b\nContent-Length: 0\n\n'],
+    ['a switch of protocols', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n'],
+    ['no HTTP at all', 'SSH-2.0-OpenSSH_9.2\r\n'],
+    ['headers beyond 64 KiB', `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(70_000)}\r\n\r\n`],
+  ])('with %s is 502, and its connection is not used again', async (_what, bytes) => {
+    const { proxy: odd, wire } = await answering(bytes)
+    const answer = await odd.call(PATH, { method: 'PATCH' })
+    expect([answer.status, await answer.json()]).toMatchObject([
+      502,
+      { code: 'upstream_unreachable' },
+    ])
+    await (await odd.call(PATH, { method: 'PATCH' })).text()
+    expect(wire.connections()).toBe(2)
+  })
+
+  it('beyond what was announced never reaches the next caller', async () => {
+    const { proxy: chatty } = await answering(
+      'HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsmuggled',
+    )
+    for (let call = 0; call < 3; call += 1) {
+      const answer = await chatty.call(PATH)
+      expect([answer.status, await answer.text()]).toEqual([204, ''])
+    }
+  })
+})
+
+describe('an upload', () => {
+  it('that is compressed stays so, whatever it would unpack to', async () => {
+    const packed = gzipSync(Buffer.alloc(32 * 1_048_576))
+    let taken: Buffer = Buffer.alloc(0)
+    upstream.handle = async (request, response) => {
+      taken = await bodyOf(request)
+      response.end()
+    }
+    const headers = { 'Content-Encoding': 'gzip' }
+    await proxy.call(PATH, { method: 'PUT', headers, body: packed })
+    expect(upstream.seen[0]?.headers['content-encoding']).toBe('gzip')
+    expect(taken.equals(packed)).toBe(true)
+  })
+
+  it('is taken from the caller no faster than upstream takes it', async () => {
+    upstream.handle = (request) => request.pause()
+    const { request, answer } = send('PUT')
+    answer.catch(() => {})
+    request.on('error', () => {})
+    const chunk = Buffer.alloc(65_536)
+    let written = 0
+    const fill = (): void => {
+      while (written < 512 * 1_048_576) {
+        written += chunk.length
+        if (!request.write(chunk)) return
+      }
+    }
+    request.on('drain', fill)
+    fill()
+    let before = -1
+    await vi.waitFor(
+      () => {
+        const isSettled = written === before
+        before = written
+        expect(isSettled).toBe(true)
+      },
+      { interval: 200, timeout: 10_000 },
+    )
+    // What fits into the buffers of four sockets, far from 512 MB.
+    expect(written).toBeLessThan(64 * 1_048_576)
+    request.destroy()
+  })
+
+  it('that its caller breaks off is never whole upstream', async () => {
+    const ended = new Promise<string>((resolve) => {
+      upstream.handle = async (request) => {
+        await bodyOf(request).then(
+          () => resolve('whole'),
+          () => resolve('broken off'),
+        )
+      }
+    })
+    const socket = connect(proxy.port, '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write(
+      `PUT ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n`,
+    )
+    await vi.waitFor(() => expect(upstream.seen).toHaveLength(1))
+    socket.destroy()
+    expect(await ended).toBe('broken off')
+    await vi.waitFor(() =>
+      expect(proxy.log).toContainEqual(expect.objectContaining({ status: 499 })),
+    )
+  })
+})
