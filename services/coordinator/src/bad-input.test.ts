@@ -235,14 +235,14 @@ describe('the folder OrderCSV', () => {
 
   it('is full: the order waits, and what a killed worker left there goes', async () => {
     const file = await open(join(backends.dataDir, 'a file'), 'w')
-    const full = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'writeFile')
+    const full = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'sync')
     await file.close()
     await expectPatience(
       /ENOSPC/,
       async () => {
         await mkdir(folder())
         await writeFile(join(folder(), 'Order_66.0.csv.0123abcd.tmp'), 'half a fi')
-        const error = new Error('ENOSPC: no space left on device, write')
+        const error = new Error('ENOSPC: no space left on device, fsync')
         full.mockRejectedValue(Object.assign(error, { code: 'ENOSPC' }))
       },
       async () => full.mockRestore(),
