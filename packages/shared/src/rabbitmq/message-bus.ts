@@ -31,6 +31,7 @@ import type {
   Topology,
 } from '../message-bus.ts'
 import type { Secret } from '../secret.ts'
+import { createSettlements, type Settlements } from './settlements.ts'
 import { queueArguments } from './queue-arguments.ts'
 import { brokerReason, inequivalenceOf } from './refusal.ts'
 
@@ -159,9 +160,10 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     await channel.prefetch(consumer.options.prefetch)
     if (consumer.isCancelled) return void (await closeChannel(channel))
     consumer.channel = channel
+    const settlements = createSettlements(channel)
     const onMessage = (message: ConsumeMessage | null): void => {
       if (message === null) return restart(current, 'consumer cancelled by the broker')
-      const settling = settle(channel, consumer, message).finally(() =>
+      const settling = settle(settlements, consumer, message).finally(() =>
         consumer.inHand.delete(settling),
       )
       consumer.inHand.add(settling)
@@ -173,10 +175,12 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
   }
 
   async function settle(
-    channel: Channel,
+    settlements: Settlements,
     consumer: RunningConsumer,
     message: ConsumeMessage,
   ): Promise<void> {
+    const isOpen = !isUnacknowledged(consumer.queue)
+    if (isOpen) settlements.open(message)
     let settlement: Settlement
     try {
       settlement = await consumer.handle(deliveryOf(message))
@@ -184,13 +188,7 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
       logger.error({ err: error, queue: consumer.queue }, 'delivery handler failed')
       settlement = 'reject'
     }
-    if (isUnacknowledged(consumer.queue)) return
-    try {
-      if (settlement === 'ack') channel.ack(message)
-      else channel.nack(message, false, settlement === 'requeue')
-    } catch {
-      // I3: the channel is gone, the broker redelivers.
-    }
+    if (isOpen) await settlements.settle(message, settlement)
   }
 
   const connection = await connect(withHeartbeat(url), {

@@ -86,7 +86,7 @@ async function outcomeOf(
     gateway: { url: 'http://gateway:7218', key: 'service-key' },
     holds: createCredentialHolds(() => 0),
     settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
-    log: createLogger('test', 'silent'),
+    log: () => createLogger('test', 'silent'),
     traceparent: '00-a-b-01',
     signal: never,
     untilSent: never,

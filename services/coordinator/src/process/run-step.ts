@@ -30,7 +30,7 @@ export interface StepDeps {
   readonly gateway: Gateway
   readonly holds: CredentialHolds
   readonly settings: ProcessSettings
-  readonly log: Logger
+  readonly log: () => Logger
   readonly traceparent: string
   readonly signal: AbortSignal
   readonly untilSent: AbortSignal
@@ -59,7 +59,7 @@ export async function runStep(
   const { confirm } = handler
   let { isInDoubt } = claim
   if (isInDoubt && confirm !== undefined) {
-    deps.log.info('step is in doubt: asking confirm')
+    deps.log().info('step is in doubt: asking confirm')
     const { outcome, returned } = await perform(confirm, { claim, before, isInDoubt }, deps)
     if (outcome !== null) return outcome
     if (returned !== 'not_done')
@@ -177,7 +177,9 @@ async function perform(
     item: itemOf,
     settings: deps.settings,
     signal: deps.signal,
-    log: deps.log,
+    get log() {
+      return deps.log()
+    },
     async execute<Data extends Json = Json>(
       request: StepRequest,
       options: ExecuteOptions<Data> = {},
@@ -212,7 +214,7 @@ async function perform(
     returned = await (handler as (given: unknown) => unknown)(step)
   } catch (error) {
     if (ended === null && !(error instanceof StepEnded)) {
-      deps.log.warn({ err: error }, 'step threw')
+      deps.log().warn({ err: error }, 'step threw')
       const text = error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
       // A call that succeeded before is one whose result is lost now (O3).
       hasDoubt ||= response !== null

@@ -171,14 +171,16 @@ export function createRunner(deps: RunnerDeps): Runner {
       step: header.StepName,
       attempt: header.Attempt,
     }
-    const stepLog = log.child(about)
-    stepLog.info('step start')
+    let child: Logger | null = null
+    // Made when somebody writes to it: a quiet log should cost nothing.
+    const stepLog = (): Logger => (child ??= log.child(about))
+    if (log.isLevelEnabled('info')) stepLog().info('step start')
     if (header.Version === 1 || header.Attempt > 1) announcer.tell(header)
     const startedAt = now()
     const outcome = await attempt(definition, claim, stepLog)
     if (outcome === null) {
       deps.count(header.Process, header.StepName, 'lost')
-      stepLog.warn('step lost its lease')
+      stepLog().warn('step lost its lease')
       return null
     }
     const { retry: policy, stepNames: steps } = definition
@@ -192,7 +194,7 @@ export function createRunner(deps: RunnerDeps): Runner {
     if (recorded === null) return null
     if (recorded.header === null) {
       deps.count(header.Process, header.StepName, 'fenced')
-      stepLog.warn('step outcome came too late')
+      stepLog().warn('step outcome came too late')
       return null
     }
     deps.count(header.Process, header.StepName, outcome.kind)
@@ -202,9 +204,10 @@ export function createRunner(deps: RunnerDeps): Runner {
       durationMs: now() - startedAt,
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
-    if (outcome.kind === 'completed') stepLog.info(told, 'step completed')
-    else if (outcome.kind === 'later') stepLog.info(told, 'step waits')
-    else stepLog.warn(told, 'step not completed')
+    const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
+    if (!isExpected) stepLog().warn(told, 'step not completed')
+    else if (log.isLevelEnabled('info'))
+      stepLog().info(told, outcome.kind === 'later' ? 'step waits' : 'step completed')
     if (transition.continues === true) {
       announcer.tell(recorded.header)
       return claimAfter(claim, recorded.header, transition)
@@ -217,7 +220,7 @@ export function createRunner(deps: RunnerDeps): Runner {
   async function attempt(
     definition: ProcessDefinition,
     claim: Claim,
-    stepLog: Logger,
+    stepLog: () => Logger,
   ): Promise<StepOutcome | null> {
     const { header, isInDoubt } = claim
     const handler = definition.steps.get(header.StepName)

@@ -112,9 +112,12 @@ function dispatch(agent: Agent, request: CallRequest, limits: CallLimits): Promi
 const firstOf = (value: string | string[] | undefined): string | null =>
   (Array.isArray(value) ? value[0] : value) ?? null
 
+const utf8 = new TextDecoder()
+
 /** The text of a body in the charset its type names; what is no text in it becomes U+FFFD. */
 function textOf(body: Buffer, contentType: string | null): string {
-  const charset = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1] ?? 'utf-8'
+  const charset = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1]?.toLowerCase() ?? 'utf-8'
+  if (charset === 'utf-8') return utf8.decode(body)
   try {
     return new TextDecoder(charset).decode(body)
   } catch {

@@ -3,6 +3,7 @@
  * the truth, and an event says nothing that they do not.
  */
 import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   COORDINATORS_EXCHANGE,
   TransactionEvent,
@@ -87,18 +88,27 @@ export async function joinTransactionEvents(
   }
 }
 
-/** How long events are held back once one came back because nobody listens. */
+/** How long nobody is offered an event after one came back because no queue takes it. */
 const UNHEARD_MS = 250
 
+/** The events of one routing key. */
+interface Lane {
+  /** Whether a queue took the last one. */
+  isHeard: boolean
+  /** What came while the broker is asked, and until it is asked again. */
+  readonly kept: TransactionEvent[]
+  isAsking: boolean
+}
+
 /**
- * Publishes to other systems, which mostly nobody listens to: what the broker returns as unroutable costs as much
- * as a step's message. So a routing key without a queue is asked for only now and then, and what came in between
- * goes out, in order, as soon as there is one.
+ * Publishes to other systems, of which there are mostly none: what the broker returns as unroutable costs as much
+ * as a step's message. So a routing key that no queue takes is tried only now and then, with one event, and what
+ * came meanwhile goes out, in order, as soon as there is one.
  */
 function openOutlet(bus: MessageBus): TransactionEvents {
-  const unheard = new Map<string, TransactionEvent[]>()
+  const lanes = new Map<string, Lane>()
   const underway = new Set<Promise<void>>()
-  const timers = new Set<NodeJS.Timeout>()
+  const leaving = new AbortController()
 
   const publish = (event: TransactionEvent): Promise<void> => {
     const work = bus
@@ -117,42 +127,37 @@ function openOutlet(bus: MessageBus): TransactionEvents {
 
   function tell(event: TransactionEvent): void {
     const key = transactionRoutingKey(event)
-    const kept = unheard.get(key)
-    if (kept !== undefined) return void kept.push(event)
-    publish(event).catch(() => {
-      if (unheard.has(key)) return
-      unheard.set(key, [])
-      askLater(key)
-    })
+    const lane = lanes.get(key) ?? { isHeard: false, kept: [], isAsking: false }
+    lanes.set(key, lane)
+    if (lane.isHeard)
+      return void publish(event).catch(() => {
+        lane.isHeard = false
+      })
+    lane.kept.push(event)
+    if (!lane.isAsking) void ask(lane)
   }
 
-  function askLater(key: string): void {
-    const timer = setTimeout(() => {
-      timers.delete(timer)
-      void ask(key)
-    }, UNHEARD_MS)
-    timers.add(timer)
-  }
-
-  async function ask(key: string): Promise<void> {
-    const kept = unheard.get(key) ?? []
-    const { length, 0: first } = kept
-    try {
-      if (first !== undefined) await publish(first)
-    } catch {
-      kept.splice(0, length) // when these came, nobody listened
-      return askLater(key)
+  async function ask(lane: Lane): Promise<void> {
+    lane.isAsking = true
+    while (lane.kept.length > 0 && !leaving.signal.aborted) {
+      const { length, 0: first } = lane.kept
+      try {
+        if (first !== undefined) await publish(first)
+        lane.isHeard = true
+        for (const event of lane.kept.splice(0).slice(1)) tell(event)
+      } catch {
+        lane.kept.splice(0, length) // when these came, nobody listened
+        await sleep(UNHEARD_MS, null, { signal: leaving.signal }).catch(() => {})
+      }
     }
-    unheard.delete(key)
-    for (const event of kept.slice(1)) tell(event)
+    lane.isAsking = false
   }
 
   return {
     tell,
     async [Symbol.asyncDispose]() {
-      for (const timer of timers) clearTimeout(timer)
+      leaving.abort()
       await Promise.allSettled(underway)
-      for (const timer of timers) clearTimeout(timer)
     },
   }
 }
