@@ -1,5 +1,5 @@
 import type { Message } from 'amqplib'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Settlement } from '../message-bus.ts'
 import { createSettlements } from './settlements.ts'
