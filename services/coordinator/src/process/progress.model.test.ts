@@ -197,7 +197,7 @@ class Model {
         expect(result.kind).toBe(expected)
         if (result.kind === 'claimed') {
           if (run.lease !== null) this.#lose(run)
-          expect(result.claim.isInDoubt).toBe(run.isInDoubt)
+          expect(result.claim.header.InDoubt).toBe(run.isInDoubt)
           run.version += 1
           run.attempt += 1
           run.status = 'Running'

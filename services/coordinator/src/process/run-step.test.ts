@@ -61,7 +61,6 @@ const claim: Claim = {
       FinishedAt: null,
     },
   ],
-  isInDoubt: false,
 }
 const answered = (status: number, body = '{}', retryAfter: string | null = null): CallOutcome => ({
   kind: 'answered',
@@ -74,26 +73,31 @@ const answered = (status: number, body = '{}', retryAfter: string | null = null)
 async function outcomeOf(
   handler: AnyStep,
   answers: readonly CallOutcome[] = [],
-  change: Partial<StepDeps & Pick<Claim, 'isInDoubt'>> = {},
+  change: Partial<StepDeps & { readonly isInDoubt: boolean }> = {},
 ) {
   const calls: CallRequest[] = []
   const { isInDoubt = false, ...deps } = change
-  const outcome = await runStep(handler, { ...claim, isInDoubt }, ['first', 'second'], {
-    call: async (request) => {
-      calls.push(request)
-      return answers[calls.length - 1] ?? { kind: 'aborted', isSent: false }
+  const outcome = await runStep(
+    handler,
+    { ...claim, header: { ...claim.header, InDoubt: isInDoubt } },
+    ['first', 'second'],
+    {
+      call: async (request) => {
+        calls.push(request)
+        return answers[calls.length - 1] ?? { kind: 'aborted', isSent: false }
+      },
+      gateway: { url: 'http://gateway:7218', key: 'service-key' },
+      holds: createCredentialHolds(() => 0),
+      settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
+      log: () => createLogger('test', 'silent'),
+      traceparent: '00-a-b-01',
+      signal: never,
+      untilSent: never,
+      isOnline: async () => true,
+      now: () => 0,
+      ...deps,
     },
-    gateway: { url: 'http://gateway:7218', key: 'service-key' },
-    holds: createCredentialHolds(() => 0),
-    settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
-    log: () => createLogger('test', 'silent'),
-    traceparent: '00-a-b-01',
-    signal: never,
-    untilSent: never,
-    isOnline: async () => true,
-    now: () => 0,
-    ...deps,
-  })
+  )
   return { outcome, calls }
 }
 

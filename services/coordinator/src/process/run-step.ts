@@ -57,7 +57,7 @@ export async function runStep(
       response: null,
     }
   const { confirm } = handler
-  let { isInDoubt } = claim
+  let isInDoubt = claim.header.InDoubt
   if (isInDoubt && confirm !== undefined) {
     deps.log().info('step is in doubt: asking confirm')
     const { outcome, returned } = await perform(confirm, { claim, before, isInDoubt }, deps)

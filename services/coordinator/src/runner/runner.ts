@@ -222,7 +222,8 @@ export function createRunner(deps: RunnerDeps): Runner {
     claim: Claim,
     stepLog: () => Logger,
   ): Promise<StepOutcome | null> {
-    const { header, isInDoubt } = claim
+    const { header } = claim
+    const { InDoubt: isInDoubt } = header
     const handler = definition.steps.get(header.StepName)
     if (handler === undefined)
       return { ...used('step_unknown', 'the process has no such step'), isInDoubt }
@@ -399,7 +400,6 @@ function claimAfter(
     lease: { ...lease, step: next.StepName, version: next.Version },
     header: { ...header, ...next },
     items: [...items.filter((other) => other.StepName !== StepName), done],
-    isInDoubt: false,
   }
 }
 

@@ -299,22 +299,22 @@ export function transactionSourceContract(
       it('is one whose worker was lost, whether its lease is taken over or the run adopted', async () => {
         const taken = await queue('taken')
         const adopted = await claim(await queue('adopted'))
-        expect(adopted.isInDoubt).toBe(false)
+        expect(adopted.header.InDoubt).toBe(false)
         await claim(taken)
         await sleep(contractTimes.leaseMs + 20)
-        expect((await claim(taken, { owner: 'worker-2' })).isInDoubt).toBe(true)
+        expect((await claim(taken, { owner: 'worker-2' })).header.InDoubt).toBe(true)
         const [header] = await source.adopt(10)
         expect(header?.InDoubt).toBe(true)
-        expect((await claim(header as Header)).isInDoubt).toBe(true)
+        expect((await claim(header as Header)).header.InDoubt).toBe(true)
       })
 
       it('is one whose outcome says so, until another one says otherwise', async () => {
         const queued = await queue('1')
         const first = (await record(await claim(queued), inDoubt)) as Header
         const second = await claim(first)
-        expect(second.isInDoubt).toBe(true)
+        expect(second.header.InDoubt).toBe(true)
         const undone = (await record(second, failing(0))) as Header
-        expect((await claim(undone)).isInDoubt).toBe(false)
+        expect((await claim(undone)).header.InDoubt).toBe(false)
         expect([queued.InDoubt, first.InDoubt, undone.InDoubt]).toEqual([false, true, false])
       })
 
@@ -323,16 +323,16 @@ export function transactionSourceContract(
           (await record(await claim(await queue('1')), inDoubt)) as Header,
         )
         const next = await record(doubtful, done)
-        expect((await claim(next as Header)).isInDoubt).toBe(false)
+        expect((await claim(next as Header)).header.InDoubt).toBe(false)
       })
 
       it('stays so over a failure and a resume, a replay does not inherit it', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
         const resumed = await claim(await source.resume(process.name, '1', null))
-        expect(resumed.isInDoubt).toBe(true)
+        expect(resumed.header.InDoubt).toBe(true)
         await record(resumed, { ...failed, isInDoubt: true })
-        expect((await claim(await source.replay(process, '1', null))).isInDoubt).toBe(false)
+        expect((await claim(await source.replay(process, '1', null))).header.InDoubt).toBe(false)
       })
 
       it('is one that was cancelled in the hands of its worker', async () => {
@@ -344,7 +344,7 @@ export function transactionSourceContract(
         ] as const) {
           await source.cancel(process.name, id, null)
           const resumed = await source.resume(process.name, id, null)
-          expect((await claim(resumed)).isInDoubt).toBe(isInDoubt)
+          expect((await claim(resumed)).header.InDoubt).toBe(isInDoubt)
         }
       })
     })

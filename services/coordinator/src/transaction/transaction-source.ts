@@ -106,8 +106,6 @@ export interface Claim {
   readonly header: Header
   /** What earlier steps left. */
   readonly items: readonly Item[]
-  /** An earlier attempt may have done the step's work: its worker was lost, or its call got no answer. */
-  readonly isInDoubt: boolean
 }
 
 export type ClaimResult =

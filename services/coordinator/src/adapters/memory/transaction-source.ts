@@ -330,7 +330,7 @@ export async function createMemoryTransactionSource(
       const { header: claimed, items } = run
       return {
         kind: 'claimed',
-        claim: { lease, header: claimed, items, isInDoubt: claimed.InDoubt },
+        claim: { lease, header: claimed, items },
       }
     },
 

@@ -673,7 +673,6 @@ function claimOf(
       CompletedAt: null,
     },
     items: row.items?.map(itemOf) ?? [],
-    isInDoubt: row.InDoubt,
   }
 }
 
