@@ -6,7 +6,7 @@
  *   node bench/order-process.ts --finished        cost per transaction with 0, 100k and 1M finished ones
  *
  * `--concurrency 16,64,128,192` is the sweep that the settings of `entries.ts` come from: each entry with each of
- * them, rates only. `--scale 0.1` runs a tenth of the transactions.
+ * them, rates only. `--profile <folder>` keeps CPU profiles of the coordinator's Node process. `--scale 0.1` runs a tenth of the transactions.
  * Uses the PostgreSQL and RabbitMQ on this machine's standard ports, which nobody else may use meanwhile; Redis and
  * Restate are started.
  */
@@ -32,6 +32,7 @@ const { values: args } = parseArgs({
     'one-by-one': { type: 'boolean', default: false },
     disk: { type: 'boolean', default: false },
     finished: { type: 'boolean', default: false },
+    profile: { type: 'string' },
   },
 })
 const rounds = Number(args.rounds)
@@ -66,6 +67,7 @@ const optionsOf = (entry: Entry): StageOptions & { stub: number } => ({
   concurrency: entry.concurrency,
   onDisk: args.disk,
   leaving: leaving.signal,
+  ...(args.profile !== undefined && { profileTo: args.profile }),
 })
 const load = (pacedSeconds: number): Load => ({
   kind: args['one-by-one'] ? 'one-by-one' : 'all',

@@ -10,8 +10,8 @@ export interface Entry {
   readonly variant?: string
   readonly backends: readonly Backend[]
   /**
-   * Transactions in work, in each queue where there is one per step: the best of 16, 64, 128 and 192
-   * (`--concurrency`).
+   * Transactions in work, in each queue where there is one per step: the best of 16, 64, 128, 192
+   * and 256 (`--concurrency`).
    */
   readonly concurrency: number
   /** Transactions of a round: about five seconds of work. */
@@ -27,14 +27,14 @@ export const entries: readonly Entry[] = [
     ...ours,
     name: 'coordinator, a message per step',
     variant: 'message',
-    concurrency: 128,
+    concurrency: 256,
     transactions: 8_000,
   },
   {
     ...ours,
     name: 'coordinator, inline',
     variant: 'inline',
-    concurrency: 128,
+    concurrency: 256,
     transactions: 12_000,
   },
   {

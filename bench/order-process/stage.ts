@@ -28,6 +28,8 @@ export interface StageOptions {
   readonly concurrency: number
   /** CSV files on the disk of the temporary folder; else in memory, where there is such a place. */
   readonly onDisk: boolean
+  /** Folder for a CPU profile of our own Node process. */
+  readonly profileTo?: string
   /** Gives up what runs; everything is ended and removed as always. */
   readonly leaving: AbortSignal
   /** One that is already there, with what it holds; else a new one. */
@@ -69,7 +71,7 @@ export async function setStage(entry: Entry, options: StageOptions): Promise<Sta
       DEMO_API_URL: options.stubUrl,
       LOG_LEVEL: 'warn',
       PREFETCH: String(options.concurrency),
-      ...(entry.variant === 'inline' && { NODE_OPTIONS: `--import=${INLINE_DISPATCH}` }),
+      NODE_OPTIONS: nodeOptions(entry, options.profileTo),
     })
     opened.defer(async () => void (await coordinator.stop('SIGTERM')))
     await system.ready('coordinator')
@@ -99,6 +101,12 @@ export async function setStage(entry: Entry, options: StageOptions): Promise<Sta
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   }
 }
+
+const nodeOptions = ({ variant }: Entry, profileTo: string | undefined): string =>
+  [
+    ...(variant === 'inline' ? [`--import=${INLINE_DISPATCH}`] : []),
+    ...(profileTo === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileTo}`]),
+  ].join(' ')
 
 /** @throws {Error} unless the server keeps what it commits: a figure without that would be of something else. */
 async function prepare(databaseUrl: string): Promise<void> {
