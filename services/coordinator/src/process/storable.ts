@@ -18,7 +18,9 @@ const UNSTORABLE = /(?<=(?<!\\)(?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g
 /** A value as JSON that every source can keep; what JSON has no form for (`undefined`, functions) is null. */
 export function storableJson(value: unknown): Json {
   const text = JSON.stringify(value) as string | undefined
-  return text === undefined ? null : (JSON.parse(text.replaceAll(UNSTORABLE, '\\ufffd')) as Json)
+  if (text === undefined) return null
+  // Looking for them takes ten times as long as seeing that there are no escapes at all.
+  return JSON.parse(text.includes('\\u') ? text.replaceAll(UNSTORABLE, '\\ufffd') : text) as Json
 }
 
 /** Whether a value would be kept exactly as it is. What callers queue is refused rather than changed. */

@@ -102,7 +102,7 @@ export function createPostgresTransactionSource(
 
   const record = grouped<{ lease: Lease; transition: Transition }, Moved | null>((outcomes) =>
     run(async (sql) => {
-      const done = outcomes.map(({ lease, transition }, n) => ({
+      const done = outcomes.map(({ lease, transition: { item, ...transition } }, n) => ({
         ...lease,
         ...transition,
         n,
@@ -112,11 +112,11 @@ export function createPostgresTransactionSource(
         // the pull leaves the run alone, and the column is in an index.
         sweepMs: transition.continues ? null : transition.delayMs + sweepMs,
         leasedMs: transition.continues ? leaseMs : null,
-        responseStatus: transition.item?.response?.status ?? null,
-        responseBody: transition.item?.response?.body ?? null,
-        itemStatus: transition.item?.status ?? null,
-        itemError: transition.item?.error ?? null,
-        data: transition.item?.data ?? null,
+        itemStatus: item?.status,
+        itemError: item?.error,
+        data: item?.data,
+        responseStatus: item?.response?.status,
+        responseBody: item?.response?.body,
       }))
       const rows = await sql<MovedRow[]>`
         with done as (
