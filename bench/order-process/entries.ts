@@ -48,6 +48,15 @@ export const entries: readonly Entry[] = [
   },
   {
     ...peer,
+    name: 'BullMQ, a queue per step, AOF always',
+    engine: 'bullmq',
+    variant: 'queue-per-step',
+    backends: ['redis-always'],
+    concurrency: 192,
+    transactions: 4_000,
+  },
+  {
+    ...peer,
     name: 'BullMQ, one job',
     engine: 'bullmq',
     variant: 'one-job',
