@@ -4,6 +4,7 @@ import {
   httpUrl,
   integer,
   listenSettings,
+  onOff,
   parseConfig,
   serviceKeys,
 } from '@integration-host/shared/config'
@@ -31,6 +32,7 @@ const shape = {
   LONGEST_BODY_MB: integer(1, 100_000).default(1_024),
   /** From a call's arrival to the first byte of its answer, all retries and waits included. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
+  METRICS_BY_REALM: onOff(),
 }
 
 const backends = {

@@ -4,6 +4,7 @@ import {
   type Environment,
   integer,
   listenSettings,
+  onOff,
   parseConfig,
   secret,
   serviceKeys,
@@ -72,6 +73,7 @@ const settings = {
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),
   IDLE_LIMIT_DAYS: integer(1, 3_650).default(100),
+  METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
 }
 
