@@ -55,6 +55,9 @@ const namesUpstream = (settings: {
 const EmbeddedConfig = z.object(shape).refine(namesUpstream, knowsItsUpstream)
 const MainConfig = z.object({ ...shape, ...backends }).refine(namesUpstream, knowsItsUpstream)
 
+/** Every setting of the service, for the reference in docs/settings.md. */
+export const reference = MainConfig
+
 /** The settings of the service itself, without its backends. */
 export type Config = z.output<typeof EmbeddedConfig>
 

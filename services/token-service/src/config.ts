@@ -87,6 +87,9 @@ const Config = EmbeddedConfig.extend({
   AMQP_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
 })
 
+/** Every setting of the service, for the reference in docs/settings.md. */
+export const reference = Config
+
 /** The settings without backends: what the service itself needs, and all that an embedding host gives. */
 export type TokenServiceConfig = z.output<typeof EmbeddedConfig>
 export type Config = z.output<typeof Config>
