@@ -86,6 +86,13 @@ export const integer = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
 
+/** A switch, off unless it says `on`. */
+export const onOff = () =>
+  z
+    .enum(['on', 'off'], 'must be on or off')
+    .default('off')
+    .transform((value) => value === 'on')
+
 /** A duration in seconds that may have a fraction. */
 export const seconds = (min: number, max: number) =>
   z

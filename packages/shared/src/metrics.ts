@@ -15,6 +15,10 @@ export interface Metrics {
     labels?: readonly Label[],
     buckets?: readonly number[],
   ): Histogram<Label>
+  /** Called before each reading, for figures that are looked up and not counted. */
+  beforeEach(look: () => void): void
+  /** Everything, in Prometheus' text format. */
+  read(): Promise<string>
 }
 
 // Seconds; from a cache hit on loopback to a provider's deadline.
@@ -27,6 +31,7 @@ export function createMetrics(service: string): Metrics {
   registry.setDefaultLabels({ service })
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
+  const looks: (() => void)[] = []
   return {
     registry,
     counter: (name, help, labels = []) =>
@@ -35,5 +40,10 @@ export function createMetrics(service: string): Metrics {
       new Gauge({ name, help, labelNames: [...labels], registers }),
     histogram: (name, help, labels = [], buckets = LATENCY_BUCKETS) =>
       new Histogram({ name, help, labelNames: [...labels], buckets: [...buckets], registers }),
+    beforeEach: (look) => void looks.push(look),
+    read() {
+      for (const look of looks) look()
+      return registry.metrics()
+    },
   }
 }

@@ -178,6 +178,21 @@ describe('the HTTP frame of a service', () => {
     expect((await call('/health/ready', { key: null })).status).toBe(200)
   })
 
+  it('tells of each dependency in its metrics, 1 while it is up', async () => {
+    const { call, health } = serve()
+    const dependency = health.dependency('redis')
+    const read = async () => (await call('/metrics')).text()
+    expect(await read()).toContain('dependency_up{dependency="redis",service="test"} 0\n')
+    dependency.up()
+    expect(await read()).toContain('dependency_up{dependency="redis",service="test"} 1\n')
+  })
+
+  it('tells how far the event loop lags, in seconds', async () => {
+    expect(await (await serve().call('/metrics')).text()).toMatch(
+      /^nodejs_eventloop_lag_p99_seconds\{service="test"\} \d/m,
+    )
+  })
+
   it('lets nothing be cached and no referrer travel', async () => {
     const { headers } = await serve().call('/things/1')
     expect([

@@ -46,6 +46,15 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     'route',
     'status',
   ])
+  const dependencyUp = metrics.gauge(
+    'dependency_up',
+    '1 while a backend or peer that the service uses answers',
+    ['dependency'],
+  )
+  metrics.beforeEach(() => {
+    for (const [dependency, { status }] of Object.entries(health.report().dependencies))
+      dependencyUp.set({ dependency }, status === 'up' ? 1 : 0)
+  })
 
   app.use(async (c, next) => {
     const startedAt = performance.now()
@@ -116,7 +125,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
       responses: { 200: { description: 'metrics' } },
     }),
     async (c) => {
-      return c.body(await metrics.registry.metrics(), 200, {
+      return c.body(await metrics.read(), 200, {
         'Content-Type': metrics.registry.contentType,
       })
     },

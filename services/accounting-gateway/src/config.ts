@@ -4,6 +4,7 @@ import {
   httpUrl,
   integer,
   listenSettings,
+  onOff,
   parseConfig,
   serviceKeys,
 } from '@integration-host/shared/config'
@@ -31,6 +32,7 @@ const shape = {
   LONGEST_BODY_MB: integer(1, 100_000).default(1_024),
   /** From a call's arrival to the first byte of its answer, all retries and waits included. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
+  METRICS_BY_REALM: onOff(),
 }
 
 const backends = {
@@ -52,6 +54,9 @@ const namesUpstream = (settings: {
 
 const EmbeddedConfig = z.object(shape).refine(namesUpstream, knowsItsUpstream)
 const MainConfig = z.object({ ...shape, ...backends }).refine(namesUpstream, knowsItsUpstream)
+
+/** Every setting of the service, for the reference in docs/settings.md. */
+export const reference = MainConfig
 
 /** The settings of the service itself, without its backends. */
 export type Config = z.output<typeof EmbeddedConfig>

@@ -100,7 +100,7 @@ export function createListener(deps: ListenerDeps): Listener {
     const { error, isAbandoned, isCut, attempts, waitedMs, upstreamMs, traceId } = outcome
     // 499: the caller closed the connection; nginx's number for it.
     const status = isAbandoned ? 499 : statusCode
-    metrics.call(status, durationMs, waitedMs)
+    metrics.call(realm, status, durationMs, waitedMs)
     const data = {
       requestId,
       method,
@@ -123,7 +123,7 @@ export function createListener(deps: ListenerDeps): Listener {
     const requestId = crypto.randomUUID()
     answerProblem(request, response, error, requestId)
     const { statusCode: status } = response
-    metrics.call(status, 0, 0)
+    metrics.call(null, status, 0, 0)
     logger.info({ requestId, method: request.method, status, code: error.code }, 'request refused')
   }
 

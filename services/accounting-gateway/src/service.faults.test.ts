@@ -293,7 +293,9 @@ describe('a 429 from upstream', () => {
     expect(upstream.seen).toHaveLength(1)
     const metrics = await (await fetch(`${proxy.url}/metrics`)).text()
     expect(metrics).toMatch(/gateway_holds_total\{[^}]*\} 1/)
-    expect(metrics).toMatch(/gateway_requests_total\{[^}]*class="4xx"[^}]*\} 2/)
+    expect(metrics).toMatch(/gateway_requests_total\{[^}]*status="429"[^}]*\} 2/)
+    expect(metrics).toMatch(/gateway_throttled_total\{[^}]*\} 1/)
+    expect(metrics).toMatch(/gateway_realms_on_hold\{[^}]*\} 1/)
   })
 
   it('holds the realm also when the call itself must not be repeated', async () => {

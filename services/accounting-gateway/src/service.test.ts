@@ -481,7 +481,7 @@ describe('what the gateway answers itself', () => {
       expect(answer.status, path).toBe(200)
       text += await answer.text()
     }
-    expect(text).toContain('gateway_requests_total{class="2xx"')
+    expect(text).toContain('gateway_requests_total{status="200",service="accounting-gateway"}')
     expect(text).toContain('/v3/company/{realm}/')
     expect(text).not.toContain('token-123')
     expect(text).not.toContain(KEY)

@@ -3,7 +3,7 @@ import { honoListener, listen } from '@integration-host/shared/http-server'
 import type { RunningService } from '@integration-host/shared/lifecycle'
 import type { Logger } from '@integration-host/shared/logger'
 import type { MessageBus } from '@integration-host/shared/message-bus'
-import { createMetrics } from '@integration-host/shared/metrics'
+import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
 import { discoverAccountingUrl } from './adapters/discovery/accounting-url.ts'
 import { consumeCredentialEvents } from './adapters/rabbitmq/credential-events.ts'
 import { connectTokenService } from './adapters/token-service/token-source.ts'
@@ -22,6 +22,7 @@ export interface Adapters {
   readonly logger: Logger
   readonly health: Health
   readonly bus: MessageBus
+  readonly metrics?: Metrics
   /** Counted in Redis for all replicas; without, this process counts alone. */
   readonly limits?: GatewayLimits
 }
@@ -39,7 +40,7 @@ const DRAIN_MS = 8_000
  */
 export async function startAccountingGateway(
   config: Config,
-  { logger, health, bus, limits }: Adapters,
+  { logger, health, bus, limits, metrics = createMetrics('accounting-gateway') }: Adapters,
 ): Promise<RunningService> {
   await using stack = new AsyncDisposableStack()
   const tokenService = stack.use(
@@ -56,14 +57,16 @@ export async function startAccountingGateway(
   )
   stack.defer(() => events.cancel())
 
-  const metrics = createMetrics('accounting-gateway')
-  const gatewayMetrics = createGatewayMetrics(metrics)
+  const gatewayMetrics = createGatewayMetrics(metrics, {
+    byRealm: config.METRICS_BY_REALM,
+    now: () => performance.now(),
+  })
   const keys = config.SERVICE_API_KEY
   const listener = createListener({
     app: honoListener(createApp({ logger, health, metrics, keys })),
     forward: createForward({
       tokens,
-      limits: limits ?? createGatewayLimits(limitsOf(config)),
+      limits: gatewayMetrics.watched(limits ?? createGatewayLimits(limitsOf(config))),
       upstream,
       deadlineMs: config.DEADLINE_SECONDS * 1_000,
       longestBody: config.LONGEST_BODY_MB * 1_048_576,

@@ -64,6 +64,10 @@ const OnPostgres = Embedded.extend({
   TRANSACTION_SOURCE: z.literal('postgres', 'must be postgres or memory').default('postgres'),
   DATABASE_URL: backendUrl(/^postgres(ql)?$/, 'postgresql://user:password@host:5432/database'),
 })
+/** Every setting of the service, for the reference in docs/settings.md. */
+export const reference = OnPostgres.extend({
+  TRANSACTION_SOURCE: z.enum(['postgres', 'memory']).default('postgres'),
+})
 const OnMemory = Embedded.extend({ ...backends, TRANSACTION_SOURCE: z.literal('memory') })
 export type Config = z.output<typeof OnPostgres> | z.output<typeof OnMemory>
 

@@ -3,6 +3,7 @@ import type { Health } from '@integration-host/shared/health'
 import { honoListener, listen } from '@integration-host/shared/http-server'
 import type { RunningService } from '@integration-host/shared/lifecycle'
 import type { Logger } from '@integration-host/shared/logger'
+import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
 import { loadProcesses } from './adapters/folder/processes.ts'
@@ -47,10 +48,6 @@ export async function startCoordinator(
 ): Promise<RunningService> {
   const { logger, health, source, bus, now = Date.now, timing = {} } = adapters
   const metrics = adapters.metrics ?? createMetrics('coordinator')
-  const processes =
-    adapters.processes === undefined
-      ? await loadProcesses()
-      : new Map(adapters.processes.map((definition) => [definition.name, definition]))
   const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
   const random = Math.random
   const steps = metrics.counter('coordinator_steps_total', 'Steps by what they came to', [
@@ -64,6 +61,37 @@ export async function startCoordinator(
     ['kind'],
   )
   const transactions = metrics.gauge('coordinator_transactions', 'Runs by status', ['status'])
+  const due = metrics.gauge('coordinator_due_runs', 'Runs that a worker could take now, by step', [
+    'process',
+    'step',
+  ])
+  const buried = metrics.gauge('coordinator_dead_messages', 'Messages that were put aside', [
+    'process',
+  ])
+  const swept = metrics.counter(
+    'coordinator_sweep_publishes_total',
+    'Step messages that the local pull sent for runs nobody had picked up',
+  )
+  const adopted = metrics.counter(
+    'coordinator_runs_adopted_total',
+    'Runs taken over from coordinators that are gone',
+  )
+  const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
+  const stepTimes = metrics.histogram(
+    'coordinator_step_duration_seconds',
+    'Time a step ran, its calls included',
+    ['process', 'step'],
+  )
+
+  const defined = adapters.processes ?? [...(await loadProcesses()).values()]
+  const processes = new Map(
+    defined.map((definition) => [
+      definition.name,
+      timed(definition, (step, ms) =>
+        stepTimes.observe({ process: definition.name, step }, ms / 1_000),
+      ),
+    ]),
+  )
 
   // Opened top to bottom, closed bottom to top: intake first, then what is in hand, then what says so.
   await using stack = new AsyncDisposableStack()
@@ -111,7 +139,10 @@ export async function startCoordinator(
   const connectivity = stack.use(
     watchConnectivity({
       probes: probesOf(config).map(createProbe),
-      onChange: (isOnline) => runner.setOnline(isOnline),
+      onChange(isOnline) {
+        online.set(isOnline ? 1 : 0)
+        runner.setOnline(isOnline)
+      },
       ...timing,
     }),
   )
@@ -137,11 +168,27 @@ export async function startCoordinator(
       localMs: config.LOCAL_PULL_SECONDS * 1_000,
       remoteMs: config.REMOTE_PULL_SECONDS * 1_000,
       prefetch: config.PREFETCH,
-      onAudit: (audit) => {
+      onSweep: (count) => swept.inc(count),
+      onAdopt: (count) => adopted.inc(count),
+      async onAudit(audit) {
         for (const [kind, count] of Object.entries(audit.violations))
           violations.set({ kind }, count)
-        for (const [status, count] of Object.entries(audit.headers))
-          transactions.set({ status }, count)
+        for (const status of headerStatuses)
+          transactions.set({ status }, audit.headers[status] ?? 0)
+        // A row inserted by hand names no step: it is at the first. What has none left is not listed.
+        due.reset()
+        for (const { name, stepNames } of processes.values())
+          for (const step of stepNames) due.set({ process: name, step }, 0)
+        for (const { process, step, due: count } of audit.dueBySteps) {
+          const definition = processes.get(process)
+          const at = step || definition?.stepNames[0]
+          if (definition !== undefined && at !== undefined && definition.steps.has(at))
+            due.inc({ process, step: at }, count)
+        }
+        for (const process of processes.keys()) {
+          const count = await queue.buried(process)
+          if (count !== null) buried.set({ process }, count)
+        }
       },
     }),
   )
@@ -165,3 +212,27 @@ export async function startCoordinator(
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
+
+/** The same process, telling how long each run of a step took; milliseconds. */
+const timed = (
+  definition: ProcessDefinition,
+  observe: (step: string, ms: number) => void,
+): ProcessDefinition => ({
+  ...definition,
+  steps: new Map(
+    [...definition.steps].map(([name, run]) => [
+      name,
+      Object.assign(
+        async (step: never) => {
+          const startedAt = performance.now()
+          try {
+            return await run(step)
+          } finally {
+            observe(name, performance.now() - startedAt)
+          }
+        },
+        run.confirm === undefined ? {} : { confirm: run.confirm },
+      ),
+    ]),
+  ),
+})

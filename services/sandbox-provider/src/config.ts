@@ -26,6 +26,8 @@ const Settings = z.object({
   BROWSER_URL: httpUrl().optional(),
 })
 export type Config = z.output<typeof Settings>
+/** Every setting of the service, for the reference in docs/settings.md. */
+export const reference = Settings
 
 /** Reads the settings. @throws {ConfigError} naming every bad or missing one. */
 export const readConfig = (env: Environment = process.env): Config => parseConfig(Settings, env)

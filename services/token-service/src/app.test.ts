@@ -621,7 +621,7 @@ describe('credentials', () => {
     await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })
     const metrics = await (await fetch(`${service.url}/metrics`)).text()
     expect(metrics).toContain(
-      'credential_refreshes_total{outcome="refreshed",service="token-service"} 1',
+      'credential_refreshes_total{outcome="refreshed",class="",service="token-service"} 1',
     )
     expect(metrics).toMatch(/provider_request_duration_seconds_count\{.*call="refresh".*\} 1/)
     expect(metrics).not.toContain('4620816365291')

@@ -4,6 +4,7 @@ import {
   type Environment,
   integer,
   listenSettings,
+  onOff,
   parseConfig,
   secret,
   serviceKeys,
@@ -72,6 +73,7 @@ const settings = {
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),
   IDLE_LIMIT_DAYS: integer(1, 3_650).default(100),
+  METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
 }
 
@@ -84,6 +86,9 @@ const Config = EmbeddedConfig.extend({
   AUDIT_ENTRIES: integer(1_000, 100_000_000).default(100_000),
   AMQP_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
 })
+
+/** Every setting of the service, for the reference in docs/settings.md. */
+export const reference = Config
 
 /** The settings without backends: what the service itself needs, and all that an embedding host gives. */
 export type TokenServiceConfig = z.output<typeof EmbeddedConfig>

@@ -22,6 +22,7 @@ import type { CredentialStore } from './credential/credential-store.ts'
 import {
   createRefreshRoutine,
   type RefreshPoint,
+  type RefreshReport,
   type RefreshTiming,
   refreshTiming,
 } from './credential/refresh.ts'
@@ -68,9 +69,12 @@ export async function startTokenService(
 ): Promise<RunningService> {
   const { logger, health, store, bus, authorizations = createMemoryAuthorizationStore() } = adapters
   const metrics = adapters.metrics ?? createMetrics('token-service')
-  const refreshes = metrics.counter('credential_refreshes_total', 'Refreshes by outcome', [
-    'outcome',
-  ])
+  const byRealm = config.METRICS_BY_REALM
+  const refreshes = metrics.counter(
+    'credential_refreshes_total',
+    'Refreshes by outcome (refreshed, failed, superseded) and, of those that failed, class',
+    byRealm ? ['outcome', 'class', 'realm'] : ['outcome', 'class'],
+  )
   const refusedIdTokens = metrics.counter(
     'id_tokens_refused_total',
     'Id tokens of a refresh that did not check out',
@@ -81,6 +85,10 @@ export async function startTokenService(
   ])
   const stored = metrics.gauge('credentials_stored', 'Credentials in the store')
   const faulted = metrics.gauge('credentials_faulted', 'Credentials with a fault')
+  const nearestExpiry = metrics.gauge(
+    'credential_nearest_expiry_seconds',
+    'Until the next access token of a grant that lives expires; negative when that is past, NaN when there is none',
+  )
   const refused = metrics.gauge(
     'provider_client_refused',
     '1 while the provider refuses the client credentials',
@@ -151,7 +159,10 @@ export async function startTokenService(
       sleep,
       announce,
       report(report) {
-        refreshes.inc({ outcome: report.outcome })
+        refreshes.inc({
+          ...refreshLabels(report),
+          ...(byRealm && { realm: report.name.slice('ACC-'.length) }),
+        })
         logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'refresh')
       },
       onError,
@@ -214,17 +225,23 @@ export async function startTokenService(
     startSchedule({ store, routine, now, sleep, concurrency: SCHEDULED_AT_A_TIME, onError }),
   )
 
+  let nextExpiryAt: number | null = null
+  metrics.beforeEach(() =>
+    nearestExpiry.set(nextExpiryAt === null ? Number.NaN : (nextExpiryAt - now()) / 1_000),
+  )
   const count = async (): Promise<void> => {
     try {
       const counts = await store.counts()
       stored.set(counts.stored)
       faulted.set(counts.faulted)
+      nextExpiryAt = counts.nextExpiryAt
     } catch (error) {
       onError(error)
     }
   }
   const counting = setInterval(() => void count(), COUNT_EVERY_MS)
   opened.defer(() => clearInterval(counting))
+  void count()
 
   const server = opened.use(
     await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
@@ -232,6 +249,12 @@ export async function startTokenService(
   opened.defer(() => leaving.abort())
   const running = opened.move()
   return { url: server.url, [Symbol.asyncDispose]: () => running.disposeAsync() }
+}
+
+/** `class` is empty but for a refresh that failed: then it is the fault's, or why none was laid. */
+function refreshLabels({ outcome }: RefreshReport): { outcome: string; class: string } {
+  if (outcome === 'refreshed' || outcome === 'superseded') return { outcome, class: '' }
+  return { outcome: 'failed', class: outcome }
 }
 
 const isLoopback = (host: string): boolean =>

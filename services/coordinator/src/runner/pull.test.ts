@@ -36,6 +36,7 @@ function pulls(given: {
   const { due = () => [], misplaced = [], waiting = () => 0, consumers = () => null } = given
   const looks: number[] = []
   const sent: Header[] = []
+  const swept: number[] = []
   const refused: unknown[] = []
   let onDue = (): void => {}
   const pulling = startPulls({
@@ -70,11 +71,14 @@ function pulls(given: {
     localMs: 3_600_000,
     remoteMs: 3_600_000,
     prefetch: 10,
-    onAudit() {},
+    onAudit: async () => {},
+    onSweep: (count) => swept.push(count),
+    onAdopt() {},
   })
   return {
     looks,
     sent,
+    swept,
     refused,
     hint: () => onDue(),
     [Symbol.asyncDispose]: () => pulling[Symbol.asyncDispose](),
@@ -105,11 +109,12 @@ describe('the local pull', () => {
       },
       waiting: (step) => (step === 'first' ? ready : 0),
     })
-    const { sent } = pull
+    const { sent, swept } = pull
     for (const total of [5_000, 10_000, 12_000]) {
       await soon(() => expect(sent).toHaveLength(total))
       ready = 0 // the workers took them
     }
+    expect(swept.reduce((sum, count) => sum + count)).toBe(12_000)
   })
 
   it.each([

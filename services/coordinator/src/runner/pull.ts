@@ -30,7 +30,11 @@ export interface PullDeps {
   readonly localMs: number
   readonly remoteMs: number
   readonly prefetch: number
-  readonly onAudit: (audit: Audit) => void
+  readonly onAudit: (audit: Audit) => Promise<void>
+  /** So many messages were sent for runs that should have been picked up. */
+  readonly onSweep: (count: number) => void
+  /** So many runs were taken over from coordinators that are gone. */
+  readonly onAdopt: (count: number) => void
 }
 
 const GROUP = 500
@@ -84,7 +88,10 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
     for (let group = 0; group < MAX_GROUPS && isCapped; group += 1) {
       const headers = await source.due(steps, GROUP)
       await Promise.all(headers.map(send))
-      if (headers.length > 0) log.info({ count: headers.length }, 'local pull sent steps again')
+      if (headers.length > 0) {
+        log.info({ count: headers.length }, 'local pull sent steps again')
+        deps.onSweep(headers.length)
+      }
       isCapped = headers.length === GROUP
     }
     await refuseMisplaced()
@@ -138,13 +145,15 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
     runner.setPaused(await source.paused())
     for (let group = 0; group < MAX_GROUPS; group += 1) {
       const adopted = await source.adopt(GROUP)
-      if (adopted.length > 0)
+      if (adopted.length > 0) {
         log.warn({ count: adopted.length }, 'adopted runs of a lost coordinator')
+        deps.onAdopt(adopted.length)
+      }
       await Promise.all(adopted.map((header) => announcer.announce(header)))
       if (adopted.length < GROUP) break
     }
     const audit = await source.audit([...processes.keys()])
-    deps.onAudit(audit)
+    await deps.onAudit(audit)
     const isOk = Object.values(audit.violations).every((count) => count === 0)
     if (!isOk) log.error({ violations: audit.violations }, 'the books are out of balance')
     return true

@@ -210,11 +210,31 @@ export function credentialStoreContract(
       expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
       expect(faulted?.accessToken?.reveal()).toBe('access one')
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
-      expect(await store.counts()).toEqual({ stored: 1, faulted: 1 })
+      // A grant that has ended expires once and for all: that is the fault's to tell.
+      expect(await store.counts()).toEqual({ stored: 1, faulted: 1, nextExpiryAt: null })
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       await store.put(grantOf('ACC-1', 'new'), START, deedOf('granted'))
       expect(await store.get('ACC-1')).toMatchObject({ fault: null, attempts: 0 })
-      expect(await store.counts()).toEqual({ stored: 1, faulted: 0 })
+      expect(await store.counts()).toMatchObject({ stored: 1, faulted: 0 })
+    })
+
+    it('knows the nearest expiry among those that are still refreshed', async () => {
+      const nearest = async () => (await store.counts()).nextExpiryAt
+      const at = (expiresAt: number) => ({ expiresAt })
+      expect(await nearest()).toBeNull()
+      await store.put(grantOf('ACC-1', 'one', at(START + 9_000)), START, deedOf('granted'))
+      await store.put(grantOf('ACC-2', 'one', at(START + 5_000)), START, deedOf('granted'))
+      expect(await nearest()).toBe(START + 5_000)
+      const { lease } = await held('ACC-2')
+      const retry = settlement({ fault: null, isAnnounced: false, nextTryAt: START + 99_000 })
+      await store.settle(lease, retry, deedOf('faulted'))
+      expect(await nearest()).toBe(START + 5_000)
+      const again = await held('ACC-2')
+      const renewed = grantOf('ACC-2', 'two', at(START + 20_000))
+      await store.commit(again.lease, renewed, START, deedOf('refreshed'))
+      expect(await nearest()).toBe(START + 9_000)
+      await store.remove('ACC-1', true, deedOf('removed'))
+      expect(await nearest()).toBe(START + 20_000)
     })
 
     it('settles without a fault: the try is put off, an intent in doubt stays', async () => {
@@ -253,7 +273,7 @@ export function credentialStoreContract(
       )
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       expect(await store.list({ after: '', limit: 10 })).toEqual([])
-      expect(await store.counts()).toEqual({ stored: 0, faulted: 0 })
+      expect(await store.counts()).toEqual({ stored: 0, faulted: 0, nextExpiryAt: null })
       const removed = (await outbox()).at(-1)
       expect(removed?.events[0]).toMatchObject({
         kind: 'removed',

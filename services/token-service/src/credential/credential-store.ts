@@ -25,7 +25,12 @@ export interface CredentialStore {
     readonly limit: number
   }): Promise<readonly CredentialSummary[]>
 
-  counts(): Promise<{ readonly stored: number; readonly faulted: number }>
+  /** `nextExpiryAt`: the earliest expiry of an access token that is still to be refreshed. */
+  counts(): Promise<{
+    readonly stored: number
+    readonly faulted: number
+    readonly nextExpiryAt: number | null
+  }>
 
   /**
    * Stores a new grant over whatever is there. It ends leases, intents and faults: a refresh in flight can

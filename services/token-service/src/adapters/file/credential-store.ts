@@ -237,7 +237,14 @@ function openStore(options: {
 
     async counts() {
       const all = Object.values(state.credentials)
-      return { stored: all.length, faulted: all.filter((fields) => fields['Fault']).length }
+      const expiries = Object.keys(state.due).map((name) =>
+        Date.parse(fieldsOf(name)?.['Expiry'] ?? ''),
+      )
+      return {
+        stored: all.length,
+        faulted: all.filter((fields) => fields['Fault']).length,
+        nextExpiryAt: expiries.length === 0 ? null : Math.min(...expiries),
+      }
     },
 
     put: (grant, dueAt, deed, { atLeast = 0, id = '', over } = {}) =>

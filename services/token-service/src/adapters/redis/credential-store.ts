@@ -3,6 +3,7 @@
  *
  *   credentials:names    zset, score 0: names in order     credentials:faulted  set of faulted names
  *   credentials:due      zset: name → next refresh, ms     credentials:removed  hash: name → last version
+ *   credentials:expiry   zset: name → expiry, ms, of those that are due some time
  *   credentials:outbox   stream: the journal               credentials:fence    counter of leases given
  *   credentials:audit    stream: the audit log, ids <Seq>-0
  *   credentials:audit-head  hash: Seq and Hash of the newest entry, UpTo: the last journal entry in the log
@@ -44,6 +45,7 @@ import { defineScripts, type ScriptName } from './scripts.ts'
 
 const NAMES = 'credentials:names'
 const DUE = 'credentials:due'
+const EXPIRY = 'credentials:expiry'
 const FAULTED = 'credentials:faulted'
 const OUTBOX = 'credentials:outbox'
 const REMOVED = 'credentials:removed'
@@ -126,10 +128,14 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     },
 
     async counts() {
-      const [stored, faulted] = await using(() =>
-        Promise.all([redis.zcard(NAMES), redis.scard(FAULTED)]),
+      const [stored, faulted, [, nearest]] = await using(() =>
+        Promise.all([
+          redis.zcard(NAMES),
+          redis.scard(FAULTED),
+          redis.zrange(EXPIRY, '0', '0', 'WITHSCORES'),
+        ]),
       )
-      return { stored, faulted }
+      return { stored, faulted, nextExpiryAt: nearest === undefined ? null : Number(nearest) }
     },
 
     async put(grant, dueAt, deed, { atLeast = 0, id = '', over } = {}) {
@@ -143,11 +149,12 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         const entry = journalOf(credential, deed, 'stored', grant.expiryNoticeDays !== null)
         const outcome = await script(
           'put',
-          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, FENCE],
+          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, FENCE, EXPIRY],
           [
             last,
             name,
             dueAt,
+            grant.expiresAt,
             JSON.stringify(entry),
             id,
             overlayFields.length,
@@ -212,13 +219,14 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       const entry = journalOf(credentialOf(grant, version), deed, 'refreshed', isNoticeNew)
       return (await script(
         'commit',
-        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX],
+        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX, EXPIRY],
         [
           holder(lease),
           lease.fence,
           lease.version,
           lease.name,
           dueAt,
+          grant.expiresAt,
           JSON.stringify(entry),
           overlayFields.length,
           ...overlayFields,
@@ -235,7 +243,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       const entry = journalOf(told, deed, isAnnounced ? 'faulted' : null)
       return (await script(
         'settle',
-        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX],
+        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX, EXPIRY],
         [
           holder(lease),
           lease.fence,
@@ -259,7 +267,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         const entry = journalOfRemoval(summaryOf(fields), deed, revoked)
         const outcome = await script(
           'remove',
-          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED],
+          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, EXPIRY],
           [fields['Version'] ?? '', name, JSON.stringify(entry)],
         )
         if (outcome !== 'changed') return outcome as 'removed' | 'absent'

@@ -43,48 +43,50 @@ redis.call('HSET', KEYS[1], 'Intent', ARGV[3] .. ':' .. ARGV[2] .. ':' .. string
 return 'recorded'
 `
 
-// KEYS: credential, lease, due, faulted, outbox.
-// ARGV: holder, fence, version, name, due at, journal entry, overlay field count, overlay fields…, fields and values…
+// KEYS: credential, lease, due, faulted, outbox, expiry.
+// ARGV: holder, fence, version, name, due at, expires at, journal entry, overlay field count, overlay fields…, fields and values…
 const commit = `
 local now = redis.call('HMGET', KEYS[1], 'Fence', 'Version')
 if not now[2] then return 'superseded' end
 if tonumber(now[2]) == tonumber(ARGV[3]) + 1 and now[1] == ARGV[2] then return 'committed' end
 if now[2] ~= ARGV[3] then return 'superseded' end
 if now[1] ~= ARGV[2] then return 'fenced' end
-local overlays = tonumber(ARGV[7])
-redis.call('HDEL', KEYS[1], unpack(ARGV, 8, 7 + overlays))
-redis.call('HSET', KEYS[1], unpack(ARGV, 8 + overlays))
+local overlays = tonumber(ARGV[8])
+redis.call('HDEL', KEYS[1], unpack(ARGV, 9, 8 + overlays))
+redis.call('HSET', KEYS[1], unpack(ARGV, 9 + overlays))
 redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4])
+redis.call('ZADD', KEYS[6], ARGV[6], ARGV[4])
 redis.call('SREM', KEYS[4], ARGV[4])
-redis.call('XADD', KEYS[5], '*', 'entry', ARGV[6])
+redis.call('XADD', KEYS[5], '*', 'entry', ARGV[7])
 if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
 return 'committed'
 `
 
-// KEYS: credential, lease, due, faulted, outbox, names, removed, fence.
-// ARGV: last version, name, due at, journal entry, put id or '', overlay field count, overlay fields…, fields and values…
+// KEYS: credential, lease, due, faulted, outbox, names, removed, fence, expiry.
+// ARGV: last version, name, due at, expires at, journal entry, put id or '', overlay field count, overlay fields…, fields and values…
 const put = `
-if ARGV[5] ~= '' and redis.call('HGET', KEYS[1], 'PutId') == ARGV[5] then return 'stored before' end
+if ARGV[6] ~= '' and redis.call('HGET', KEYS[1], 'PutId') == ARGV[6] then return 'stored before' end
 local last = redis.call('HGET', KEYS[1], 'Version') or redis.call('HGET', KEYS[7], ARGV[2]) or '0'
 if last ~= ARGV[1] then return last end
-local overlays = tonumber(ARGV[6])
-redis.call('HDEL', KEYS[1], unpack(ARGV, 7, 6 + overlays))
-redis.call('HSET', KEYS[1], unpack(ARGV, 7 + overlays))
+local overlays = tonumber(ARGV[7])
+redis.call('HDEL', KEYS[1], unpack(ARGV, 8, 7 + overlays))
+redis.call('HSET', KEYS[1], unpack(ARGV, 8 + overlays))
 local time = redis.call('TIME')
 local seen = tonumber(redis.call('HGET', KEYS[1], 'Fence') or '0')
 local fence = math.max(redis.call('INCR', KEYS[8]), seen + 1, time[1] * 1000 + math.floor(time[2] / 1000))
 redis.call('SET', KEYS[8], fence)
-redis.call('HSET', KEYS[1], 'Fence', fence, 'PutId', ARGV[5])
+redis.call('HSET', KEYS[1], 'Fence', fence, 'PutId', ARGV[6])
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[3], ARGV[3], ARGV[2])
+redis.call('ZADD', KEYS[9], ARGV[4], ARGV[2])
 redis.call('SREM', KEYS[4], ARGV[2])
 redis.call('ZADD', KEYS[6], 0, ARGV[2])
 redis.call('HDEL', KEYS[7], ARGV[2])
-redis.call('XADD', KEYS[5], '*', 'entry', ARGV[4])
+redis.call('XADD', KEYS[5], '*', 'entry', ARGV[5])
 return 'stored'
 `
 
-// KEYS: credential, lease, due, faulted, outbox.
+// KEYS: credential, lease, due, faulted, outbox, expiry.
 // ARGV: holder, fence, version, name, next try (ms or ''), next try (ISO or ''), attempts, keeps intent, fault,
 //       journal entry
 const settle = `
@@ -92,7 +94,12 @@ local now = redis.call('HMGET', KEYS[1], 'Fence', 'Version')
 if now[1] ~= ARGV[2] or now[2] ~= ARGV[3] then return 'lost' end
 redis.call('HSET', KEYS[1], 'Attempts', ARGV[7], 'NextTryAt', ARGV[6])
 if ARGV[8] == '0' then redis.call('HDEL', KEYS[1], 'Intent') end
-if ARGV[5] == '' then redis.call('ZREM', KEYS[3], ARGV[4]) else redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4]) end
+if ARGV[5] == '' then
+  redis.call('ZREM', KEYS[3], ARGV[4])
+  redis.call('ZREM', KEYS[6], ARGV[4])
+else
+  redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4])
+end
 if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'Fault', ARGV[9], 'Status', 'faulted')
   redis.call('SADD', KEYS[4], ARGV[4])
@@ -102,13 +109,14 @@ if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
 return 'settled'
 `
 
-// KEYS: credential, lease, due, faulted, outbox, names, removed. ARGV: version, name, journal entry.
+// KEYS: credential, lease, due, faulted, outbox, names, removed, expiry. ARGV: version, name, journal entry.
 const remove = `
 local version = redis.call('HGET', KEYS[1], 'Version')
 if not version then return 'absent' end
 if version ~= ARGV[1] then return 'changed' end
 redis.call('DEL', KEYS[1], KEYS[2])
 redis.call('ZREM', KEYS[3], ARGV[2])
+redis.call('ZREM', KEYS[8], ARGV[2])
 redis.call('SREM', KEYS[4], ARGV[2])
 redis.call('ZREM', KEYS[6], ARGV[2])
 redis.call('HSET', KEYS[7], ARGV[2], version)
@@ -166,10 +174,10 @@ const scripts = {
   renew: { keys: 1, lua: renew },
   release: { keys: 1, lua: release },
   recordIntent: { keys: 2, lua: recordIntent },
-  commit: { keys: 5, lua: commit },
-  put: { keys: 8, lua: put },
-  settle: { keys: 5, lua: settle },
-  remove: { keys: 7, lua: remove },
+  commit: { keys: 6, lua: commit },
+  put: { keys: 9, lua: put },
+  settle: { keys: 6, lua: settle },
+  remove: { keys: 8, lua: remove },
   takeDue: { keys: 1, lua: takeDue },
   readOutbox: { keys: 3, lua: readOutbox },
   record: { keys: 2, lua: record },

@@ -1,0 +1,243 @@
+/** What deploy/ shows and alerts on, held against what the services export and what the runbook explains. */
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { readEmbeddedConfig as readGatewayConfig } from '@integration-host/accounting-gateway/config'
+import { startAccountingGateway } from '@integration-host/accounting-gateway/service'
+import { readEmbeddedConfig as readCoordinatorConfig } from '@integration-host/coordinator/config'
+import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
+import { startCoordinator } from '@integration-host/coordinator/service'
+import { readConfig as readDemoApiConfig } from '@integration-host/demo-api/config'
+import { startDemoApi } from '@integration-host/demo-api/service'
+import { generateKeyRing } from '@integration-host/shared/envelope'
+import { createHealth } from '@integration-host/shared/health'
+import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
+import { createLogger } from '@integration-host/shared/logger'
+import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
+import { readEmbeddedConfig as readTokenConfig } from '@integration-host/token-service/config'
+import { createFileCredentialStore } from '@integration-host/token-service/file-credential-store'
+import { countRefusals, startTokenService } from '@integration-host/token-service/service'
+import { parser } from '@prometheus-io/lezer-promql'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+
+/** Name of a time series, as a query spells it → its labels. */
+type Exported = ReadonlyMap<string, ReadonlySet<string>>
+
+/** What Prometheus adds to every series, and what every service does (createMetrics). */
+const EVERYWHERE = ['job', 'instance', 'service']
+
+/** Metrics that write down what is made of them. */
+function recorded(service: string, into: Map<string, Set<string>>): Metrics {
+  const metrics = createMetrics(service)
+  const note = (name: string, labels: readonly string[] = []): void =>
+    void into.set(name, new Set([...EVERYWHERE, ...labels]))
+  for (const { name } of metrics.registry.getMetricsAsArray()) note(name)
+  return {
+    ...metrics,
+    counter(name, help, labels) {
+      note(name, labels)
+      return metrics.counter(name, help, labels)
+    },
+    gauge(name, help, labels) {
+      note(name, labels)
+      return metrics.gauge(name, help, labels)
+    },
+    histogram(name, help, labels = [], buckets) {
+      note(`${name}_bucket`, [...labels, 'le'])
+      for (const part of ['sum', 'count']) note(`${name}_${part}`, labels)
+      return metrics.histogram(name, help, labels, buckets)
+    },
+  }
+}
+
+/** Starts every service that Prometheus scrapes and tells what it registers; nothing has to be reachable. */
+async function exportedNames(): Promise<Exported> {
+  const names = new Map<string, Set<string>>([['up', new Set(['job', 'instance'])]])
+  const dataDir = await mkdtemp(join(tmpdir(), 'monitoring-'))
+  await using opened = new AsyncDisposableStack()
+  opened.defer(() => rm(dataDir, { recursive: true, force: true }))
+  const logger = createLogger('monitoring', 'silent')
+  const bus = opened.use(createInProcessBus(logger))
+  const shell = (service: string) => ({
+    logger,
+    health: createHealth(logger),
+    metrics: recorded(service, names),
+    bus,
+  })
+  const env = {
+    PORT: '0',
+    SERVICE_API_KEY: 'monitoring-test-key-0123456789-0123456789',
+    DATA_DIR: dataDir,
+    DISCOVERY_URL: 'http://127.0.0.1:1/discovery',
+    ACCOUNTING_URL: 'http://127.0.0.1:1',
+    CLIENT_ID: 'client',
+    CLIENT_SECRET: 'secret',
+    REDIRECT: 'http://127.0.0.1:1/callback',
+    CREDENTIAL_KEYS: generateKeyRing().reveal(),
+  }
+  const tokenConfig = readTokenConfig(env)
+  const tokenShell = shell('token-service')
+  const keys = countRefusals(tokenConfig.CREDENTIAL_KEYS, tokenShell.metrics)
+  const store = opened.use(await createFileCredentialStore(dataDir, keys))
+  opened.use(await startTokenService(tokenConfig, { ...tokenShell, store }))
+  opened.use(await startAccountingGateway(readGatewayConfig(env), shell('accounting-gateway')))
+  const source = opened.use(await createMemoryTransactionSource(dataDir))
+  opened.use(
+    await startCoordinator(readCoordinatorConfig(env), { ...shell('coordinator'), source }),
+  )
+  opened.use(await startDemoApi(readDemoApiConfig(env), shell('demo-api')))
+  return names
+}
+
+const GRAFANA_INTERVAL = '$__rate_interval'
+
+/** What is wrong with a PromQL query: its syntax, names that nothing exports, labels that a series has not. */
+function faultsOf(query: string, exported: Exported): string[] {
+  const text = query.replaceAll(GRAFANA_INTERVAL, '5m')
+  const tree = parser.parse(text)
+  const faults: string[] = []
+  const within = (node: { from: number; to: number }): string => text.slice(node.from, node.to)
+  /** The series that a part of the query reads. */
+  const namesIn = (from: number, to: number): string[] => {
+    const names: string[] = []
+    tree.iterate({
+      from,
+      to,
+      enter(node) {
+        if (node.name !== 'VectorSelector' || node.from < from || node.to > to) return
+        const name = node.node.getChild('Identifier')
+        names.push(name === null ? '' : within(name))
+      },
+    })
+    return names
+  }
+  tree.iterate({
+    enter({ node, type, name }) {
+      if (type.isError) faults.push(`is no PromQL at ${node.from}`)
+      if (name === 'VectorSelector') {
+        const [series = ''] = namesIn(node.from, node.to)
+        const labels = exported.get(series)
+        if (labels === undefined) faults.push(`${series} is not exported`)
+      }
+      if (name !== 'LabelName') return
+      // A matcher's label is its selector's; one of a grouping is of every series that is grouped.
+      let scope = node.parent
+      while (
+        scope !== null &&
+        !['VectorSelector', 'AggregateExpr', 'BinaryExpr'].includes(scope.name)
+      )
+        scope = scope.parent
+      for (const series of scope === null ? [] : namesIn(scope.from, scope.to))
+        if (exported.get(series)?.has(within(node)) === false)
+          faults.push(`${series} has no label ${within(node)}`)
+    },
+  })
+  return [...new Set(faults)]
+}
+
+interface Alert {
+  readonly alert: string
+  readonly expr: string
+  readonly annotations: { readonly summary: string; readonly runbook: string }
+}
+interface Dashboard {
+  readonly panels: readonly {
+    readonly id: number
+    readonly title: string
+    readonly description?: string
+    readonly targets?: readonly { readonly expr: string; readonly legendFormat: string }[]
+  }[]
+}
+
+const read = (path: string): Promise<string> =>
+  readFile(new URL(`../../${path}`, import.meta.url), 'utf8')
+
+let exported: Exported
+let alerts: readonly Alert[]
+let dashboard: Dashboard
+beforeAll(async () => {
+  exported = await exportedNames()
+  const rules = parse(await read('deploy/prometheus/alerts.yml')) as {
+    groups: { rules: Alert[] }[]
+  }
+  alerts = rules.groups.flatMap((group) => group.rules)
+  dashboard = JSON.parse(await read('deploy/grafana/integration-host.json')) as Dashboard
+})
+
+describe('the alert rules', () => {
+  it('ask only for what the services export, by labels that it has', () => {
+    const faults = alerts.flatMap(({ alert, expr }) =>
+      faultsOf(expr, exported).map((fault) => `${alert}: ${fault}`),
+    )
+    expect(faults).toEqual([])
+    expect(alerts.length).toBeGreaterThan(10)
+  })
+
+  it('are explained in the runbook, each in a section of its own, and no other is', async () => {
+    const runbook = await read('docs/runbook.md')
+    const sections = [...runbook.matchAll(/^### ([A-Z]\w+)$/gm)].map(([, name = '']) => name)
+    expect(sections.toSorted()).toEqual(alerts.map(({ alert }) => alert).toSorted())
+    for (const { alert, annotations } of alerts)
+      expect(annotations.runbook).toBe(`docs/runbook.md#${alert.toLowerCase()}`)
+  })
+
+  it('use in their text only labels that their query leaves', () => {
+    for (const { alert, expr, annotations } of alerts) {
+      for (const [, label = ''] of annotations.summary.matchAll(/\$labels\.(\w+)/g)) {
+        const isAggregated = /\b(?:sum|max|min)\b/.test(expr)
+        const kept = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, list = '']) =>
+          list.split(',').map((name) => name.trim()),
+        )
+        expect(!isAggregated || kept.includes(label), `${alert} loses ${label}`).toBe(true)
+      }
+    }
+  })
+})
+
+describe('the dashboard', () => {
+  it('asks only for what the services export, by labels that it has', () => {
+    const faults = dashboard.panels.flatMap(({ title, targets = [] }) =>
+      targets.flatMap(({ expr }) => faultsOf(expr, exported).map((fault) => `${title}: ${fault}`)),
+    )
+    expect(faults).toEqual([])
+    expect(dashboard.panels.flatMap(({ targets = [] }) => targets).length).toBeGreaterThan(30)
+  })
+
+  it('has its panels once, and explains each that shows something', () => {
+    const { panels } = dashboard
+    expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
+    for (const { title, targets, description } of panels)
+      if (targets !== undefined) expect(description, title).toMatch(/\.$/)
+  })
+
+  it('names only alerts that there are', () => {
+    const names = new Set(alerts.map(({ alert }) => alert))
+    const named = dashboard.panels.flatMap(({ description = '' }) =>
+      [...description.matchAll(/Runbook: (\w+)/g)].map(([, name = '']) => name),
+    )
+    expect(named.filter((name) => !names.has(name))).toEqual([])
+    expect(named).not.toEqual([])
+  })
+})
+
+describe('the check of queries', () => {
+  const some: Exported = new Map([['a_total', new Set(['kind'])]])
+  it.each([
+    ['sum(rate(b_total[5m]))', 'b_total is not exported'],
+    ['sum by (realm) (rate(a_total[5m]))', 'a_total has no label realm'],
+    ['a_total{realm="1"}', 'a_total has no label realm'],
+    ['a_total unless on (realm) a_total', 'a_total has no label realm'],
+    ['sum(rate(a_total[5m])', /is no PromQL/],
+  ])('finds what is wrong with %s', (query, fault) => {
+    expect(faultsOf(query, some)).toEqual([
+      typeof fault === 'string' ? fault : expect.stringMatching(fault),
+    ])
+  })
+
+  it('takes what is right', () => {
+    expect(
+      faultsOf('sum by (kind) (rate(a_total{kind!="x"}[$__rate_interval])) > 0', some),
+    ).toEqual([])
+  })
+})

@@ -1,0 +1,32 @@
+import { readFile } from 'node:fs/promises'
+import { describe, expect, it } from 'vitest'
+import { errorsTable, settingsTables, withGenerated } from './reference-tables.ts'
+
+const read = (name: string): Promise<string> =>
+  readFile(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
+
+describe('the generated references', () => {
+  it.each([
+    ['errors.md', 'errors', errorsTable],
+    ['settings.md', 'settings', settingsTables],
+  ] as const)('docs/%s is what the code says now: npm run docs', async (name, mark, make) => {
+    const document = await read(name)
+    expect(withGenerated(document, mark, make())).toBe(document)
+  })
+
+  it('tell what has no default, what is chosen from a list, and the range of a number', () => {
+    const [tokenService = ''] = settingsTables().split('### accounting-gateway')
+    expect(tokenService).toContain('| `CREDENTIAL_KEYS` | **required** |')
+    expect(tokenService).toContain('| `REFRESH_AHEAD_SECONDS` | `600` | 0 to 86400 |')
+    expect(tokenService).toContain('| `METRICS_BY_REALM` | `off` | `on` `off` |')
+    expect(tokenService).toContain('| `PORT` | `7217` | 0 to 65535 |')
+  })
+
+  it('replace what is between the marks, and refuse a document without them', () => {
+    const document = 'a\n<!-- x: generated -->\nold\n<!-- end -->\nb\n'
+    const next = withGenerated(document, 'x', 'new')
+    expect(next).toBe('a\n<!-- x: generated -->\n\nnew\n\n<!-- end -->\nb\n')
+    expect(withGenerated(next, 'x', 'new')).toBe(next)
+    expect(() => withGenerated('nothing', 'x', 'new')).toThrow('must have')
+  })
+})

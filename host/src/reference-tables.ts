@@ -1,0 +1,101 @@
+import { reference as gateway } from '@integration-host/accounting-gateway/config'
+import { reference as coordinator } from '@integration-host/coordinator/config'
+import { reference as demoApi } from '@integration-host/demo-api/config'
+import { reference as sandbox } from '@integration-host/sandbox-provider/config'
+import { errorCodes, type Remedy } from '@integration-host/shared/errors'
+import { reference as tokenService } from '@integration-host/token-service/config'
+import { z } from 'zod'
+
+const services: Readonly<Record<string, z.ZodObject>> = {
+  'token-service': tokenService,
+  'accounting-gateway': gateway,
+  coordinator,
+  'demo-api': demoApi,
+  'sandbox-provider': sandbox,
+}
+
+const nextActs: Readonly<Record<Remedy, string>> = {
+  retry: 'try the same call again later',
+  reauthorize: 'authorize the company',
+  none: 'change something first',
+}
+
+/** The error codes as a Markdown table. */
+export const errorsTable = (): string =>
+  tableOf(
+    ['Code', 'Status', 'Title', 'To do'],
+    Object.entries(errorCodes).map(([code, { status, title, remedy }]) => [
+      `[\`${code}\`](#${code})`,
+      String(status),
+      title,
+      nextActs[remedy],
+    ]),
+  )
+
+/** What each service's schema says of its settings, one Markdown table a service. */
+export const settingsTables = (): string =>
+  Object.entries(services)
+    .map(([name, schema]) => `### ${name}\n\n${tableOf(HEAD, rowsOf(schema))}`)
+    .join('\n\n')
+
+/** A document with the part between its marks replaced. @throws {Error} without such marks. */
+export function withGenerated(document: string, mark: string, content: string): string {
+  const begin = `<!-- ${mark}: generated -->`
+  const [before, rest, ...more] = document.split(begin)
+  const end = rest?.indexOf('<!-- end -->') ?? -1
+  if (rest === undefined || more.length > 0 || end === -1)
+    throw new Error(`the document must have ${begin} once, and <!-- end --> behind it`)
+  return `${before}${begin}\n\n${content}\n\n${rest.slice(end)}`
+}
+
+const HEAD = ['Variable', 'Default', 'Accepts']
+
+interface Shown {
+  readonly default?: string | number | boolean | readonly string[]
+  readonly enum?: readonly string[]
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly format?: string
+}
+
+function rowsOf(schema: z.ZodObject): string[][] {
+  // A setting is text before it is read and, say, a number afterwards: each side has its limits.
+  const side = (io: 'input' | 'output') =>
+    z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as {
+      readonly properties: Readonly<Record<string, Shown>>
+      readonly required?: readonly string[]
+    }
+  const written = side('input')
+  const read = side('output')
+  return Object.entries(written.properties).map(([name, shown]) => [
+    `\`${name}\``,
+    defaultOf({ ...read.properties[name], ...shown }, written.required?.includes(name) === true),
+    acceptedOf({ ...shown, ...numbersOf(read.properties[name]) }),
+  ])
+}
+
+const numbersOf = ({ minimum, maximum }: Shown = {}): Shown => ({
+  ...(minimum !== undefined && { minimum }),
+  ...(maximum !== undefined && { maximum }),
+})
+
+function defaultOf({ default: value }: Shown, isRequired: boolean): string {
+  if (isRequired) return '**required**'
+  if (value === undefined) return 'unset'
+  if (value === false) return '`off`'
+  const text = typeof value === 'object' ? value.join(',') : String(value)
+  return text === '' ? 'empty' : `\`${text}\``
+}
+
+function acceptedOf(shown: Shown): string {
+  if (shown.enum !== undefined) return shown.enum.map((value) => `\`${value}\``).join(' ')
+  if (shown.minimum !== undefined) return `${shown.minimum} to ${shown.maximum ?? '…'}`
+  if (shown.format === 'uri') return 'a URL'
+  if (shown.maxLength !== undefined) return `at most ${shown.maxLength} characters`
+  return 'text'
+}
+
+const tableOf = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
+  [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n')

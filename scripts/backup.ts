@@ -1,0 +1,233 @@
+// Saves what an installation cannot make again, and proves that a saved copy can be restored: docs/backup.md.
+//   node scripts/backup.ts save FOLDER     of DATABASE_URL and REDIS_URL into a new folder
+//   node scripts/backup.ts drill FOLDER    restores it into a database of its own on DRILL_DATABASE_URL and into a
+//                                          redis-server of its own, looks at everything, and takes both away again
+// Needs pg_dump, pg_restore, psql, redis-cli and, for the drill, redis-server on the PATH. No provider is called.
+import { execFile, spawn } from 'node:child_process'
+import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
+import { type KeyRing, parseKeyRing } from '../packages/shared/src/envelope.ts'
+import { Secret } from '../packages/shared/src/secret.ts'
+
+const run = promisify(execFile)
+const FILES = ['postgres.dump', 'redis.rdb'] as const
+const SECRETS = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
+const MAX_OUTPUT = 1 << 30
+
+/** What makes a copy worthless, told in one line. */
+class Unusable extends Error {
+  override readonly name = 'Unusable'
+}
+
+/** Where a Postgres is, as libpq reads it: arguments can be read by everybody on the machine. */
+function postgresAt(url: URL): NodeJS.ProcessEnv {
+  const sslMode = url.searchParams.get('sslmode')
+  return {
+    ...process.env,
+    PGHOST: url.hostname,
+    PGPORT: url.port || '5432',
+    PGUSER: decodeURIComponent(url.username) || 'postgres',
+    PGPASSWORD: decodeURIComponent(url.password),
+    PGDATABASE: decodeURIComponent(url.pathname.slice(1)) || 'postgres',
+    ...(sslMode !== null && { PGSSLMODE: sslMode }),
+  }
+}
+
+const setting = (name: string): string => {
+  const value = process.env[name]
+  if (!value) throw new Unusable(`${name} is not set`)
+  return value
+}
+const settingUrl = (name: string): URL => {
+  const value = setting(name)
+  if (!URL.canParse(value)) throw new Unusable(`${name} is no URL`)
+  return new URL(value)
+}
+const digestOf = async (path: string): Promise<string> =>
+  createHash('sha256')
+    .update(await readFile(path))
+    .digest('hex')
+
+async function save(folder: string): Promise<void> {
+  const database = settingUrl('DATABASE_URL')
+  const redis = settingUrl('REDIS_URL')
+  await mkdir(folder, { mode: 0o700 })
+  const [dump, rdb] = FILES.map((file) => join(folder, file)) as [string, string]
+  await run('pg_dump', ['--format=custom', `--file=${dump}`], { env: postgresAt(database) })
+  const user = decodeURIComponent(redis.username)
+  await run(
+    'redis-cli',
+    [
+      '-h',
+      redis.hostname,
+      '-p',
+      redis.port || '6379',
+      ...(user === '' ? [] : ['--user', user]),
+      ...(redis.protocol === 'rediss:' ? ['--tls'] : []),
+      '--rdb',
+      rdb,
+    ],
+    { env: { ...process.env, REDISCLI_AUTH: decodeURIComponent(redis.password) } },
+  )
+  const digests = Object.fromEntries(
+    await Promise.all(FILES.map(async (file) => [file, await digestOf(join(folder, file))])),
+  ) as Readonly<Record<string, string>>
+  // Last: a folder without it was broken off.
+  const manifest = { format: 1, takenAt: new Date().toISOString(), sha256: digests }
+  await writeFile(join(folder, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`, {
+    mode: 0o600,
+  })
+  console.log(`saved ${FILES.join(' and ')} to ${folder}; CREDENTIAL_KEYS is not in it`)
+}
+
+async function drill(folder: string): Promise<void> {
+  const keys = parseKeyRing(new Secret(setting('CREDENTIAL_KEYS')))
+  const server = settingUrl('DRILL_DATABASE_URL')
+  const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(() => {
+    throw new Unusable('manifest.json is missing: the backup was broken off')
+  })
+  const { takenAt, sha256 } = JSON.parse(text) as {
+    readonly takenAt: string
+    readonly sha256: Readonly<Record<string, string>>
+  }
+  for (const file of FILES) {
+    const digest = await digestOf(join(folder, file)).catch(() => null)
+    if (digest !== sha256[file]) throw new Unusable(`${file} is not as it was saved`)
+  }
+  console.log(`backup of ${takenAt}`)
+  await drillPostgres(join(folder, 'postgres.dump'), server)
+  await drillRedis(join(folder, 'redis.rdb'), keys)
+  console.log('it can be restored')
+}
+
+const CONTRADICTIONS = `
+  select count(*) from "Order_Header" h where "Status" = 'Completed' and not exists (
+    select from "Order_Item" i where i."Process" = h."Process" and i."TransactionID" = h."TransactionID"
+      and i."ReplayID" = h."ReplayID" and i."StepName" = h."StepName" and i."Status" = 'Completed')`
+
+async function drillPostgres(dump: string, server: URL): Promise<void> {
+  const name = `restore_drill_${randomBytes(5).toString('hex')}`
+  const there = postgresAt(server)
+  await run('psql', ['-qc', `create database ${name}`], { env: there })
+  try {
+    const env = { ...there, PGDATABASE: name }
+    await run(
+      'pg_restore',
+      ['--exit-on-error', '--no-owner', '--no-privileges', `--dbname=${name}`, dump],
+      { env },
+    )
+    const count = async (query: string): Promise<number> =>
+      Number((await run('psql', ['-AtXqc', query], { env })).stdout)
+    const runs = await count('select count(*) from "Order_Header"')
+    const items = await count('select count(*) from "Order_Item"')
+    const torn = await count(CONTRADICTIONS)
+    if (torn > 0) throw new Unusable(`${torn} completed runs have no completed item`)
+    console.log(`postgres: ${runs} runs with ${items} items`)
+  } finally {
+    await run('psql', ['-qc', `drop database ${name} with (force)`], { env: there })
+  }
+}
+
+// On a server of our own, which nobody else waits for.
+const ALL_CREDENTIALS = `
+  local found = {}
+  for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+    found[#found + 1] = redis.call('HMGET', ARGV[1] .. name, 'Name', 'Version', unpack(ARGV, 2))
+  end
+  return found`
+
+async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'restore-drill-'))
+  const socket = join(folder, 'redis.sock')
+  await copyFile(rdb, join(folder, 'redis.rdb'))
+  const server = spawn(
+    'redis-server',
+    [
+      '--port',
+      '0',
+      '--unixsocket',
+      socket,
+      '--dir',
+      folder,
+      '--dbfilename',
+      'redis.rdb',
+      // With an append-only file it would begin empty and never look at the copy.
+      '--appendonly',
+      'no',
+      '--save',
+      '',
+    ],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  )
+  const gone = once(server, 'exit')
+  try {
+    let isReady = false
+    for await (const line of createInterface({ input: server.stdout })) {
+      isReady = /ready to accept connections/i.test(line)
+      if (isReady) break
+    }
+    if (!isReady) throw new Unusable('redis.rdb does not load')
+    server.stdout.resume()
+    const prefix = process.env['REDIS_KEY_PREFIX'] ?? ''
+    const { stdout } = await run(
+      'redis-cli',
+      [
+        '-s',
+        socket,
+        '--json',
+        'EVAL',
+        ALL_CREDENTIALS,
+        '1',
+        `${prefix}credentials:names`,
+        prefix,
+        ...SECRETS,
+      ],
+      { maxBuffer: MAX_OUTPUT },
+    )
+    const records = JSON.parse(stdout) as readonly (readonly (string | null)[])[]
+    const closed = records.filter((record) => !opens(keys, record)).map(([name]) => name ?? '')
+    if (closed.length > 0)
+      throw new Unusable(
+        `${closed.length} of ${records.length} credentials do not open with CREDENTIAL_KEYS, ${closed[0]} first`,
+      )
+    console.log(`redis: ${records.length} credentials, all of them open with CREDENTIAL_KEYS`)
+  } finally {
+    server.kill()
+    await gone
+    await rm(folder, { recursive: true })
+  }
+}
+
+/** Whether every secret of a record opens, in its place. */
+function opens(keys: KeyRing, [name, version, ...sealed]: readonly (string | null)[]): boolean {
+  if (!name || !version) return false
+  try {
+    for (const [index, field] of SECRETS.entries()) {
+      const envelope = sealed[index]
+      if (envelope) keys.open(envelope, { name, field, version: Number(version) })
+    }
+    return true
+  } catch {
+    return false
+  }
+}
+
+const [command, folder, ...rest] = process.argv.slice(2)
+const commands: Readonly<Record<string, (folder: string) => Promise<void>>> = { save, drill }
+const work = commands[command ?? '']
+if (work === undefined || folder === undefined || rest.length > 0) {
+  console.error('Usage: node scripts/backup.ts save|drill FOLDER')
+  process.exit(2)
+}
+try {
+  await work(folder)
+} catch (error) {
+  // A failed program's message has its arguments, which hold no secret, and its last words.
+  console.error(error instanceof Error ? `${command} failed: ${error.message.trim()}` : error)
+  process.exitCode = 1
+}

@@ -1,0 +1,94 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import { createMetrics } from '@integration-host/shared/metrics'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { createGatewayMetrics } from './gateway-metrics.ts'
+import type { Permit, RealmLimits } from './realm/throttle.ts'
+import { echo, gateway, type StandIn, standIn, tokenService } from './service.rig.ts'
+
+let opened: AsyncDisposableStack
+let upstream: StandIn
+let tokens: Awaited<ReturnType<typeof tokenService>>
+beforeEach(async () => {
+  opened = new AsyncDisposableStack()
+  upstream = opened.use(await standIn(echo))
+  tokens = opened.use(await tokenService(['1', '2']))
+})
+afterEach(() => opened.disposeAsync())
+
+const open = async (settings: Readonly<Record<string, string>> = {}) =>
+  opened.use(await gateway(upstream.url, tokens.url, { settings }))
+type Proxy = Awaited<ReturnType<typeof open>>
+const read = async (proxy: Proxy): Promise<string> => (await fetch(`${proxy.url}/metrics`)).text()
+const fetched = async (proxy: Proxy, path: string): Promise<number> => {
+  const answer = await proxy.call(path)
+  await answer.text()
+  return answer.status
+}
+
+describe('the figures of the gateway', () => {
+  it('count calls by status alone, whatever the realms are', async () => {
+    const proxy = await open()
+    for (const realm of ['1', '2', '404']) await fetched(proxy, `/v3/company/${realm}/x`)
+    const text = await read(proxy)
+    expect(text).toContain('gateway_requests_total{status="200",service="accounting-gateway"} 2')
+    expect(text).toContain('gateway_requests_total{status="404",service="accounting-gateway"} 1')
+    expect(text).not.toContain('realm=')
+  })
+
+  it('count calls by realm as well where METRICS_BY_REALM is on', async () => {
+    const proxy = await open({ METRICS_BY_REALM: 'on' })
+    for (const realm of ['1', '2', '2']) await fetched(proxy, `/v3/company/${realm}/x`)
+    expect(await read(proxy)).toContain(
+      'gateway_requests_total{status="200",realm="2",service="accounting-gateway"} 2',
+    )
+  })
+})
+
+describe('limits that are watched', () => {
+  const permit: Permit = { release() {} }
+  const patience = () => ({ until: 0, signal: new AbortController().signal })
+  function watch(acquire: RealmLimits['acquire']) {
+    const clock = { ms: 1_000 }
+    const metrics = createMetrics('test')
+    const watching = createGatewayMetrics(metrics, { byRealm: false, now: () => clock.ms })
+    const limits: RealmLimits = { acquire, hold() {} }
+    const { calls } = watching.watched({ calls: limits, batches: limits })
+    return { calls, clock, figures: () => metrics.read() }
+  }
+
+  it('tell how long a turn took to come, and pass a permit that is there at once', async () => {
+    const turn = Promise.withResolvers<Permit>()
+    let isFree = true
+    const { calls, clock, figures } = watch(() => (isFree ? permit : turn.promise))
+    expect(calls.acquire('1', patience)).toBe(permit)
+    isFree = false
+    const waiting = calls.acquire('1', patience)
+    clock.ms += 2_500
+    turn.resolve(permit)
+    expect(await waiting).toBe(permit)
+    const text = await figures()
+    expect(text).toContain('gateway_throttle_wait_seconds_sum{service="test"} 2.5\n')
+    expect(text).toContain('gateway_throttle_wait_seconds_count{service="test"} 1\n')
+  })
+
+  it('count refusals, and not the callers that went away', async () => {
+    const { calls, figures } = watch(async (realm) => {
+      throw realm === 'busy' ? new IntegrationError('throttled', 'late') : new Error('gone')
+    })
+    await expect(calls.acquire('busy', patience)).rejects.toThrow('late')
+    await expect(calls.acquire('1', patience)).rejects.toThrow('gone')
+    expect(await figures()).toContain('gateway_throttled_total{service="test"} 1\n')
+  })
+
+  it('tell how many realms rest, each until its own time', async () => {
+    const { calls, clock, figures } = watch(() => permit)
+    calls.hold('1', 1_000)
+    calls.hold('2', 5_000)
+    calls.hold('2', 2_000)
+    expect(await figures()).toContain('gateway_realms_on_hold{service="test"} 2\n')
+    clock.ms += 3_000
+    expect(await figures()).toContain('gateway_realms_on_hold{service="test"} 1\n')
+    clock.ms += 2_000
+    expect(await figures()).toContain('gateway_realms_on_hold{service="test"} 0\n')
+  })
+})

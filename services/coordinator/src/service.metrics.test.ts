@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Backends, openBackends, startFixture, until } from '../test-support/fixture.ts'
+import { defineProcess } from './process/definition.ts'
+import type { Step } from './process/step.ts'
+
+let backends: Backends
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+})
+afterAll(() => backends[Symbol.asyncDispose]())
+
+const process = defineProcess('Measured', {
+  retry: { maxAttempts: 1 },
+  steps: {
+    good: (step: Step<string>) => step.complete(),
+    bad: (step: Step<string>) => (step.initialData === 'bad' ? step.fail('no') : step.complete()),
+  },
+})
+
+describe('the figures of the coordinator', () => {
+  it('tell runs by status, steps by outcome and time, and what waits; no run is named', async () => {
+    await using host = await startFixture(backends, { processes: [process] })
+    const metrics = async () => (await fetch(`${host.url}/metrics`)).text()
+    await host.queue('canary-good', 'good')
+    await host.queue('canary-bad', 'bad')
+    await host.reached('canary-good', 'Completed')
+    await host.reached('canary-bad', 'Failed')
+    const settled = [
+      'coordinator_transactions{status="Completed",service="coordinator"} 1',
+      'coordinator_transactions{status="Failed",service="coordinator"} 1',
+      // Told as 0, not left as it was or out.
+      'coordinator_transactions{status="Running",service="coordinator"} 0',
+      'coordinator_due_runs{process="Measured",step="bad",service="coordinator"} 0',
+      'coordinator_dead_messages{process="Measured",service="coordinator"} 0',
+      'coordinator_steps_total{process="Measured",step="bad",outcome="failed",service="coordinator"} 1',
+      'coordinator_online{service="coordinator"} 1',
+    ]
+    await until(async () => {
+      const text = await metrics()
+      return settled.every((line) => text.includes(line))
+    })
+    const text = await metrics()
+    expect(text).toMatch(/coordinator_step_duration_seconds_count\{[^}]*step="good"[^}]*\} 2\n/)
+    expect(text).toMatch(/coordinator_step_duration_seconds_count\{[^}]*step="bad"[^}]*\} 2\n/)
+    expect(text).not.toContain('canary')
+  })
+
+  it('no longer count runs in a status that they have left', async () => {
+    await using host = await startFixture(backends, { processes: [process] })
+    const failed = (count: number) => async () =>
+      (await (await fetch(`${host.url}/metrics`)).text()).includes(
+        `coordinator_transactions{status="Failed",service="coordinator"} ${count}`,
+      )
+    await until(failed(1))
+    await host.call('/processes/Measured/transactions/canary-bad/resume', { method: 'POST' })
+    await host.reached('canary-bad', 'Failed')
+    await host.call('/processes/Measured/pause', { method: 'POST' })
+    await host.call('/processes/Measured/transactions/canary-bad/resume', { method: 'POST' })
+    await until(failed(0))
+    expect(await (await fetch(`${host.url}/metrics`)).text()).toMatch(
+      /coordinator_due_runs\{[^}]*step="bad"[^}]*\} 1\n/,
+    )
+  })
+})

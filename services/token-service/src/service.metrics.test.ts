@@ -1,0 +1,70 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { deedOf, grantOf } from '../test-support/grants.ts'
+import { type ScriptedProvider, startScriptedProvider } from '../test-support/scripted-provider.ts'
+import {
+  eventually,
+  openTestFile,
+  startTestService,
+  testKeys,
+} from '../test-support/service-fixture.ts'
+import type { CredentialStore } from './credential/credential-store.ts'
+
+const HOUR_MS = 3_600_000
+
+let opened: AsyncDisposableStack
+let provider: ScriptedProvider
+let store: CredentialStore
+let keys: ReturnType<typeof testKeys>
+beforeEach(async () => {
+  opened = new AsyncDisposableStack()
+  keys = testKeys()
+  provider = opened.use(await startScriptedProvider())
+  const file = await openTestFile(keys)
+  opened.defer(() => file.remove())
+  store = file.store
+})
+afterEach(() => opened.disposeAsync())
+
+const start = async (env: Record<string, string> = {}) =>
+  opened.use(await startTestService({ provider, store, keys, env }))
+const metrics = async ({ url }: { readonly url: string }): Promise<string> =>
+  (await fetch(`${url}/metrics`)).text()
+const refuse = (error: string) => ({ status: 400, body: JSON.stringify({ error }) })
+
+describe('the figures of the token service', () => {
+  it('tell a refresh that failed by the class of its fault, and name no realm', async () => {
+    const service = await start()
+    await service.connect('4620816365291')
+    provider.script(refuse('invalid_grant'))
+    await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })
+    const text = await metrics(service)
+    expect(text).toContain(
+      'credential_refreshes_total{outcome="failed",class="invalid_grant",service="token-service"} 1',
+    )
+    expect(text).not.toContain('4620816365291')
+  })
+
+  it('name the realm where METRICS_BY_REALM is on', async () => {
+    const service = await start({ METRICS_BY_REALM: 'on' })
+    await service.connect('1')
+    await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
+    expect(await metrics(service)).toContain(
+      'credential_refreshes_total{outcome="refreshed",class="",realm="1",service="token-service"} 1',
+    )
+  })
+
+  it('count down to the nearest expiry', async () => {
+    for (const hours of [2, 1, 3]) {
+      const expiresAt = Date.now() + hours * HOUR_MS
+      const grant = grantOf(`ACC-${hours}`, 'one', { expiresAt, refreshedAt: Date.now() })
+      await store.put(grant, expiresAt - 600_000, deedOf('granted'))
+    }
+    const service = await start()
+    await eventually(async () => {
+      const [, left] =
+        /^credential_nearest_expiry_seconds\{[^}]*\} (\S+)$/m.exec(await metrics(service)) ?? []
+      expect(Number(left)).toBeGreaterThan(3_500)
+      expect(Number(left)).toBeLessThanOrEqual(3_600)
+    })
+  })
+})

@@ -1,0 +1,133 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { generateKeyRing } from '@integration-host/shared/envelope'
+import postgres from 'postgres'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { StartedBackends } from '../support/backend.ts'
+import { startPrivateServers } from '../support/private-servers.ts'
+import { ask, connectCompany, runOf } from '../support/story-steps.ts'
+import { startSystem, type System } from '../support/system.ts'
+
+const SCRIPT = fileURLToPath(new URL('../../scripts/backup.ts', import.meta.url))
+const REALM = '9341453908059889'
+const KEYS = generateKeyRing().reveal()
+
+describe('a backup', () => {
+  let servers: StartedBackends
+  let system: System
+  let folder: string
+  const urlOf = (kind: 'postgres' | 'redis'): string => servers.backends[kind]?.url ?? ''
+
+  beforeAll(async () => {
+    // A copy of Redis is one of the whole server: it has to be ours alone.
+    servers = await startPrivateServers(['postgres', 'redis'])
+    process.env['TEST_DATABASE_URL'] = urlOf('postgres')
+    process.env['TEST_REDIS_URL'] = urlOf('redis')
+    folder = await mkdtemp(join(tmpdir(), 'backup-'))
+    system = await startSystem(['sandbox-provider', 'coordinator', 'demo-api'])
+    system.start('token-service', { CREDENTIAL_KEYS: KEYS })
+    await system.ready('token-service')
+    expect((await connectCompany(system, REALM)).status).toBe(302)
+    await ask(system, '/queue?number=77')
+    await runOf(system, '77', 0, 'Completed')
+  })
+  afterAll(async () => {
+    await system[Symbol.asyncDispose]()
+    await servers.stop()
+    await rm(folder, { recursive: true })
+  })
+
+  interface Ended {
+    readonly code: number
+    readonly out: string
+  }
+  const backup = (
+    command: 'save' | 'drill',
+    name: string,
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<Ended> =>
+    new Promise((resolve) => {
+      const child = execFile(
+        process.execPath,
+        [SCRIPT, command, join(folder, name)],
+        {
+          env: {
+            PATH: process.env['PATH'],
+            DATABASE_URL: system.databaseUrl,
+            REDIS_URL: urlOf('redis'),
+            REDIS_KEY_PREFIX: system.redisKeyPrefix,
+            DRILL_DATABASE_URL: urlOf('postgres'),
+            CREDENTIAL_KEYS: KEYS,
+            ...env,
+          },
+        },
+        (_, stdout, stderr) => resolve({ code: child.exitCode ?? -1, out: stdout + stderr }),
+      )
+    })
+
+  it('is saved while the system runs, and restored in a drill: every run, every credential', async () => {
+    expect(await backup('save', 'first')).toMatchObject({ code: 0 })
+    const { code, out } = await backup('drill', 'first')
+    expect(out).toContain('postgres: 1 runs with 3 items')
+    expect(out).toContain('redis: 1 credentials, all of them open')
+    expect(code).toBe(0)
+  })
+
+  it('is not overwritten by the next one', async () => {
+    expect(await backup('save', 'first')).toMatchObject({ code: 1 })
+    expect(await backup('drill', 'first')).toMatchObject({ code: 0 })
+  })
+
+  it('leaves nothing behind after the drill, and tells no secret', async () => {
+    const { out } = await backup('drill', 'first')
+    const sql = postgres(urlOf('postgres'), { max: 1 })
+    const left = await sql`select datname from pg_database where datname like 'restore_drill_%'`
+    await sql.end()
+    expect(left).toEqual([])
+    expect(out).not.toContain(KEYS.slice(3))
+    expect(out).not.toContain(new URL(urlOf('postgres')).password)
+  })
+
+  it.each([
+    ['a file has changed', 'redis.rdb is not as it was saved', 'redis.rdb'],
+    ['it was broken off', 'manifest.json is missing', 'manifest.json'],
+  ])('fails the drill when %s', async (_, reason, file) => {
+    const copy = `without-${file}`
+    await cp(join(folder, 'first'), join(folder, copy), { recursive: true })
+    if (file === 'manifest.json') await rm(join(folder, copy, file))
+    else {
+      const bytes = await readFile(join(folder, copy, file))
+      bytes[20] = (bytes[20] ?? 0) ^ 1
+      await writeFile(join(folder, copy, file), bytes)
+    }
+    const { code, out } = await backup('drill', copy)
+    expect([code, out]).toEqual([1, expect.stringContaining(reason)])
+  })
+
+  it('fails the drill with other keys: the copy alone brings no credential back', async () => {
+    const { code, out } = await backup('drill', 'first', {
+      CREDENTIAL_KEYS: generateKeyRing().reveal(),
+    })
+    expect([code, out]).toEqual([
+      1,
+      expect.stringContaining(
+        `1 of 1 credentials do not open with CREDENTIAL_KEYS, ACC-${REALM} first`,
+      ),
+    ])
+  })
+
+  it('fails the drill when its rows contradict each other', async () => {
+    const sql = postgres(system.databaseUrl, { max: 1 })
+    await sql`delete from "Order_Item" where "StepName" = 'csv'`
+    await sql.end()
+    expect(await backup('save', 'torn')).toMatchObject({ code: 0 })
+    const { code, out } = await backup('drill', 'torn')
+    expect([code, out]).toEqual([
+      1,
+      expect.stringContaining('1 completed runs have no completed item'),
+    ])
+  })
+})

@@ -1,0 +1,321 @@
+/** deploy/kubernetes, held against Kubernetes' own schemas, against itself and against what the services read. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Deployment } from 'kubernetes-models/apps/v1'
+import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2'
+import { Ingress, NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1'
+import { PodDisruptionBudget } from 'kubernetes-models/policy/v1'
+import { Namespace, PersistentVolumeClaim, Service } from 'kubernetes-models/v1'
+import { describe, expect, it } from 'vitest'
+import { parseAllDocuments } from 'yaml'
+
+const kinds = {
+  'apps/v1 Deployment': Deployment,
+  'autoscaling/v2 HorizontalPodAutoscaler': HorizontalPodAutoscaler,
+  'networking.k8s.io/v1 Ingress': Ingress,
+  'networking.k8s.io/v1 NetworkPolicy': NetworkPolicy,
+  'policy/v1 PodDisruptionBudget': PodDisruptionBudget,
+  'v1 Namespace': Namespace,
+  'v1 PersistentVolumeClaim': PersistentVolumeClaim,
+  'v1 Service': Service,
+} as const
+
+interface Labels {
+  readonly [name: string]: string
+}
+interface Selector {
+  readonly matchLabels?: Labels
+  readonly matchExpressions?: readonly {
+    readonly key: string
+    readonly values: readonly string[]
+  }[]
+}
+interface Manifest {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: { readonly name: string; readonly labels?: Labels }
+}
+interface Probe {
+  readonly httpGet: { readonly path: string; readonly port: string }
+}
+interface Container {
+  readonly command: readonly string[]
+  readonly ports: readonly { readonly name: string; readonly containerPort: number }[]
+  readonly envFrom: readonly { readonly configMapRef: { readonly name: string } }[]
+  readonly env: readonly { readonly name: string; readonly value: string }[]
+  readonly startupProbe: Probe
+  readonly readinessProbe: Probe
+  readonly livenessProbe: Probe
+  readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[]
+}
+interface Volume {
+  readonly name: string
+  readonly persistentVolumeClaim?: { readonly claimName: string }
+  readonly projected?: {
+    readonly sources: readonly {
+      readonly secret: {
+        readonly name: string
+        readonly items: readonly { key: string; path: string }[]
+      }
+    }[]
+  }
+}
+interface Workload extends Manifest {
+  readonly spec: {
+    readonly selector: Selector
+    readonly template: {
+      readonly metadata: { readonly labels: Labels }
+      readonly spec: {
+        readonly containers: readonly [Container]
+        readonly volumes: readonly Volume[]
+      }
+    }
+  }
+}
+interface Kustomization {
+  readonly resources: readonly string[]
+  readonly configMapGenerator: readonly {
+    readonly name: string
+    readonly literals: readonly string[]
+  }[]
+  readonly patches?: readonly { readonly path: string }[]
+}
+
+const root = join(import.meta.dirname, '..')
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+const documents = (path: string): unknown[] =>
+  parseAllDocuments(read(path)).map((document) => document.toJS() as unknown)
+const kustomization = (folder: string): Kustomization =>
+  documents(`${folder}/kustomization.yaml`)[0] as Kustomization
+const manifests = (folder: string, files: readonly string[]): Manifest[] =>
+  files
+    .filter((file) => file.endsWith('.yaml'))
+    .flatMap((file) => documents(`${folder}/${file}`) as Manifest[])
+
+const BASE = 'deploy/kubernetes/base'
+const EXAMPLE = 'deploy/kubernetes/overlays/example'
+const base = manifests(BASE, kustomization(BASE).resources)
+const added = manifests(EXAMPLE, kustomization(EXAMPLE).resources)
+const patches = manifests(
+  EXAMPLE,
+  (kustomization(EXAMPLE).patches ?? []).map(({ path }) => path),
+)
+const titleOf = ({ kind, metadata }: Manifest): string => `${kind} ${metadata.name}`
+const ofKind = <Kind extends Manifest>(kind: string): Kind[] =>
+  base.filter((manifest): manifest is Kind => manifest.kind === kind)
+const deployments = ofKind<Workload>('Deployment')
+const names = deployments.map(({ metadata }) => metadata.name)
+
+/**
+ * What the schema of its kind finds wrong with a manifest. The validators take members that they do not know;
+ * so they are shown a manifest that notes what they look at: what nobody looked at is in no schema.
+ */
+function faultsOf(manifest: Manifest): string[] {
+  const Model = kinds[`${manifest.apiVersion} ${manifest.kind}` as keyof typeof kinds] as
+    | (new (data: never) => { validate(): void })
+    | undefined
+  if (Model === undefined) return [`there is no ${manifest.apiVersion} ${manifest.kind}`]
+  const unseen = new Set<string>()
+  const watched = (value: unknown, path: string): unknown => {
+    if (typeof value !== 'object' || value === null) return value
+    if (Array.isArray(value)) return value.map((item, index) => watched(item, `${path}/${index}`))
+    const members = Object.entries(value).map(
+      ([name, member]) => [name, watched(member, `${path}/${name}`)] as const,
+    )
+    for (const [name] of members) unseen.add(`${path}/${name}`)
+    return new Proxy(Object.fromEntries(members), {
+      get(target, name, receiver) {
+        unseen.delete(`${path}/${String(name)}`)
+        return Reflect.get(target, name, receiver) as unknown
+      },
+      // A map of free names, such as labels, is gone through as a whole.
+      ownKeys(target) {
+        for (const name of Object.keys(target)) unseen.delete(`${path}/${name}`)
+        return Reflect.ownKeys(target)
+      },
+    })
+  }
+  try {
+    const model = new Model({} as never)
+    // After the constructor, which copies.
+    for (const [name, member] of Object.entries(manifest))
+      Object.defineProperty(model, name, { value: watched(member, `/${name}`), enumerable: true })
+    model.validate()
+  } catch (error) {
+    return [error instanceof Error ? error.message : 'not valid']
+  }
+  return [...unseen].map((path) => `${path} is no member`)
+}
+
+describe('the manifests', () => {
+  it.each([...base, ...added].map((manifest) => [titleOf(manifest), manifest] as const))(
+    '%s is as its schema wants it',
+    (_, manifest) => {
+      expect(faultsOf(manifest)).toEqual([])
+    },
+  )
+
+  it('are all there, each under one name', () => {
+    const titles = base.map(titleOf)
+    expect(new Set(titles).size).toBe(titles.length)
+    for (const kind of ['Deployment', 'Service', 'PodDisruptionBudget', 'HorizontalPodAutoscaler'])
+      expect(ofKind(kind).map(({ metadata }) => metadata.name)).toEqual([
+        'token-service',
+        'accounting-gateway',
+        'coordinator',
+      ])
+  })
+
+  it('hold no secret, and no replica count that would fight the autoscaler', () => {
+    expect(base.filter(({ kind }) => kind === 'Secret')).toEqual([])
+    for (const { spec } of deployments) expect(spec).not.toHaveProperty('replicas')
+  })
+})
+
+describe.each(deployments.map((workload) => [workload.metadata.name, workload] as const))(
+  'the pods of %s',
+  (name, { spec }) => {
+    const { metadata, spec: pod } = spec.template
+    const [container] = pod.containers
+    const settings = new Set(
+      [...read('docs/settings.md').matchAll(/`([A-Z][A-Z_]+)`/g)].map(([, s]) => s),
+    )
+    const secretFiles = pod.volumes.flatMap(({ projected }) =>
+      (projected?.sources ?? []).flatMap(({ secret }) => secret.items),
+    )
+
+    it('run the service of that name, where its Service and its probes look for it', () => {
+      expect(container.command).toEqual(['node', `services/${name}/src/main.ts`])
+      const port = /listenSettings\((\d+)\)/.exec(read(`services/${name}/src/config.ts`))?.[1]
+      expect(container.ports).toEqual([{ name: 'http', containerPort: Number(port) }])
+      const service = base.find((other) => titleOf(other) === `Service ${name}`) as Manifest & {
+        spec: { selector: Labels; ports: unknown }
+      }
+      expect(service.spec.ports).toEqual([{ name: 'http', port: Number(port), targetPort: 'http' }])
+      expect(metadata.labels).toMatchObject(service.spec.selector)
+      const { startupProbe, readinessProbe, livenessProbe } = container
+      expect([startupProbe, readinessProbe, livenessProbe].map(({ httpGet }) => httpGet)).toEqual([
+        { path: '/health/ready', port: 'http' },
+        { path: '/health/live', port: 'http' },
+        { path: '/health/live', port: 'http' },
+      ])
+    })
+
+    it('are meant by their deployment, their budget and their autoscaler', () => {
+      expect(metadata.labels).toMatchObject(spec.selector.matchLabels ?? {})
+      const budget = base.find((other) => titleOf(other) === `PodDisruptionBudget ${name}`)
+      expect(budget).toMatchObject({ spec: { selector: spec.selector } })
+      const scaler = base.find((other) => titleOf(other) === `HorizontalPodAutoscaler ${name}`)
+      expect(scaler).toMatchObject({ spec: { scaleTargetRef: { kind: 'Deployment', name } } })
+    })
+
+    it('get every setting from a file or a map that they have', () => {
+      const maps = kustomization(BASE).configMapGenerator.map((map) => map.name)
+      for (const { configMapRef } of container.envFrom) expect(maps).toContain(configMapRef.name)
+      const files = secretFiles.map(({ path }) => `/secrets/${path}`)
+      const named = container.env.filter((env) => env.name.endsWith('_FILE'))
+      expect(named.map(({ value }) => value).toSorted(byText)).toEqual(files.toSorted(byText))
+      const unknown = container.env
+        .map((env) => env.name.replace(/_FILE$/, ''))
+        .filter((setting) => !settings.has(setting))
+      expect(unknown).toEqual([])
+    })
+
+    it('mount volumes that there are', () => {
+      expect(container.volumeMounts.map((mount) => mount.name)).toEqual(
+        pod.volumes.map((volume) => volume.name),
+      )
+      for (const { persistentVolumeClaim: claim } of pod.volumes)
+        if (claim !== undefined)
+          expect(base.map(titleOf)).toContain(`PersistentVolumeClaim ${claim.claimName}`)
+    })
+  },
+)
+
+describe('the network policies', () => {
+  const policies = ofKind<Manifest & { spec: { podSelector: Selector } }>('NetworkPolicy')
+
+  it('are about pods that there are, and all of them have the default', () => {
+    const chosen = (selector: Selector): string[] =>
+      deployments
+        .filter(({ spec }) => selects(selector, spec.template.metadata.labels))
+        .map(({ metadata }) => metadata.name)
+    for (const policy of policies)
+      expect(chosen(policy.spec.podSelector), titleOf(policy)).not.toEqual([])
+    const fallback = policies.find(({ metadata }) => metadata.name === 'integration-host-default')
+    expect(chosen(fallback?.spec.podSelector ?? {})).toEqual(names)
+  })
+
+  it('let each service to the backends whose addresses it gets, and to no other', () => {
+    for (const backend of ['rabbitmq', 'redis', 'postgres']) {
+      const policy = policies.find(({ metadata }) => metadata.name === `backend-${backend}`)
+      const allowed = deployments.filter(({ spec }) =>
+        selects(policy?.spec.podSelector ?? {}, spec.template.metadata.labels),
+      )
+      const given = deployments.filter(({ spec }) =>
+        JSON.stringify(spec).includes(`"integration-host-${backend}"`),
+      )
+      expect(allowed).toEqual(given)
+    }
+  })
+})
+
+describe('the example overlay', () => {
+  it('patches what there is', () => {
+    expect(patches.length).toBeGreaterThan(0)
+    for (const patch of patches) expect(base.map(titleOf)).toContain(titleOf(patch))
+  })
+
+  it('sets settings that there are', () => {
+    const documented = read('docs/settings.md')
+    for (const folder of [BASE, EXAMPLE])
+      for (const { literals } of kustomization(folder).configMapGenerator)
+        for (const literal of literals)
+          expect(documented).toContain(`\`${literal.slice(0, literal.indexOf('='))}\``)
+  })
+
+  it('lets the world to the paths of a browser alone', () => {
+    const ingress = added.find(({ kind }) => kind === 'Ingress') as Manifest & {
+      spec: { rules: { http: { paths: { path: string; pathType: string }[] } }[] }
+    }
+    const paths = ingress.spec.rules.flatMap(({ http }) => http.paths)
+    const open =
+      /openPaths: \[([^\]]*)\]/.exec(read('services/token-service/src/app.ts'))?.[1] ?? ''
+    expect(paths.map(({ path }) => `'${path}'`).join(', ')).toBe(open)
+    for (const { pathType } of paths) expect(pathType).toBe('Exact')
+  })
+})
+
+describe('the guide', () => {
+  it('makes every secret that the pods mount, with the keys that they read', () => {
+    const guide = read('docs/kubernetes.md')
+    for (const { spec } of deployments)
+      for (const { projected } of spec.template.spec.volumes)
+        for (const { secret } of projected?.sources ?? []) {
+          const command = new RegExp(`create secret generic ${secret.name}((?:.*\\\\\n)*.*)`).exec(
+            guide,
+          )
+          for (const { key } of secret.items) expect(command?.[1], secret.name).toContain(key)
+        }
+  })
+})
+
+describe('the check of manifests', () => {
+  const [deployment] = deployments
+  it.each([
+    ['a member that the schema has not', { readinesProbe: {} }, /readinesProbe is no member/],
+    ['a value of another type', { replicas: 'two' }, /replicas must be integer/],
+  ])('finds %s', (_, wrong, fault) => {
+    const manifest = { ...deployment, spec: { ...deployment?.spec, ...wrong } } as Workload
+    expect(faultsOf(manifest)).toEqual([expect.stringMatching(fault)])
+  })
+})
+
+const byText = (a: string, b: string): number => a.localeCompare(b)
+
+function selects({ matchLabels = {}, matchExpressions = [] }: Selector, labels: Labels): boolean {
+  return (
+    Object.entries(matchLabels).every(([name, value]) => labels[name] === value) &&
+    matchExpressions.every(({ key, values }) => values.includes(labels[key] ?? ''))
+  )
+}
