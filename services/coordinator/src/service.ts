@@ -79,19 +79,14 @@ export async function startCoordinator(
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
   const stepTimes = metrics.histogram(
     'coordinator_step_duration_seconds',
-    'Time a step ran, its calls included',
+    'Time from the start of a step until its outcome was recorded',
     ['process', 'step'],
   )
 
-  const defined = adapters.processes ?? [...(await loadProcesses()).values()]
-  const processes = new Map(
-    defined.map((definition) => [
-      definition.name,
-      timed(definition, (step, ms) =>
-        stepTimes.observe({ process: definition.name, step }, ms / 1_000),
-      ),
-    ]),
-  )
+  const processes =
+    adapters.processes === undefined
+      ? await loadProcesses()
+      : new Map(adapters.processes.map((definition) => [definition.name, definition]))
 
   // Opened top to bottom, closed bottom to top: intake first, then what is in hand, then what says so.
   await using stack = new AsyncDisposableStack()
@@ -132,7 +127,10 @@ export async function startCoordinator(
       prefetch: config.PREFETCH,
       now,
       random,
-      count: (name, step, outcome) => steps.inc({ process: name, step, outcome }),
+      count: (name, step, outcome, ms) => {
+        steps.inc({ process: name, step, outcome })
+        if (ms !== undefined) stepTimes.observe({ process: name, step }, ms / 1_000)
+      },
       ...timing,
     }),
   )
@@ -212,27 +210,3 @@ export async function startCoordinator(
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
-
-/** The same process, telling how long each run of a step took; milliseconds. */
-const timed = (
-  definition: ProcessDefinition,
-  observe: (step: string, ms: number) => void,
-): ProcessDefinition => ({
-  ...definition,
-  steps: new Map(
-    [...definition.steps].map(([name, run]) => [
-      name,
-      Object.assign(
-        async (step: never) => {
-          const startedAt = performance.now()
-          try {
-            return await run(step)
-          } finally {
-            observe(name, performance.now() - startedAt)
-          }
-        },
-        run.confirm === undefined ? {} : { confirm: run.confirm },
-      ),
-    ]),
-  ),
-})

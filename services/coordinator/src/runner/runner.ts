@@ -57,8 +57,8 @@ export interface RunnerDeps {
   readonly prefetch: number
   readonly now: () => number
   readonly random: () => number
-  /** Counts what steps came to, by outcome. */
-  readonly count: (process: string, step: string, outcome: string) => void
+  /** Counts what steps came to, by outcome; milliseconds for those whose outcome was recorded. */
+  readonly count: (process: string, step: string, outcome: string, ms?: number) => void
   readonly renewMs?: number
   /** Milliseconds over which steps start again after the internet came back. */
   readonly rampMs?: number
@@ -197,11 +197,12 @@ export function createRunner(deps: RunnerDeps): Runner {
       stepLog().warn('step outcome came too late')
       return null
     }
-    deps.count(header.Process, header.StepName, outcome.kind)
+    const durationMs = now() - startedAt
+    deps.count(header.Process, header.StepName, outcome.kind, durationMs)
     const told = {
       outcome: outcome.kind,
       status: recorded.header.Status,
-      durationMs: now() - startedAt,
+      durationMs,
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
     const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
