@@ -37,7 +37,9 @@ const REFUSED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
  */
 export function createListener(deps: ListenerDeps): Listener {
   const { app, forward, keys, logger, metrics } = deps
-  const passages = new Set<Passage>()
+  // No Set: one that members come to and go from all the time leaves its outgrown tables linked to each
+  // other, and through them the young collections keep every call until the next full one.
+  const passages: Passage[] = []
   let isLeaving = false
 
   function take(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
@@ -64,7 +66,7 @@ export function createListener(deps: ListenerDeps): Listener {
     const startedAt = performance.now()
     const requestId = crypto.randomUUID()
     const passage = forward({ request, response, target, requestId, expectsContinue })
-    passages.add(passage)
+    passages.push(passage)
     void follow(passage, request, response, target.realm, requestId, startedAt)
   }
 
@@ -77,7 +79,8 @@ export function createListener(deps: ListenerDeps): Listener {
     startedAt: number,
   ): Promise<void> {
     const outcome = await passage.outcome
-    passages.delete(passage)
+    const last = passages.pop()
+    if (last !== undefined && last !== passage) passages[passages.indexOf(passage)] = last
     if (outcome.error !== null && !response.headersSent) {
       response.setHeader('Server-Timing', passage.serverTiming())
       const { traceId } = outcome
