@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -64,7 +65,7 @@ export function createListener(deps: ListenerDeps): Listener {
       return refuse(request, response, error)
     }
     const startedAt = performance.now()
-    const requestId = crypto.randomUUID()
+    const requestId = randomUUID()
     const passage = forward({ request, response, target, requestId, expectsContinue })
     passages.push(passage)
     void follow(passage, request, response, target.realm, requestId, startedAt)
@@ -104,6 +105,8 @@ export function createListener(deps: ListenerDeps): Listener {
     // 499: the caller closed the connection; nginx's number for it.
     const status = isAbandoned ? 499 : statusCode
     metrics.call(status, durationMs, waitedMs)
+    const isDefect = error?.code === 'internal_error'
+    if (!isDefect && !logger.isLevelEnabled('info')) return
     const data = {
       requestId,
       method,
@@ -118,12 +121,12 @@ export function createListener(deps: ListenerDeps): Listener {
       ...(error !== null && { code: error.code }),
       ...(isCut && { isCut }),
     }
-    if (error?.code === 'internal_error') logger.error({ ...data, err: error }, 'request failed')
+    if (isDefect) logger.error({ ...data, err: error }, 'request failed')
     else logger.info(data, 'request')
   }
 
   function refuse(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {
-    const requestId = crypto.randomUUID()
+    const requestId = randomUUID()
     answerProblem(request, response, error, requestId)
     const { statusCode: status } = response
     metrics.call(status, 0, 0)
