@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -37,7 +38,9 @@ const REFUSED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
  */
 export function createListener(deps: ListenerDeps): Listener {
   const { app, forward, keys, logger, metrics } = deps
-  const passages = new Set<Passage>()
+  // No Set: one that members come to and go from all the time leaves its outgrown tables linked to each
+  // other, and through them the young collections keep every call until the next full one.
+  const passages: Passage[] = []
   let isLeaving = false
 
   function take(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
@@ -62,9 +65,9 @@ export function createListener(deps: ListenerDeps): Listener {
       return refuse(request, response, error)
     }
     const startedAt = performance.now()
-    const requestId = crypto.randomUUID()
+    const requestId = randomUUID()
     const passage = forward({ request, response, target, requestId, expectsContinue })
-    passages.add(passage)
+    passages.push(passage)
     void follow(passage, request, response, target.realm, requestId, startedAt)
   }
 
@@ -77,7 +80,8 @@ export function createListener(deps: ListenerDeps): Listener {
     startedAt: number,
   ): Promise<void> {
     const outcome = await passage.outcome
-    passages.delete(passage)
+    const last = passages.pop()
+    if (last !== undefined && last !== passage) passages[passages.indexOf(passage)] = last
     if (outcome.error !== null && !response.headersSent) {
       response.setHeader('Server-Timing', passage.serverTiming())
       const { traceId } = outcome
@@ -101,6 +105,8 @@ export function createListener(deps: ListenerDeps): Listener {
     // 499: the caller closed the connection; nginx's number for it.
     const status = isAbandoned ? 499 : statusCode
     metrics.call(realm, status, durationMs, waitedMs)
+    const isDefect = error?.code === 'internal_error'
+    if (!isDefect && !logger.isLevelEnabled('info')) return
     const data = {
       requestId,
       method,
@@ -115,12 +121,12 @@ export function createListener(deps: ListenerDeps): Listener {
       ...(error !== null && { code: error.code }),
       ...(isCut && { isCut }),
     }
-    if (error?.code === 'internal_error') logger.error({ ...data, err: error }, 'request failed')
+    if (isDefect) logger.error({ ...data, err: error }, 'request failed')
     else logger.info(data, 'request')
   }
 
   function refuse(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {
-    const requestId = crypto.randomUUID()
+    const requestId = randomUUID()
     answerProblem(request, response, error, requestId)
     const { statusCode: status } = response
     metrics.call(null, status, 0, 0)

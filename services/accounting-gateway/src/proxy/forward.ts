@@ -91,14 +91,16 @@ export class Passage {
   readonly #path: string
   readonly #isRepeatable: boolean
   readonly #startedAt = performance.now()
-  readonly #interrupted = Promise.withResolvers<never>()
   readonly #deadline: NodeJS.Timeout
   #until: number
   #interruption: Error | null = null
+  /** Ends the wait that the call is in. */
+  #stopWaiting: ((error: Error) => void) | null = null
   #controller: AbortController | null = null
   #attempt: Attempt | null = null
   #isReadingBody = false
   #attempts = 0
+  #sentAt = 0
   #retries = 0
   #hasReplayed = false
   #status: number | null = null
@@ -122,8 +124,6 @@ export class Passage {
     this.#body = requestBody(request, response, expectsContinue)
     this.#until = deps.now() + deps.deadlineMs
     this.#deadline = setTimeout(() => this.interrupt(this.#lateness()), deps.deadlineMs)
-    // Often nobody waits for it.
-    this.#interrupted.promise.catch(() => {})
     response.once('close', () => {
       if (!response.writableFinished) this.interrupt(new CallerGone())
     })
@@ -136,7 +136,7 @@ export class Passage {
     this.#interruption = error
     this.#attempt?.interrupt()
     this.#controller?.abort(error)
-    this.#interrupted.reject(error)
+    this.#stopWaiting?.(error)
   }
 
   /** Lets go of a call that only waits: the service is leaving, another replica can have it. */
@@ -191,14 +191,20 @@ export class Passage {
     for (;;) {
       // First of all: who has no credential waits for nothing.
       let token = tokens.cached(realm) ?? (await this.#wait(tokens.get(realm)))
-      const body = await this.#openBody()
+      const body = this.#body === null ? null : await this.#openBody(this.#body)
       const claimed = this.#acquire(realm)
       let permit: Permit
       if (claimed instanceof Promise) {
         permit = await this.#waitForPermit(claimed)
         token = tokens.cached(realm) ?? token
       } else permit = claimed
-      const ending = await this.#try(token, body).finally(() => permit.release())
+      let ending: Ending
+      try {
+        ending = await this.#try(token, body)
+      } finally {
+        permit.release()
+        this.#attempt = null
+      }
       switch (ending.kind) {
         case 'relayed':
         case 'cut':
@@ -209,24 +215,26 @@ export class Passage {
           await this.#prepareNext(ending, token)
           break
         case 'failed':
+          this.#upstreamMs += performance.now() - this.#sentAt
           await this.#afterFailure(ending.failure)
           break
       }
     }
   }
 
-  async #try(token: AccessToken, body: Buffer | AsyncIterable<Buffer> | null): Promise<Ending> {
+  // Hands on the attempt's own promise: every link more is time that each call pays.
+  #try(token: AccessToken, body: Buffer | AsyncIterable<Buffer> | null): Promise<Ending> | Ending {
     if (this.#interruption !== null) return { kind: 'interrupted' }
     const { request, response, target } = this.#call
     const { base, api } = this.#deps.upstream()
     const path = upstreamPath(base, { ...target, path: this.#path })
     if (path === null) throw new IntegrationError('target_invalid', 'the target is ambiguous')
-    const sentAt = performance.now()
+    this.#sentAt = performance.now()
     const attempt = new Attempt({
       response,
       bearer: token.value,
       judge: (status, headers) => {
-        this.#upstreamMs += performance.now() - sentAt
+        this.#upstreamMs += performance.now() - this.#sentAt
         return this.#judge(status, headers, token)
       },
     })
@@ -234,10 +242,7 @@ export class Passage {
     this.#attempt = attempt
     const headers = requestHeaders(request.rawHeaders, token.value)
     api.send({ method: request.method ?? 'GET', path, headers, body }, attempt)
-    const ending = await attempt.ended
-    this.#attempt = null
-    if (ending.kind === 'failed') this.#upstreamMs += performance.now() - sentAt
-    return ending
+    return attempt.ended
   }
 
   #judge(status: number, headers: HeaderList, token: AccessToken) {
@@ -263,7 +268,7 @@ export class Passage {
     const verdict = afterStatus(status, retryAfter, this.#tries())
     if (verdict.kind === 'retry') return { retryInMs: verdict.delayMs }
     clearTimeout(this.#deadline)
-    const add = [...this.#ownHeaders()]
+    const add = this.#ownHeaders()
     if (namesNoTime) add.push('Retry-After', String(Math.ceil(this.#deps.holdMs / 1_000)))
     return { add }
   }
@@ -312,12 +317,11 @@ export class Passage {
     return this.#body === null || this.#body.isReplayable
   }
 
-  async #openBody(): Promise<Buffer | AsyncIterable<Buffer> | null> {
-    if (this.#body === null) return null
-    const body = this.#body.open((received) => this.#progress(received))
-    if (!(body instanceof Promise)) return body
+  async #openBody(body: RequestBody): Promise<Buffer | AsyncIterable<Buffer>> {
+    const opened = body.open((received) => this.#progress(received))
+    if (!(opened instanceof Promise)) return opened
     this.#isReadingBody = true
-    const whole = await this.#wait(body)
+    const whole = await this.#wait(opened)
     this.#isReadingBody = false
     return whole
   }
@@ -370,8 +374,12 @@ export class Passage {
   async #wait<T>(promise: Promise<T>): Promise<T> {
     const from = performance.now()
     try {
-      return await Promise.race([promise, this.#interrupted.promise])
+      const { promise: interrupted, reject } = Promise.withResolvers<never>()
+      if (this.#interruption !== null) reject(this.#interruption)
+      this.#stopWaiting = reject
+      return await Promise.race([promise, interrupted])
     } finally {
+      this.#stopWaiting = null
       this.#waitedMs += performance.now() - from
     }
   }

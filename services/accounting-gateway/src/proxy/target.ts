@@ -48,12 +48,14 @@ export function readTarget(target: string): Target {
 export interface UpstreamBase {
   readonly origin: string
   readonly pathPrefix: string
+  /** The origin, parsed; {@link upstreamPath} sets its path for every call. */
+  readonly url: URL
 }
 
 /** @param url absolute, as in `ACCOUNTING_URL` */
 export function upstreamBase(url: string): UpstreamBase {
   const { origin, pathname } = new URL(url)
-  return { origin, pathPrefix: pathname.replace(/\/+$/, '') }
+  return { origin, pathPrefix: pathname.replace(/\/+$/, ''), url: new URL(origin) }
 }
 
 /**
@@ -63,11 +65,9 @@ export function upstreamBase(url: string): UpstreamBase {
 export function upstreamPath(base: UpstreamBase, { path, realm }: CompanyTarget): string | null {
   const queryAt = path.indexOf('?')
   const wanted = base.pathPrefix + (queryAt === -1 ? path : path.slice(0, queryAt))
-  const url = new URL(base.origin)
-  url.pathname = wanted
+  base.url.pathname = wanted
   const isSame =
-    url.origin === base.origin &&
-    url.pathname === wanted &&
+    base.url.href === base.origin + wanted &&
     wanted.startsWith(`${base.pathPrefix}${COMPANY}${realm}/`)
   if (!isSame) return null
   return queryAt === -1 ? wanted : wanted + path.slice(queryAt)

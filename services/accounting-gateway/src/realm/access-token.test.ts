@@ -194,6 +194,15 @@ describe('the access token of a realm', () => {
       expect(await renewed(1)).toMatchObject({ version: 2 })
       expect(service.refreshed).toEqual(['1/1'])
     })
+
+    it('is joined by a call that was refused with an older token, while it is under way', async () => {
+      service.versions.set('5', 2)
+      const newer = tokens.renewed('5', 2)
+      const older = tokens.renewed('5', 1)
+      await service.answerAll()
+      expect(await Promise.all([newer, older])).toMatchObject([{ version: 3 }, { version: 3 }])
+      expect(service.refreshed).not.toContain('5/1')
+    })
   })
 })
 

@@ -157,6 +157,14 @@ export function createAccessTokens({
       if (entry.token !== null) doubt(entry)
       const { renewal } = entry
       if (renewal?.version === version && now() < renewal.until) return renewal.done
+      // One of a newer token, under way: it brings what is newer than this one too. A second beside it
+      // could take its place, and hand out the very token that the first was started to replace.
+      if (
+        renewal !== null &&
+        renewal.version > version &&
+        renewal.until === Number.POSITIVE_INFINITY
+      )
+        return renewal.done
       const done = renew(realm, entry, version)
       const started = { version, done, until: Number.POSITIVE_INFINITY }
       entry.renewal = started
