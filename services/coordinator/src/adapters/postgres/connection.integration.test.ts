@@ -29,6 +29,39 @@ describe('a connection to Postgres', () => {
     )
     expect(row).toEqual({ reads_whole_tables: 'off' })
   })
+
+  // The driver as published asks again by itself then, out of step with what else is on its line (patches/).
+  it('gives everyone his own answer while a migration changes a table under load', async () => {
+    await using connection = await connect()
+    await database.sql`create table asked (id int primary key)`
+    await database.sql`insert into asked select generate_series(1, 500)`
+    const isChanging = new AbortController()
+    let next = 0
+    const asking = Array.from({ length: 40 }, async () => {
+      while (!isChanging.signal.aborted) {
+        const id = 1 + ((next += 1) % 500)
+        const rows = await connection.run((sql) => sql`select * from asked where id = ${id}`)
+        expect(rows).toMatchObject([{ id }])
+      }
+    })
+    for (const column of ['a', 'b', 'c']) {
+      await database.sql`alter table asked add column ${database.sql(column)} int`
+      const seen = next
+      await vi.waitFor(() => expect(next).toBeGreaterThan(seen + 500), { timeout: 10_000 })
+    }
+    isChanging.abort()
+    await Promise.all(asking)
+  })
+
+  it('tells times alike, whatever the database prints by itself', async () => {
+    const name = await database.sql<{ name: string }[]>`select current_database() as name`
+    await database.sql`alter database ${database.sql(name[0]?.name ?? '')} set datestyle = 'German'`
+    await using connection = await connect()
+    const rows = await connection.run(
+      (sql) => sql`select timestamptz '2026-11-20 09:30:00.25+00' as at`,
+    )
+    expect(rows).toEqual([{ at: '2026-11-20T09:30:00.250Z' }])
+  })
 })
 
 describe('a time of Postgres', () => {

@@ -27,7 +27,16 @@ export interface PostgresConnection extends AsyncDisposable {
  * Statements are planned once, while the tables are small, and keep their plan when they have grown: a plan that
  * reads a table whole is then the cost of every transaction. All but the audit find few rows by a key.
  */
-const LOOK_UP_BY_KEY = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off' }
+const LOOK_UP_BY_KEY = {
+  enable_seqscan: 'off',
+  enable_hashjoin: 'off',
+  enable_mergejoin: 'off',
+  // A scan that cannot be avoided now looks dear enough to be compiled first.
+  jit: 'off',
+}
+/** How `isoTime` reads times, whatever the database's own settings are. */
+const TIMES = { TimeZone: 'UTC', DateStyle: 'ISO' }
+const CONNECTIONS = 10
 const LOOK_MS = 1_000
 const ANSWER_MS = 10_000
 const TIMESTAMPTZ = 1184
@@ -38,7 +47,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
   const leaving = new AbortController()
   let isMigrated = false
   const sql = postgres(url.reveal(), {
-    max: 10,
+    max: CONNECTIONS,
     connect_timeout: 5,
     // Its own back-off grows to 20 s and holds queries all that time.
     backoff: (attempt: number) => Math.min(1, 0.05 * 2 ** attempt),
@@ -48,7 +57,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
     onnotice: () => {},
     connection: {
       application_name: name,
-      TimeZone: 'UTC',
+      ...TIMES,
       statement_timeout: ANSWER_MS,
       ...LOOK_UP_BY_KEY,
     },
@@ -85,9 +94,11 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
         try {
           return await within(work(sql))
         } catch (error) {
-          const { code } = error as { code?: unknown }
+          const { code, routine } = error as { code?: unknown; routine?: unknown }
           // The server took this one back so that another could go on: nothing of it was done.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
+          // Each connection has its own statements, and each may be from before a migration.
+          if (routine === STALE_STATEMENT && tries <= CONNECTIONS) continue
           if (isConnectionLoss(error)) {
             dependency.down(reasonOf(error))
             throw unavailable(error)
@@ -126,6 +137,8 @@ const DEADLOCK = '40P01'
 const SERIALIZATION = '40001'
 const DATA_EXCEPTION = '22'
 const MAX_TRIES = 5
+/** Where PostgreSQL finds that a prepared statement has another result now (0A000). */
+const STALE_STATEMENT = 'RevalidateCachedQuery'
 
 const unavailable = (cause?: unknown): IntegrationError =>
   new IntegrationError('store_unavailable', 'the database cannot be reached now', {
