@@ -2,18 +2,15 @@ import { describe, expect, it } from 'vitest'
 import { grouped } from './grouped.ts'
 
 /** Groups as they were run, each answered when the test says so. */
-function fixture(maxSize?: number) {
+function fixture(options: { maxSize?: number; retries?: boolean } = {}) {
   const groups: (readonly number[])[] = []
   const answers: (() => void)[] = []
-  const double = grouped<number, number>(
-    async (inputs) => {
-      groups.push(inputs)
-      await new Promise<void>((resolve) => void answers.push(resolve))
-      if (inputs.includes(13)) throw new Error('not 13')
-      return inputs.map((input) => input * 2)
-    },
-    maxSize === undefined ? {} : { maxSize },
-  )
+  const double = grouped<number, number>(async (inputs) => {
+    groups.push(inputs)
+    await new Promise<void>((resolve) => void answers.push(resolve))
+    if (inputs.includes(13)) throw new Error('not 13')
+    return inputs.map((input) => input * 2)
+  }, options)
   const turn = () => new Promise((resolve) => void setImmediate(resolve))
   /** Answers what is asked until all of `work` is settled. */
   const settled = async <Result>(work: readonly Promise<Result>[]) => {
@@ -47,7 +44,7 @@ describe('grouped calls', () => {
   })
 
   it('are as many as a group may hold', async () => {
-    const { double, groups, settled } = fixture(2)
+    const { double, groups, settled } = fixture({ maxSize: 2 })
     await settled([1, 2, 3, 4, 5].map(double))
     expect(groups).toEqual([[1, 2], [3, 4], [5]])
   })
@@ -57,5 +54,12 @@ describe('grouped calls', () => {
     const results = await settled([1, 13, 3].map(double))
     expect(groups).toEqual([[1, 13, 3], [1], [13], [3]])
     expect(results.map(valueOf)).toEqual([2, 'not 13', 6])
+  })
+
+  it('fail together where another try would hide what happened', async () => {
+    const { double, groups, settled } = fixture({ retries: false })
+    const results = await settled([1, 13, 3].map(double))
+    expect(groups).toEqual([[1, 13, 3]])
+    expect(results.map(valueOf)).toEqual(['not 13', 'not 13', 'not 13'])
   })
 })

@@ -46,10 +46,14 @@ export async function removeStrays(path: string): Promise<void> {
 const STRAY = /^\.[0-9a-f]{8}\.tmp$/
 
 /** Makes the renames in the folder durable: one flush for all that came while the last one ran. */
-const flushFolder = grouped(async (folders: readonly string[]) => {
-  for (const folder of new Set(folders)) {
-    await using handle = await open(folder, 'r')
-    await handle.sync()
-  }
-  return folders
-})
+const flushFolder = grouped(
+  async (folders: readonly string[]) => {
+    for (const folder of new Set(folders)) {
+      await using handle = await open(folder, 'r')
+      await handle.sync()
+    }
+    return folders
+  },
+  // Linux tells of a failed write once: the next flush would say that all is well.
+  { retries: false },
+)

@@ -19,7 +19,7 @@ import type { HttpCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
 import { runStep } from '../process/run-step.ts'
 import type { ProcessSettings } from '../process/step.ts'
-import { keyText, type RunKey } from '../transaction/header.ts'
+import { type Header, keyText, type RunKey } from '../transaction/header.ts'
 import { idempotencyKey, type Item } from '../transaction/item.ts'
 import {
   type Claim,
@@ -38,8 +38,8 @@ export interface Runner extends AsyncDisposable {
   setPaused(paused: ReadonlySet<string>): void
   /** Whether the steps of a process are taken now. */
   isConsuming(process: string): boolean
-  /** Aborts a run's step, if this worker has it: it was cancelled. */
-  abort(run: RunKey): void
+  /** Aborts the step of a run that was cancelled with this version, if this worker has it. */
+  abort(run: RunKey & Pick<Header, 'Version'>): void
   readonly stepsInHand: number
 }
 
@@ -359,7 +359,11 @@ export function createRunner(deps: RunnerDeps): Runner {
       void reconcile()
     },
     isConsuming: (process) => consumers.has(process),
-    abort: (run) => inHand.get(keyText(run))?.stopped.abort('lost'),
+    abort(run) {
+      const hand = inHand.get(keyText(run))
+      // The news of a cancellation may come when the run was resumed since, and is in hand again.
+      if (hand !== undefined && hand.claim.lease.version < run.Version) hand.stopped.abort('lost')
+    },
     get stepsInHand() {
       return inHand.size
     },

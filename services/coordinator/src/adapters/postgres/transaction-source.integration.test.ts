@@ -58,6 +58,34 @@ describe('the tables', () => {
     for (const { source } of replicas) await source[Symbol.asyncDispose]()
   })
 
+  it('find a run again when its lease is over, however long ago it was sent last', async () => {
+    const source = await open()
+    await source.queue(outline, [{ TransactionID: 'swept', InitialData: 1 }])
+    // After many sweeps the next look is far away.
+    await database.sql`update "Order_Header" set "NextSweepAt" = now() + interval '15 min'`
+    const claimed = await source.claim({
+      Process: 'OrderProcess',
+      TransactionID: 'swept',
+      ReplayID: 0,
+      step: 'order',
+      isFirst: true,
+      version: 0,
+      owner: 'a worker that dies',
+    })
+    expect(claimed.kind).toBe('claimed')
+    await vi.waitFor(async () => expect(await source.adopt(10)).toHaveLength(1))
+  })
+
+  it('take a run that somebody sets back to Queued, with what was left of its end', async () => {
+    const source = await open()
+    await database.sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "CompletedAt")
+      values ('OrderProcess', 'set back', '1', 'Failed', now())`
+    expect(await source.due(refs, 10)).toEqual([])
+    await database.sql`update "Order_Header" set "Status" = 'Queued'`
+    expect(await source.due(refs, 10)).toMatchObject([{ CompletedAt: null }])
+  })
+
   it('take a row inserted by hand with process, id and data only: it is due at once', async () => {
     const source = await open()
     await database.sql`

@@ -59,6 +59,7 @@ export function createPostgresTransactionSource(
           update "Order_Header" h set
             "Status" = 'Running', "StepName" = w.step, "Version" = h."Version" + 1,
             "LeaseOwner" = w.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
+            "NextSweepAt" = least(h."NextSweepAt", now() + ${leaseMs} * interval '1 ms'), -- mostly as it was
             "SweepCount" = 0, "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
             "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "UpdatedAt" = now()
           from (
@@ -454,8 +455,7 @@ export function createPostgresTransactionSource(
                 and h."TransactionID" = i."TransactionID" and h."ReplayID" = i."ReplayID")) as "orphanItems",
             (select count(*)::int from "Order_Header"
               where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
-              and "NextSweepAt" < now() - ${STUCK_MS} * interval '1 ms'
-              and coalesce("LeaseUntil" <= now(), true)
+              and greatest("NextSweepAt", "LeaseUntil") < now() - ${STUCK_MS} * interval '1 ms'
               and not exists (select from "Order_Process" p
                 where p."Process" = "Order_Header"."Process" and p."Paused")) as stuck,
             (select count(*)::int from "Order_Header"

@@ -157,7 +157,10 @@ function openOutlet(bus: MessageBus): TransactionEvents {
     tell,
     async [Symbol.asyncDispose]() {
       leaving.abort()
-      await Promise.allSettled(underway)
+      // Somebody may have come since the last try.
+      for (const { kept } of lanes.values())
+        for (const event of kept.splice(0)) publish(event).catch(() => {})
+      while (underway.size > 0) await Promise.allSettled(underway)
     },
   }
 }
