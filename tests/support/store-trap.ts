@@ -3,7 +3,7 @@ import { createConnection, createServer, type AddressInfo, type Socket } from 'n
 import type { Relay } from '@integration-host/shared/test-support/relay'
 
 /** The writes of a refresh, in their order, and how many keys the script of each has; the credential's is the first. */
-const scriptKeys = { acquire: 3, intent: 2, commit: 5 } as const
+const scriptKeys = { acquire: 3, intent: 2, commit: 6 } as const
 export type StoreWrite = keyof typeof scriptKeys
 
 export interface StoreTrap extends AsyncDisposable {
