@@ -1,6 +1,7 @@
 // What the accounting gateway costs beside other proxies that inject a bearer by realm: nginx with a static
 // map, and what users write with Node's proxy packages. Prints two tables. Needs nginx; wrk if it is there.
-//   node bench/proxy.ts [--rounds 12] [--seconds 2] [--paced-rounds 5]
+//   node bench/proxy.ts [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
+// `--profile <folder>` keeps a CPU profile of the gateway.
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
 import { startSystem } from '@integration-host/tests/system'
@@ -19,6 +20,8 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '12' },
     seconds: { type: 'string', default: '2' },
     'paced-rounds': { type: 'string', default: '5' },
+    only: { type: 'string' },
+    profile: { type: 'string' },
   },
 })
 const ROUNDS = Number(values.rounds)
@@ -46,8 +49,12 @@ const gateway = await system.replica('accounting-gateway', {
   ACCOUNTING_URL: upstream.url,
   TOKEN_SERVICE_URL: tokens.url,
   PROVIDER_PROFILE: 'unlimited',
+  ...(values.profile !== undefined && {
+    NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${values.profile}`,
+  }),
 })
-const sides = {
+opened.defer(async () => void (await gateway.stop('SIGTERM'))) // it writes its profile then
+const all = {
   nginx: opened.use(await startNginxProxy(upstream.url, realms)),
   'accounting-gateway': gateway,
   'fast-proxy': opened.use(await peer('fast-proxy')),
@@ -55,8 +62,13 @@ const sides = {
   'http-proxy-3': opened.use(await peer('http-proxy-3')),
   'hono proxy helper': opened.use(await peer('hono-proxy')),
 } satisfies Record<string, Side>
-type Name = keyof typeof sides
+type Name = keyof typeof all
+const only = values.only?.split(',')
+const sides = Object.fromEntries(
+  Object.entries<Side>(all).filter(([name]) => only?.includes(name) ?? true),
+) as Record<Name, Side>
 const names = Object.keys(sides) as Name[]
+const [base = 'nginx'] = names
 
 const targetOf = (name: Name): Target => ({
   origin: sides[name].url,
@@ -80,7 +92,7 @@ const saturated = await measureRounds(sides, { warmUp: WARM_UP_ROUNDS, rounds: R
 console.log(
   `\n${CONNECTIONS} connections of ${program}, medians of ${ROUNDS} rounds of ${SECONDS} s`,
 )
-console.table(compare(saturated, names, 'nginx'))
+console.table(compare(saturated, names, base))
 
 // One realm, so that the same headers are right without a proxy between.
 const direct = { url: upstream.url, pid: upstream.pid }

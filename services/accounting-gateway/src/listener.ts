@@ -8,9 +8,12 @@ import { problemOf } from '@integration-host/shared/problem'
 import type { Secret } from '@integration-host/shared/secret'
 import { isAuthorized } from '@integration-host/shared/service-app'
 import type { GatewayMetrics } from './gateway-metrics.ts'
+import { createLane, type LaneRequest } from './lane.ts'
+import type { CallerRequest, CallerResponse } from './proxy/caller.ts'
 import type { Forward, Outcome, Passage } from './proxy/forward.ts'
 import { headerFault } from './proxy/headers.ts'
-import { readTarget } from './proxy/target.ts'
+import { type RequestBody, requestBody } from './proxy/request-body.ts'
+import { type CompanyTarget, readTarget } from './proxy/target.ts'
 
 export interface ListenerDeps {
   /** Answers everything that is no company's call. */
@@ -64,17 +67,36 @@ export function createListener(deps: ListenerDeps): Listener {
       })
       return refuse(request, response, error)
     }
+    start(request, response, requestBody(request, response, expectsContinue), target)
+  }
+
+  /** A call that came the short way, if it is one that is to be forwarded; all others are {@link take}'s. */
+  function takeWhole(request: LaneRequest, response: CallerResponse): boolean {
+    const target = readTarget(request.url)
+    if (target.kind !== 'company' || headerFault(request.rawHeaders) !== null) return false
+    const { isAuthorized: isKnown, headers } = request
+    if (isLeaving || !(isKnown || isAuthorized(headers.authorization, keys))) return false
+    start(request, response, null, target)
+    return true
+  }
+
+  function start(
+    request: CallerRequest,
+    response: CallerResponse,
+    body: RequestBody | null,
+    target: CompanyTarget,
+  ): void {
     const startedAt = performance.now()
     const requestId = randomUUID()
-    const passage = forward({ request, response, target, requestId, expectsContinue })
+    const passage = forward({ request, response, body, target, requestId })
     passages.push(passage)
     void follow(passage, request, response, target.realm, requestId, startedAt)
   }
 
   async function follow(
     passage: Passage,
-    request: IncomingMessage,
-    response: ServerResponse,
+    request: CallerRequest,
+    response: CallerResponse,
     realm: string,
     requestId: string,
     startedAt: number,
@@ -83,19 +105,18 @@ export function createListener(deps: ListenerDeps): Listener {
     const last = passages.pop()
     if (last !== undefined && last !== passage) passages[passages.indexOf(passage)] = last
     if (outcome.error !== null && !response.headersSent) {
-      response.setHeader('Server-Timing', passage.serverTiming())
-      const { traceId } = outcome
-      if (traceId !== null) response.setHeader('intuit_tid', traceId)
+      const more = ['Server-Timing', passage.serverTiming()]
+      if (outcome.traceId !== null) more.push('intuit_tid', outcome.traceId)
       // With it the caller can send the same call again and have it done once.
-      if (passage.addedRequestId !== null) response.setHeader('X-RequestId', passage.addedRequestId)
-      answerProblem(request, response, outcome.error, requestId)
+      if (passage.addedRequestId !== null) more.push('X-RequestId', passage.addedRequestId)
+      answerProblem(request, response, outcome.error, requestId, more)
     }
     tell(request, response, realm, requestId, outcome, performance.now() - startedAt)
   }
 
   function tell(
-    { method }: IncomingMessage,
-    { statusCode }: ServerResponse,
+    { method }: CallerRequest,
+    { statusCode }: CallerResponse,
     realm: string,
     requestId: string,
     outcome: Outcome,
@@ -133,9 +154,16 @@ export function createListener(deps: ListenerDeps): Listener {
     logger.info({ requestId, method: request.method, status, code: error.code }, 'request refused')
   }
 
+  const lane = createLane(takeWhole)
   return {
     listener: (request, response) => take(request, response, false),
     attach(server) {
+      const [admit] = server.listeners('connection') as ((socket: Socket) => void)[]
+      if (admit === undefined) throw new TypeError('not an HTTP server')
+      server.off('connection', admit)
+      server.on('connection', (socket: Socket) =>
+        lane.take(socket, () => admit.call(server, socket)),
+      )
       server.on('checkContinue', (request, response) => take(request, response, true))
       server.on('connect', (_request: IncomingMessage, socket: Socket) => {
         socket.on('error', () => {})
@@ -144,6 +172,7 @@ export function createListener(deps: ListenerDeps): Listener {
     },
     leave() {
       isLeaving = true
+      lane.leave()
       for (const passage of passages) passage.leave()
     },
   }
@@ -157,31 +186,34 @@ function requestFault({ method = '', httpVersion, rawHeaders }: IncomingMessage)
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10
 
-/** A problem document (RFC 9457) written straight to Node's response. */
+/** A problem document (RFC 9457) written straight to the response. */
 function answerProblem(
-  request: IncomingMessage,
-  response: ServerResponse,
+  request: CallerRequest,
+  response: CallerResponse,
   error: IntegrationError,
   requestId: string,
+  more: readonly string[] = [],
 ): void {
   if (response.headersSent || response.destroyed) return
   const problem = problemOf(error)
   const body = JSON.stringify(problem)
-  response.setHeader('Content-Type', 'application/problem+json')
-  response.setHeader('Content-Length', Buffer.byteLength(body))
-  response.setHeader('Cache-Control', 'no-store')
-  response.setHeader('X-Request-Id', requestId)
+  const headers = Object.entries({
+    'Content-Type': 'application/problem+json',
+    'Content-Length': String(Buffer.byteLength(body)),
+    'Cache-Control': 'no-store',
+    'X-Request-Id': requestId,
+  }).flat()
+  headers.push(...more)
   if (error.retryAfterSeconds !== null)
-    response.setHeader('Retry-After', Math.max(1, Math.ceil(error.retryAfterSeconds)))
-  if (problem.status === 401)
-    response.setHeader('WWW-Authenticate', 'Bearer realm="integration-host"') // RFC 6750 §3
+    headers.push('Retry-After', String(Math.max(1, Math.ceil(error.retryAfterSeconds))))
+  if (problem.status === 401) headers.push('WWW-Authenticate', 'Bearer realm="integration-host"') // RFC 6750 §3
   // RFC 9110 §15.5.9; and a body that still trickles in must not hold a connection that got its answer.
-  if (problem.status === 408 || isArriving(request)) response.setHeader('Connection', 'close')
-  response.writeHead(problem.status)
+  if (problem.status === 408 || isArriving(request)) headers.push('Connection', 'close')
+  response.writeHead(problem.status, headers)
   response.end(request.method === 'HEAD' ? undefined : body)
 }
 
-const isArriving = ({ headers, complete }: IncomingMessage): boolean =>
+const isArriving = ({ headers, complete }: CallerRequest): boolean =>
   !complete && (headers['transfer-encoding'] !== undefined || Number(headers['content-length']) > 0)
 
 const CONNECT_BODY = JSON.stringify(

@@ -405,6 +405,15 @@ describe('token-service away', () => {
       { Name: 'ACC-2', Authenticator: 'x', Expiry: '2099-01-01T00:00:00Z', Version: 1 },
     ],
     ['no token', { Name: 'ACC-1', Authenticator: '', Expiry: '2099-01-01T00:00:00Z', Version: 1 }],
+    [
+      'a token that would end its header',
+      {
+        Name: 'ACC-1',
+        Authenticator: 'x\r\nHost: evil',
+        Expiry: '2099-01-01T00:00:00Z',
+        Version: 1,
+      },
+    ],
     ['another shape', { token: 'x' }],
   ])('in spirit: answers with %s are never used', async (_what, answer) => {
     tokens.handle = (_request, response) => response.end(JSON.stringify(answer))

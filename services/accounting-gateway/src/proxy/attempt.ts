@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http'
+import type { CallerRequest, CallerResponse } from './caller.ts'
 import { type HeaderList, headerPairs, headerValue, responseHeaders } from './headers.ts'
 import { type Flow, type Receiver, UpstreamFailure } from './upstream.ts'
 
@@ -15,7 +15,8 @@ export type Ending =
   | { readonly kind: 'interrupted' }
 
 export interface AttemptDeps {
-  readonly response: ServerResponse
+  readonly request: CallerRequest
+  readonly response: CallerResponse
   readonly bearer: string
   /**
    * Judges the answer by its head: headers to add when it may go to the caller, or the milliseconds after
@@ -71,9 +72,9 @@ export class Attempt implements Receiver {
     if (this.#ending !== null) return
     this.#informed += 1
     if (this.#informed > MOST_INFORMATION) return this.#refuse()
-    const { response, bearer } = this.#deps
+    const { request, response, bearer } = this.#deps
     // RFC 9110 §15.2: to be passed on, but a caller of HTTP/1.0 would take it for the answer.
-    if (response.headersSent || response.req.httpVersion === '1.0') return
+    if (response.headersSent || request.httpVersion === '1.0') return
     try {
       response.writeInformation(status, responseHeaders(headers, bearer))
     } catch {
@@ -92,8 +93,6 @@ export class Attempt implements Receiver {
     this.#head = responseHeaders(headers, this.#deps.bearer)
     this.#head.push(...judged.add)
     this.#length = Number(headerValue(headers, 'content-length') ?? -1)
-    // A short answer comes in one piece and leaves in one write; of a slow one the head goes ahead.
-    process.nextTick(sendHeadAhead, this)
   }
 
   onData(chunk: Buffer): void {
@@ -116,6 +115,13 @@ export class Attempt implements Receiver {
     if (!response.write(chunk)) this.#waitForDrain()
   }
 
+  // A short answer comes in one piece and leaves in one write; of a slow one the head goes ahead.
+  onCaughtUp(): void {
+    if (this.#ending !== null || this.#head === null) return
+    const { response } = this.#deps
+    if (!response.headersSent && this.#sendHead()) response.flushHeaders()
+  }
+
   onEnd(trailers: HeaderList): void {
     if (this.#ending !== null) return
     if (this.#withheld !== null) return this.#end({ kind: 'withheld', ...this.#withheld })
@@ -134,12 +140,6 @@ export class Attempt implements Receiver {
     if (!response.headersSent) return this.#end({ kind: 'failed', failure })
     response.destroy() // the only way left to say that this is not all of it
     this.#end({ kind: 'cut', status: this.#status })
-  }
-
-  /** Sends the status line and headers now, if an answer has begun and they are still here. */
-  sendHeadAhead(): void {
-    const { response } = this.#deps
-    if (this.#ending === null && !response.headersSent && this.#sendHead()) response.flushHeaders()
   }
 
   #sendHead(): boolean {
@@ -181,5 +181,3 @@ export class Attempt implements Receiver {
     this.#settle(ending)
   }
 }
-
-const sendHeadAhead = (attempt: Attempt): void => attempt.sendHeadAhead()

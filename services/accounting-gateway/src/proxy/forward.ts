@@ -6,31 +6,30 @@
  * I3  Nothing outlives the caller, and no answer begins after the deadline.
  */
 import { hash } from 'node:crypto'
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
 import type { GatewayLimits, Permit } from '../realm/throttle.ts'
 import { Attempt, type Ending } from './attempt.ts'
+import type { CallerRequest, CallerResponse } from './caller.ts'
 import { type HeaderList, headerValue, requestHeaders } from './headers.ts'
-import { type RequestBody, requestBody } from './request-body.ts'
+import type { RequestBody } from './request-body.ts'
 import { afterFailure, afterStatus, isRepeatable, retryAfterMs, type Tries } from './retry.ts'
 import {
   type CompanyTarget,
   hasRequestId,
   isBatch,
   type UpstreamBase,
-  upstreamPath,
   withRequestId,
 } from './target.ts'
 import type { Upstream, UpstreamFailure } from './upstream.ts'
 
 export interface Call {
-  readonly request: IncomingMessage
-  readonly response: ServerResponse
+  readonly request: CallerRequest
+  readonly response: CallerResponse
+  readonly body: RequestBody | null
   readonly target: CompanyTarget
   /** Returned to the caller and written to the log, to find one by the other. */
   readonly requestId: string
-  readonly expectsContinue: boolean
 }
 
 /** What became of a call, for the log and the figures. */
@@ -111,7 +110,7 @@ export class Passage {
   constructor(deps: ForwardDeps, call: Call) {
     this.#deps = deps
     this.#call = call
-    const { request, response, target, expectsContinue } = call
+    const { request, response, body, target } = call
     const method = request.method ?? 'GET'
     const isUnmarkedPost = method === 'POST' && !hasRequestId(target.path)
     // A call that somebody makes again under the same key must be one call to the provider as well.
@@ -121,7 +120,7 @@ export class Passage {
     this.#path =
       this.addedRequestId === null ? target.path : withRequestId(target.path, this.addedRequestId)
     this.#isRepeatable = isRepeatable(method, method === 'POST')
-    this.#body = requestBody(request, response, expectsContinue)
+    this.#body = body
     this.#until = deps.now() + deps.deadlineMs
     this.#deadline = setTimeout(() => this.interrupt(this.#lateness()), deps.deadlineMs)
     response.once('close', () => {
@@ -225,12 +224,12 @@ export class Passage {
   // Hands on the attempt's own promise: every link more is time that each call pays.
   #try(token: AccessToken, body: Buffer | AsyncIterable<Buffer> | null): Promise<Ending> | Ending {
     if (this.#interruption !== null) return { kind: 'interrupted' }
-    const { request, response, target } = this.#call
+    const { request, response } = this.#call
     const { base, api } = this.#deps.upstream()
-    const path = upstreamPath(base, { ...target, path: this.#path })
-    if (path === null) throw new IntegrationError('target_invalid', 'the target is ambiguous')
+    const path = base.pathPrefix + this.#path
     this.#sentAt = performance.now()
     const attempt = new Attempt({
+      request,
       response,
       bearer: token.value,
       judge: (status, headers) => {

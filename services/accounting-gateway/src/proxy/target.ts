@@ -48,29 +48,12 @@ export function readTarget(target: string): Target {
 export interface UpstreamBase {
   readonly origin: string
   readonly pathPrefix: string
-  /** The origin, parsed; {@link upstreamPath} sets its path for every call. */
-  readonly url: URL
 }
 
 /** @param url absolute, as in `ACCOUNTING_URL` */
 export function upstreamBase(url: string): UpstreamBase {
   const { origin, pathname } = new URL(url)
-  return { origin, pathPrefix: pathname.replace(/\/+$/, ''), url: new URL(origin) }
-}
-
-/**
- * The path and query to send to `base.origin`, or null when a URL parser reads another origin, realm or
- * path out of it than {@link readTarget} did. The query is the caller's, byte for byte.
- */
-export function upstreamPath(base: UpstreamBase, { path, realm }: CompanyTarget): string | null {
-  const queryAt = path.indexOf('?')
-  const wanted = base.pathPrefix + (queryAt === -1 ? path : path.slice(0, queryAt))
-  base.url.pathname = wanted
-  const isSame =
-    base.url.href === base.origin + wanted &&
-    wanted.startsWith(`${base.pathPrefix}${COMPANY}${realm}/`)
-  if (!isSame) return null
-  return queryAt === -1 ? wanted : wanted + path.slice(queryAt)
+  return { origin, pathPrefix: pathname.replace(/\/+$/, '') }
 }
 
 /** Whether `path` is that of Intuit's batch operation, which has a limit of its own. */

@@ -30,6 +30,8 @@ export interface Receiver {
   /** The final status line and headers. */
   onHeaders(status: number, headers: HeaderList): void
   onData(chunk: Buffer): void
+  /** All that has arrived so far was told, and more is to come. */
+  onCaughtUp(): void
   onEnd(trailers: HeaderList): void
   onFailure(failure: UpstreamFailure): void
 }

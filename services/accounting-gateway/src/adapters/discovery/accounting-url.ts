@@ -4,8 +4,8 @@ import { type Dependency, reasonOf } from '@integration-host/shared/health'
 import { backoffMs, StartRefused } from '@integration-host/shared/lifecycle'
 import { z } from 'zod'
 import { UpstreamFailure } from '../../proxy/upstream.ts'
-import { ask } from '../undici/ask.ts'
-import { connectUpstream } from '../undici/upstream.ts'
+import { ask } from '../llhttp/ask.ts'
+import { connectUpstream } from '../llhttp/upstream.ts'
 
 const Document = z.looseObject({
   accounting_url: z.url({ protocol: /^https?$/ }).optional(),

@@ -7,8 +7,8 @@ import { type Dependency, reasonOf } from '@integration-host/shared/health'
 import type { Secret } from '@integration-host/shared/secret'
 import { upstreamBase } from '../../proxy/target.ts'
 import type { TokenSource } from '../../realm/access-token.ts'
-import { type Answer, ask } from '../undici/ask.ts'
-import { connectUpstream } from '../undici/upstream.ts'
+import { type Answer, ask } from '../llhttp/ask.ts'
+import { connectUpstream } from '../llhttp/upstream.ts'
 
 export interface TokenServiceOptions {
   /** `TOKEN_SERVICE_URL` */
@@ -29,6 +29,8 @@ const TOLD: readonly ErrorCode[] = [
   'credential_faulted',
   'provider_unavailable',
 ]
+/** What a header can hold; RFC 6750 §2.1 allows less, providers use more. */
+const BEARER = /^[\x21-\x7e]+$/
 const PROBE_MS = { up: 5_000, down: 250, longest: 5_000 }
 
 /** The token source that asks token-service over HTTP, and keeps an eye on whether it is there. */
@@ -87,7 +89,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
         if (answer.status !== 200) throw refusal(answer)
         const token = AccessTokenView.safeParse(parsed(answer.text))
         // Another company's token must never be used, whatever the reason it came.
-        if (!token.success || token.data.Name !== name)
+        if (!token.success || token.data.Name !== name || !BEARER.test(token.data.Authenticator))
           throw unavailable('token-service gave an answer that cannot be used')
         return {
           value: token.data.Authenticator,

@@ -64,6 +64,7 @@ export function ask(
         if (length > LONGEST_ANSWER) end(new UpstreamFailure('unreachable'))
         else parts.push(chunk)
       },
+      onCaughtUp() {},
       onEnd: () => end(null),
       onFailure: end,
     })

@@ -1,0 +1,147 @@
+import { assert as holds, integer, property, uniqueArray } from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { HttpParser, type MessageReceiver } from './parser.ts'
+
+const LONGEST_HEAD = 1_000
+
+/** Reads `bytes` in the pieces given and tells everything that was found; `null` when it is no HTTP. */
+function parsed(type: 'request' | 'response', bytes: Buffer, ends: readonly number[] = []) {
+  const messages: unknown[] = []
+  let body = ''
+  const receiver: MessageReceiver = {
+    onMessageBegin: () => true,
+    onHead({ status, target, headers, isUpgrade }) {
+      messages.push({ status, target, headers, isUpgrade })
+      return 'body'
+    },
+    onBody(part) {
+      body += part.toString('latin1')
+      return true
+    },
+    onMessageComplete(trailers, isReusable) {
+      messages.push({ body, trailers: [...trailers], isReusable })
+      body = ''
+      return true
+    },
+  }
+  const parser = new HttpParser(type, receiver, LONGEST_HEAD)
+  let from = 0
+  let isHttp = true
+  for (const to of [...ends, bytes.length]) {
+    isHttp &&= parser.read(bytes.subarray(from, to))
+    from = to
+  }
+  const isWhole = isHttp && parser.finish()
+  parser.free()
+  return isHttp ? { messages, isWhole } : null
+}
+
+const ANSWERS = Buffer.from(
+  'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n' +
+    'HTTP/1.1 200 OK\r\nX-Empty:\r\nX-Spaced:  a b \t\r\nX-Latin: \xe9\r\nContent-Length: 5\r\n\r\nhello' +
+    'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 9 \r\n\r\n' +
+    'HTTP/1.1 200 OK\r\nServer: s\r\n\r\nto the end',
+  'latin1',
+)
+
+describe('reading HTTP/1.1', () => {
+  it('gives heads as they came but for the white space around values, bodies and trailers', () => {
+    expect(parsed('response', ANSWERS)).toEqual({
+      isWhole: true,
+      messages: [
+        { status: 103, target: '', headers: ['Link', '</a>'], isUpgrade: false },
+        { body: '', trailers: [], isReusable: true },
+        {
+          status: 200,
+          target: '',
+          headers: Object.entries({
+            'X-Empty': '',
+            'X-Spaced': 'a b',
+            'X-Latin': '\xe9',
+            'Content-Length': '5',
+          }).flat(),
+          isUpgrade: false,
+        },
+        { body: 'hello', trailers: [], isReusable: true },
+        { status: 200, target: '', headers: ['Transfer-Encoding', 'chunked'], isUpgrade: false },
+        { body: 'abcde', trailers: ['X-Sum', '9'], isReusable: true },
+        { status: 200, target: '', headers: ['Server', 's'], isUpgrade: false },
+        { body: 'to the end', trailers: [], isReusable: false },
+      ],
+    })
+  })
+
+  it('finds the same however the bytes are cut', () => {
+    const whole = parsed('response', ANSWERS)
+    const cuts = uniqueArray(integer({ min: 0, max: ANSWERS.length }), { maxLength: 60 })
+    holds(
+      property(cuts, (ends) => {
+        expect(
+          parsed(
+            'response',
+            ANSWERS,
+            ends.toSorted((a, b) => a - b),
+          ),
+        ).toEqual(whole)
+      }),
+      { seed: 1, numRuns: 500 },
+    )
+  })
+
+  it('reads a chunk that is longer than its window', () => {
+    const length = 200_000
+    const head = `HTTP/1.1 200 OK\r\nContent-Length: ${length}\r\n\r\n`
+    const read = parsed('response', Buffer.from(head + 'x'.repeat(length)))
+    expect(read?.messages.at(-1)).toMatchObject({ body: 'x'.repeat(length) })
+  })
+
+  it('says that a message is not whole when its connection ends within it', () => {
+    const cut = Buffer.from('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel')
+    expect(parsed('response', cut)?.isWhole).toBe(false)
+  })
+
+  it.each([
+    ['a bare line feed', 'HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n'],
+    ['a folded header', 'HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n'],
+    ['a control character in a value', 'HTTP/1.1 200 OK\r\nA: b\x01c\r\n\r\n'],
+    ['a carriage return in a value', 'HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n'],
+    ['a NUL in a value', 'HTTP/1.1 200 OK\r\nA: b\0c\r\n\r\n'],
+    ['a space before the colon', 'HTTP/1.1 200 OK\r\nA : b\r\n\r\n'],
+    ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na'],
+    ['a length that is no number', 'HTTP/1.1 200 OK\r\nContent-Length: 1a\r\n\r\na'],
+    ['a chunk of no length', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n'],
+    ['another protocol', 'ICY 200 OK\r\n\r\n'],
+    ['a head that is too long', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(LONGEST_HEAD)}\r\n\r\n`],
+    ['many headers that are too long together', `HTTP/1.1 200 OK\r\n${'A: b\r\n'.repeat(600)}\r\n`],
+  ])('refuses %s', (_what, bytes) => {
+    expect(parsed('response', Buffer.from(bytes, 'latin1'))).toBeNull()
+  })
+
+  it('refuses a request with a length and chunks', () => {
+    const bytes =
+      'POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'
+    expect(parsed('request', Buffer.from(bytes))).toBeNull()
+  })
+
+  it('begins anew after a reset', () => {
+    const heads: string[] = []
+    const parser = new HttpParser(
+      'request',
+      {
+        onMessageBegin: () => true,
+        onHead: ({ target }) => (heads.push(target), 'body'),
+        onBody: () => true,
+        onMessageComplete: () => true,
+      },
+      LONGEST_HEAD,
+    )
+    expect(parser.read(Buffer.from('GET /half HTTP/1.1\r\nHos'))).toBe(true)
+    parser.reset()
+    expect(parser.read(Buffer.from('GET /whole HTTP/1.1\r\nHost: a\r\n\r\n'))).toBe(true)
+    expect(parser.read(Buffer.from('no HTTP\r\n\r\n'))).toBe(false)
+    parser.reset()
+    expect(parser.read(Buffer.from('GET /next HTTP/1.1\r\nHost: a\r\n\r\n'))).toBe(true)
+    expect(heads).toEqual(['/whole', '/next'])
+    parser.free()
+  })
+})

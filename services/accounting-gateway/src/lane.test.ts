@@ -1,0 +1,246 @@
+/** The short way for whole GETs: what it takes, what it leaves to Node's server, and that nobody can tell which it was. */
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { assert as holds, asyncProperty, integer, uniqueArray } from 'fast-check'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  bodyOf,
+  echo,
+  type Gateway,
+  gateway,
+  KEY,
+  type StandIn,
+  standIn,
+  tokenService,
+  wireUpstream,
+} from './service.rig.ts'
+
+const HEAD = `Host: x\r\nAuthorization: Bearer ${KEY}\r\n`
+const get = (path = '/v3/company/1/x', more = ''): string =>
+  `GET ${path} HTTP/1.1\r\n${HEAD}${more}\r\n`
+
+const LAST_CHUNK = /(?:^|\r\n)0\r\n(?:.+\r\n)*\r\n/
+
+let opened: AsyncDisposableStack
+let upstream: StandIn
+let tokens: Awaited<ReturnType<typeof tokenService>>
+let proxy: Gateway
+beforeEach(async () => {
+  opened = new AsyncDisposableStack()
+  upstream = opened.use(await standIn(echo))
+  tokens = opened.use(await tokenService(['1', '2']))
+  proxy = opened.use(await gateway(upstream.url, tokens.url))
+})
+afterEach(() => opened.disposeAsync())
+
+/** A caller's connection; `answer` takes the next answer off what has come, by its `Content-Length` or its end. */
+async function caller(port = proxy.port) {
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true })
+  opened.defer(() => void socket.destroy())
+  await once(socket, 'connect')
+  let received = ''
+  let heard = Promise.withResolvers<void>()
+  const tell = (): void => {
+    heard.resolve()
+    heard = Promise.withResolvers()
+  }
+  socket.on('data', (bytes: Buffer) => {
+    received += bytes.toString('latin1')
+    tell()
+  })
+  socket.on('close', tell)
+  socket.on('error', () => {})
+  return {
+    socket,
+    closed: () => (socket.closed ? Promise.resolve() : once(socket, 'close')),
+    answer: async (): Promise<{ head: string; body: string }> => {
+      for (;;) {
+        const end = received.indexOf('\r\n\r\n')
+        const head = received.slice(0, end)
+        const length = /\r\nContent-Length: (\d+)/i.exec(head)?.[1]
+        const isChunked = /\r\nTransfer-Encoding: chunked/i.test(head)
+        const last = isChunked ? received.slice(end + 4).search(LAST_CHUNK) : -1
+        const size = isChunked
+          ? received.indexOf('\r\n\r\n', end + 4 + last) - end
+          : Number(length ?? 0)
+        if (end !== -1 && (!isChunked || last !== -1) && received.length >= end + 4 + size) {
+          const body = received.slice(end + 4, end + 4 + size)
+          received = received.slice(end + 4 + size)
+          return { head, body }
+        }
+        if (socket.closed) throw new Error(`closed within an answer: ${JSON.stringify(received)}`)
+        await heard.promise
+      }
+    },
+  }
+}
+
+const written = (socket: Socket, bytes: string): Promise<void> =>
+  new Promise((resolve) => socket.write(bytes, 'latin1', () => resolve()))
+
+/** Without what is another each time. */
+const stable = (head: string): string =>
+  head
+    .replace(/^(Date|X-Request-Id|Server-Timing): .*$/gim, '$1')
+    .split('\r\n')
+    .toSorted()
+    .join('\r\n')
+
+describe('an answer is the same, whichever way its request came', () => {
+  it.each([
+    ['a call', get()],
+    ['a call with much in it', get('/v3/company/1/query?query=select%20*', 'X-Empty:\r\nB: c\r\n')],
+    ['a call without a key', 'GET /v3/company/1/x HTTP/1.1\r\nHost: x\r\n\r\n'],
+    ['a call with a wrong key', get().replace(KEY, 'wrong')],
+    ['a company that is not connected', get('/v3/company/9/x')],
+    ['a treacherous target', get('/v3/company/1/../2/x')],
+    ['two hosts', get('/v3/company/1/x', 'Host: y\r\n')],
+    ['no host', `GET /v3/company/1/x HTTP/1.1\r\nAuthorization: Bearer ${KEY}\r\n\r\n`],
+    ['an upgrade', get('/v3/company/1/x', 'Connection: upgrade\r\nUpgrade: websocket\r\n')],
+    ['the end of the connection', get('/v3/company/1/x', 'Connection: close\r\n')],
+    ['a body', `${get('/v3/company/1/x', 'Content-Length: 4\r\n')}body`],
+    ['a HEAD', get().replace('GET', 'HEAD')],
+    ['a health check', get('/health/live')],
+    ['no such path', get('/v4')],
+    ['HTTP/1.0', get().replace('HTTP/1.1', 'HTTP/1.0')],
+    ['a folded header', get('/v3/company/1/x', 'A: b\r\n c\r\n')],
+    ['a head that is too long', get('/v3/company/1/x', `A: ${'b'.repeat(17_000)}\r\n`)],
+  ])('%s', async (_what, request) => {
+    const whole = await caller()
+    await written(whole.socket, request)
+    const cut = await caller()
+    await written(cut.socket, request.slice(0, 5))
+    await written(cut.socket, request.slice(5))
+    const [one, other] = [await whole.answer(), await cut.answer()]
+    expect(stable(one.head)).toBe(stable(other.head))
+    const unmarked = (body: string): string => body.replace(/"(requestId|instance)":"[^"]*"/g, '')
+    expect(unmarked(one.body)).toBe(unmarked(other.body))
+  })
+
+  it.each([
+    [
+      'in chunks with a trailer',
+      'Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n',
+    ],
+    ['that ends with its connection', 'Connection: close\r\n\r\nok'],
+    ['of length 0', 'Content-Length: 0\r\n\r\n'],
+    ['with the bytes of Latin-1', 'X-Latin: \xe9\r\nContent-Length: 1\r\n\r\n\xe9'],
+  ])('an answer %s', async (_what, rest) => {
+    const wire = opened.use(await wireUpstream(`HTTP/1.1 200 OK\r\nX-A: b\r\n${rest}`))
+    const { port } = opened.use(await gateway(wire.url, tokens.url))
+    const whole = await caller(port)
+    await written(whole.socket, get())
+    const cut = await caller(port)
+    await written(cut.socket, get().slice(0, 9))
+    await written(cut.socket, get().slice(9))
+    const [one, other] = [await whole.answer(), await cut.answer()]
+    expect(stable(one.head)).toBe(stable(other.head))
+    expect(one.body).toBe(other.body)
+  })
+})
+
+describe('a connection', () => {
+  it('answers in order, however its requests are cut or run together', async () => {
+    const paths = Array.from({ length: 12 }, (_, n) => `/v3/company/${1 + (n % 2)}/x${n}`)
+    const bytes = paths.map((path) => get(path)).join('')
+    await holds(
+      asyncProperty(
+        uniqueArray(integer({ min: 1, max: bytes.length - 1 }), { maxLength: 20 }),
+        async (cuts) => {
+          const { socket, answer } = await caller()
+          let from = 0
+          for (const to of [...cuts.toSorted((a, b) => a - b), bytes.length]) {
+            await written(socket, bytes.slice(from, to))
+            from = to
+          }
+          for (const path of paths)
+            expect(JSON.parse((await answer()).body)).toMatchObject({ url: path })
+          socket.destroy()
+        },
+      ),
+      { seed: 7, numRuns: 40 },
+    )
+  })
+
+  it('goes on after a body, an error, and the gateway’s own resources', async () => {
+    const { socket, answer } = await caller()
+    const post = `POST /v3/company/1/y HTTP/1.1\r\n${HEAD}Content-Length: 4\r\n\r\nbody`
+    for (const [request, status] of [
+      [get(), 200],
+      [get('/v3/company/9/x'), 404],
+      [get(), 200],
+      [post, 200],
+      [get(), 200],
+      [get('/health/live'), 200],
+      [get('/nowhere'), 404],
+      [get(), 200],
+    ] as const) {
+      socket.write(request, 'latin1')
+      expect((await answer()).head).toMatch(`HTTP/1.1 ${status} `)
+    }
+  })
+
+  it('looks at the key of every request on it', async () => {
+    const { socket, answer } = await caller()
+    for (const [key, status] of [
+      [KEY, 200],
+      [`${KEY}x`, 401],
+    ] as const) {
+      socket.write(get().replace(KEY, key), 'latin1')
+      expect((await answer()).head).toMatch(`HTTP/1.1 ${status} `)
+    }
+  })
+
+  it('that its caller half closes has no caller any more', async () => {
+    const asked = Promise.withResolvers<void>()
+    const gone = Promise.withResolvers<void>()
+    upstream.handle = (_request, response) => {
+      response.on('close', () => gone.resolve())
+      asked.resolve()
+    }
+    const { socket, closed } = await caller()
+    socket.write(get())
+    await asked.promise
+    socket.end()
+    await gone.promise
+    await closed()
+    expect(proxy.log.at(-1)).toMatchObject({ status: 499 })
+  })
+
+  it('takes a long answer no faster than its caller, and whole', async () => {
+    const size = 8_000_000
+    upstream.handle = async (request, response) => {
+      await bodyOf(request)
+      response.end(Buffer.alloc(size, 'x'))
+    }
+    const { socket, answer } = await caller()
+    socket.pause()
+    socket.write(get())
+    await once(upstream.server, 'request')
+    socket.resume()
+    expect((await answer()).body).toHaveLength(size)
+    upstream.handle = echo
+    socket.write(get())
+    expect((await answer()).head).toMatch('HTTP/1.1 200 ')
+  })
+})
+
+it('at shutdown finishes the call under way, says that it is the last, and closes those at rest', async () => {
+  const asked = Promise.withResolvers<() => void>()
+  upstream.handle = (_request, response) => asked.resolve(() => response.end('done'))
+  const service = await gateway(upstream.url, tokens.url)
+  const [busy, resting] = [await caller(service.port), await caller(service.port)]
+  busy.socket.write(get())
+  const finish = await asked.promise
+  upstream.handle = echo
+  resting.socket.write(get())
+  await resting.answer()
+  const over = service[Symbol.asyncDispose]()
+  await resting.closed()
+  finish()
+  const { head, body } = await busy.answer()
+  expect(head).toMatch(/\r\nConnection: close(\r\n|$)/)
+  expect(body).toContain('done')
+  await busy.closed()
+  await over
+})
