@@ -198,9 +198,11 @@ export function createRunner(deps: RunnerDeps): Runner {
       return null
     }
     const durationMs = now() - startedAt
-    deps.count(header.Process, header.StepName, outcome.kind, durationMs)
+    // A retry that there is no attempt left for is a failure.
+    const cameTo = transition.status === 'Failed' ? 'failed' : outcome.kind
+    deps.count(header.Process, header.StepName, cameTo, durationMs)
     const told = {
-      outcome: outcome.kind,
+      outcome: cameTo,
       status: recorded.header.Status,
       durationMs,
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
