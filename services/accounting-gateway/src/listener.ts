@@ -7,10 +7,11 @@ import type { Logger } from '@integration-host/shared/logger'
 import { problemOf } from '@integration-host/shared/problem'
 import type { Secret } from '@integration-host/shared/secret'
 import { isAuthorized } from '@integration-host/shared/service-app'
+import { serveTraced, tracing } from '@integration-host/shared/telemetry'
 import type { GatewayMetrics } from './gateway-metrics.ts'
 import type { Forward, Outcome, Passage } from './proxy/forward.ts'
 import { headerFault } from './proxy/headers.ts'
-import { readTarget } from './proxy/target.ts'
+import { type CompanyTarget, readTarget } from './proxy/target.ts'
 
 export interface ListenerDeps {
   /** Answers everything that is no company's call. */
@@ -29,6 +30,8 @@ export interface Listener {
   leave(): void
 }
 
+/** The calls of a company in logs and traces. */
+const ROUTE = '/v3/company/:realm/*'
 /** Every method is the accounting API's to judge, but for the two that talk to proxies. */
 const REFUSED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
@@ -64,11 +67,26 @@ export function createListener(deps: ListenerDeps): Listener {
       })
       return refuse(request, response, error)
     }
+    if (tracing === undefined) return void carry(request, response, target, expectsContinue)
+    const { method = '', headers } = request
+    void serveTraced(tracing, { method, headers }, async () => {
+      const status = await carry(request, response, target, expectsContinue)
+      return { status, route: ROUTE }
+    })
+  }
+
+  /** Resolves with the status that the call ended with, for the figures. */
+  function carry(
+    request: IncomingMessage,
+    response: ServerResponse,
+    target: CompanyTarget,
+    expectsContinue: boolean,
+  ): Promise<number> {
     const startedAt = performance.now()
     const requestId = randomUUID()
     const passage = forward({ request, response, target, requestId, expectsContinue })
     passages.push(passage)
-    void follow(passage, request, response, target.realm, requestId, startedAt)
+    return follow(passage, request, response, target.realm, requestId, startedAt)
   }
 
   async function follow(
@@ -78,7 +96,7 @@ export function createListener(deps: ListenerDeps): Listener {
     realm: string,
     requestId: string,
     startedAt: number,
-  ): Promise<void> {
+  ): Promise<number> {
     const outcome = await passage.outcome
     const last = passages.pop()
     if (last !== undefined && last !== passage) passages[passages.indexOf(passage)] = last
@@ -90,7 +108,7 @@ export function createListener(deps: ListenerDeps): Listener {
       if (passage.addedRequestId !== null) response.setHeader('X-RequestId', passage.addedRequestId)
       answerProblem(request, response, outcome.error, requestId)
     }
-    tell(request, response, realm, requestId, outcome, performance.now() - startedAt)
+    return tell(request, response, realm, requestId, outcome, performance.now() - startedAt)
   }
 
   function tell(
@@ -100,17 +118,17 @@ export function createListener(deps: ListenerDeps): Listener {
     requestId: string,
     outcome: Outcome,
     durationMs: number,
-  ): void {
+  ): number {
     const { error, isAbandoned, isCut, attempts, waitedMs, upstreamMs, traceId } = outcome
     // 499: the caller closed the connection; nginx's number for it.
     const status = isAbandoned ? 499 : statusCode
     metrics.call(realm, status, durationMs, waitedMs)
     const isDefect = error?.code === 'internal_error'
-    if (!isDefect && !logger.isLevelEnabled('info')) return
+    if (!isDefect && !logger.isLevelEnabled('info')) return status
     const data = {
       requestId,
       method,
-      route: '/v3/company/:realm/*',
+      route: ROUTE,
       realm,
       status,
       durationMs: rounded(durationMs),
@@ -123,6 +141,7 @@ export function createListener(deps: ListenerDeps): Listener {
     }
     if (isDefect) logger.error({ ...data, err: error }, 'request failed')
     else logger.info(data, 'request')
+    return status
   }
 
   function refuse(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {

@@ -1,6 +1,12 @@
 import type { Dispatcher } from 'undici'
 import Pool from 'undici/lib/dispatcher/pool.js'
-import type { HeaderList } from '../../proxy/headers.ts'
+import {
+  callTraced,
+  type CallResult,
+  type Tracing,
+  tracing,
+} from '@integration-host/shared/telemetry'
+import { type HeaderList, headerPairs } from '../../proxy/headers.ts'
 import {
   type Flow,
   type Receiver,
@@ -32,12 +38,13 @@ export function connectUpstream(origin: string, options: UpstreamOptions = {}): 
     keepAliveTimeout: 10_000,
     maxHeaderSize: 65_536,
   })
-  return {
-    upstream: {
-      send: (request, receiver) => {
-        pool.dispatch(dispatchOptions(request), new Handler(receiver))
-      },
+  const upstream: Upstream = {
+    send: (request, receiver) => {
+      pool.dispatch(dispatchOptions(request), new Handler(receiver))
     },
+  }
+  return {
+    upstream: tracing === undefined ? upstream : tracedUpstream(tracing, upstream, origin),
     async [Symbol.asyncDispose]() {
       await pool.destroy()
     },
@@ -116,3 +123,34 @@ function failureOf(cause: Error): UpstreamFailure {
   const kind = TIMEOUTS.has(code) ? 'timeout' : UNSENDABLE.has(code) ? 'unsendable' : 'unreachable'
   return new UpstreamFailure(kind, { cause })
 }
+
+/** The same upstream, each request in a span. The trace goes on there from ours, in place of the caller's. */
+const tracedUpstream = (traces: Tracing, upstream: Upstream, origin: string): Upstream => ({
+  send(request, receiver) {
+    const { method, path, headers } = request
+    const send = (added: Readonly<Record<string, string>>): Promise<CallResult> =>
+      new Promise((resolve) => {
+        let result: CallResult = 0
+        const kept = headerPairs(headers).filter(([name]) => !(name.toLowerCase() in added))
+        const sent = { ...request, headers: [...kept, ...Object.entries(added)].flat() }
+        upstream.send(sent, {
+          onStart: (flow) => receiver.onStart(flow),
+          onInformation: (status, given) => receiver.onInformation(status, given),
+          onHeaders(status, given) {
+            result = status
+            receiver.onHeaders(status, given)
+          },
+          onData: (chunk) => receiver.onData(chunk),
+          onEnd(trailers) {
+            receiver.onEnd(trailers)
+            resolve(result)
+          },
+          onFailure(failure) {
+            receiver.onFailure(failure)
+            resolve(failure.kind)
+          },
+        })
+      })
+    void callTraced(traces, { method, url: new URL(path, origin) }, send, (result) => result)
+  },
+})
