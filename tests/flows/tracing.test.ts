@@ -87,6 +87,26 @@ describe('the trace of an order', () => {
   })
 })
 
+describe('the trace of a step that fails', () => {
+  it('says so by the class of the error, without its words', async () => {
+    await system.call(`${system.url('coordinator')}/processes/OrderProcess/transactions`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ TransactionID: 'too-long', InitialData: 'x'.repeat(2_000) }),
+    })
+    await eventually(() => {
+      const step = collector.spans.find(
+        ({ attributes }) => attributes['integration.transaction_id'] === 'too-long',
+      )
+      expect(step).toMatchObject({ name: 'step order', isFailed: true })
+      expect(step?.attributes).toMatchObject({
+        'integration.outcome': 'failed',
+        'error.type': 'http_400',
+      })
+    })
+  })
+})
+
 describe('the trace of a call to the accounting API', () => {
   /** Reads the company as a caller that is traced itself, and waits for the tree below its span. */
   async function expectTree(expected: readonly string[]): Promise<void> {
