@@ -26,6 +26,7 @@ import {
   startSystem,
   type System,
 } from '../support/system.ts'
+import { startTraceCollector, type TraceCollector } from '../support/trace-collector.ts'
 import { type Canary, canary, type Finding, formsOf, search } from './canaries.ts'
 import {
   exchangeNames,
@@ -124,6 +125,7 @@ describe('the secrets of a system', () => {
   let settings: Partial<Record<ServiceName, Record<string, string>>>
   let provider: RecordingProvider
   let tap: MessageTap
+  let traces: TraceCollector
 
   const known = (kind: string, value: string | Buffer): string => {
     secrets.push(canary(kind, value))
@@ -134,7 +136,8 @@ describe('the secrets of a system', () => {
     env: Readonly<Record<string, string>> = {},
     entry?: string,
   ): ServiceProcess => {
-    const started = system.start(name, { LOG_LEVEL: 'trace', ...settings[name], ...env }, entry)
+    const everywhere = { LOG_LEVEL: 'trace', ...traces.env }
+    const started = system.start(name, { ...everywhere, ...settings[name], ...env }, entry)
     processes.push({ name, process: started })
     return started
   }
@@ -256,6 +259,7 @@ describe('the secrets of a system', () => {
 
   beforeAll(async () => {
     system = opened.use(await startSystem([]))
+    traces = opened.use(await startTraceCollector())
     provider = opened.use(await startRecordingProvider(system.url('sandbox-provider')))
     known('service key', system.serviceKey)
     const CLIENT_SECRET = known('client secret', random('client-secret'))
@@ -484,6 +488,7 @@ describe('the secrets of a system', () => {
     ...(await tap.read()),
     ...(await readPostgres(system.databaseUrl)),
     ...(await readFolder(system.dataDir)),
+    { place: 'traces', bytes: traces.received() },
   ]
   const allSecrets = (): Canary[] => [...secrets, ...provider.canaries()]
 
@@ -512,10 +517,13 @@ describe('the secrets of a system', () => {
       expect(value.length, kind).toBeGreaterThanOrEqual(16)
   })
 
-  it('are nowhere: in no output, key, message, row, file, metric, document, error or header', async () => {
+  it('are nowhere: in no output, key, message, row, file, metric, document, error, header or span', async () => {
     const findings = await everything()
     const places = new Set(findings.map(({ place }) => place.split(' ')[0]))
-    expect(places).toEqual(new Set(['output', 'answer', 'Redis', 'RabbitMQ', 'Postgres', 'file']))
+    expect(places).toEqual(
+      new Set(['output', 'answer', 'Redis', 'RabbitMQ', 'Postgres', 'file', 'traces']),
+    )
+    expect(new Set(traces.spans.map(({ service }) => service))).toEqual(new Set(serviceNames))
     expect(search(allSecrets(), findings)).toEqual([])
   })
 
@@ -577,6 +585,12 @@ describe('the secrets of a system', () => {
       await writeFile(join(folder, `named-${named}`), '')
       const inBase64url = Buffer.from(`{"x":"${plant('file a.bin')}"}`).toString('base64url')
       await writeFile(join(folder, 'a.bin'), Buffer.from(`\0\u00ff${inBase64url}`))
+
+      const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint = '' } = traces.env
+      await fetch(endpoint, {
+        method: 'POST',
+        body: JSON.stringify({ resourceSpans: [], planted: plant('traces') }),
+      })
 
       const talkative = createServer((request, response) => {
         const value = plant(`answer to ${request.url}`)

@@ -27,6 +27,8 @@ export const technology: readonly string[] = [
   'openid-client',
   'undici',
   'pino',
+  '@opentelemetry/api',
+  '@opentelemetry/sdk-node',
 ]
 
 const outerFolders = new Set(['adapters', 'routes'])

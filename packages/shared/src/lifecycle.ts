@@ -3,6 +3,7 @@ import { runInNewContext } from 'node:vm'
 import { ConfigError } from './config.ts'
 import { reasonOf } from './health.ts'
 import { createLogger, type Logger } from './logger.ts'
+import { useTracing } from './telemetry.ts'
 
 /** Resolves with the first SIGTERM or SIGINT. A second one ends the process at once. */
 function terminationSignal(): Promise<NodeJS.Signals> {
@@ -38,7 +39,9 @@ export async function runService(
   const logger = createLogger(name, 'info', logTo)
   refuseUnhandled(logger)
   let service: RunningService
+  let tracing: AsyncDisposable | null
   try {
+    tracing = await startTracing(name, logger)
     service = await start()
   } catch (error) {
     const told = refusalOf(error)
@@ -56,10 +59,22 @@ export async function runService(
     process.exit(1)
   }, LEAVE_DEADLINE_MS)
   await service[Symbol.asyncDispose]()
+  await tracing?.[Symbol.asyncDispose]()
   clearTimeout(deadline)
   logger.info('service has left')
   // Whatever still holds the event loop (a socket to a backend that went silent) has no work left.
   process.exit()
+}
+
+/** OpenTelemetry, if the environment says where traces go, by its standard variables. */
+async function startTracing(name: string, logger: Logger): Promise<AsyncDisposable | null> {
+  const { env } = process
+  const endpoint = env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] || env['OTEL_EXPORTER_OTLP_ENDPOINT']
+  if (!endpoint || env['OTEL_SDK_DISABLED'] === 'true') return null
+  const { startOpenTelemetry } = await import('./opentelemetry/tracing.ts')
+  const tracing = startOpenTelemetry(name, env, logger)
+  useTracing(tracing)
+  return tracing
 }
 
 // Stripping and compiling the sources leaves garbage that an idle process would keep: 17 of 118 MB resident,

@@ -1,4 +1,4 @@
-import { Hono, type MiddlewareHandler } from 'hono'
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { matchedRoutes, routePath } from 'hono/route'
 import { secureHeaders } from 'hono/secure-headers'
 import { describeRoute, resolver, validator } from 'hono-openapi'
@@ -11,6 +11,7 @@ import type { Metrics } from './metrics.ts'
 import { documentRoutes } from './openapi.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
 import type { Secret } from './secret.ts'
+import { serveTraced, tracing } from './telemetry.ts'
 
 export interface ServiceAppDeps {
   readonly name: string
@@ -60,7 +61,13 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     const startedAt = performance.now()
     const requestId = crypto.randomUUID()
     const { method } = c.req
-    await next()
+    const isQuiet = OPEN_PATHS.includes(c.req.path)
+    if (tracing === undefined || isQuiet) await next()
+    else
+      await serveTraced(tracing, { method, headers: c.req.header() }, async () => {
+        await next()
+        return { status: c.res.status, route: routeOf(c) }
+      })
     // Not `c.header`: on an answer that is made it builds the whole Response once more.
     const { headers } = c.res
     headers.set('X-Request-Id', requestId)
@@ -68,10 +75,8 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
     if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
     const durationMs = performance.now() - startedAt
-    // The pattern, not the path: a path may hold a realm, and labels must stay few.
-    const route = matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none'
+    const route = routeOf(c)
     latency.observe({ method, route, status: String(c.res.status) }, durationMs / 1_000)
-    const isQuiet = OPEN_PATHS.includes(c.req.path)
     logger[isQuiet ? 'debug' : 'info'](
       {
         requestId,
@@ -176,6 +181,9 @@ function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
     return next()
   }
 }
+
+/** The pattern, not the path: a path may hold a realm, and labels must stay few. */
+const routeOf = (c: Context): string => (matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none')
 
 const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'
 

@@ -8,16 +8,34 @@
  * I2  One call at a time; what arrives meanwhile is not looked at before the answer is out.
  */
 import { EventEmitter } from 'node:events'
-import { STATUS_CODES } from 'node:http'
+import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { type Head, HttpParser, type MessageReceiver } from './adapters/llhttp/parser.ts'
 import type { CallerRequest, CallerResponse } from './proxy/caller.ts'
-import { headerValue } from './proxy/headers.ts'
+import { type HeaderList, headerPairs, headerValue } from './proxy/headers.ts'
 
-export interface LaneRequest extends CallerRequest {
+/** A GET without a body, all of it. */
+export class WholeRequest implements CallerRequest {
+  readonly method = 'GET'
+  readonly httpVersion = '1.1'
+  readonly complete = true
   readonly url: string
+  readonly rawHeaders: HeaderList
+  readonly authorization: string | undefined
   /** The same `Authorization` was found good on this connection before. */
   readonly isAuthorized: boolean
+
+  constructor({ target, headers }: Head, accepted: string | undefined) {
+    this.url = target
+    this.rawHeaders = headers
+    this.authorization = headerValue(headers, 'authorization') ?? undefined
+    this.isAuthorized = this.authorization !== undefined && this.authorization === accepted
+  }
+
+  get headers(): IncomingHttpHeaders {
+    const pairs = headerPairs(this.rawHeaders)
+    return Object.fromEntries(pairs.map(([name, value]) => [name.toLowerCase(), value]))
+  }
 }
 
 export interface Lane {
@@ -28,7 +46,7 @@ export interface Lane {
 }
 
 /** False when the call is not the lane's; nothing was done with it then. */
-export type Serve = (request: LaneRequest, response: CallerResponse) => boolean
+export type Serve = (request: WholeRequest, response: CallerResponse) => boolean
 
 /** As Node's server has it here: larger is 431. */
 const LONGEST_HEAD = 16_384
@@ -72,7 +90,7 @@ class RequestReader implements MessageReceiver {
   #isWhole = false
 
   /** Null for anything but one whole GET of HTTP/1.1, without a body, after which the connection stays. */
-  read(bytes: Buffer, accepted: string | undefined): LaneRequest | null {
+  read(bytes: Buffer, accepted: string | undefined): WholeRequest | null {
     if (bytes.length > LONGEST_HEAD || !startsWithGet(bytes)) return null
     this.#head = null
     this.#isWhole = false
@@ -80,17 +98,7 @@ class RequestReader implements MessageReceiver {
       this.#parser.reset()
       return null
     }
-    const { target, headers } = this.#head as Head
-    const authorization = headerValue(headers, 'authorization') ?? undefined
-    return {
-      method: 'GET',
-      url: target,
-      rawHeaders: headers,
-      headers: { authorization },
-      isAuthorized: authorization !== undefined && authorization === accepted,
-      httpVersion: '1.1',
-      complete: true,
-    }
+    return new WholeRequest(this.#head, accepted)
   }
 
   onMessageBegin(): boolean {
@@ -156,7 +164,7 @@ class Connection {
     if (request === null) return this.#giveUp(bytes)
     this.#response = new LaneResponse(this.#socket, this)
     if (!this.#serve(request, this.#response)) return this.#giveUp(bytes)
-    this.#accepted = request.headers.authorization
+    this.#accepted = request.authorization
   }
 
   readonly #onDrain = (): void => void this.#response?.emit('drain')

@@ -7,8 +7,9 @@ import type { Logger } from '@integration-host/shared/logger'
 import { problemOf } from '@integration-host/shared/problem'
 import type { Secret } from '@integration-host/shared/secret'
 import { isAuthorized } from '@integration-host/shared/service-app'
+import { serveTraced, tracing } from '@integration-host/shared/telemetry'
 import type { GatewayMetrics } from './gateway-metrics.ts'
-import { createLane, type LaneRequest } from './lane.ts'
+import { createLane, type WholeRequest } from './lane.ts'
 import type { CallerRequest, CallerResponse } from './proxy/caller.ts'
 import type { Forward, Outcome, Passage } from './proxy/forward.ts'
 import { headerFault } from './proxy/headers.ts'
@@ -32,6 +33,8 @@ export interface Listener {
   leave(): void
 }
 
+/** The calls of a company in logs and traces. */
+const ROUTE = '/v3/company/:realm/*'
 /** Every method is the accounting API's to judge, but for the two that talk to proxies. */
 const REFUSED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
@@ -71,11 +74,11 @@ export function createListener(deps: ListenerDeps): Listener {
   }
 
   /** A call that came the short way, if it is one that is to be forwarded; all others are {@link take}'s. */
-  function takeWhole(request: LaneRequest, response: CallerResponse): boolean {
+  function takeWhole(request: WholeRequest, response: CallerResponse): boolean {
     const target = readTarget(request.url)
     if (target.kind !== 'company' || headerFault(request.rawHeaders) !== null) return false
-    const { isAuthorized: isKnown, headers } = request
-    if (isLeaving || !(isKnown || isAuthorized(headers.authorization, keys))) return false
+    if (isLeaving || !(request.isAuthorized || isAuthorized(request.authorization, keys)))
+      return false
     start(request, response, null, target)
     return true
   }
@@ -86,11 +89,26 @@ export function createListener(deps: ListenerDeps): Listener {
     body: RequestBody | null,
     target: CompanyTarget,
   ): void {
+    if (tracing === undefined) return void carry(request, response, body, target)
+    const { method = '', headers } = request
+    void serveTraced(tracing, { method, headers }, async () => {
+      const status = await carry(request, response, body, target)
+      return { status, route: ROUTE }
+    })
+  }
+
+  /** Resolves with the status that the call ended with, for the figures. */
+  function carry(
+    request: CallerRequest,
+    response: CallerResponse,
+    body: RequestBody | null,
+    target: CompanyTarget,
+  ): Promise<number> {
     const startedAt = performance.now()
     const requestId = randomUUID()
     const passage = forward({ request, response, body, target, requestId })
     passages.push(passage)
-    void follow(passage, request, response, target.realm, requestId, startedAt)
+    return follow(passage, request, response, target.realm, requestId, startedAt)
   }
 
   async function follow(
@@ -100,7 +118,7 @@ export function createListener(deps: ListenerDeps): Listener {
     realm: string,
     requestId: string,
     startedAt: number,
-  ): Promise<void> {
+  ): Promise<number> {
     const outcome = await passage.outcome
     const last = passages.pop()
     if (last !== undefined && last !== passage) passages[passages.indexOf(passage)] = last
@@ -111,7 +129,7 @@ export function createListener(deps: ListenerDeps): Listener {
       if (passage.addedRequestId !== null) more.push('X-RequestId', passage.addedRequestId)
       answerProblem(request, response, outcome.error, requestId, more)
     }
-    tell(request, response, realm, requestId, outcome, performance.now() - startedAt)
+    return tell(request, response, realm, requestId, outcome, performance.now() - startedAt)
   }
 
   function tell(
@@ -121,17 +139,17 @@ export function createListener(deps: ListenerDeps): Listener {
     requestId: string,
     outcome: Outcome,
     durationMs: number,
-  ): void {
+  ): number {
     const { error, isAbandoned, isCut, attempts, waitedMs, upstreamMs, traceId } = outcome
     // 499: the caller closed the connection; nginx's number for it.
     const status = isAbandoned ? 499 : statusCode
     metrics.call(realm, status, durationMs, waitedMs)
     const isDefect = error?.code === 'internal_error'
-    if (!isDefect && !logger.isLevelEnabled('info')) return
+    if (!isDefect && !logger.isLevelEnabled('info')) return status
     const data = {
       requestId,
       method,
-      route: '/v3/company/:realm/*',
+      route: ROUTE,
       realm,
       status,
       durationMs: rounded(durationMs),
@@ -144,6 +162,7 @@ export function createListener(deps: ListenerDeps): Listener {
     }
     if (isDefect) logger.error({ ...data, err: error }, 'request failed')
     else logger.info(data, 'request')
+    return status
   }
 
   function refuse(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {

@@ -2,9 +2,13 @@ import { createHealth } from '@integration-host/shared/health'
 import { runService } from '@integration-host/shared/lifecycle'
 import { createLogger } from '@integration-host/shared/logger'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { tracedStore } from '@integration-host/shared/telemetry'
 import { type Config, readConfig } from './config.ts'
 import { startCoordinator } from './service.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
+
+/** What a transaction goes through. The statement may be one for many of them; each has its own span. */
+const TRACED = ['queue', 'claim', 'record', 'replay', 'resume', 'cancel'] as const
 
 await runService('coordinator', async () => {
   const config = readConfig(process.env)
@@ -37,9 +41,10 @@ await runService('coordinator', async () => {
     const { createPostgresTransactionSource } =
       await import('./adapters/postgres/transaction-source.ts')
     const dependency = health.dependency('postgres')
-    return createPostgresTransactionSource(
+    const postgres = createPostgresTransactionSource(
       connectPostgres(settings.DATABASE_URL, { name: 'coordinator', dependency, logger }),
       { sweepMs },
     )
+    return tracedStore('postgresql', postgres, TRACED)
   }
 })

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type Backends, openBackends, startFixture, until } from '../test-support/fixture.ts'
 import { defineProcess } from './process/definition.ts'
 import type { Step } from './process/step.ts'
@@ -31,6 +31,7 @@ describe('the figures of the coordinator', () => {
       // Told as 0, not left as it was or out.
       'coordinator_transactions{status="Running",service="coordinator"} 0',
       'coordinator_due_runs{process="Measured",step="bad",service="coordinator"} 0',
+      'coordinator_oldest_due_seconds{process="Measured",step="bad",service="coordinator"} 0',
       'coordinator_dead_messages{process="Measured",service="coordinator"} 0',
       'coordinator_steps_total{process="Measured",step="bad",outcome="failed",service="coordinator"} 1',
       'coordinator_online{service="coordinator"} 1',
@@ -57,8 +58,30 @@ describe('the figures of the coordinator', () => {
     await host.call('/processes/Measured/pause', { method: 'POST' })
     await host.call('/processes/Measured/transactions/canary-bad/resume', { method: 'POST' })
     await until(failed(0))
-    expect(await (await fetch(`${host.url}/metrics`)).text()).toMatch(
-      /coordinator_due_runs\{[^}]*step="bad"[^}]*\} 1\n/,
-    )
+    await vi.waitFor(async () => {
+      const text = await (await fetch(`${host.url}/metrics`)).text()
+      expect(text).toMatch(/coordinator_due_runs\{[^}]*step="bad"[^}]*\} 1\n/)
+      expect(text).toMatch(/coordinator_oldest_due_seconds\{[^}]*step="bad"[^}]*\} (?!0\n)/)
+    }, 20_000)
+  })
+
+  it('count a retry that there is no attempt left for as a failure', async () => {
+    const unlucky = defineProcess('Unlucky', {
+      retry: { maxAttempts: 2, baseMs: 1 },
+      steps: {
+        only: () => {
+          throw new Error('not today')
+        },
+      },
+    })
+    await using host = await startFixture(backends, { processes: [unlucky] })
+    await host.queue('canary-unlucky')
+    await host.reached('canary-unlucky', 'Failed')
+    const steps = 'coordinator_steps_total{process="Unlucky",step="only"'
+    await vi.waitFor(async () => {
+      const text = await (await fetch(`${host.url}/metrics`)).text()
+      for (const outcome of ['retry', 'failed'])
+        expect(text).toContain(`${steps},outcome="${outcome}",service="coordinator"} 1\n`)
+    }, 20_000)
   })
 })

@@ -65,6 +65,11 @@ export async function startCoordinator(
     'process',
     'step',
   ])
+  const oldestDue = metrics.gauge(
+    'coordinator_oldest_due_seconds',
+    'How long the first of the runs that a worker could take now has been due, by step; 0 when there is none',
+    ['process', 'step'],
+  )
   const buried = metrics.gauge('coordinator_dead_messages', 'Messages that were put aside', [
     'process',
   ])
@@ -173,16 +178,17 @@ export async function startCoordinator(
           violations.set({ kind }, count)
         for (const status of headerStatuses)
           transactions.set({ status }, audit.headers[status] ?? 0)
-        // A row inserted by hand names no step: it is at the first. What has none left is not listed.
-        due.reset()
-        for (const { name, stepNames } of processes.values())
-          for (const step of stepNames) due.set({ process: name, step }, 0)
-        for (const { process, step, due: count } of audit.dueBySteps) {
-          const definition = processes.get(process)
-          const at = step || definition?.stepNames[0]
-          if (definition !== undefined && at !== undefined && definition.steps.has(at))
-            due.inc({ process, step: at }, count)
-        }
+        for (const { name: process, stepNames } of processes.values())
+          for (const step of stepNames) {
+            // A row inserted by hand names no step: it is at the first. What has none left is not listed.
+            const here = audit.dueBySteps.filter(
+              (entry) => entry.process === process && (entry.step || stepNames[0]) === step,
+            )
+            const count = here.reduce((sum, runs) => sum + runs.due, 0)
+            const oldestMs = Math.max(0, ...here.map((runs) => runs.oldestMs))
+            due.set({ process, step }, count)
+            oldestDue.set({ process, step }, oldestMs / 1_000)
+          }
         for (const process of processes.keys()) {
           const count = await queue.buried(process)
           if (count !== null) buried.set({ process }, count)

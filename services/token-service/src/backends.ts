@@ -3,11 +3,15 @@ import { createLogger } from '@integration-host/shared/logger'
 import { createMetrics } from '@integration-host/shared/metrics'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { connectRedis } from '@integration-host/shared/redis/connection'
+import { tracedStore } from '@integration-host/shared/telemetry'
 import { createRedisAuthorizationStore } from './adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
 import { watchKeys } from './adapters/redis/key-canary.ts'
 import type { Config } from './config.ts'
 import { countRefusals, type TokenServiceAdapters } from './service.ts'
+
+/** What a hand-out, a refresh and a code exchange do. */
+const TRACED = ['get', 'put', 'acquire', 'recordIntent', 'commit', 'settle', 'release'] as const
 
 /** Redis and RabbitMQ as the settings name them, opened in the background: neither has to be there yet. */
 export async function openBackends(
@@ -36,18 +40,19 @@ export async function openBackends(
       prefix: config.AMQP_PREFIX,
     }),
   )
+  const store = createRedisCredentialStore({
+    redis,
+    keys,
+    ensureUsable,
+    auditEntries: config.AUDIT_ENTRIES,
+  })
   const open = opened.move()
   return {
     logger,
     health,
     bus,
     metrics,
-    store: createRedisCredentialStore({
-      redis,
-      keys,
-      ensureUsable,
-      auditEntries: config.AUDIT_ENTRIES,
-    }),
+    store: tracedStore('redis', store, TRACED),
     authorizations: createRedisAuthorizationStore({ redis, keys, ensureUsable }),
     [Symbol.asyncDispose]: () => open.disposeAsync(),
   }

@@ -8,6 +8,7 @@ import type { RunningService } from '@integration-host/shared/lifecycle'
 import type { Logger } from '@integration-host/shared/logger'
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
+import { tracedPort } from '@integration-host/shared/telemetry'
 import { createMemoryAuthorizationStore } from './adapters/memory/authorization-store.ts'
 import { watchDiscovery } from './adapters/openid/discovery.ts'
 import { createOpenIdProvider } from './adapters/openid/provider.ts'
@@ -145,7 +146,7 @@ export async function startTokenService(
   )
   const events = opened.use(relayCredentialEvents({ bus, store, owner, sleep, onError }))
   const announce = (): void => events.announce()
-  const routine = opened.use(
+  const refreshRoutine = opened.use(
     createRefreshRoutine({
       store,
       provider,
@@ -169,6 +170,7 @@ export async function startTokenService(
       ...(adapters.reach !== undefined && { reach: adapters.reach }),
     }),
   )
+  const routine = tracedPort(refreshRoutine, { refresh: { name: 'refresh', kind: 'internal' } })
   const handOuts = opened.use(createHandOuts({ store, now, announce }))
   const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, handOuts, now })
   const exchanges = opened.use(

@@ -13,6 +13,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/logger'
+import { type SpanDescription, type Tracing, tracing } from '@integration-host/shared/telemetry'
 import { createCredentialHolds } from '../process/credential-holds.ts'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { HttpCall } from '../process/http-call.ts'
@@ -155,9 +156,14 @@ export function createRunner(deps: RunnerDeps): Runner {
     }
   }
 
-  async function work(definition: ProcessDefinition, claim: Claim): Promise<'ack'> {
-    let next: Claim | null = claim
-    while (next !== null) next = await workStep(definition, next)
+  async function work(definition: ProcessDefinition, first: Claim): Promise<'ack'> {
+    let next: Claim | null = first
+    while (next !== null) {
+      const claim: Claim = next
+      next = await (tracing === undefined
+        ? workStep(definition, claim)
+        : tracing.span(stepSpan(claim), () => workStep(definition, claim)))
+    }
     return 'ack'
   }
 
@@ -198,9 +204,12 @@ export function createRunner(deps: RunnerDeps): Runner {
       return null
     }
     const durationMs = now() - startedAt
-    deps.count(header.Process, header.StepName, outcome.kind, durationMs)
+    // A retry that there is no attempt left for is a failure.
+    const cameTo = transition.status === 'Failed' ? 'failed' : outcome.kind
+    deps.count(header.Process, header.StepName, cameTo, durationMs)
+    if (tracing !== undefined) traceOutcome(tracing, cameTo, transition)
     const told = {
-      outcome: outcome.kind,
+      outcome: cameTo,
       status: recorded.header.Status,
       durationMs,
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
@@ -380,6 +389,27 @@ export function createRunner(deps: RunnerDeps): Runner {
       clearInterval(renewing)
     },
   }
+}
+
+const stepSpan = ({ header }: Claim): SpanDescription => ({
+  name: `step ${header.StepName}`,
+  kind: 'internal',
+  attributes: {
+    'integration.process': header.Process,
+    'integration.transaction_id': header.TransactionID,
+    'integration.replay_id': header.ReplayID,
+    'integration.step': header.StepName,
+    'integration.attempt': header.Attempt,
+  },
+})
+
+function traceOutcome(
+  traces: Tracing,
+  outcome: StepOutcome['kind'],
+  { errorClass }: Transition,
+): void {
+  traces.annotate({ 'integration.outcome': outcome })
+  if (outcome === 'failed' || outcome === 'retry') traces.fail(errorClass ?? outcome)
 }
 
 /** The claim of the next step, as the source has it after a transition that `continues`. */

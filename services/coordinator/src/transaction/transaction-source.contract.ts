@@ -564,8 +564,38 @@ export function transactionSourceContract(
         const { violations, dueBySteps, headers } = await source.audit(['Another'])
         expect(headers).toEqual({ Queued: 1 })
         expect(violations).toMatchObject({ unknownProcess: 1, stuck: 0, itemAhead: 0 })
-        expect(dueBySteps).toEqual([{ process: process.name, step: 'order', due: 1 }])
+        expect(dueBySteps).toMatchObject([{ process: process.name, step: 'order', due: 1 }])
       })
+    })
+
+    it('tells how long the first of the runs that nobody has taken has been due', async () => {
+      const queuedAt = performance.now()
+      const first = await queue('1')
+      await sleep(50)
+      await queue('2')
+      const audited = async () => (await source.audit([process.name])).dueBySteps
+      const [both] = await audited()
+      expect(both).toMatchObject({ due: 2 })
+      // Clocks of whole milliseconds.
+      expect(both?.oldestMs).toBeGreaterThan(48)
+      expect(both?.oldestMs).toBeLessThan(performance.now() - queuedAt + 2)
+
+      await claim(first)
+      const [second] = await audited()
+      expect(second).toMatchObject({ due: 1 })
+      expect(second?.oldestMs).toBeLessThan(performance.now() - queuedAt - 48)
+    })
+
+    it('takes a run whose lease ran out for due from then on', async () => {
+      const claimedAt = performance.now()
+      await claim(await queue('1'))
+      expect((await source.audit([process.name])).dueBySteps).toEqual([])
+      await sleep(contractTimes.leaseMs + 20)
+      const [abandoned] = (await source.audit([process.name])).dueBySteps
+      expect(abandoned).toMatchObject({ due: 1 })
+      expect(abandoned?.oldestMs).toBeLessThan(
+        performance.now() - claimedAt - contractTimes.leaseMs + 2,
+      )
     })
   })
 }

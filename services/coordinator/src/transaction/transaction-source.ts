@@ -143,10 +143,19 @@ export interface Page {
   readonly next: PagePosition | null
 }
 
+/** Runs at one step that a worker could take now; `step` is empty in rows that name none. */
+export interface DueRuns {
+  readonly process: string
+  readonly step: string
+  readonly due: number
+  /** How long the first of them has been due. */
+  readonly oldestMs: number
+}
+
 /** Rows checked against one another. `violations` are counts that must be 0. */
 export interface Audit {
   readonly headers: Readonly<Partial<Record<HeaderStatus, number>>>
-  readonly dueBySteps: readonly { readonly process: string; readonly step: string; due: number }[]
+  readonly dueBySteps: readonly DueRuns[]
   readonly violations: {
     /** Completed runs without a completed item. */
     readonly completedWithoutItem: number

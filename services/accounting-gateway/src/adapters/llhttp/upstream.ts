@@ -1,6 +1,12 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { type HeaderList, headerValue } from '../../proxy/headers.ts'
+import {
+  callTraced,
+  type CallResult,
+  type Tracing,
+  tracing,
+} from '@integration-host/shared/telemetry'
+import { type HeaderList, headerPairs, headerValue } from '../../proxy/headers.ts'
 import {
   type FailureKind,
   type Flow,
@@ -34,8 +40,9 @@ const SWEEP_EVERY_MS = 1_000
  */
 export function connectUpstream(origin: string, options: UpstreamOptions = {}): UpstreamConnection {
   const pool = new Pool(new URL(origin), options)
+  const upstream: Upstream = { send: (request, receiver) => pool.send(request, receiver) }
   return {
-    upstream: { send: (request, receiver) => pool.send(request, receiver) },
+    upstream: tracing === undefined ? upstream : tracedUpstream(tracing, upstream, origin),
     async [Symbol.asyncDispose]() {
       await pool.close()
     },
@@ -357,3 +364,35 @@ const drained = (socket: Socket): Promise<void> =>
     socket.on('drain', go)
     socket.on('close', go)
   })
+
+/** The same upstream, each request in a span. The trace goes on there from ours, in place of the caller's. */
+const tracedUpstream = (traces: Tracing, upstream: Upstream, origin: string): Upstream => ({
+  send(request, receiver) {
+    const { method, path, headers } = request
+    const send = (added: Readonly<Record<string, string>>): Promise<CallResult> =>
+      new Promise((resolve) => {
+        let result: CallResult = 0
+        const kept = headerPairs(headers).filter(([name]) => !(name.toLowerCase() in added))
+        const sent = { ...request, headers: [...kept, ...Object.entries(added)].flat() }
+        upstream.send(sent, {
+          onStart: (flow) => receiver.onStart(flow),
+          onInformation: (status, given) => receiver.onInformation(status, given),
+          onHeaders(status, given) {
+            result = status
+            receiver.onHeaders(status, given)
+          },
+          onData: (chunk) => receiver.onData(chunk),
+          onCaughtUp: () => receiver.onCaughtUp(),
+          onEnd(trailers) {
+            receiver.onEnd(trailers)
+            resolve(result)
+          },
+          onFailure(failure) {
+            receiver.onFailure(failure)
+            resolve(failure.kind)
+          },
+        })
+      })
+    void callTraced(traces, { method, url: new URL(path, origin) }, send, (result) => result)
+  },
+})

@@ -1,4 +1,5 @@
 import { reasonOf } from '@integration-host/shared/health'
+import { callTraced, type CallResult, tracing } from '@integration-host/shared/telemetry'
 import type { Agent, Dispatcher } from 'undici'
 import {
   type CallLimits,
@@ -18,12 +19,21 @@ export function createHttpCaller(): HttpCaller {
   return {
     async call(request, limits) {
       opening ??= openAgent()
-      return dispatch(await opening, request, limits)
+      const agent = await opening
+      if (tracing === undefined) return dispatch(agent, request, limits)
+      const send = (added: Readonly<Record<string, string>>): Promise<CallOutcome> =>
+        dispatch(agent, { ...request, headers: { ...request.headers, ...added } }, limits)
+      return callTraced(tracing, request, send, resultOf)
     },
     async [Symbol.asyncDispose]() {
       await (await opening)?.destroy()
     },
   }
+}
+
+function resultOf(outcome: CallOutcome): CallResult {
+  if (outcome.kind === 'aborted') return 'given up'
+  return outcome.kind === 'failed' ? outcome.reason : outcome.status
 }
 
 /** With the first call: undici takes 25 MB, which a coordinator without work need not have. */

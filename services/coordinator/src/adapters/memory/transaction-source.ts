@@ -16,6 +16,7 @@ import { type Attempt, idempotencyKey, type Item } from '../../transaction/item.
 import { activeStatuses, isOver, isResumable } from '../../transaction/status.ts'
 import {
   type Audit,
+  type DueRuns,
   LEASE_MS,
   type Lease,
   type PagePosition,
@@ -584,21 +585,21 @@ function auditOf(
   now: number,
 ): Audit {
   const headers: Partial<Record<Header['Status'], number>> = {}
-  const due = new Map<string, { process: string; step: string; due: number }>()
+  const due = new Map<string, DueRuns>()
   const isActive = ({ header }: Kept): boolean =>
     activeStatuses.some((status) => status === header.Status)
   const hasItem = ({ header, items }: Kept): boolean =>
     items.some(({ StepName, Status }) => StepName === header.StepName && Status === 'Completed')
   for (const { header, lease } of runs) {
     headers[header.Status] = (headers[header.Status] ?? 0) + 1
-    const isDue =
-      ['Queued', 'Running', 'Retrying'].includes(header.Status) &&
-      Date.parse(header.NextAttemptAt ?? '') <= now &&
-      (lease === null || lease.until <= now)
-    if (!isDue) continue
-    const key = JSON.stringify([header.Process, header.StepName])
-    const entry = due.get(key) ?? { process: header.Process, step: header.StepName, due: 0 }
-    due.set(key, { ...entry, due: entry.due + 1 })
+    const isWaiting = ['Queued', 'Running', 'Retrying'].includes(header.Status)
+    const dueMs = now - Math.max(Date.parse(header.NextAttemptAt ?? ''), lease?.until ?? 0)
+    if (!isWaiting || !(dueMs >= 0)) continue
+    const { Process: process, StepName: step } = header
+    const key = JSON.stringify([process, step])
+    const known = due.get(key) ?? { due: 0, oldestMs: 0 }
+    const oldestMs = Math.max(known.oldestMs, dueMs)
+    due.set(key, { process, step, due: known.due + 1, oldestMs })
   }
   const count = (test: (run: Kept) => boolean): number => runs.filter(test).length
   return {

@@ -16,6 +16,7 @@ import {
   type Claim,
   type ClaimRequest,
   type ClaimResult,
+  type DueRuns,
   LEASE_MS,
   type Lease,
   type Moved,
@@ -433,8 +434,11 @@ export function createPostgresTransactionSource(
           await tx`set local enable_mergejoin = on`
           const counts = await tx<{ Status: HeaderRow['Status']; count: number }[]>`
           select "Status", count(*)::int as count from "Order_Header" group by 1`
-          const dueBySteps = await tx<{ process: string; step: string; due: number }[]>`
-          select "Process" as process, "StepName" as step, count(*)::int as due from "Order_Header"
+          const dueBySteps = await tx<DueRuns[]>`
+          select "Process" as process, "StepName" as step, count(*)::int as due,
+            (extract(epoch from now() - min(greatest(coalesce("NextAttemptAt", "CreatedAt"), "LeaseUntil")))
+              * 1000)::float8 as "oldestMs"
+          from "Order_Header"
           where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying')
             and coalesce("NextAttemptAt", now()) <= now()
             and ("LeaseUntil" is null or "LeaseUntil" <= now())

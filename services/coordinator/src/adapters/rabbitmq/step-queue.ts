@@ -9,8 +9,9 @@ import {
   STEPS_EXCHANGE,
 } from '@integration-host/shared/contracts/step-message'
 import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
-import type { MessageBus } from '@integration-host/shared/message-bus'
-import type { StepArrival, StepQueue } from '../../runner/step-queue.ts'
+import type { MessageBus, OutgoingMessage } from '@integration-host/shared/message-bus'
+import { type SpanDescription, tracing } from '@integration-host/shared/telemetry'
+import type { DueStep, StepArrival, StepQueue } from '../../runner/step-queue.ts'
 import { traceparentOf } from '../../runner/trace.ts'
 
 /** Enough to recognise a message by; a huge one must not go round once more. */
@@ -27,21 +28,14 @@ export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
       await bus.declare(processTopology(name, steps))
     },
 
-    publish({ step, version, ...run }, delayMs) {
-      const body: StepMessage = { v: 1, ...run, Step: step, Version: version }
-      const rung = rungFor(delayMs)
-      return bus.publish({
-        exchange: rung === null ? STEPS_EXCHANGE : delayName(rung),
-        routingKey: stepRoutingKey(run.Process, step),
-        // Unique: a re-published message is another one, and confirms are told apart by it. Cut, because AMQP
-        // takes 255 bytes and a character may have three.
-        messageId: `${run.Process}/${run.TransactionID.slice(0, 30)}/${run.ReplayID}/${step}/${version}/${crypto.randomUUID().slice(0, 8)}`,
-        type: 'step',
-        correlationId: run.TransactionID.slice(0, 80),
-        headers: { traceparent: traceparentOf(run) },
-        body,
-        mandatory: true,
-      })
+    publish(due, delayMs) {
+      if (tracing === undefined)
+        return bus.publish(messageOf(due, delayMs, { traceparent: traceparentOf(due) }))
+      const traces = tracing
+      // Sent again by a pull it begins a trace: which one the first message belonged to is not kept.
+      return traces.span(spanOf('publish', 'producer', due.Process, due.step), () =>
+        bus.publish(messageOf(due, delayMs, traces.headers())),
+      )
     },
 
     bury: (process, { content, messageId }, reason) =>
@@ -63,7 +57,12 @@ export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
       bus.consume(
         stepQueue(process, step),
         { prefetch, tag: `${owner} ${process}.${step}` },
-        ({ content, messageId }) => handle(arrivalOf(content, messageId)),
+        ({ content, messageId, headers }) => {
+          const arrival = arrivalOf(content, messageId)
+          if (tracing === undefined) return handle(arrival)
+          const about = { ...spanOf('process', 'consumer', process, step), from: headers }
+          return tracing.span(about, () => handle(arrival))
+        },
       ),
 
     async waiting(process, step) {
@@ -77,6 +76,42 @@ export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
     },
   }
 }
+
+function messageOf(
+  { step, version, ...run }: DueStep,
+  delayMs: number,
+  headers: OutgoingMessage['headers'] & object,
+): OutgoingMessage {
+  const body: StepMessage = { v: 1, ...run, Step: step, Version: version }
+  const rung = rungFor(delayMs)
+  return {
+    exchange: rung === null ? STEPS_EXCHANGE : delayName(rung),
+    routingKey: stepRoutingKey(run.Process, step),
+    // Unique: a re-published message is another one, and confirms are told apart by it. Cut, because AMQP
+    // takes 255 bytes and a character may have three.
+    messageId: `${run.Process}/${run.TransactionID.slice(0, 30)}/${run.ReplayID}/${step}/${version}/${crypto.randomUUID().slice(0, 8)}`,
+    type: 'step',
+    correlationId: run.TransactionID.slice(0, 80),
+    headers,
+    body,
+    mandatory: true,
+  }
+}
+
+const spanOf = (
+  operation: 'publish' | 'process',
+  kind: SpanDescription['kind'],
+  process: string,
+  step: string,
+): SpanDescription => ({
+  name: `${operation} ${stepQueue(process, step)}`,
+  kind,
+  attributes: {
+    'messaging.system': 'rabbitmq',
+    'messaging.operation.name': operation,
+    'messaging.destination.name': stepQueue(process, step),
+  },
+})
 
 /** The longest delay that is not too long, so that a step is never late by more than the shortest. */
 function rungFor(delayMs: number): string | null {

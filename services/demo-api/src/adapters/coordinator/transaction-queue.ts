@@ -1,6 +1,7 @@
 import { type Dependency, reasonOf } from '@integration-host/shared/health'
 import type { Logger } from '@integration-host/shared/logger'
 import type { Secret } from '@integration-host/shared/secret'
+import { callTraced, tracing } from '@integration-host/shared/telemetry'
 import type {
   NotDone,
   QueueOutcome,
@@ -34,17 +35,23 @@ export function createTransactionQueue(options: CoordinatorOptions): Transaction
   const { logger, dependency } = options
 
   async function post(path: string, body: unknown): Promise<Answer | null> {
-    try {
-      const response = await fetch(`${options.url}${path}`, {
+    const url = new URL(options.url + path)
+    const send = (added: Readonly<Record<string, string>>): Promise<Response> =>
+      fetch(url, {
         method: 'POST',
         headers: {
           Authorization: `Bearer ${options.key.reveal()}`,
           'Content-Type': 'application/json',
+          ...added,
         },
         body: JSON.stringify(body),
         redirect: 'manual',
         signal: AbortSignal.timeout(options.deadlineMs),
       })
+    try {
+      const response = await (tracing === undefined
+        ? send({})
+        : callTraced(tracing, { method: 'POST', url }, send, ({ status }) => status))
       const text = await response.text()
       dependency.up()
       return { status: response.status, code: problemCode(text), ...retryAfter(response) }

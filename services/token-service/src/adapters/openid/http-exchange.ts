@@ -6,6 +6,7 @@
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { reasonOf } from '@integration-host/shared/health'
+import { callTraced, tracing } from '@integration-host/shared/telemetry'
 
 /** A token response has a few kilobytes; more is no token response. */
 const BODY_LIMIT_BYTES = 65_536
@@ -39,10 +40,17 @@ export class NoAnswer extends Error {
 
 /** Redirects are not followed; the answer is read whole. @throws {NoAnswer} */
 export function exchangeHttp(url: URL, request: ExchangeRequest): Promise<HttpAnswer> {
+  if (tracing === undefined) return send(url, request)
+  const traced = (added: Readonly<Record<string, string>>): Promise<HttpAnswer> =>
+    send(url, { ...request, headers: { ...request.headers, ...added } })
+  return callTraced(tracing, { method: request.method, url }, traced, ({ status }) => status)
+}
+
+function send(url: URL, request: ExchangeRequest): Promise<HttpAnswer> {
   return new Promise((resolve, reject) => {
     let wasSent = false
-    const send = url.protocol === 'https:' ? requestHttps : requestHttp
-    const outgoing = send(url, {
+    const open = url.protocol === 'https:' ? requestHttps : requestHttp
+    const outgoing = open(url, {
       method: request.method,
       agent: false,
       headers: {
