@@ -1,8 +1,24 @@
+import { z } from 'zod'
 import type { Logger } from './logger.ts'
 
-export type DependencyState =
-  | { readonly status: 'up'; readonly since: string }
-  | { readonly status: 'connecting' | 'down'; readonly since: string; readonly reason: string }
+const DependencyState = z.discriminatedUnion('status', [
+  z.object({ status: z.literal('up'), since: z.iso.datetime() }).readonly(),
+  z
+    .object({
+      status: z.enum(['connecting', 'down']),
+      since: z.iso.datetime(),
+      reason: z.string(),
+    })
+    .readonly(),
+])
+export type DependencyState = z.output<typeof DependencyState>
+
+/** The body of `/health/ready`. */
+export const HealthReport = z.object({
+  status: z.enum(['ready', 'waiting']),
+  dependencies: z.record(z.string(), DependencyState),
+})
+export type HealthReport = z.output<typeof HealthReport>
 
 /** One backend or peer that a service needs, as `/health/ready` and the log tell of it. */
 export interface Dependency {
@@ -19,10 +35,7 @@ export interface Health {
    * but never waited for: the service does its work without it.
    */
   dependency(name: string, need?: 'required' | 'optional'): Dependency
-  report(): {
-    readonly status: 'ready' | 'waiting'
-    readonly dependencies: Record<string, DependencyState>
-  }
+  report(): HealthReport
 }
 
 /** Tracks what a service waits for; every transition is one log line. */

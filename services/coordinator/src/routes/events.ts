@@ -1,3 +1,4 @@
+import { textResponse } from '@integration-host/shared/service-app'
 import { Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { describeRoute } from 'hono-openapi'
@@ -21,7 +22,7 @@ export function eventRoutes(deps: {
     describeRoute({
       tags: ['events'],
       summary: 'Every transition, as server-sent events; resumes by Last-Event-ID',
-      responses: { 200: { description: 'text/event-stream' } },
+      responses: { 200: textResponse('transitions, without end', 'text/event-stream') },
     }),
     (c) =>
       streamSSE(c, async (stream) => {
