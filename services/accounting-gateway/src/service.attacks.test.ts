@@ -1,47 +1,42 @@
 /** Bytes that an attacker sends through a connection of its own, or through the accounting API's answers. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
+  AUTH,
   bodyOf,
   evilListener,
   type Gateway,
   gateway,
   KEY,
   raw,
+  stage,
   type StandIn,
-  standIn,
   tokenOf,
-  tokenService,
+  type TokenServiceStandIn,
 } from './service.rig.ts'
 
-const AUTH = `Authorization: Bearer ${KEY}\r\n`
 const REALMS = ['1', '2'] as const
 
+let opened: AsyncDisposableStack
 let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: TokenServiceStandIn
 let proxy: Gateway
 let evil: Awaited<ReturnType<typeof evilListener>>
 /** Everything that callers got, to be searched for what must not be in it. */
 let told: string
 
 beforeAll(async () => {
-  upstream = await standIn(async (request, response) => {
+  ;({ opened, upstream, tokens } = await stage(REALMS, async (request, response) => {
     await bodyOf(request).catch(() => null)
     response.end('ok')
-  })
-  tokens = await tokenService(REALMS)
-  proxy = await gateway(upstream.url, tokens.url)
-  evil = await evilListener()
+  }))
+  proxy = opened.use(await gateway(upstream.url, tokens.url))
+  evil = opened.use(await evilListener())
   told = ''
 })
 beforeEach(() => {
   upstream.seen.length = 0
 })
-afterAll(async () => {
-  await proxy[Symbol.asyncDispose]()
-  await evil[Symbol.asyncDispose]()
-  await tokens[Symbol.asyncDispose]()
-  await upstream[Symbol.asyncDispose]()
-})
+afterAll(() => opened.disposeAsync())
 
 async function attack(bytes: string) {
   const answer = await raw(proxy.port, bytes.replaceAll('EVIL', `127.0.0.1:${evil.port}`), 200)

@@ -3,29 +3,26 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
+  AUTH,
   bodyOf,
-  echo,
   type Gateway,
   gateway,
-  KEY,
+  PATH,
   raw,
+  stage,
+  stalled,
   type StandIn,
-  standIn,
-  tokenService,
+  type TokenServiceStandIn,
 } from './service.rig.ts'
 
-const AUTH = `Authorization: Bearer ${KEY}\r\n`
-const PATH = '/v3/company/1/x'
 const MB = 1_048_576
 
 let opened: AsyncDisposableStack
 let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: TokenServiceStandIn
 let proxy: Gateway
 beforeEach(async () => {
-  opened = new AsyncDisposableStack()
-  upstream = opened.use(await standIn(echo))
-  tokens = opened.use(await tokenService(['1', '2']))
+  ;({ opened, upstream, tokens } = await stage())
 })
 afterEach(() => opened.disposeAsync())
 
@@ -205,16 +202,7 @@ it('serves others beside 1,000 idle connections and 200 slow readers, and keeps 
 
   const answers = await Promise.all(Array.from({ length: 100 }, () => proxy.call(PATH)))
   expect(answers.every(({ status }) => status === 200)).toBe(true)
-  let before = -1
-  await vi.waitFor(
-    () => {
-      const isSettled = written === before
-      before = written
-      expect(isSettled).toBe(true)
-    },
-    { interval: 500, timeout: 20_000 },
-  )
   // Buffers of the sockets between, and of the gateway; each answer has no end.
-  expect(written / readers.length).toBeLessThan(16 * MB)
+  expect((await stalled(() => written)) / readers.length).toBeLessThan(16 * MB)
   expect(idle.every(({ readyState }) => readyState === 'open')).toBe(true)
 }, 60_000)

@@ -1,53 +1,32 @@
 /** What of HTTP passes through the gateway as it came, beyond the ordinary call of `service.test.ts`. */
-import { once } from 'node:events'
-import {
-  type ClientRequest,
-  type IncomingMessage,
-  type InformationEvent,
-  request as httpRequest,
-} from 'node:http'
+import type { InformationEvent } from 'node:http'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
+  AUTH,
   bodyOf,
-  echo,
   type Gateway,
   gateway,
-  KEY,
+  PATH,
   raw,
+  send,
+  stage,
+  stalled,
   type StandIn,
-  standIn,
-  tokenService,
+  type TokenServiceStandIn,
   wireUpstream,
 } from './service.rig.ts'
 
-const AUTH = `Authorization: Bearer ${KEY}\r\n`
-const PATH = '/v3/company/1/x'
-
 let opened: AsyncDisposableStack
 let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: TokenServiceStandIn
 let proxy: Gateway
 beforeEach(async () => {
-  opened = new AsyncDisposableStack()
-  upstream = opened.use(await standIn(echo))
-  tokens = opened.use(await tokenService(['1']))
+  ;({ opened, upstream, tokens } = await stage())
   proxy = opened.use(await gateway(upstream.url, tokens.url))
 })
 afterEach(() => opened.disposeAsync())
-
-function send(method: string, headers: Record<string, string> = {}, port = proxy.port) {
-  const authorization = `Bearer ${KEY}`
-  const request: ClientRequest = httpRequest({
-    port,
-    path: PATH,
-    method,
-    headers: { authorization, ...headers },
-  })
-  const answer = once(request, 'response').then(([response]) => response as IncomingMessage)
-  return { request, answer }
-}
 
 /** Connects the gateway to an upstream that answers every request with these bytes. */
 async function answering(bytes: string) {
@@ -62,7 +41,7 @@ describe('an answer before the answer', () => {
 
   it('is passed on as it comes, as often as it comes', async () => {
     const { proxy: hinting } = await answering(HINTED)
-    const { request, answer } = send('GET', {}, hinting.port)
+    const { request, answer } = send(hinting.port, 'GET', PATH)
     const informed: InformationEvent[] = []
     request.on('information', (event) => informed.push(event))
     request.end()
@@ -102,7 +81,7 @@ describe('an answer without a body', () => {
   it.each(['HEAD', 'GET'])('to %s keeps the length that it tells of', async (method) => {
     upstream.handle = (_request, response) =>
       response.writeHead(method === 'HEAD' ? 200 : 304, { 'Content-Length': '1234' }).end()
-    const { request, answer } = send(method)
+    const { request, answer } = send(proxy.port, method, PATH)
     request.end()
     const response = await answer
     expect(response.headers['content-length']).toBe('1234')
@@ -200,7 +179,7 @@ describe('an upload', () => {
 
   it('is taken from the caller no faster than upstream takes it', async () => {
     upstream.handle = (request) => request.pause()
-    const { request, answer } = send('PUT')
+    const { request, answer } = send(proxy.port, 'PUT', PATH)
     answer.catch(() => {})
     request.on('error', () => {})
     const chunk = Buffer.alloc(65_536)
@@ -213,17 +192,8 @@ describe('an upload', () => {
     }
     request.on('drain', fill)
     fill()
-    let before = -1
-    await vi.waitFor(
-      () => {
-        const isSettled = written === before
-        before = written
-        expect(isSettled).toBe(true)
-      },
-      { interval: 200, timeout: 10_000 },
-    )
     // What fits into the buffers of four sockets, far from 512 MB.
-    expect(written).toBeLessThan(64 * 1_048_576)
+    expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     request.destroy()
   })
 
