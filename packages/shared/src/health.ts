@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { BackendUnfit, type Finding } from './findings/finding.ts'
 import type { Logger } from './logger.ts'
 
 const DependencyState = z.discriminatedUnion('status', [
@@ -27,6 +28,8 @@ export interface Dependency {
   up(): void
   /** `reason` is a short text of ours, such as `ECONNREFUSED`; never a foreign message. */
   down(reason: string): void
+  /** Tells of what works, but not as it should; once, until that changes. */
+  remark(finding: Finding): void
 }
 
 export interface Health {
@@ -50,6 +53,7 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
         since: now().toISOString(),
         reason: 'not connected yet',
       }
+      const remarked = new Map<string, Finding['verdict']>()
       const dependency: Dependency = {
         name,
         get state() {
@@ -59,6 +63,12 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
           if (state.status === 'up') return
           state = { status: 'up', since: now().toISOString() }
           logger.info({ dependency: name }, 'dependency is up')
+        },
+        remark({ check, verdict, found, mend }) {
+          if (remarked.get(check) === verdict) return
+          remarked.set(check, verdict)
+          if (verdict !== 'warning' && verdict !== 'problem') return
+          logger.warn({ dependency: name, check, found, toMend: mend }, 'dependency is not right')
         },
         down(reason) {
           if (state.status === 'down' && state.reason === reason) return
@@ -83,6 +93,7 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
 /** The part of an error that may be told to anyone: its code, or its class. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
+  if (error instanceof BackendUnfit) return error.message
   const { code } = error as { code?: unknown }
   if (typeof code === 'string' && code !== '') return code
   // Node's happy eyeballs wraps the refusals of each address.
