@@ -43,6 +43,21 @@ async function until(bytes: string): Promise<{ socket: Socket; closed: Promise<s
   return { socket, closed }
 }
 
+const CALL = `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`
+
+/** Connections that have made a call each, and are kept. */
+async function idleConnections(count: number): Promise<readonly Socket[]> {
+  const idle: Socket[] = []
+  while (idle.length < count) {
+    // Not all at once: the system keeps only so many that nobody has accepted yet.
+    const batch = Math.min(100, count - idle.length)
+    const some = await Promise.all(Array.from({ length: batch }, () => until(CALL)))
+    await Promise.all(some.map(({ socket }) => once(socket, 'data')))
+    idle.push(...some.map(({ socket }) => socket))
+  }
+  return idle
+}
+
 describe('a body beyond the limit', () => {
   it('is 413 before it is asked for, and nothing is sent, when it says its length', async () => {
     await open({ LONGEST_BODY_MB: '2' })
@@ -164,6 +179,21 @@ it('cuts off a caller that takes nothing of its answer for a minute, and upstrea
   }
 })
 
+it('takes 4,096 connections, closes any more at once, and goes on with those it has', async () => {
+  await open()
+  const held = await idleConnections(4_096)
+  upstream.seen.length = 0
+  expect((await raw(proxy.port, CALL)).text).toBe('')
+  expect(upstream.seen).toHaveLength(0)
+  for (const socket of [held.at(0), held.at(-1)]) {
+    socket?.write(CALL)
+    expect(String((await once(socket as Socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /)
+  }
+  held[0]?.destroy()
+  // Its place is free once the gateway has seen that.
+  await vi.waitFor(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
+}, 60_000)
+
 it('serves others beside 1,000 idle connections and 200 slow readers, and keeps little for these', async () => {
   await open()
   let written = 0
@@ -183,14 +213,7 @@ it('serves others beside 1,000 idle connections and 200 slow readers, and keeps 
     response.on('drain', more)
     more()
   }
-  const idle: Socket[] = []
-  // Each has made a call. Not all at once: the system keeps only so many that nobody has accepted yet.
-  while (idle.length < 1_000) {
-    const bytes = `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`
-    const some = await Promise.all(Array.from({ length: 100 }, () => until(bytes)))
-    await Promise.all(some.map(({ socket }) => once(socket, 'data')))
-    idle.push(...some.map(({ socket }) => socket))
-  }
+  const idle = await idleConnections(1_000)
   const readers = Array.from({ length: 200 }, () => {
     const socket = connect(proxy.port, '127.0.0.1')
     opened.defer(() => void socket.destroy())
