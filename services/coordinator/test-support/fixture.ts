@@ -224,6 +224,35 @@ export async function startFixture(
   return fixture
 }
 
+/** A client of `/events`. */
+export async function watchEvents(host: Fixture, lastId?: string) {
+  const controller = new AbortController()
+  const response = await host.call('/events', {
+    signal: controller.signal,
+    headers: lastId === undefined ? {} : { 'Last-Event-ID': lastId },
+  })
+  let text = ''
+  const seen: { Status: string; StepName: string }[] = []
+  const ids: string[] = []
+  void (async () => {
+    const decoder = new TextDecoder()
+    for await (const chunk of response.body ?? []) {
+      text += decoder.decode(chunk as Uint8Array, { stream: true })
+      const blocks = text.split('\n\n').slice(0, -1)
+      seen.length = 0
+      ids.length = 0
+      for (const block of blocks) {
+        const data = /^data: (.*)$/m.exec(block)?.[1]
+        const id = /^id: (.*)$/m.exec(block)?.[1]
+        if (data === undefined || id === undefined) continue
+        seen.push(JSON.parse(data))
+        ids.push(id)
+      }
+    }
+  })().catch(() => {})
+  return { seen, ids, text: () => text, stop: () => controller.abort() }
+}
+
 /** Resolves when the condition holds; rejects after 20 seconds. */
 export const until = (condition: () => boolean | Promise<boolean>): Promise<void> =>
   vi.waitFor(
