@@ -704,8 +704,9 @@ export function coordinatorContract(
       ])
       first.stop()
       const missed = await watchEvents(host, first.ids[1])
-      await until(() => missed.seen.length === 3)
-      expect(missed.ids).toEqual(first.ids.slice(2))
+      await until(() => missed.seen.some(({ Status }) => Status === 'Completed'))
+      // What was just before it may have been told elsewhere in another order, so it comes again.
+      expect(missed.ids.filter((eventId) => eventId !== first.ids[0])).toEqual(first.ids.slice(2))
       const lost = await watchEvents(host, 'an id of long ago')
       await until(() => lost.text().includes('event: reset'))
       const startedAt = performance.now()

@@ -10,7 +10,8 @@ const MAX_BEHIND = 20_000
 
 /**
  * `GET /events`: every transition as a server-sent event, `id` unique and the same on every replica. With
- * `Last-Event-ID` it goes on after that one; an event `reset` says that this is no longer possible.
+ * `Last-Event-ID` it goes on after that one, on any replica, and repeats some of what was just before it; an event
+ * `reset` says that this is not possible. `Version` orders those of a run: they may come from several replicas.
  */
 export function eventRoutes(deps: {
   readonly feed: TransitionFeed
