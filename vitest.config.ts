@@ -1,9 +1,18 @@
+import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 
 const exclude = ['**/node_modules/**']
 
+const support = (file: string): string =>
+  fileURLToPath(new URL(`tests/support/${file}`, import.meta.url))
+
 export default defineConfig({
+  // Every service under test is held to its OpenAPI document.
+  resolve: {
+    alias: { '@integration-host/shared/service-app': support('openapi/service-app.ts') },
+  },
   test: {
+    setupFiles: [support('openapi/hold-tests.ts')],
     pool: 'forks',
     // Two cores are the smallest machine the suite is meant for, and the servers need a share as well.
     maxWorkers: 2,
@@ -17,7 +26,7 @@ export default defineConfig({
           include: [
             '{services,packages,host,scripts,examples}/**/*.test.ts',
             'tests/*.test.ts',
-            'tests/support/*.test.ts',
+            'tests/support/**/*.test.ts',
           ],
           exclude: [...exclude, '**/*.integration.test.ts'],
         },

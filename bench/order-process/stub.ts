@@ -1,9 +1,7 @@
 /** What the steps call: `GET /order` and `GET /report`, as cheap as can be had. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { startNginx } from '../support/nginx.ts'
 import { freePorts, untilListening } from './ports.ts'
 
 const START_MS = 10_000
@@ -16,54 +14,37 @@ export interface Stub extends AsyncDisposable {
 
 /** nginx where it is installed; it takes a tenth of the processor time of a Node server. */
 export async function startStub(): Promise<Stub> {
-  await using opened = new AsyncDisposableStack()
-  const folder = opened.adopt(await mkdtemp(join(tmpdir(), 'integration-host-bench-')), (path) =>
-    rm(path, { recursive: true }),
-  )
-  const [port = 0] = await freePorts(1)
-  await writeFile(join(folder, 'nginx.conf'), nginxConfig(folder, port))
-  const program = spawnSync('nginx', ['-v']).status === 0 ? 'nginx' : 'node'
-  const [command, args] =
-    program === 'nginx'
-      ? ['nginx', ['-p', folder, '-e', 'error.log', '-c', 'nginx.conf']]
-      : [process.execPath, ['-e', `(${serve.toString()})(${port})`]]
-  const child = spawn(command, args, { stdio: 'ignore' })
-  const gone = once(child, 'exit')
-  opened.defer(async () => {
-    // On this one nginx ends its worker as well.
-    child.kill('SIGTERM')
-    await gone
-  })
-  await untilListening(port, START_MS)
-  const running = opened.move()
-  return {
-    program,
-    url: `http://127.0.0.1:${port}`,
-    pid: child.pid ?? 0,
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  }
+  const hasNginx = spawnSync('nginx', ['-v']).status === 0
+  return hasNginx
+    ? { program: 'nginx', ...(await startNginx(targets)) }
+    : { program: 'node', ...(await startNode()) }
 }
 
-const nginxConfig = (folder: string, port: number): string => `
-daemon off;
-worker_processes 1;
-pid nginx.pid;
-events { worker_connections 4096; }
-http {
-  access_log off;
-  default_type application/json;
-  keepalive_requests 100000000;
-  keepalive_timeout 600s;
-  ${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((use) => `${use}_temp_path ${folder};`).join(' ')}
+const targets = (port: number): string => `
   server {
     listen 127.0.0.1:${port} backlog=4096;
     location = /order { return 201 '{"Order":"$arg_order","CreatedAt":"$time_iso8601"}'; }
     location = /report {
       return 200 '{"Order":"$arg_order","CreatedAt":"$time_iso8601","Status":"Confirmed"}';
     }
+  }`
+
+async function startNode(): Promise<Omit<Stub, 'program'>> {
+  const [port = 0] = await freePorts(1)
+  const child = spawn(process.execPath, ['-e', `(${serve.toString()})(${port})`], {
+    stdio: 'ignore',
+  })
+  const gone = once(child, 'exit')
+  await untilListening(port, START_MS)
+  return {
+    url: `http://127.0.0.1:${port}`,
+    pid: child.pid ?? 0,
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGTERM')
+      await gone
+    },
   }
 }
-`
 
 /** Runs in a process of its own, from its text: it uses nothing from outside. */
 function serve(port: number): void {

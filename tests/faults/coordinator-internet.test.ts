@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { eventually } from '../support/eventually.ts'
 import { startSystem } from '../support/system.ts'
@@ -9,6 +8,8 @@ import { startTarget } from './support/target.ts'
 
 const ORDERS = 2_000
 const FLAPS = 20
+/** So few that the orders last for every flap. */
+const CALLS_BETWEEN = 50
 
 describe.runIf(isFaultRun)('a process that requires the internet, which comes and goes', () => {
   it('charges no attempt and fails no transaction', { timeout: 300_000 }, async ({ annotate }) => {
@@ -39,7 +40,8 @@ describe.runIf(isFaultRun)('a process that requires the internet, which comes an
     await queueBulk(system, coordinator.url, wanted)
     let atWork = 0
     for (let flap = 1; flap <= FLAPS; flap += 1) {
-      await delay(500)
+      const before = target.calls.length
+      await eventually(() => expect(target.calls.length).toBeGreaterThan(before + CALLS_BETWEEN))
       if ((await books.count()).completed < ORDERS) atWork += 1
       target.isOnline = false
       await eventually(() =>

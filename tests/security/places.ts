@@ -1,27 +1,11 @@
 /** Everywhere a system writes to, read whole: one reader a place. */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
-import {
-  DEAD_EXCHANGE,
-  deadQueue,
-  delayName,
-  delays,
-  stepQueue,
-  stepRoutingKey,
-  STEPS_EXCHANGE,
-} from '@integration-host/shared/contracts/step-message'
-import {
-  COORDINATORS_EXCHANGE,
-  TRANSACTIONS_EXCHANGE,
-} from '@integration-host/shared/contracts/transaction-event'
 import { type Channel, connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
+import { exchanges, queues } from '../support/topology.ts'
 import type { Finding } from './canaries.ts'
-
-const PROCESS = 'OrderProcess'
-const STEPS = ['order', 'report', 'csv']
 
 /** Every key under a prefix, of every type, name and value. @throws {Error} for a type that is not known here */
 export async function readRedis(url: string, prefix: string): Promise<Finding[]> {
@@ -69,25 +53,15 @@ export interface MessageTap extends AsyncDisposable {
   readonly channel: Channel
 }
 
-/** Every exchange of the system, with every routing key that leads anywhere in it. */
-const routes: readonly (readonly [
-  exchange: string,
-  type: string,
-  routingKeys: readonly string[],
-])[] = [
-  [CREDENTIALS_EXCHANGE, 'topic', ['#']],
-  [TRANSACTIONS_EXCHANGE, 'topic', ['#']],
-  [COORDINATORS_EXCHANGE, 'fanout', ['']],
-  [STEPS_EXCHANGE, 'direct', STEPS.map((step) => stepRoutingKey(PROCESS, step))],
-  [DEAD_EXCHANGE, 'direct', [PROCESS]],
-  ...delays.map(({ name }) => [delayName(name), 'fanout', ['']] as const),
-]
-export const exchangeNames: readonly string[] = routes.map(([exchange]) => exchange)
-const queueNames = [
-  ...STEPS.map((step) => stepQueue(PROCESS, step)),
-  deadQueue(PROCESS),
-  ...delays.map(({ name }) => delayName(name)),
-]
+export const exchangeNames: readonly string[] = exchanges.map(({ name }) => name)
+
+/** The routing keys that lead anywhere from an exchange. */
+function routingKeys({ name, type }: (typeof exchanges)[number]): readonly string[] {
+  if (type === 'topic') return ['#']
+  const bindings = queues.flatMap((queue) => queue.bindings)
+  const keys = bindings.filter(({ exchange }) => exchange === name).map((to) => to.routingKey)
+  return type === 'fanout' ? [''] : keys
+}
 
 /** Taps a system that has declared its exchanges. */
 export async function tapMessages(url: string, prefix: string): Promise<MessageTap> {
@@ -98,21 +72,21 @@ export async function tapMessages(url: string, prefix: string): Promise<MessageT
     const envelope = JSON.stringify({ fields, properties })
     findings.push({ place: `RabbitMQ ${what}`, bytes: joined([envelope, content]) })
   }
-  for (const [exchange, , routingKeys] of routes) {
+  for (const exchange of exchanges) {
+    const { name } = exchange
     const { queue } = await channel.assertQueue('', { exclusive: true })
-    for (const key of routingKeys) await channel.bindQueue(queue, prefix + exchange, key)
+    for (const key of routingKeys(exchange)) await channel.bindQueue(queue, prefix + name, key)
     await channel.consume(
       queue,
       (message) =>
-        message &&
-        keep(`exchange ${exchange}`, message.fields, message.properties, message.content),
+        message && keep(`exchange ${name}`, message.fields, message.properties, message.content),
       { noAck: true },
     )
   }
   return {
     channel,
     async read() {
-      for (const name of queueNames) {
+      for (const { name } of queues) {
         for (;;) {
           const message = await channel.get(prefix + name, { noAck: true })
           if (message === false) break

@@ -13,6 +13,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
+import { DEVIATION } from './openapi/deviations.ts'
 import { removeTopology } from './topology.ts'
 
 /** In the order of the design's table; any order of starting works. */
@@ -53,6 +54,11 @@ export interface System extends AsyncDisposable {
 }
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+// Under test a service is held to its OpenAPI document; a benchmark measures the service alone.
+const HELD =
+  process.env['VITEST'] === undefined
+    ? []
+    : ['--import', new URL('openapi/hold-process.ts', import.meta.url).href]
 const READY_DEADLINE_MS = 20_000
 
 /** Makes the system's own database and names; starts the services named, all of them when none is. */
@@ -167,6 +173,13 @@ export async function startSystem(names: readonly ServiceName[] = serviceNames):
         removeTopology(backend('TEST_AMQP_URL'), prefix),
         rm(dataDir, { recursive: true }),
       ])
+      const deviations = all.flatMap((process) =>
+        process
+          .output()
+          .split('\n')
+          .filter((line) => line.startsWith(DEVIATION)),
+      )
+      if (deviations.length > 0) throw new Error(deviations.join('\n'))
     },
   }
   try {
@@ -206,7 +219,7 @@ function startProcess(
   env: Readonly<Record<string, string>>,
 ): ServiceProcess {
   const { PATH = '' } = process.env
-  const child: ChildProcess = spawn(process.execPath, [entry], {
+  const child: ChildProcess = spawn(process.execPath, [...HELD, entry], {
     cwd: ROOT,
     env: { PATH, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

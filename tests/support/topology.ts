@@ -1,40 +1,32 @@
-import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
 import {
-  DEAD_EXCHANGE,
-  deadQueue,
-  delayName,
-  delays,
-  stepQueue,
-  STEPS_EXCHANGE,
-} from '@integration-host/shared/contracts/step-message'
+  credentialsTopology,
+  ladder,
+  processTopology,
+} from '@integration-host/shared/contracts/topology'
 import {
   COORDINATORS_EXCHANGE,
   TRANSACTIONS_EXCHANGE,
 } from '@integration-host/shared/contracts/transaction-event'
 import { connect } from 'amqplib'
 
-const STEPS = ['order', 'report', 'csv']
+const topologies = [
+  ladder,
+  credentialsTopology,
+  processTopology('OrderProcess', ['order', 'report', 'csv']),
+]
+/** What of a system outlives its processes on the broker. */
+export const queues = topologies.flatMap((topology) => topology.queues)
+export const exchanges = [
+  ...topologies.flatMap((topology) => topology.exchanges),
+  { name: TRANSACTIONS_EXCHANGE, type: 'topic' },
+  { name: COORDINATORS_EXCHANGE, type: 'fanout' },
+] as const
 
 /** Removes what a system declared under its prefix. Removing what is not there is no error. */
 export async function removeTopology(url: string, prefix: string): Promise<void> {
   const connection = await connect(url)
   const channel = await connection.createChannel()
-  const rungs = delays.map(({ name }) => delayName(name))
-  const queues = [
-    ...STEPS.map((step) => stepQueue('OrderProcess', step)),
-    deadQueue('OrderProcess'),
-    'coordinator.credentials',
-    ...rungs,
-  ]
-  const exchanges = [
-    STEPS_EXCHANGE,
-    DEAD_EXCHANGE,
-    CREDENTIALS_EXCHANGE,
-    TRANSACTIONS_EXCHANGE,
-    COORDINATORS_EXCHANGE,
-    ...rungs,
-  ]
-  for (const queue of queues) await channel.deleteQueue(prefix + queue)
-  for (const exchange of exchanges) await channel.deleteExchange(prefix + exchange)
+  for (const { name } of queues) await channel.deleteQueue(prefix + name)
+  for (const { name } of exchanges) await channel.deleteExchange(prefix + name)
   await connection.close()
 }

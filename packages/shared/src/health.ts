@@ -1,8 +1,25 @@
+import { z } from 'zod'
+import { BackendUnfit, type Finding } from './findings/finding.ts'
 import type { Logger } from './logger.ts'
 
-export type DependencyState =
-  | { readonly status: 'up'; readonly since: string }
-  | { readonly status: 'connecting' | 'down'; readonly since: string; readonly reason: string }
+const DependencyState = z.discriminatedUnion('status', [
+  z.object({ status: z.literal('up'), since: z.iso.datetime() }).readonly(),
+  z
+    .object({
+      status: z.enum(['connecting', 'down']),
+      since: z.iso.datetime(),
+      reason: z.string(),
+    })
+    .readonly(),
+])
+export type DependencyState = z.output<typeof DependencyState>
+
+/** The body of `/health/ready`. */
+export const HealthReport = z.object({
+  status: z.enum(['ready', 'waiting']),
+  dependencies: z.record(z.string(), DependencyState),
+})
+export type HealthReport = z.output<typeof HealthReport>
 
 /** One backend or peer that a service needs, as `/health/ready` and the log tell of it. */
 export interface Dependency {
@@ -11,6 +28,8 @@ export interface Dependency {
   up(): void
   /** `reason` is a short text of ours, such as `ECONNREFUSED`; never a foreign message. */
   down(reason: string): void
+  /** Tells of what works, but not as it should; once, until that changes. */
+  remark(finding: Finding): void
 }
 
 export interface Health {
@@ -19,10 +38,7 @@ export interface Health {
    * but never waited for: the service does its work without it.
    */
   dependency(name: string, need?: 'required' | 'optional'): Dependency
-  report(): {
-    readonly status: 'ready' | 'waiting'
-    readonly dependencies: Record<string, DependencyState>
-  }
+  report(): HealthReport
 }
 
 /** Tracks what a service waits for; every transition is one log line. */
@@ -37,6 +53,7 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
         since: now().toISOString(),
         reason: 'not connected yet',
       }
+      const remarked = new Map<string, Finding['verdict']>()
       const dependency: Dependency = {
         name,
         get state() {
@@ -46,6 +63,12 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
           if (state.status === 'up') return
           state = { status: 'up', since: now().toISOString() }
           logger.info({ dependency: name }, 'dependency is up')
+        },
+        remark({ check, verdict, found, mend }) {
+          if (remarked.get(check) === verdict) return
+          remarked.set(check, verdict)
+          if (verdict !== 'warning' && verdict !== 'problem') return
+          logger.warn({ dependency: name, check, found, toMend: mend }, 'dependency is not right')
         },
         down(reason) {
           if (state.status === 'down' && state.reason === reason) return
@@ -70,6 +93,7 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
 /** The part of an error that may be told to anyone: its code, or its class. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
+  if (error instanceof BackendUnfit) return error.message
   const { code } = error as { code?: unknown }
   if (typeof code === 'string' && code !== '') return code
   // Node's happy eyeballs wraps the refusals of each address.

@@ -2,13 +2,12 @@ import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { matchedRoutes, routePath } from 'hono/route'
 import { secureHeaders } from 'hono/secure-headers'
 import { describeRoute, resolver, validator } from 'hono-openapi'
-import type { z } from 'zod'
-import { Problem } from './contracts/problem.ts'
+import { z } from 'zod'
 import { IntegrationError } from './errors.ts'
-import type { Health } from './health.ts'
+import { type Health, HealthReport } from './health.ts'
 import type { Logger } from './logger.ts'
 import type { Metrics } from './metrics.ts'
-import { documentRoutes } from './openapi.ts'
+import { type Content, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
 import type { Secret } from './secret.ts'
 import { serveTraced, tracing } from './telemetry.ts'
@@ -28,9 +27,17 @@ export interface ServiceAppDeps {
   readonly maxBodyBytes?: number
   /** The same for exact paths that take more. */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
-  /** Turns an error into an answer; problem documents unless the service's contract says otherwise. */
-  readonly onError?: typeof problemResponse
+  /** How errors are answered; problem documents unless the service's contract says otherwise. */
+  readonly errorAnswers?: ErrorAnswers
 }
+
+export interface ErrorAnswers {
+  readonly respond: (c: Context, error: unknown) => Response
+  /** The same in a route's description. */
+  readonly content: Content
+}
+
+const PROBLEMS: ErrorAnswers = { respond: problemResponse, content: PROBLEM_CONTENT }
 
 /** Paths of every service that hold no secret and no realm. */
 const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
@@ -40,7 +47,7 @@ const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json'
  * documentation and one log line a request. `addRoutes` mounts the service's own resources.
  */
 export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) => void): Hono {
-  const { logger, health, metrics, onError = problemResponse } = deps
+  const { logger, health, metrics, errorAnswers = PROBLEMS } = deps
   const app = new Hono()
   const latency = metrics.histogram('http_request_duration_seconds', 'Time to answer a request', [
     'method',
@@ -93,8 +100,8 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     await next()
     if (!c.res.headers.has('Cache-Control')) c.res.headers.set('Cache-Control', 'no-store')
   })
-  if (deps.keys !== null)
-    app.use(requireServiceKey(deps.keys, new Set([...OPEN_PATHS, ...(deps.openPaths ?? [])])))
+  const openPaths = new Set([...OPEN_PATHS, ...(deps.openPaths ?? [])])
+  if (deps.keys !== null) app.use(requireServiceKey(deps.keys, openPaths))
   app.use(limitBody((path) => deps.maxBodyBytesAt?.[path] ?? deps.maxBodyBytes ?? 65_536))
 
   addRoutes(app)
@@ -103,7 +110,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     describeRoute({
       tags: ['operations'],
       summary: 'The process runs',
-      responses: { 200: { description: 'alive' } },
+      responses: { 200: jsonResponse('alive', z.object({ status: z.literal('live') })) },
     }),
     (c) => c.json({ status: 'live' }),
   )
@@ -113,8 +120,8 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
       tags: ['operations'],
       summary: 'Everything needed is there; each dependency named',
       responses: {
-        200: { description: 'ready' },
-        503: { description: 'waiting for a dependency' },
+        200: jsonResponse('ready', HealthReport),
+        503: jsonResponse('waiting for a dependency', HealthReport),
       },
     }),
     (c) => {
@@ -127,7 +134,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     describeRoute({
       tags: ['operations'],
       summary: 'Prometheus metrics',
-      responses: { 200: { description: 'metrics' } },
+      responses: { 200: textResponse('metrics', 'text/plain') },
     }),
     async (c) => {
       return c.body(await metrics.read(), 200, {
@@ -135,11 +142,16 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
       })
     },
   )
-  documentRoutes(app, { title: deps.name, description: deps.purpose })
+  documentRoutes(app, {
+    title: deps.name,
+    description: deps.purpose,
+    errorContent: errorAnswers.content,
+    needsKey: (path) => deps.keys !== null && !openPaths.has(path),
+  })
 
-  app.notFound(notFoundHandler(app, onError))
+  app.notFound(notFoundHandler(app, errorAnswers.respond))
   app.onError((error, c) => {
-    const answer = onError(c, error)
+    const answer = errorAnswers.respond(c, error)
     if (answer.status >= 500)
       logger.error({ err: error, method: c.req.method, route: routePath(c, -1) }, 'request failed')
     return answer
@@ -232,11 +244,17 @@ export const jsonResponse = (description: string, schema: z.ZodType) => ({
   content: { 'application/json': { schema: resolver(schema) } },
 })
 
+/** The `responses` entry of an answer in text of some kind. */
+export const textResponse = (description: string, mediaType: `text/${string}`) => ({
+  description,
+  content: { [mediaType]: { schema: { type: 'string' as const } } },
+})
+
 /** The `responses` entries of problem documents, one per status. */
 export const problemResponses = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [
       status,
-      { description, content: { 'application/problem+json': { schema: resolver(Problem) } } },
+      { description, content: PROBLEM_CONTENT },
     ]),
   )

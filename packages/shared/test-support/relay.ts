@@ -5,6 +5,8 @@ import { createConnection, createServer, type Socket } from 'node:net'
 export interface Relay extends AsyncDisposable {
   /** The backend's URL with the relay's address in it. */
   readonly url: string
+  /** What becomes of the backend's answers on their way; null: nothing. */
+  edit: ((answer: Buffer) => Buffer) | null
   /** Connections that came so far. */
   readonly connections: number
   /** Ends every connection and refuses new ones until `restore`. */
@@ -43,7 +45,7 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
       })
     }
     client.on('data', (data) => state === 'stalled' || backend.write(data))
-    backend.on('data', (data) => state === 'stalled' || client.write(data))
+    backend.on('data', (data) => state === 'stalled' || client.write(relay.edit?.(data) ?? data))
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -51,8 +53,9 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
   address.hostname = '127.0.0.1'
   address.port = String((server.address() as { port: number }).port)
   const cut = (): void => sockets.forEach((socket) => socket.destroy())
-  return {
+  const relay: Relay = {
     url: address.href,
+    edit: null,
     get connections() {
       return connections
     },
@@ -72,4 +75,12 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
       await once(server, 'close')
     },
   }
+  return relay
 }
+
+/** For `edit`: the bytes with a text in them replaced by one of the same length. */
+export const edited = (
+  answer: Buffer,
+  text: RegExp,
+  other: string | ((...parts: string[]) => string),
+): Buffer => Buffer.from(answer.toString('latin1').replace(text, other as string), 'latin1')

@@ -3,15 +3,13 @@ import { createMetrics } from '@integration-host/shared/metrics'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createGatewayMetrics } from './gateway-metrics.ts'
 import type { Permit, RealmLimits } from './realm/throttle.ts'
-import { echo, gateway, type StandIn, standIn, tokenService } from './service.rig.ts'
+import { gateway, stage, type StandIn, type TokenServiceStandIn } from './service.rig.ts'
 
 let opened: AsyncDisposableStack
 let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: TokenServiceStandIn
 beforeEach(async () => {
-  opened = new AsyncDisposableStack()
-  upstream = opened.use(await standIn(echo))
-  tokens = opened.use(await tokenService(['1', '2']))
+  ;({ opened, upstream, tokens } = await stage())
 })
 afterEach(() => opened.disposeAsync())
 

@@ -2,43 +2,36 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
-  echo,
+  AUTH,
   evilListener,
   type Gateway,
   gateway,
-  KEY,
   raw,
+  stage,
   type StandIn,
-  standIn,
   tokenOf,
-  tokenService,
+  type TokenServiceStandIn,
 } from './service.rig.ts'
 
 // Bytes as an attacker writes them: every client library would tidy them up.
-const AUTH = `Authorization: Bearer ${KEY}\r\n`
 const get = (target: string, headers = `Host: x\r\n${AUTH}`): string =>
   `GET ${target} HTTP/1.1\r\n${headers}\r\n`
 
+let opened: AsyncDisposableStack
 let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: TokenServiceStandIn
 let proxy: Gateway
 let evil: Awaited<ReturnType<typeof evilListener>>
 
 beforeAll(async () => {
-  upstream = await standIn(echo)
-  tokens = await tokenService(['1', '2'])
-  proxy = await gateway(upstream.url, tokens.url)
-  evil = await evilListener()
+  ;({ opened, upstream, tokens } = await stage())
+  proxy = opened.use(await gateway(upstream.url, tokens.url))
+  evil = opened.use(await evilListener())
 })
 beforeEach(() => {
   upstream.seen.length = 0
 })
-afterAll(async () => {
-  await proxy[Symbol.asyncDispose]()
-  await evil[Symbol.asyncDispose]()
-  await tokens[Symbol.asyncDispose]()
-  await upstream[Symbol.asyncDispose]()
-})
+afterAll(() => opened.disposeAsync())
 
 const stillServes = async (): Promise<void> => {
   const answer = await raw(

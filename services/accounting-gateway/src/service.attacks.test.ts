@@ -1,47 +1,48 @@
 /** Bytes that an attacker sends through a connection of its own, or through the accounting API's answers. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { PerformanceObserver } from 'node:perf_hooks'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
+  AUTH,
   bodyOf,
   evilListener,
   type Gateway,
   gateway,
   KEY,
   raw,
+  stage,
   type StandIn,
-  standIn,
   tokenOf,
-  tokenService,
+  type TokenServiceStandIn,
 } from './service.rig.ts'
 
-const AUTH = `Authorization: Bearer ${KEY}\r\n`
 const REALMS = ['1', '2'] as const
 
+/** What Node tells of a lookup. */
+interface Lookup {
+  readonly detail: { readonly hostname: string }
+}
+
+let opened: AsyncDisposableStack
 let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: TokenServiceStandIn
 let proxy: Gateway
 let evil: Awaited<ReturnType<typeof evilListener>>
 /** Everything that callers got, to be searched for what must not be in it. */
 let told: string
 
 beforeAll(async () => {
-  upstream = await standIn(async (request, response) => {
+  ;({ opened, upstream, tokens } = await stage(REALMS, async (request, response) => {
     await bodyOf(request).catch(() => null)
     response.end('ok')
-  })
-  tokens = await tokenService(REALMS)
-  proxy = await gateway(upstream.url, tokens.url)
-  evil = await evilListener()
+  }))
+  proxy = opened.use(await gateway(upstream.url, tokens.url))
+  evil = opened.use(await evilListener())
   told = ''
 })
 beforeEach(() => {
   upstream.seen.length = 0
 })
-afterAll(async () => {
-  await proxy[Symbol.asyncDispose]()
-  await evil[Symbol.asyncDispose]()
-  await tokens[Symbol.asyncDispose]()
-  await upstream[Symbol.asyncDispose]()
-})
+afterAll(() => opened.disposeAsync())
 
 async function attack(bytes: string) {
   const answer = await raw(proxy.port, bytes.replaceAll('EVIL', `127.0.0.1:${evil.port}`), 200)
@@ -276,6 +277,75 @@ describe('who may what', () => {
   it('with the key in the query is nothing', async () => {
     const answer = await fetch(`${proxy.url}/v3/company/1/x?access_token=${KEY}`)
     expect(answer.status).toBe(401)
+  })
+})
+
+describe('a wrong key', () => {
+  it('is told alike however near the right one it is', async () => {
+    const answers = new Set<string>()
+    for (const key of [
+      `x${KEY.slice(1)}`,
+      `${KEY.slice(0, -1)}x`,
+      KEY.slice(0, -1),
+      `${KEY}x`,
+      KEY.toUpperCase(),
+      'x',
+      'x'.repeat(512),
+    ]) {
+      const answer = await proxy.call('/v3/company/1/x', {
+        headers: { Authorization: `Bearer ${key}` },
+      })
+      answers.add(`${answer.status} ${await answer.text()}`)
+    }
+    expect([...answers]).toEqual([expect.stringMatching(/^401 .*"unauthorized"/)])
+  })
+
+  it('a thousand times leaves the holder of the right one undisturbed, and reaches nobody', async () => {
+    const asked = tokens.seen.length
+    const wrong = Array.from({ length: 1_000 }, async (_, index) => {
+      const headers = { Authorization: `Bearer ${KEY.slice(0, -4)}${1_000 + index}` }
+      const answer = await proxy.call('/v3/company/2/x', { headers })
+      await answer.body?.cancel()
+      return answer.status
+    })
+    const right = await proxy.call('/v3/company/1/x')
+    expect([right.status, await right.text()]).toEqual([200, 'ok'])
+    expect(new Set(await Promise.all(wrong))).toEqual(new Set([401]))
+    expect(upstream.seen).toHaveLength(1)
+    expect(tokens.seen.slice(asked).filter(({ url }) => url.includes('ACC-2'))).toEqual([])
+  })
+})
+
+describe('names and addresses (DNS rebinding)', () => {
+  it('are asked for as the settings have them, once a connection, whatever a caller names', async () => {
+    const { port } = new URL(upstream.url)
+    await using named = await gateway(`http://localhost:${port}`, tokens.url)
+    const asked: string[] = []
+    using observed = new DisposableStack()
+    const observer = new PerformanceObserver((list) => {
+      for (const { detail } of list.getEntries() as unknown as Lookup[]) asked.push(detail.hostname)
+    })
+    observer.observe({ entryTypes: ['dns'] })
+    observed.defer(() => observer.disconnect())
+    const connections = new Set<unknown>()
+    upstream.server.on('connection', (socket) => connections.add(socket))
+    for (const host of ['rebind.invalid', 'localhost.', '0x7f.1', '2130706433']) {
+      const lines = `Host: ${host}\r\nX-Forwarded-Host: ${host}\r\nForwarded: host=${host}\r\n${AUTH}`
+      const { status } = await raw(
+        named.port,
+        `GET /v3/company/1/x HTTP/1.1\r\n${lines}Connection: close\r\n\r\n`,
+      )
+      expect([host, status]).toEqual([host, 200])
+      await raw(named.port, `GET http://${host}/v3/company/1/x HTTP/1.1\r\n${lines}\r\n`)
+    }
+    expect(upstream.seen).toHaveLength(4)
+    expect(new Set(upstream.seen.map(({ headers }) => headers.host))).toEqual(
+      new Set([`localhost:${port}`]),
+    )
+    await vi.waitFor(() =>
+      expect(asked.filter((name) => name === 'localhost').length).toBe(connections.size),
+    )
+    expect(new Set(asked)).toEqual(new Set(['localhost']))
   })
 })
 

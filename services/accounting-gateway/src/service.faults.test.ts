@@ -11,20 +11,20 @@ import {
   KEY,
   publishEvent,
   raw,
+  stage,
   type StandIn,
   standIn,
   tokenOf,
   tokenService,
+  type TokenServiceStandIn,
 } from './service.rig.ts'
 
 let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: TokenServiceStandIn
 let opened: AsyncDisposableStack
 
 beforeEach(async () => {
-  opened = new AsyncDisposableStack()
-  upstream = opened.use(await standIn(echo))
-  tokens = opened.use(await tokenService(['1', '2']))
+  ;({ opened, upstream, tokens } = await stage())
 })
 afterEach(() => opened.disposeAsync())
 

@@ -1,6 +1,13 @@
 /** What the gateway's tests stand on: real servers on loopback in the place of its neighbours. */
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import {
+  type ClientRequest,
+  createServer,
+  type IncomingMessage,
+  request as httpRequest,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
 import {
   credentialMessageId,
@@ -12,11 +19,16 @@ import { createHealth } from '@integration-host/shared/health'
 import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
 import { createLogger } from '@integration-host/shared/logger'
 import type { MessageBus } from '@integration-host/shared/message-bus'
+import { expect, vi } from 'vitest'
 import { readEmbeddedConfig } from './config.ts'
 import type { GatewayLimits } from './realm/throttle.ts'
 import { startAccountingGateway } from './service.ts'
 
 export const KEY = 'service-key-of-the-tests-0123456789abcdef'
+/** The key as a line of a request that is written by hand. */
+export const AUTH = `Authorization: Bearer ${KEY}\r\n`
+/** A call of a company that every stage knows. */
+export const PATH = '/v3/company/1/x'
 
 export interface Seen {
   readonly method: string
@@ -204,6 +216,51 @@ export async function gateway(
       if (givenBus === undefined) await bus[Symbol.asyncDispose]()
     },
   }
+}
+
+export interface Stage {
+  readonly upstream: StandIn
+  readonly tokens: TokenServiceStandIn
+  /** Holds both, and what the test opens beside them. */
+  readonly opened: AsyncDisposableStack
+}
+
+/** The gateway's neighbours: an accounting API, and a token-service that knows the realms. */
+export async function stage(
+  realms: readonly string[] = ['1', '2'],
+  answer: Handle = echo,
+): Promise<Stage> {
+  const opened = new AsyncDisposableStack()
+  const upstream = opened.use(await standIn(answer))
+  return { opened, upstream, tokens: opened.use(await tokenService(realms)) }
+}
+
+/** A call by Node's own client, which changes nothing about what comes back. */
+export function send(
+  port: number,
+  method: string,
+  path: string,
+  headers: Readonly<Record<string, string>> = {},
+): { readonly request: ClientRequest; readonly answer: Promise<IncomingMessage> } {
+  const authorization = `Bearer ${KEY}`
+  const request = httpRequest({ port, path, method, headers: { authorization, ...headers } })
+  const answer = once(request, 'response').then(([response]) => response as IncomingMessage)
+  return { request, answer }
+}
+
+/** Resolves with what a writer has written once it gets no further: every buffer on the way is full. */
+export async function stalled(written: () => number): Promise<number> {
+  let before = -1
+  await vi.waitFor(
+    () => {
+      const now = written()
+      const isStalled = now === before
+      before = now
+      expect(isStalled).toBe(true)
+    },
+    { interval: 500, timeout: 20_000 },
+  )
+  return before
 }
 
 export interface RawAnswer {

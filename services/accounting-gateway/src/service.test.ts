@@ -1,6 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http'
 import { connect } from 'node:net'
 import { Readable } from 'node:stream'
 import { gunzipSync, gzipSync } from 'node:zlib'
@@ -12,50 +11,35 @@ import {
   gateway,
   KEY,
   raw,
+  send,
+  stage,
+  stalled,
   type StandIn,
-  standIn,
   tokenOf,
-  tokenService,
+  type TokenServiceStandIn,
 } from './service.rig.ts'
 
-const AUTH = { Authorization: `Bearer ${KEY}` }
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
+let opened: AsyncDisposableStack
 let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: TokenServiceStandIn
 let proxy: Gateway
 
 beforeAll(async () => {
-  upstream = await standIn(echo)
-  tokens = await tokenService(['123', '456', 'faulty'])
-  proxy = await gateway(upstream.url, tokens.url)
+  ;({ opened, upstream, tokens } = await stage(['123', '456', 'faulty']))
+  proxy = opened.use(await gateway(upstream.url, tokens.url))
 })
 beforeEach(() => {
   upstream.handle = echo
   upstream.seen.length = 0
 })
-afterAll(async () => {
-  await proxy[Symbol.asyncDispose]()
-  await tokens[Symbol.asyncDispose]()
-  await upstream[Symbol.asyncDispose]()
-})
-
-/** Node's own client: it changes nothing about what comes back. */
-function send(
-  method: string,
-  path: string,
-  headers: Record<string, string> = {},
-): { request: ClientRequest; answer: Promise<IncomingMessage> } {
-  const { hostname, port } = new URL(proxy.url)
-  const request = httpRequest({ hostname, port, path, method, headers: { ...AUTH, ...headers } })
-  const answer = once(request, 'response').then(([response]) => response as IncomingMessage)
-  return { request, answer }
-}
+afterAll(() => opened.disposeAsync())
 
 describe('a call through the gateway', () => {
   it('reaches the same path and query with the bearer of its realm', async () => {
     const path = '/v3/company/123/query?query=select%20*%20from%20CompanyInfo&a=+%2F&b=\'"'
-    const { request, answer } = send('GET', path)
+    const { request, answer } = send(proxy.port, 'GET', path)
     request.end()
     const response = await answer
     expect(response.statusCode).toBe(200)
@@ -82,7 +66,7 @@ describe('a call through the gateway', () => {
   it.each(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND'])(
     'keeps the method %s and its body',
     async (method) => {
-      const { request, answer } = send(method, '/v3/company/123/x?requestid=1', {
+      const { request, answer } = send(proxy.port, method, '/v3/company/123/x?requestid=1', {
         'Content-Length': '4',
       })
       request.end('body')
@@ -113,7 +97,7 @@ describe('a call through the gateway', () => {
       ])
       response.end()
     }
-    const { request, answer } = send('GET', '/v3/company/123/x')
+    const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x')
     request.end()
     const { statusCode, headers, rawHeaders } = await answer
     expect(statusCode).toBe(307)
@@ -152,7 +136,9 @@ describe('a call through the gateway', () => {
       response.writeHead(200, { 'Content-Encoding': 'gzip', 'Content-Length': packed.length })
       response.end(packed)
     }
-    const { request, answer } = send('GET', '/v3/company/123/x', { 'Accept-Encoding': 'gzip' })
+    const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x', {
+      'Accept-Encoding': 'gzip',
+    })
     request.end()
     const response = await answer
     const body = await bodyOf(response)
@@ -164,7 +150,7 @@ describe('a call through the gateway', () => {
 
   it.each([204, 304])('returns %i without a body', async (status) => {
     upstream.handle = (_request, response) => response.writeHead(status, { ETag: '"1"' }).end()
-    const { request, answer } = send('GET', '/v3/company/123/x')
+    const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x')
     request.end()
     const response = await answer
     expect([response.statusCode, response.headers.etag, (await bodyOf(response)).length]).toEqual([
@@ -177,7 +163,7 @@ describe('a call through the gateway', () => {
   it('answers HEAD with the headers alone', async () => {
     upstream.handle = (_request, response) =>
       response.writeHead(200, { 'Content-Length': 12_345 }).end()
-    const { request, answer } = send('HEAD', '/v3/company/123/x')
+    const { request, answer } = send(proxy.port, 'HEAD', '/v3/company/123/x')
     request.end()
     const response = await answer
     expect(response.headers['content-length']).toBe('12345')
@@ -194,7 +180,7 @@ describe('a call through the gateway', () => {
         response.end('second')
       }
     }
-    const { request, answer } = send('GET', '/v3/company/123/x')
+    const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x')
     request.end()
     const response = await answer
     const [first] = (await once(response, 'data')) as [Buffer]
@@ -210,7 +196,7 @@ describe('a call through the gateway', () => {
       response.writeHead(200, { 'Content-Length': 2 }).flushHeaders()
       finish = () => response.end('ok')
     }
-    const { request, answer } = send('GET', '/v3/company/123/x')
+    const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x')
     request.end()
     const response = await answer
     expect(response.statusCode).toBe(200)
@@ -224,7 +210,7 @@ describe('a call through the gateway', () => {
       for await (const part of request) parts.push(String(part))
       response.end('done')
     }
-    const { request, answer } = send('POST', '/v3/company/123/upload', {
+    const { request, answer } = send(proxy.port, 'POST', '/v3/company/123/upload', {
       'Transfer-Encoding': 'chunked',
     })
     request.write('first')
@@ -240,7 +226,7 @@ describe('a call through the gateway', () => {
       response.writeHead(200)
       request.pipe(response)
     }
-    const { request, answer } = send('POST', '/v3/company/123/upload')
+    const { request, answer } = send(proxy.port, 'POST', '/v3/company/123/upload')
     Readable.from(
       (function* () {
         for (let at = 0; at < bytes.length; at += 65_536) yield bytes.subarray(at, at + 65_536)
@@ -268,17 +254,8 @@ describe('a call through the gateway', () => {
       `GET /v3/company/123/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`,
     )
     await once(socket, 'readable') // and nobody reads
-    let before = -1
-    await vi.waitFor(
-      () => {
-        const isSettled = written === before
-        before = written
-        expect(isSettled).toBe(true)
-      },
-      { interval: 200, timeout: 10_000 },
-    )
     // What fits into the sockets' buffers between three processes' ends, far from 512 MB.
-    expect(written).toBeLessThan(64 * 1_048_576)
+    expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     socket.destroy()
   })
 
@@ -290,7 +267,7 @@ describe('a call through the gateway', () => {
         response.write('never more than this')
       }
     })
-    const { request, answer } = send('GET', '/v3/company/123/x')
+    const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x')
     request.end()
     await once(await answer, 'data')
     request.destroy()
@@ -304,7 +281,7 @@ describe('a call through the gateway', () => {
     const closed = new Promise<void>((resolve) => {
       upstream.handle = (_request, response) => void response.on('close', resolve)
     })
-    const { request, answer } = send('GET', '/v3/company/123/x')
+    const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x')
     answer.catch(() => {})
     request.on('error', () => {})
     request.end()
@@ -318,14 +295,14 @@ describe('a call through the gateway', () => {
       response.writeHead(200, { 'Content-Length': 100 })
       response.write('half', () => response.destroy())
     }
-    const { request, answer } = send('GET', '/v3/company/123/x')
+    const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x')
     request.end()
     await expect(bodyOf(await answer)).rejects.toThrow('aborted')
     expect(upstream.seen).toHaveLength(1)
   })
 
   it('asks for the body of Expect: 100-continue only once the call is acceptable', async () => {
-    const { request, answer } = send('POST', '/v3/company/123/x', {
+    const { request, answer } = send(proxy.port, 'POST', '/v3/company/123/x', {
       Expect: '100-continue',
       'Content-Length': '4',
     })
@@ -334,7 +311,7 @@ describe('a call through the gateway', () => {
     expect(JSON.parse((await bodyOf(await answer)).toString())).toMatchObject({ body: 'body' })
     expect(upstream.seen[0]?.headers).not.toHaveProperty('expect')
 
-    const refused = send('POST', '/v3/company/unknown/x', {
+    const refused = send(proxy.port, 'POST', '/v3/company/unknown/x', {
       Expect: '100-continue',
       'Content-Length': '4',
     })
@@ -350,7 +327,7 @@ describe('a call through the gateway', () => {
     upstream.handle = (request, response) => {
       request.once('data', () => response.writeHead(413).end('too much'))
     }
-    const { request, answer } = send('POST', '/v3/company/123/upload', {
+    const { request, answer } = send(proxy.port, 'POST', '/v3/company/123/upload', {
       'Transfer-Encoding': 'chunked',
     })
     request.write(Buffer.alloc(100_000))

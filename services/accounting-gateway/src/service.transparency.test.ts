@@ -1,53 +1,32 @@
 /** What of HTTP passes through the gateway as it came, beyond the ordinary call of `service.test.ts`. */
-import { once } from 'node:events'
-import {
-  type ClientRequest,
-  type IncomingMessage,
-  type InformationEvent,
-  request as httpRequest,
-} from 'node:http'
+import type { InformationEvent } from 'node:http'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
+  AUTH,
   bodyOf,
-  echo,
   type Gateway,
   gateway,
-  KEY,
+  PATH,
   raw,
+  send,
+  stage,
+  stalled,
   type StandIn,
-  standIn,
-  tokenService,
+  type TokenServiceStandIn,
   wireUpstream,
 } from './service.rig.ts'
 
-const AUTH = `Authorization: Bearer ${KEY}\r\n`
-const PATH = '/v3/company/1/x'
-
 let opened: AsyncDisposableStack
 let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: TokenServiceStandIn
 let proxy: Gateway
 beforeEach(async () => {
-  opened = new AsyncDisposableStack()
-  upstream = opened.use(await standIn(echo))
-  tokens = opened.use(await tokenService(['1']))
+  ;({ opened, upstream, tokens } = await stage())
   proxy = opened.use(await gateway(upstream.url, tokens.url))
 })
 afterEach(() => opened.disposeAsync())
-
-function send(method: string, headers: Record<string, string> = {}, port = proxy.port) {
-  const authorization = `Bearer ${KEY}`
-  const request: ClientRequest = httpRequest({
-    port,
-    path: PATH,
-    method,
-    headers: { authorization, ...headers },
-  })
-  const answer = once(request, 'response').then(([response]) => response as IncomingMessage)
-  return { request, answer }
-}
 
 /** Connects the gateway to an upstream that answers every request with these bytes. */
 async function answering(bytes: string) {
@@ -62,7 +41,7 @@ describe('an answer before the answer', () => {
 
   it('is passed on as it comes, as often as it comes', async () => {
     const { proxy: hinting } = await answering(HINTED)
-    const { request, answer } = send('GET', {}, hinting.port)
+    const { request, answer } = send(hinting.port, 'GET', PATH)
     const informed: InformationEvent[] = []
     request.on('information', (event) => informed.push(event))
     request.end()
@@ -102,7 +81,7 @@ describe('an answer without a body', () => {
   it.each(['HEAD', 'GET'])('to %s keeps the length that it tells of', async (method) => {
     upstream.handle = (_request, response) =>
       response.writeHead(method === 'HEAD' ? 200 : 304, { 'Content-Length': '1234' }).end()
-    const { request, answer } = send(method)
+    const { request, answer } = send(proxy.port, method, PATH)
     request.end()
     const response = await answer
     expect(response.headers['content-length']).toBe('1234')
@@ -160,6 +139,11 @@ describe('an answer on the wire', () => {
     ['a NUL in a header', 'HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n'],
     ['a bare line feed', 'HTTP/1.1 200 OK\nX-A: b\nContent-Length: 0\n\n'],
     ['a switch of protocols', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n'],
+    // RFC 9110 §15.2 would let it pass; undici takes it for a reader that is a step ahead of its writer.
+    [
+      'a 100 Continue that nobody asked for',
+      'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
+    ],
     ['no HTTP at all', 'SSH-2.0-OpenSSH_9.2\r\n'],
     ['headers beyond 64 KiB', `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(70_000)}\r\n\r\n`],
   ])('with %s is 502, and its connection is not used again', async (_what, bytes) => {
@@ -200,7 +184,7 @@ describe('an upload', () => {
 
   it('is taken from the caller no faster than upstream takes it', async () => {
     upstream.handle = (request) => request.pause()
-    const { request, answer } = send('PUT')
+    const { request, answer } = send(proxy.port, 'PUT', PATH)
     answer.catch(() => {})
     request.on('error', () => {})
     const chunk = Buffer.alloc(65_536)
@@ -213,17 +197,8 @@ describe('an upload', () => {
     }
     request.on('drain', fill)
     fill()
-    let before = -1
-    await vi.waitFor(
-      () => {
-        const isSettled = written === before
-        before = written
-        expect(isSettled).toBe(true)
-      },
-      { interval: 200, timeout: 10_000 },
-    )
     // What fits into the buffers of four sockets, far from 512 MB.
-    expect(written).toBeLessThan(64 * 1_048_576)
+    expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     request.destroy()
   })
 

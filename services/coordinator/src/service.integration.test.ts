@@ -3,11 +3,21 @@ import {
   credentialRoutingKey,
 } from '@integration-host/shared/contracts/credential-event'
 import { STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
-import { TRANSACTIONS_EXCHANGE } from '@integration-host/shared/contracts/transaction-event'
+import {
+  COORDINATORS_EXCHANGE,
+  type TransactionEvent,
+  TRANSACTIONS_EXCHANGE,
+} from '@integration-host/shared/contracts/transaction-event'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { connect } from 'amqplib'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type Backends, openBackends, startFixture, until } from '../test-support/fixture.ts'
+import {
+  type Backends,
+  openBackends,
+  startFixture,
+  until,
+  watchEvents,
+} from '../test-support/fixture.ts'
 import { coordinatorContract } from './service.contract.ts'
 
 coordinatorContract('real', 'message')
@@ -299,6 +309,49 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(heard).toContain('transaction.OrderProcess.queued')
     expect(heard).toContain('transaction.OrderProcess.running')
     expect(text).not.toContain('business data')
+  })
+
+  it('aborts a call in hand for a cancellation elsewhere, and no resumed one when the news comes late', async () => {
+    const host = use(await startFixture(backends))
+    const watched = await watchEvents(host)
+    const isAborted = Promise.withResolvers<void>()
+    const mayAnswer = Promise.withResolvers<void>()
+    host.target.on('/order', async (_, response) => {
+      if (host.target.callsTo('/order').length > 1) {
+        await mayAnswer.promise
+        return false
+      }
+      response.on('close', () => isAborted.resolve())
+      return undefined
+    })
+    const id = fresh()
+    const act = (action: string) =>
+      host.call(`/processes/OrderProcess/transactions/${id}/${action}`, { method: 'POST' })
+    /** What another replica would tell of the cancellation. */
+    const raw = await channel()
+    const tellOf = ({ Version, UpdatedAt: At }: Awaited<ReturnType<typeof host.run>>): void => {
+      const run = { Process: 'OrderProcess', TransactionID: id, ReplayID: 0, StepName: 'order' }
+      const Events = [{ ...run, Status: 'Cancelled', Version, At } satisfies TransactionEvent]
+      const content = Buffer.from(JSON.stringify({ Events }))
+      const headers = { replica: 'another' }
+      raw.publish(`${backends.prefix}${COORDINATORS_EXCHANGE}`, '', content, { headers })
+    }
+    const cancellationsSeen = () =>
+      watched.seen.filter(({ Status }) => Status === 'Cancelled').length
+
+    await host.queue(id)
+    await until(() => host.target.callsTo('/order').length === 1)
+    await host.source.cancel('OrderProcess', id, null) // as another replica does: in the rows
+    const cancelled = await host.run(id)
+    tellOf(cancelled)
+    await isAborted.promise
+    expect((await act('resume')).status).toBe(202)
+    await until(() => host.target.callsTo('/order').length === 2)
+    tellOf(cancelled)
+    await until(() => cancellationsSeen() === 2)
+    mayAnswer.resolve()
+    await host.reached(id, 'Completed')
+    expect(host.target.callsTo('/order')).toHaveLength(2)
   })
 
   it('shares the queue of credential events between replicas, and drops what is no event', async () => {

@@ -2,14 +2,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import {
-  DEAD_EXCHANGE,
-  deadQueue,
-  delayName,
-  delays,
-  stepQueue,
-  STEPS_EXCHANGE,
-} from '@integration-host/shared/contracts/step-message'
-import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+  credentialsTopology,
+  ladder,
+  processTopology,
+} from '@integration-host/shared/contracts/topology'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import {
   COORDINATORS_EXCHANGE,
@@ -97,22 +93,20 @@ async function removeTopology(
 ): Promise<void> {
   const connection = await connect(amqpUrl())
   const channel = await connection.createChannel()
-  const rungs = delays.map(({ name }) => delayName(name))
-  const queues = Object.entries(steps).flatMap(([name, names]) => [
-    deadQueue(name),
-    ...names.map((step) => stepQueue(name, step)),
-  ])
-  for (const queue of [...queues, ...rungs, 'coordinator.credentials'])
-    await channel.deleteQueue(prefix + queue)
-  for (const exchange of [
-    STEPS_EXCHANGE,
-    DEAD_EXCHANGE,
-    CREDENTIALS_EXCHANGE,
+  const topologies = [
+    ladder,
+    credentialsTopology,
+    ...Object.entries(steps).map(([name, names]) => processTopology(name, names)),
+  ]
+  const queues = topologies.flatMap((topology) => topology.queues)
+  const exchanges = topologies.flatMap((topology) => topology.exchanges)
+  for (const { name } of queues) await channel.deleteQueue(prefix + name)
+  for (const name of [
+    ...exchanges.map((exchange) => exchange.name),
     TRANSACTIONS_EXCHANGE,
     COORDINATORS_EXCHANGE,
-    ...rungs,
   ])
-    await channel.deleteExchange(prefix + exchange)
+    await channel.deleteExchange(prefix + name)
   await connection.close()
 }
 
@@ -222,6 +216,35 @@ export async function startFixture(
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
   return fixture
+}
+
+/** A client of `/events`. */
+export async function watchEvents(host: Fixture, lastId?: string) {
+  const controller = new AbortController()
+  const response = await host.call('/events', {
+    signal: controller.signal,
+    headers: lastId === undefined ? {} : { 'Last-Event-ID': lastId },
+  })
+  let text = ''
+  const seen: { Status: string; StepName: string }[] = []
+  const ids: string[] = []
+  void (async () => {
+    const decoder = new TextDecoder()
+    for await (const chunk of response.body ?? []) {
+      text += decoder.decode(chunk as Uint8Array, { stream: true })
+      const blocks = text.split('\n\n').slice(0, -1)
+      seen.length = 0
+      ids.length = 0
+      for (const block of blocks) {
+        const data = /^data: (.*)$/m.exec(block)?.[1]
+        const id = /^id: (.*)$/m.exec(block)?.[1]
+        if (data === undefined || id === undefined) continue
+        seen.push(JSON.parse(data))
+        ids.push(id)
+      }
+    }
+  })().catch(() => {})
+  return { seen, ids, text: () => text, stop: () => controller.abort() }
 }
 
 /** Resolves when the condition holds; rejects after 20 seconds. */

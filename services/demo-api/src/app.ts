@@ -3,8 +3,9 @@ import type { Logger } from '@integration-host/shared/logger'
 import type { Metrics } from '@integration-host/shared/metrics'
 import { createServiceApp } from '@integration-host/shared/service-app'
 import type { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
 import { allowMethods, allowOwnHosts, refuseCrossSite } from './routes/front-door.ts'
-import { textResponse } from './routes/text-response.ts'
+import { TEXT_ERRORS, textResponses } from './routes/text-response.ts'
 import { createKeptAnswers } from './order/kept-answers.ts'
 import { orderRoutes } from './routes/order.ts'
 import { queueRoutes } from './routes/queue.ts'
@@ -36,10 +37,19 @@ export function createApp(deps: DemoApiDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      onError: textResponse,
+      errorAnswers: TEXT_ERRORS,
     },
     (app) => {
-      app.use(allowOwnHosts(deps.allowedHosts), refuseCrossSite)
+      app.use(
+        describeRoute({
+          responses: textResponses({
+            403: 'another site makes a browser send this',
+            421: 'the host name is not served here',
+          }),
+        }),
+        allowOwnHosts(deps.allowedHosts),
+        refuseCrossSite,
+      )
       app.use('/queue', allowMethods('GET', 'POST'))
       app.use('/replay', allowMethods('GET', 'POST'))
       app.use('/order', allowMethods('GET'))

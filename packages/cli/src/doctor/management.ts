@@ -1,14 +1,20 @@
 /** RabbitMQ's management HTTP API: what AMQP does not tell. */
 import { z } from 'zod'
 import {
+  type Finding,
+  ok,
+  problem,
+  skipped,
+  warning,
+} from '@integration-host/shared/findings/finding'
+import { clockFinding, httpClock } from '@integration-host/shared/findings/clock'
+import {
   DEFINITIONS,
   differences,
   shippedPolicies,
   type ShippedPolicy,
   type WantedQueue,
 } from './broker-topology.ts'
-import { clockFinding, httpClock } from './clock.ts'
-import { type Finding, ok, problem, skipped, warning } from './finding.ts'
 import { counted } from '../terminal.ts'
 import { driftFinding, summary } from './rabbitmq.ts'
 

@@ -1,13 +1,17 @@
+import { join } from 'node:path'
+import {
+  type Finding,
+  ok,
+  problem,
+  versionFinding,
+} from '@integration-host/shared/findings/finding'
+import { clockFinding } from '@integration-host/shared/findings/clock'
+import { migrationFindings, readMigrationState } from '@integration-host/shared/findings/migrations'
 import type { Secret } from '@integration-host/shared/secret'
-import type postgres from 'postgres'
-import { clockFinding } from './clock.ts'
-import { type Finding, ok, problem, versionFinding } from './finding.ts'
-import { migrationFindings, type AppliedMigration } from './migrations.ts'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
 
-/** The oldest that its makers still mend. */
-const NEEDED = [14, 0] as const
 const PATIENCE_S = 3
+const MIGRATIONS = join(import.meta.dirname, '../../../../services/coordinator/migrations')
 
 /** Looks whether a Postgres keeps what it is given and has the coordinator's tables. Writes nothing. */
 export async function examinePostgres(
@@ -39,9 +43,9 @@ export async function examinePostgres(
     const clock = clockFinding({ remoteAt: Number(time?.ms), askedAt, answeredAt: Date.now() })
     return [
       reached(host),
-      versionFinding(settings.version, NEEDED),
+      versionFinding('postgres', settings.version),
       ...settingsOf(settings),
-      ...migrationFindings(await appliedMigrations(sql), await columns(sql)),
+      ...migrationFindings(MIGRATIONS, await readMigrationState(sql)),
       clock,
     ]
   } catch (error) {
@@ -86,21 +90,4 @@ function settingsOf(settings: Settings): Finding[] {
       ? []
       : [problem('encoding', encoding, 'Use a database with the encoding UTF8.')]),
   ]
-}
-
-/** Null where nothing keeps book of migrations. */
-async function appliedMigrations(sql: postgres.Sql): Promise<readonly AppliedMigration[] | null> {
-  const [book] = await sql<{ name: string | null }[]>`
-    select to_regclass('drizzle.__drizzle_migrations')::text as name`
-  if (!book?.name) return null
-  return sql<AppliedMigration[]>`
-    select created_at::float8 as at, hash from drizzle.__drizzle_migrations order by created_at`
-}
-
-/** `Table.Column` of each column in the schema of this connection. */
-async function columns(sql: postgres.Sql): Promise<ReadonlySet<string>> {
-  const rows = await sql<{ name: string }[]>`
-    select table_name || '.' || column_name as name
-    from information_schema.columns where table_schema = current_schema()`
-  return new Set(rows.map(({ name }) => name))
 }

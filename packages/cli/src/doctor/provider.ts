@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { clockFinding, httpClock } from './clock.ts'
-import { type Finding, ok, problem, warning } from './finding.ts'
+import { clockFinding, httpClock } from '@integration-host/shared/findings/clock'
+import { type Finding, ok, problem, warning } from '@integration-host/shared/findings/finding'
 import { reached, unreachable } from './reach.ts'
 
 /** What a refresh and a connection need of the discovery document. */

@@ -1,12 +1,16 @@
-import { inequivalenceOf } from '@integration-host/shared/rabbitmq/refusal'
+import {
+  type Finding,
+  ok,
+  problem,
+  versionFinding,
+  warning,
+} from '@integration-host/shared/findings/finding'
+import { inequivalenceOf, versionOf } from '@integration-host/shared/rabbitmq/refusal'
 import type { Secret } from '@integration-host/shared/secret'
 import type { ChannelModel } from 'amqplib'
 import type { WantedQueue } from './broker-topology.ts'
-import { type Finding, ok, problem, versionFinding, warning } from './finding.ts'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
 
-/** The first whose quorum queues expire messages and dead-letter at least once. */
-const NEEDED = [3, 10] as const
 const PATIENCE_MS = 3_000
 
 /** Looks at a broker and its queues over AMQP. Creates nothing. */
@@ -26,13 +30,9 @@ export async function examineRabbitMq(
       clientProperties: { connection_name: 'doctor' },
     })
     model.on('error', () => {})
-    // Not in the types: what the broker said of itself.
-    const { serverProperties } = model.connection as unknown as {
-      readonly serverProperties: { readonly version?: string }
-    }
     return [
       reached(host),
-      versionFinding(serverProperties.version ?? 'unknown', NEEDED),
+      versionFinding('rabbitmq', versionOf(model)),
       ...(await queueFindings(model, queues)),
     ]
   } catch (error) {

@@ -1,10 +1,15 @@
+import {
+  type Finding,
+  ok,
+  problem,
+  skipped,
+  versionFinding,
+  warning,
+} from '@integration-host/shared/findings/finding'
+import { clockFinding } from '@integration-host/shared/findings/clock'
 import type { Secret } from '@integration-host/shared/secret'
-import { clockFinding } from './clock.ts'
-import { type Finding, ok, problem, skipped, versionFinding, warning } from './finding.ts'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
 
-/** The first with GETDEL, which a single-use authorization needs. */
-const NEEDED = [6, 2] as const
 const PATIENCE_MS = 3_000
 
 /** Looks whether a Redis keeps what it is given. Writes nothing. */
@@ -48,7 +53,7 @@ export async function examineRedis(url: Secret, signal: AbortSignal): Promise<re
 export function redisFindings(text: string, appendfsync: string | undefined): readonly Finding[] {
   const info = parseInfo(text)
   return [
-    versionFinding(info.get('redis_version') ?? 'unknown', NEEDED),
+    versionFinding('redis', info.get('redis_version') ?? 'unknown'),
     ...roleOf(info),
     ...memoryOf(info),
     ...persistenceOf(info, appendfsync),

@@ -1,10 +1,16 @@
+import {
+  type Finding,
+  ok,
+  problem,
+  skipped,
+  warning,
+} from '@integration-host/shared/findings/finding'
+import { clockFinding, httpClock } from '@integration-host/shared/findings/clock'
 import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
 import type { Secret } from '@integration-host/shared/secret'
 import { z } from 'zod'
 import { addressOf, type ServiceName } from '../settings.ts'
-import { clockFinding, httpClock } from './clock.ts'
 import type { ProcessOutline } from './broker-topology.ts'
-import { type Finding, ok, problem, skipped, warning } from './finding.ts'
 import { reached, unreachable } from './reach.ts'
 
 const Readiness = z.object({

@@ -6,7 +6,7 @@ import { createLogger } from '../logger.ts'
 import { messageBusContract } from '../message-bus.contract.ts'
 import type { MessageBus } from '../message-bus.ts'
 import { Secret } from '../secret.ts'
-import { startRelay } from '../../test-support/relay.ts'
+import { edited, startRelay } from '../../test-support/relay.ts'
 import { connectRabbitMq } from './message-bus.ts'
 
 const url = process.env['TEST_AMQP_URL'] ?? ''
@@ -56,6 +56,27 @@ describe('the RabbitMQ bus on a bad line', () => {
     exchanges: [{ name: 'work', type: 'direct' as const }],
     queues: [{ name: 'orders', bindings: [{ exchange: 'work', routingKey: 'order' }] }],
   }
+
+  it('waits for a broker that is too old to be upgraded, and says so', async () => {
+    await using relay = await startRelay(url, 5_672)
+    relay.edit = (answer) =>
+      edited(answer, /(version\S{5})\d\.\d+/, (text) => text.replace(/\d(?=\.\d+$)/, '2'))
+    const health = createHealth(logger)
+    await using bus = await connectRabbitMq(new Secret(relay.url), {
+      name: 'test',
+      dependency: health.dependency('rabbitmq'),
+      logger,
+    })
+    await vi.waitFor(() =>
+      expect(health.report().dependencies['rabbitmq']).toMatchObject({
+        status: 'down',
+        reason: expect.stringMatching(/^version: 2\.\d+\.\d+\. Upgrade to 3\.10 or newer\.$/),
+      }),
+    )
+    relay.edit = null
+    await bus.ready(AbortSignal.timeout(10_000))
+    expect(health.report().status).toBe('ready')
+  })
 
   it('declares and consumes again by itself after the connection was cut', async () => {
     const line = await startRelay(url, 5672)

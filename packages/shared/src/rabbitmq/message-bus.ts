@@ -17,6 +17,7 @@ import {
 } from 'amqplib'
 import { corkWrites } from '../corked-writes.ts'
 import { IntegrationError } from '../errors.ts'
+import { refuseProblems, versionFinding } from '../findings/finding.ts'
 import { type Dependency, reasonOf } from '../health.ts'
 import type { Logger } from '../logger.ts'
 import type {
@@ -33,7 +34,7 @@ import type {
 import type { Secret } from '../secret.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
 import { queueArguments } from './queue-arguments.ts'
-import { brokerReason, inequivalenceOf } from './refusal.ts'
+import { brokerReason, inequivalenceOf, versionOf } from './refusal.ts'
 
 export interface RabbitMqOptions {
   /** The connection's name in the console. */
@@ -94,6 +95,7 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     // Recovery listens for errors only after this: one before would be thrown in the middle of amqplib's own
     // clean-up, end the process, or leave recovery waiting for ever.
     current.on('error', () => {})
+    refuseProblems([versionFinding('rabbitmq', versionOf(current))])
     // Not in the types: the stream that amqplib opened for this connection.
     corkWrites((current.connection as unknown as { readonly stream: Duplex }).stream)
     const channel = await current.createConfirmChannel()

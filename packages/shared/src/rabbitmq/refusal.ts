@@ -1,4 +1,5 @@
-/** What the broker says when it refuses something, in RabbitMQ's words (3.10 to 4.x). */
+/** What the broker says of itself, and when it refuses something, in RabbitMQ's words (3.10 to 4.x). */
+import type { ChannelModel } from 'amqplib'
 import { reasonOf } from '../health.ts'
 
 /** Something of the name is there with another setting than was asked for; the broker tells of the first one. */
@@ -14,6 +15,15 @@ export interface Inequivalence {
 
 const INEQUIVALENT =
   /inequivalent arg '(?<setting>[^']*)' for (?<kind>queue|exchange) '(?<name>.*)' in vhost '.*': received (?<wanted>.*?) but current is (?<found>.*?)"?$/s
+
+/** The broker's version, as it told it in its greeting. */
+export function versionOf({ connection }: ChannelModel): string {
+  // Not in the types.
+  const { serverProperties } = connection as unknown as {
+    readonly serverProperties: { readonly version?: string }
+  }
+  return serverProperties.version ?? 'unknown'
+}
 
 /** What differs, when `error` is the broker's refusal of a declaration; else null. */
 export function inequivalenceOf(error: unknown): Inequivalence | null {

@@ -1,5 +1,7 @@
 import { Redis } from 'ioredis'
 import { corkWrites } from '../corked-writes.ts'
+import { clockFinding } from '../findings/clock.ts'
+import { refuseProblems, versionFinding } from '../findings/finding.ts'
 import { type Dependency, reasonOf } from '../health.ts'
 import type { Secret } from '../secret.ts'
 
@@ -33,11 +35,17 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     autoResendUnfulfilledCommands: false,
     retryStrategy: (attempt) => Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)),
   })
+  const { dependency } = options
   let isClosing = false
   redis.on('connect', () => corkWrites(redis.stream))
-  redis.on('ready', () => options.dependency.up())
-  redis.on('error', (error) => options.dependency.down(reasonOf(error)))
-  redis.on('close', () => isClosing || options.dependency.down('connection closed'))
+  redis.on('ready', () => {
+    void examine(redis, dependency).then(
+      () => redis.status === 'ready' && dependency.up(),
+      (error: unknown) => dependency.down(reasonOf(error)),
+    )
+  })
+  redis.on('error', (error) => dependency.down(reasonOf(error)))
+  redis.on('close', () => isClosing || dependency.down('connection closed'))
   return {
     redis,
     async [Symbol.asyncDispose]() {
@@ -45,4 +53,19 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
       redis.disconnect()
     },
   }
+}
+
+/**
+ * Looks at a server that has just been reached.
+ *
+ * @throws {BackendUnfit} when it is too old
+ * @throws what the driver does when the connection is lost meanwhile.
+ */
+async function examine(redis: Redis, dependency: Dependency): Promise<void> {
+  const [, version = 'unknown'] = /^redis_version:(\S+)/m.exec(await redis.info('server')) ?? []
+  refuseProblems([versionFinding('redis', version)])
+  const askedAt = Date.now()
+  const [seconds, micros] = await redis.time()
+  const remoteAt = Number(seconds) * 1_000 + Number(micros) / 1_000
+  dependency.remark(clockFinding({ remoteAt, askedAt, answeredAt: Date.now() }))
 }

@@ -23,7 +23,7 @@ export function companyRoutes(): Hono {
         'Same method, path, query and body, streamed both ways; the answer comes back as upstream gave it.',
       security: [{ serviceKey: [] }],
       responses: {
-        default: { description: "the accounting API's answer" },
+        default: { description: "the accounting API's answer", content: { '*/*': {} } },
         ...problemResponses({
           400: 'target_invalid: the target or a header could be read in two ways',
           401: 'unauthorized: no valid service key',

@@ -1,3 +1,4 @@
+import { textResponse } from '@integration-host/shared/service-app'
 import { Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { describeRoute } from 'hono-openapi'
@@ -9,7 +10,8 @@ const MAX_BEHIND = 20_000
 
 /**
  * `GET /events`: every transition as a server-sent event, `id` unique and the same on every replica. With
- * `Last-Event-ID` it goes on after that one; an event `reset` says that this is no longer possible.
+ * `Last-Event-ID` it goes on after that one, on any replica, and repeats some of what was just before it; an event
+ * `reset` says that this is not possible. `Version` orders those of a run: they may come from several replicas.
  */
 export function eventRoutes(deps: {
   readonly feed: TransitionFeed
@@ -21,7 +23,7 @@ export function eventRoutes(deps: {
     describeRoute({
       tags: ['events'],
       summary: 'Every transition, as server-sent events; resumes by Last-Event-ID',
-      responses: { 200: { description: 'text/event-stream' } },
+      responses: { 200: textResponse('transitions, without end', 'text/event-stream') },
     }),
     (c) =>
       streamSSE(c, async (stream) => {

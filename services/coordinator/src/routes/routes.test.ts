@@ -56,17 +56,11 @@ describe('every route but the open ones', () => {
     async (path) => expect((await fetch(host.url + path)).status).toBe(200),
   )
 
-  it('has a place in the OpenAPI document', async () => {
+  it('has its body in the OpenAPI document', async () => {
     const document = (await (await fetch(`${host.url}/openapi.json`)).json()) as {
       paths: Record<string, Record<string, unknown>>
     }
-    const described = Object.entries(document.paths).flatMap(([path, methods]) =>
-      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
-    )
-    const pattern = (path: string) =>
-      path.replace('OrderProcess', '{process}').replace('known', '{id}')
-    for (const [method, path] of routes) expect(described).toContain(`${method} ${pattern(path)}`)
-    expect(document.paths[pattern(transactions)]?.['post']).toMatchObject({
+    expect(document.paths['/processes/{process}/transactions']?.['post']).toMatchObject({
       requestBody: { content: { 'application/json': { schema: {} } } },
     })
   })

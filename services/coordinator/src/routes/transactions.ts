@@ -50,6 +50,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             404: 'no such process',
             409: 'the id is taken by other data',
             413: 'too large',
+            415: 'not application/json',
             503: 'the store is away',
           }),
         },

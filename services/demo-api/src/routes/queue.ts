@@ -22,6 +22,7 @@ export function queueRoutes(deps: { readonly transactions: TransactionQueue }) {
         200: 'Enqueued <number>; also when it already was',
         400: 'the number is missing or bad',
         409: 'the number is taken by a transaction with other data',
+        502: 'the coordinator refused the call',
         503: 'the coordinator is away',
       }),
     }),

@@ -21,6 +21,7 @@ export function replayRoutes(deps: { readonly transactions: TransactionQueue }) 
       responses: textResponses({
         200: 'Replay started for <number>',
         400: 'the number is missing, bad, unknown or still running',
+        502: 'the coordinator refused the call',
         503: 'the coordinator is away',
       }),
     }),

@@ -1,11 +1,15 @@
 import { problemOf } from '@integration-host/shared/problem'
+import { type ErrorAnswers, textResponse } from '@integration-host/shared/service-app'
 import type { Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 
-/** Answers an error in text: this API's contract, where every other service answers problem documents. */
-export function textResponse(c: Context, error: unknown): Response {
-  const { status, title, detail } = problemOf(error)
-  return c.text(detail ?? title, status as ContentfulStatusCode)
+/** Errors in text: this API's contract, where every other service answers problem documents. */
+export const TEXT_ERRORS: ErrorAnswers = {
+  respond(c: Context, error: unknown): Response {
+    const { status, title, detail } = problemOf(error)
+    return c.text(detail ?? title, status as ContentfulStatusCode)
+  },
+  content: { 'text/plain': { schema: { type: 'string' } } },
 }
 
 /** The text answers of a route's description. */
@@ -13,6 +17,6 @@ export const textResponses = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [
       status,
-      { description, content: { 'text/plain': { schema: { type: 'string' as const } } } },
+      textResponse(description, 'text/plain'),
     ]),
   )

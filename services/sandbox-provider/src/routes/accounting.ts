@@ -10,7 +10,12 @@ import type { Companies } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
 import type { Grants } from '../grant/grants.ts'
 import { bearerToken } from './client-authentication.ts'
-import { type AnsweredEnv, underFaults, type UnderFaultsDeps } from './under-faults.ts'
+import {
+  type AnsweredEnv,
+  responsesUnderFaults,
+  underFaults,
+  type UnderFaultsDeps,
+} from './under-faults.ts'
 
 export interface AccountingDeps extends UnderFaultsDeps {
   readonly companies: Companies
@@ -131,11 +136,11 @@ async function readObject(c: Context): Promise<Readonly<Record<string, unknown>>
 const operation = (summary: string) => ({
   tags: ['accounting'],
   summary,
-  responses: {
-    200: { description: 'the entity, or a query response' },
-    400: { description: 'ValidationFault' },
-    401: { description: 'AuthenticationFailed, 3200: the token is missing, bad or expired' },
-    403: { description: 'AuthorizationFailed, 3100: the token is for another company' },
-    429: { description: 'ThrottleExceeded, 3001, as XML' },
-  },
+  responses: responsesUnderFaults({
+    200: 'the entity, or a query response',
+    400: 'ValidationFault',
+    401: 'AuthenticationFailed, 3200: the token is missing, bad or expired',
+    403: 'AuthorizationFailed, 3100: the token is for another company',
+    429: 'ThrottleExceeded, 3001, as XML',
+  }),
 })

@@ -1,3 +1,4 @@
+import { textResponse } from '@integration-host/shared/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import {
@@ -118,10 +119,12 @@ const DESCRIPTION = {
     schema: { type: 'string' as const },
   })),
   responses: {
-    200: { description: 'a page to choose a company on' },
+    200: textResponse('a page to choose a company on', 'text/html'),
     302: { description: 'back to the application, with code, state, realmId and iss, or an error' },
-    400: {
-      description: 'a page: client or redirect URI are not known, or the choice is no company',
-    },
+    303: { description: 'the same after the form of the page' },
+    400: textResponse(
+      'a page: client or redirect URI are not known, or the choice is no company',
+      'text/html',
+    ),
   },
 }

@@ -2,7 +2,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { supportedScopes } from '../authorization/authorization-request.ts'
 import { type Addresses, issuerOf, paths } from './addresses.ts'
-import { underFaults, type UnderFaultsDeps } from './under-faults.ts'
+import { responsesUnderFaults, underFaults, type UnderFaultsDeps } from './under-faults.ts'
 
 export interface DiscoveryDeps extends UnderFaultsDeps {
   readonly addresses: () => Addresses
@@ -25,7 +25,9 @@ export function discoveryRoutes(deps: DiscoveryDeps) {
       describeRoute({
         tags: ['provider'],
         summary: 'Discovery document',
-        responses: { 200: { description: 'endpoints, what they support, and accounting_url' } },
+        responses: responsesUnderFaults({
+          200: 'endpoints, what they support, and accounting_url',
+        }),
       }),
       underFaults('discovery', deps),
       (c) => c.json(discoveryDocument(deps.addresses(), deps.settings.current().pkce)),

@@ -1,5 +1,7 @@
+import { jsonResponse } from '@integration-host/shared/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
 import type { Grants } from '../grant/grants.ts'
 import { userInfo } from '../identity/id-token.ts'
 import type { IdentitySigner } from '../identity/identity-signer.ts'
@@ -19,7 +21,9 @@ export function identityRoutes({ grants, signer }: IdentityDeps) {
       describeRoute({
         tags: ['provider'],
         summary: 'Keys that id tokens are signed with',
-        responses: { 200: { description: 'JSON Web Key Set' } },
+        responses: {
+          200: jsonResponse('JSON Web Key Set', z.object({ keys: z.array(z.looseObject({})) })),
+        },
       }),
       (c) => c.json(signer.jwks),
     )
@@ -29,8 +33,11 @@ export function identityRoutes({ grants, signer }: IdentityDeps) {
         tags: ['provider'],
         summary: 'Who consented',
         responses: {
-          200: { description: 'claims for the scopes that were granted' },
-          401: { description: 'no valid access token with openid' },
+          200: jsonResponse(
+            'claims for the scopes that were granted',
+            z.looseObject({ sub: z.string() }),
+          ),
+          401: jsonResponse('no valid access token with openid', z.object({ error: z.string() })),
         },
       }),
       (c) => {

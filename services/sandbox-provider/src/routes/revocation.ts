@@ -9,7 +9,7 @@ import {
   mediaType,
   readForm,
 } from './client-authentication.ts'
-import { underFaults, type UnderFaultsDeps } from './under-faults.ts'
+import { responsesUnderFaults, underFaults, type UnderFaultsDeps } from './under-faults.ts'
 
 export interface RevocationDeps extends UnderFaultsDeps {
   readonly client: Client
@@ -41,11 +41,11 @@ export function revocationRoutes(deps: RevocationDeps) {
           ]),
         ),
       },
-      responses: {
-        200: { description: 'the grant is ended' },
-        400: { description: 'no token, or an unknown one' },
-        401: { description: 'invalid_client' },
-      },
+      responses: responsesUnderFaults({
+        200: 'the grant is ended',
+        400: 'no token, or an unknown one',
+        401: 'invalid_client',
+      }),
     }),
     underFaults('revoke', deps),
     async (c) => {

@@ -5,7 +5,12 @@ import { idTokenClaims } from '../identity/id-token.ts'
 import type { IdentitySigner } from '../identity/identity-signer.ts'
 import { type Addresses, issuerOf, paths } from './addresses.ts'
 import { type Client, clientRefused, isClient, readForm } from './client-authentication.ts'
-import { type AnsweredEnv, underFaults, type UnderFaultsDeps } from './under-faults.ts'
+import {
+  type AnsweredEnv,
+  responsesUnderFaults,
+  underFaults,
+  type UnderFaultsDeps,
+} from './under-faults.ts'
 
 export interface TokenDeps extends UnderFaultsDeps {
   readonly client: Client
@@ -40,11 +45,11 @@ export function tokenRoutes(deps: TokenDeps) {
           },
         },
       },
-      responses: {
-        200: { description: 'access token, refresh token and, with openid, an id token' },
-        400: { description: 'invalid_request, invalid_grant or unsupported_grant_type' },
-        401: { description: 'invalid_client' },
-      },
+      responses: responsesUnderFaults({
+        200: 'access token, refresh token and, with openid, an id token',
+        400: 'invalid_request, invalid_grant or unsupported_grant_type',
+        401: 'invalid_client',
+      }),
     }),
     underFaults('token', deps),
     async (c) => {

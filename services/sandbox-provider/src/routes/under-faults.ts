@@ -48,6 +48,19 @@ export function underFaults(
   }
 }
 
+const ANYTHING = { '*/*': {} }
+
+/** The `responses` of a route under faults: any of them may be another one, as a fault tells. */
+export const responsesUnderFaults = (statuses: Readonly<Record<number, string>>) => ({
+  ...Object.fromEntries(
+    Object.entries(statuses).map(([status, description]) => [
+      status,
+      { description, content: ANYTHING },
+    ]),
+  ),
+  default: { description: 'what a fault tells', content: ANYTHING },
+})
+
 function resetConnection(c: Context): Response {
   // What @hono/node-server puts there; app.request() has no connection.
   const { incoming } = c.env as { incoming?: IncomingMessage }

@@ -14,6 +14,7 @@ import {
   isAuthorized,
   jsonResponse,
   problemResponses,
+  textResponse,
   validate,
 } from '@integration-host/shared/service-app'
 import {
@@ -41,6 +42,15 @@ export interface AuthorizationRoutesDeps {
   /** Whether browsers reach this service over https. */
   readonly isSecure: boolean
 }
+
+/** `responses` entries of the routes that browsers are sent to: a page for a person, else a problem. */
+const browserProblems = (statuses: Readonly<Record<number, string>>) =>
+  Object.fromEntries(
+    Object.entries(problemResponses(statuses)).map(([status, { description, content }]) => [
+      status,
+      { description, content: { ...content, ...textResponse(description, 'text/html').content } },
+    ]),
+  )
 
 /** From the operator's click to the stored credential (RFC 6749 §4.1). */
 export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
@@ -78,6 +88,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           201: jsonResponse('started', StartedView),
           ...problemResponses({
             400: 'bad return_to or realm',
+            415: 'not application/json',
             503: 'the provider was never reached',
           }),
         },
@@ -98,7 +109,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         summary: 'Starts an authorization and sends this browser to the provider',
         responses: {
           302: { description: 'to the provider' },
-          ...problemResponses({ 400: 'bad return_to', 503: 'the provider was never reached' }),
+          ...browserProblems({ 400: 'bad return_to', 503: 'the provider was never reached' }),
         },
       }),
       (c) =>
@@ -124,7 +135,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         summary: "The provider's redirect with code, realmId and state",
         responses: {
           302: { description: 'to return_to, or to a page that says connected' },
-          ...problemResponses({
+          ...browserProblems({
             400: 'the state is not valid, or the authorization was refused',
             409: 'another company was chosen',
             502: 'the code could not be exchanged',
@@ -168,6 +179,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           ...problemResponses({
             400: 'bad RealmID or Code',
             401: 'no valid key',
+            415: 'not application/json',
             502: 'the code could not be exchanged',
           }),
         },
@@ -195,7 +207,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       describeRoute({
         tags,
         summary: 'A page that says connected',
-        responses: { 200: { description: 'the page' } },
+        responses: { 200: textResponse('the page', 'text/html') },
       }),
       (c) => {
         const name = CredentialName.safeParse(c.req.query('name'))

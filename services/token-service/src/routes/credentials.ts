@@ -110,6 +110,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
           ...problemResponses({
             400: 'bad name or body',
             404: 'no such credential',
+            415: 'not application/json',
             424: 'the credential is faulted',
             503: 'the provider or the store is not available',
           }),

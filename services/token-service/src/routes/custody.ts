@@ -68,6 +68,7 @@ export function custodyRoutes({
           ...problemResponses({
             400: 'bad body',
             404: 'no such credential; nothing was exported',
+            415: 'not application/json',
             503: 'the store is not available, or a refresh is in doubt; ask again',
           }),
         },
@@ -89,6 +90,7 @@ export function custodyRoutes({
           200: jsonResponse('what was imported, and what was not', ImportReport),
           ...problemResponses({
             400: 'bad body, or a document that does not open',
+            415: 'not application/json',
             503: 'the store is not available; ask again',
           }),
         },

@@ -1,4 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { clockFinding } from '@integration-host/shared/findings/clock'
+import {
+  BackendUnfit,
+  refuseProblems,
+  versionFinding,
+} from '@integration-host/shared/findings/finding'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/health'
 import type { Logger } from '@integration-host/shared/logger'
@@ -74,13 +80,14 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
   const watch = async (): Promise<void> => {
     while (!leaving.signal.aborted) {
       try {
-        if (!isMigrated) await migrate(sql)
+        if (!isMigrated) await prepare(sql, dependency)
         isMigrated = true
         await within(sql`select 1`)
         dependency.up()
       } catch (error) {
         dependency.down(reasonOf(error))
-        if (!isMigrated) logger.debug({ err: error }, 'database is not up to date yet')
+        if (!isMigrated && !(error instanceof BackendUnfit))
+          logger.debug({ err: error }, 'database is not up to date yet')
       }
       await delay(LOOK_MS, null, { signal: leaving.signal }).catch(() => {})
     }
@@ -121,6 +128,23 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       await watching
     },
   }
+}
+
+/**
+ * Looks at a server that has been reached for the first time, and brings the tables up to date.
+ *
+ * @throws {BackendUnfit} when it is too old, or its tables are not what its migrations made.
+ */
+async function prepare(sql: postgres.Sql, dependency: Dependency): Promise<void> {
+  const askedAt = Date.now()
+  const [server] = await sql<{ version: string; ms: number }[]>`
+    select current_setting('server_version') as version,
+           (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`
+  const answeredAt = Date.now()
+  refuseProblems([versionFinding('postgres', server?.version ?? 'unknown')])
+  if (server !== undefined)
+    dependency.remark(clockFinding({ remoteAt: server.ms, askedAt, answeredAt }))
+  await migrate(sql)
 }
 
 /**

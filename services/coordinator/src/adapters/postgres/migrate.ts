@@ -1,4 +1,10 @@
 import { fileURLToPath } from 'node:url'
+import { BackendUnfit, refuseProblems } from '@integration-host/shared/findings/finding'
+import {
+  halfMigrated,
+  migrationFindings,
+  readMigrationState,
+} from '@integration-host/shared/findings/migrations'
 import { readMigrationFiles } from 'drizzle-orm/migrator'
 import type postgres from 'postgres'
 
@@ -12,6 +18,8 @@ const MIGRATION_LOCK = 7_219_001
  * Replicas that start together take turns by the lock, which ends with the transaction; drizzle's migrator
  * takes none, and of three on an empty database two fail. It also loads all of drizzle's query builder,
  * 200 MB resident that nothing here uses.
+ *
+ * @throws {BackendUnfit} for a database that is half-migrated, or was migrated by a newer version; it is left as it was.
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
   const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS })
@@ -22,12 +30,27 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
     await tx`create schema if not exists drizzle`
     await tx`create table if not exists drizzle.__drizzle_migrations (
       id serial primary key, hash text not null, created_at bigint)`
-    const [last] = await tx<{ at: string }[]>`
-      select created_at as at from drizzle.__drizzle_migrations order by created_at desc limit 1`
-    for (const { folderMillis, hash, sql: statements } of migrations) {
-      if (last !== undefined && Number(last.at) >= folderMillis) continue
-      for (const statement of statements) await tx.unsafe(statement)
+    const state = await readMigrationState(tx)
+    refuseProblems(migrationFindings(MIGRATIONS, state))
+    const last = state.applied?.at(-1)?.at ?? -1
+    for (const [index, { folderMillis, hash, sql: statements }] of migrations.entries()) {
+      if (last >= folderMillis) continue
+      try {
+        for (const statement of statements) await tx.unsafe(statement)
+      } catch (error) {
+        if (!isAgainstRule(error)) throw error
+        throw new BackendUnfit(
+          halfMigrated(
+            `migration ${String(index).padStart(4, '0')} cannot be applied (${error.code})`,
+          ),
+          { cause: error },
+        )
+      }
       await tx`insert into drizzle.__drizzle_migrations (hash, created_at) values (${hash}, ${folderMillis})`
     }
   })
 }
+
+/** SQLSTATE class 42: something is there already, or is not there, that the statement counts on. */
+const isAgainstRule = (error: unknown): error is { readonly code: string } =>
+  /^42(?!501)/.test(String((error as { code?: unknown } | null)?.code))

@@ -1,4 +1,4 @@
-/** What doctor tells of one thing it looked at. */
+/** What there is to tell of one thing of a backend or peer: by `integration-host doctor`, and by who depends on it. */
 export interface Finding {
   readonly check: string
   readonly verdict: 'ok' | 'warning' | 'problem' | 'skipped'
@@ -44,8 +44,32 @@ function isAtLeast(version: string, [major, minor]: readonly [number, number]): 
   return Number(first) > major || (Number(first) === major && Number(second) >= minor)
 }
 
-export function versionFinding(version: string, needed: readonly [number, number]): Finding {
+/** The oldest of each backend that the services work with. */
+const NEEDED_VERSIONS = {
+  postgres: [14, 0], // the oldest that its makers still mend
+  redis: [6, 2], // the first with GETDEL, which a single-use authorization needs
+  rabbitmq: [3, 10], // the first whose quorum queues expire messages and dead-letter at least once
+} as const
+
+/** Whether a backend is new enough; `version` as it tells it. */
+export function versionFinding(backend: keyof typeof NEEDED_VERSIONS, version: string): Finding {
+  const needed = NEEDED_VERSIONS[backend]
   return isAtLeast(version, needed)
     ? ok('version', version)
     : problem('version', version, `Upgrade to ${needed.join('.')} or newer.`)
+}
+
+/** A backend that has to be mended before anything is done with it. The message may be told to anyone. */
+export class BackendUnfit extends Error {
+  override readonly name = 'BackendUnfit'
+
+  constructor({ check, found, mend }: Finding, options?: ErrorOptions) {
+    super(`${check}: ${found}. ${mend ?? ''}`.trimEnd(), options)
+  }
+}
+
+/** @throws {BackendUnfit} for the first problem among them. */
+export function refuseProblems(findings: readonly Finding[]): void {
+  const found = findings.find(({ verdict }) => verdict === 'problem')
+  if (found !== undefined) throw new BackendUnfit(found)
 }

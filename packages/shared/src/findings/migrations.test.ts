@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { migrationFindings } from './migrations.ts'
 
@@ -14,15 +15,17 @@ const all = entries.map(({ when, tag }) => ({
     .update(read(`${tag}.sql`))
     .digest('hex'),
 }))
-const newest = String(entries.length - 1).padStart(4, '0')
-const { tables } = JSON.parse(read(`meta/${newest}_snapshot.json`)) as {
-  tables: Record<string, { name: string; columns: object }>
+const columnsAfter = (index: number): Set<string> => {
+  const { tables } = JSON.parse(read(`meta/${String(index).padStart(4, '0')}_snapshot.json`)) as {
+    tables: Record<string, { name: string; columns: object }>
+  }
+  return new Set(
+    Object.values(tables).flatMap(({ name, columns: of }) =>
+      Object.keys(of).map((column) => `${name}.${column}`),
+    ),
+  )
 }
-const columns = new Set(
-  Object.values(tables).flatMap(({ name, columns: of }) =>
-    Object.keys(of).map((column) => `${name}.${column}`),
-  ),
-)
+const columns = columnsAfter(entries.length - 1)
 const without = (column: string): Set<string> =>
   new Set([...columns].filter((name) => name !== column))
 
@@ -30,7 +33,14 @@ describe('the migrations of a database', () => {
   it.each([
     ['all applied', all, columns, 'ok', 'all'],
     ['an empty database', null, new Set<string>(), 'warning', 'none applied yet'],
-    ['an older database', all.slice(0, 1), columns, 'warning', 'not applied yet'],
+    ['an older database', all.slice(0, 1), columnsAfter(0), 'warning', 'not applied yet'],
+    [
+      'a column before its time',
+      all.slice(0, 1),
+      columns,
+      'problem',
+      'is there before its migration',
+    ],
     ['tables without a record', null, columns, 'problem', 'half-migrated: there are tables'],
     ['a column that is missing', all, without('Order_Item.Data'), 'problem', 'Order_Item.Data'],
     ['one left out', all.slice(1), columns, 'problem', 'half-migrated: 0000_'],
@@ -49,7 +59,7 @@ describe('the migrations of a database', () => {
       'a newer version',
     ],
   ])('are told for %s', (_, applied, present, verdict, found) => {
-    expect(migrationFindings(applied, present)).toEqual([
+    expect(migrationFindings(fileURLToPath(folder), { applied, columns: present })).toEqual([
       expect.objectContaining({ verdict, found: expect.stringContaining(found) }),
     ])
   })

@@ -1,0 +1,59 @@
+import { describe, expect, it, vi } from 'vitest'
+import { edited, type Relay, startRelay } from '../../test-support/relay.ts'
+import { createHealth } from '../health.ts'
+import { createLogger } from '../logger.ts'
+import { Secret } from '../secret.ts'
+import { connectRedis } from './connection.ts'
+
+function connect(relay: Relay) {
+  const lines: Record<string, unknown>[] = []
+  const write = (line: string): void => void lines.push(JSON.parse(line) as Record<string, unknown>)
+  const health = createHealth(createLogger('test', 'info', { write }))
+  const dependency = health.dependency('redis')
+  const connection = connectRedis(new Secret(relay.url), { name: 'test', dependency })
+  return {
+    state: () => health.report().dependencies['redis'],
+    remarks: () => lines.filter(({ msg }) => msg === 'dependency is not right'),
+    [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
+  }
+}
+const redisRelay = () => startRelay(process.env['TEST_REDIS_URL'] ?? '', 6_379)
+
+describe('a Redis that has been reached', () => {
+  it('is not used while it is too old, which is told', async () => {
+    await using relay = await redisRelay()
+    relay.edit = (answer) => edited(answer, /redis_version:\d/, 'redis_version:5')
+    await using connection = connect(relay)
+    await vi.waitFor(() =>
+      expect(connection.state()).toMatchObject({
+        status: 'down',
+        reason: expect.stringMatching(/^version: 5\.\S+ Upgrade to 6\.2 or newer\.$/),
+      }),
+    )
+    relay.edit = null
+    relay.cut() // as an upgrade does
+    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    expect(connection.remarks()).toEqual([])
+  })
+
+  it('is used when its clock is minutes away, which is told', async () => {
+    await using relay = await redisRelay()
+    // The seconds of the answer to TIME: 1,000 later.
+    relay.edit = (answer) =>
+      edited(
+        answer,
+        /(\$10\r\n)(\d{7})/,
+        (_, length: string, front: string) => length + String(Number(front) + 1),
+      )
+    await using connection = connect(relay)
+    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    expect(connection.remarks()).toEqual([
+      expect.objectContaining({
+        dependency: 'redis',
+        check: 'clock',
+        found: expect.stringMatching(/^\d+\.\d s ahead of this machine$/),
+        toMend: expect.stringContaining('NTP'),
+      }),
+    ])
+  })
+})

@@ -1,0 +1,94 @@
+/** What a service's OpenAPI document promises, against what the service does. */
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+
+export interface OpenApiDocument {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
+  readonly components: object
+}
+interface Operation {
+  readonly responses: Readonly<Record<string, { readonly content?: Content }>>
+}
+type Content = Readonly<Record<string, { readonly schema?: object }>>
+
+/** A route as the router knows it; `ALL` is how middleware is mounted. */
+interface Route {
+  readonly method: string
+  readonly path: string
+}
+
+/** The routes that the document does not have, and the operations that no route has. */
+export function undocumented(routes: readonly Route[], { paths }: OpenApiDocument): string[] {
+  const served = new Set(
+    routes.flatMap(({ method, path }) =>
+      method === 'ALL' ? [] : [`${method} ${path.replace(/:([^/{]+)(\{[^}]*\})?/g, '{$1}')}`],
+    ),
+  )
+  const documented = new Set(
+    Object.entries(paths).flatMap(([path, item]) =>
+      Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`),
+    ),
+  )
+  return [
+    ...[...served]
+      .filter((route) => !documented.has(route))
+      .map((route) => `${route} is served, not documented`),
+    ...[...documented]
+      .filter((route) => !served.has(route))
+      .map((route) => `${route} is documented, not served`),
+  ]
+}
+
+/** Builds the function that tells in what way an answer is not as documented; null when it is. */
+export function createAnswerCheck(document: OpenApiDocument) {
+  // OpenAPI adds keywords of its own to JSON Schema; formats come with patterns where they matter.
+  const ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true })
+  const validators = new Map<object, ValidateFunction>()
+  const validatorOf = (schema: object): ValidateFunction => {
+    const known = validators.get(schema)
+    if (known !== undefined) return known
+    const validator = ajv.compile({ ...schema, components: document.components })
+    validators.set(schema, validator)
+    return validator
+  }
+  const paths = Object.entries(document.paths)
+    .map(([path, item]) => ({ pattern: patternOf(path), item, variables: path.split('{').length }))
+    .toSorted((one, other) => one.variables - other.variables) // the literal path goes first
+
+  const operationOf = (method: string, path: string): Operation | undefined =>
+    paths
+      .filter(({ pattern }) => pattern.test(path))
+      .flatMap(({ item }) => item[(method === 'HEAD' ? 'GET' : method).toLowerCase()] ?? [])[0]
+
+  return async (request: Request, answer: Response): Promise<string | null> => {
+    const { method, url } = request
+    const { pathname } = new URL(url)
+    const { status } = answer
+    const deviation = (what: string) => `${method} ${pathname} answered ${status}: ${what}`
+    if (status === 405) return null // says itself that there is no such operation
+    const operation = operationOf(method, pathname)
+    if (operation === undefined)
+      return status >= 400 && status < 500 ? null : deviation('no such operation is documented')
+    const documented = operation.responses[status] ?? operation.responses['default']
+    if (documented === undefined) return deviation('the status is not documented')
+    const { content = {} } = documented
+    if (answer.body === null)
+      return method === 'HEAD' || Object.keys(content).every((type) => type === '*/*')
+        ? null
+        : deviation('the documented body is missing')
+    const type = answer.headers.get('Content-Type')?.split(';')[0]?.trim().toLowerCase() ?? ''
+    const media = content[type] ?? content['*/*']
+    if (media === undefined) return deviation(`"${type}" is not documented`)
+    if (media.schema === undefined || !/^application\/(.+\+)?json$/.test(type)) return null
+    const validator = validatorOf(media.schema)
+    if (validator(await answer.clone().json())) return null
+    return deviation(ajv.errorsText(validator.errors, { dataVar: 'body' }))
+  }
+}
+
+function patternOf(path: string): RegExp {
+  const segments = path.split('/').map((segment) => {
+    if (segment === '*') return '.*'
+    return segment.startsWith('{') ? '[^/]+' : segment.replaceAll('.', '\\.')
+  })
+  return new RegExp(`^${segments.join('/')}$`)
+}
