@@ -12,13 +12,16 @@ const SECOND_MS = 1_000
 const MINUTE_MS = 60_000
 /** How soon to look again for a free place; a release in this process wakes the queue before. */
 const CONCURRENCY_POLL_MS = 50
+const SMALLEST_RING = 16
 /** Realms remembered before those at rest are forgotten. */
 const SWEEP_AT = 1_000
 
 interface Account {
-  /** When the last calls went out, as a ring; its size is the largest number that any rule looks back. */
-  readonly sentAt: number[]
-  next: number
+  /** When the last calls went out (epoch ms), as a ring: it holds those of a minute, or as many as any rule looks back. */
+  sentAt: Float64Array
+  /** Of the newest. */
+  last: number
+  count: number
   open: number
   heldUntil: number
 }
@@ -34,7 +37,7 @@ export interface ProcessLedger extends Ledger {
 /** Counts the calls of this process alone: exact sliding windows, no timers. */
 export function createProcessLedger(rates: RealmRates, now: () => number): ProcessLedger {
   const { perSecond, perMinute, concurrent } = rates
-  const ringSize = Math.max(perSecond, perMinute)
+  const mostCounted = Math.max(perSecond, perMinute)
   const accounts = new Map<string, Account>()
   let sweepAt = SWEEP_AT
 
@@ -42,7 +45,8 @@ export function createProcessLedger(rates: RealmRates, now: () => number): Proce
     const known = accounts.get(realm)
     if (known !== undefined) return known
     if (accounts.size >= sweepAt) sweep()
-    const account: Account = { sentAt: [], next: 0, open: 0, heldUntil: 0 }
+    const sentAt = new Float64Array(Math.min(SMALLEST_RING, mostCounted))
+    const account: Account = { sentAt, last: -1, count: 0, open: 0, heldUntil: 0 }
     accounts.set(realm, account)
     return account
   }
@@ -57,12 +61,26 @@ export function createProcessLedger(rates: RealmRates, now: () => number): Proce
   }
 
   // When the n-th call before now went out; long ago when there were fewer.
-  const nthLast = ({ sentAt, next }: Account, n: number): number =>
-    sentAt[(next - n + ringSize) % ringSize] ?? Number.NEGATIVE_INFINITY
+  const nthLast = ({ sentAt, last, count }: Account, n: number): number =>
+    n > count
+      ? Number.NEGATIVE_INFINITY
+      : (sentAt[(last + 1 - n + sentAt.length) % sentAt.length] ?? Number.NEGATIVE_INFINITY)
 
   function note(account: Account): void {
-    account.sentAt[account.next] = now()
-    account.next = (account.next + 1) % ringSize
+    const at = now()
+    const { count, sentAt } = account
+    const isFull = count === sentAt.length
+    if (isFull && count < mostCounted && nthLast(account, count) > at - MINUTE_MS) grow(account)
+    account.last = (account.last + 1) % account.sentAt.length
+    account.sentAt[account.last] = at
+    if (account.count < account.sentAt.length) account.count += 1
+  }
+
+  function grow(account: Account): void {
+    const larger = new Float64Array(Math.min(account.count * 2, mostCounted))
+    for (let n = account.count; n > 0; n -= 1) larger[account.count - n] = nthLast(account, n)
+    account.sentAt = larger
+    account.last = account.count - 1
   }
 
   return {

@@ -1,0 +1,32 @@
+import * as fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { createProcessLedger } from './process-ledger.ts'
+
+it('permits what a list of all calls would permit, however many there were', () => {
+  const rates = fc.record({
+    perSecond: fc.integer({ min: 1, max: 60 }),
+    perMinute: fc.integer({ min: 1, max: 200 }),
+    concurrent: fc.constant(10_000),
+  })
+  const pauses = fc.array(fc.oneof(fc.nat(20), fc.nat(2_000), fc.nat(70_000)), { maxLength: 400 })
+  fc.assert(
+    fc.property(rates, pauses, (limits, pausesMs) => {
+      let now = 1_000_000
+      const ledger = createProcessLedger(limits, () => now)
+      const sent: number[] = []
+      const waitFor = (limit: number, windowMs: number): number =>
+        (sent.at(-limit) ?? Number.NEGATIVE_INFINITY) + windowMs - now
+      for (const pauseMs of pausesMs) {
+        now += pauseMs
+        const waitMs = Math.max(waitFor(limits.perSecond, 1_000), waitFor(limits.perMinute, 60_000))
+        const claim = ledger.claim('1')
+        if (waitMs > 0) expect(claim).toEqual({ denial: { reason: 'rate', waitMs } })
+        else {
+          expect(claim).toHaveProperty('permit')
+          sent.push(now)
+        }
+      }
+    }),
+    { seed: 3, numRuns: 300 },
+  )
+})
