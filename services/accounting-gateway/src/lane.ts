@@ -10,6 +10,7 @@
 import { EventEmitter } from 'node:events'
 import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+import { inBurst } from './adapters/llhttp/burst.ts'
 import { type Head, HttpParser, type MessageReceiver } from './adapters/llhttp/parser.ts'
 import type { CallerRequest, CallerResponse } from './proxy/caller.ts'
 import { type HeaderList, headerPairs, headerValue } from './proxy/headers.ts'
@@ -223,6 +224,7 @@ class Connection {
 }
 
 const ignore = (): void => {}
+const NOTHING = Buffer.alloc(0)
 
 class LaneResponse extends EventEmitter implements CallerResponse {
   statusCode = 200
@@ -276,33 +278,46 @@ class LaneResponse extends EventEmitter implements CallerResponse {
 
   write(chunk: Buffer): boolean {
     if (this.#framing === 'none') return true
-    const head = this.#head
-    this.#head = ''
-    const before = this.#framing === 'chunked' ? `${head}${chunk.length.toString(16)}\r\n` : head
-    return this.#send(before, chunk, this.#framing === 'chunked' ? '\r\n' : '')
+    return this.#send(this.#before(chunk), chunk, this.#framing === 'chunked' ? '\r\n' : '')
   }
 
   addTrailers(trailers: [name: string, value: string][]): void {
     this.#trailers = lines(trailers.flat())
   }
 
-  end(chunk?: Buffer | string): void {
+  end(chunk: Buffer | string = NOTHING): void {
     this.writableEnded = true
-    if (chunk !== undefined && chunk.length > 0)
-      this.write(typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
-    const last =
-      this.#framing === 'chunked' ? `${this.#head}0\r\n${this.#trailers}\r\n` : this.#head
-    this.#head = ''
-    if (last !== '') this.#socket.write(last, 'latin1')
-    this.#connection.answered()
+    const isWhole = this.#head !== ''
+    const isChunked = this.#framing === 'chunked'
+    const given = typeof chunk === 'string' ? Buffer.from(chunk) : chunk
+    const body = this.#framing === 'none' ? NOTHING : given
+    const before = this.#before(body)
+    const end = isChunked ? `0\r\n${this.#trailers}\r\n` : ''
+    const after = isChunked && body.length > 0 ? `\r\n${end}` : end
+    const send = (): void => {
+      this.#send(before, body, after)
+      this.#connection.answered()
+    }
+    if (isWhole) inBurst(send)
+    else send()
   }
 
   destroy(): void {
     this.#socket.destroy()
   }
 
+  /** What has to go out before a part of the body. */
+  #before(part: Buffer): string {
+    const head = this.#head
+    this.#head = ''
+    return this.#framing === 'chunked' && part.length > 0
+      ? `${head}${part.length.toString(16)}\r\n`
+      : head
+  }
+
   #send(before: string, chunk: Buffer, after: string): boolean {
     const socket = this.#socket
+    if (before.length + chunk.length + after.length === 0) return true
     if (chunk.length <= COPIED_BYTES) {
       const whole = Buffer.allocUnsafe(before.length + chunk.length + after.length)
       whole.write(before, 0, 'latin1')

@@ -15,6 +15,7 @@ import {
   UpstreamFailure,
   type UpstreamRequest,
 } from '../../proxy/upstream.ts'
+import { inBurst } from './burst.ts'
 import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 
 export interface UpstreamOptions {
@@ -215,7 +216,7 @@ class Connection implements MessageReceiver {
     for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`
     if (body === null) {
       exchange.isSent = true
-      this.#socket.write(`${head}\r\n`, 'latin1')
+      inBurst(() => this.#socket.write(`${head}\r\n`, 'latin1'))
       return
     }
     const length = headerValue(headers, 'content-length')
