@@ -1,6 +1,13 @@
 // `docker compose --profile real`: puts the provider that .env names where the services read it, in the sandbox's place.
+import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { readSecret, SANDBOX_DISCOVERY_URL, SERVICES, writeSecret } from './secret-file.ts'
+import {
+  readSecret,
+  REFUSED_PROVIDER,
+  SANDBOX_DISCOVERY_URL,
+  SERVICES,
+  writeSecret,
+} from './secret-file.ts'
 
 const ROOT = process.argv[2] ?? '/volumes/service-secrets'
 const at = (name: string): string => join(ROOT, name.toLowerCase())
@@ -32,8 +39,11 @@ if (known === SANDBOX_DISCOVERY_URL)
   )
 
 for (const [name, value] of Object.entries(settings)) writeSecret(at(name), SERVICES, value)
+rmSync(at(REFUSED_PROVIDER), { force: true })
 
 function refuse(why: string): never {
-  console.error(`The real provider cannot be used: ${why}`)
+  const message = `The real provider cannot be used: ${why}`
+  writeFileSync(at(REFUSED_PROVIDER), message)
+  console.error(message)
   process.exit(1)
 }

@@ -1,13 +1,14 @@
 // Prepares the volumes of a compose stack, each time it is brought up: everything in them belongs to whoever uses it,
 // secrets are made once and never replaced, what follows from them is written anew.
 import { createHash, randomBytes } from 'node:crypto'
-import { lchownSync, lstatSync, readdirSync, readFileSync } from 'node:fs'
+import { lchownSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseKeyRing } from '../packages/shared/src/envelope.ts'
 import { Secret } from '../packages/shared/src/secret.ts'
 import {
   BACKENDS,
   readSecret,
+  REFUSED_PROVIDER,
   SANDBOX_DISCOVERY_URL,
   SERVICES,
   writeSecret,
@@ -25,6 +26,14 @@ const owners = {
   'sandbox-data': SERVICES,
 } as const
 type DataVolume = keyof typeof owners
+
+// Told once: the next start may be one without that profile.
+const refused = readSecret(at(`service-secrets/${REFUSED_PROVIDER}`))
+if (refused !== null) {
+  rmSync(at(`service-secrets/${REFUSED_PROVIDER}`))
+  console.error(refused)
+  process.exit(1)
+}
 
 interface Made {
   readonly make: () => string

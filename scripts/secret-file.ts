@@ -8,6 +8,12 @@ export const BACKENDS = 999
 /** Where the services of the stack find the sandbox provider's document. */
 export const SANDBOX_DISCOVERY_URL = 'http://sandbox-provider:7220/.well-known/openid_configuration'
 
+/**
+ * Why the real provider was refused, for the `init` that comes next: Compose goes on after an optional dependency that
+ * failed, and the sandbox must not take the place of a provider that was asked for.
+ */
+export const REFUSED_PROVIDER = 'refused_provider'
+
 /** What the file holds; null when it is not there. */
 export const readSecret = (path: string): string | null =>
   existsSync(path) ? readFileSync(path, 'utf8') : null

@@ -1,7 +1,7 @@
 /** `--profile real`. The real one cannot be reached from a test: a sandbox outside of the stack, under another name, stands for it. */
 import { tellStory } from '../../host/src/story.ts'
 import { expect, refusal } from './check.ts'
-import { freePorts, type Stack, words } from './stack.ts'
+import { type Environment, freePorts, type Stack, words } from './stack.ts'
 
 /** What .env would hold. */
 const MINE = {
@@ -12,20 +12,24 @@ const MINE = {
 } as const
 
 /** @returns the message */
-export async function settingsMissing(stack: Stack): Promise<string> {
-  return refusal(
-    await realProviderOnce(stack, { CLIENT_SECRET: '', CLIENT_ID: 'mine' }),
+export function settingsMissing(stack: Stack): Promise<string> {
+  return refusedTwice(
+    stack,
+    { CLIENT_SECRET: '', CLIENT_ID: 'mine' },
     'set DISCOVERY_URL, ACCOUNTING_URL, REDIRECT, CLIENT_SECRET in .env',
   )
 }
 
 /** @returns the message */
-export async function sandboxKept(stack: Stack): Promise<string> {
+export function sandboxKept(stack: Stack): Promise<string> {
   const REDIRECT = `${stack.at('TOKEN_SERVICE_PORT')}/callback`
-  return refusal(
-    await realProviderOnce(stack, { ...MINE, REDIRECT }),
-    'companies at the sandbox provider',
-  )
+  return refusedTwice(stack, { ...MINE, REDIRECT }, 'companies at the sandbox provider')
+}
+
+/** By `init` as well, which must not put the sandbox in its place. */
+async function refusedTwice(stack: Stack, env: Environment, why: string): Promise<string> {
+  refusal(await realProviderOnce(stack, env), why)
+  return refusal(await stack.init(), why)
 }
 
 /** The whole story, with a company at that provider. */
@@ -52,6 +56,6 @@ export async function realProvider(stack: Stack): Promise<void> {
   expect(!told.includes(MINE.CLIENT_SECRET), 'a message shows CLIENT_SECRET')
 }
 
-function realProviderOnce(stack: Stack, env: Readonly<Record<string, string>>) {
+function realProviderOnce(stack: Stack, env: Environment) {
   return stack.tryCompose(words('--profile real run --rm --no-deps -T real-provider'), env)
 }

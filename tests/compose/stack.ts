@@ -166,7 +166,7 @@ export class Stack {
   }
 }
 
-type Environment = Readonly<Record<string, string>>
+export type Environment = Readonly<Record<string, string>>
 
 /** Ports that nobody has at this moment. */
 export async function freePorts(count: number): Promise<number[]> {
