@@ -12,6 +12,7 @@ COPY services/accounting-gateway/package.json services/accounting-gateway/
 COPY services/coordinator/package.json services/coordinator/
 COPY services/demo-api/package.json services/demo-api/
 COPY services/sandbox-provider/package.json services/sandbox-provider/
+COPY services/ingress/package.json services/ingress/
 # The workspace layout stays: Node strips no types below node_modules, so packages must remain links (no pnpm deploy).
 # The one optional package is a Node for machines with an older one.
 RUN npx --yes "$(node -p "require('./package.json').packageManager")" install \
@@ -23,7 +24,7 @@ WORKDIR /app
 COPY --from=dependencies /app ./
 COPY packages packages
 COPY services services
-COPY scripts/init-secrets.ts scripts/container-health.mjs scripts/
+COPY scripts/init-volumes.ts scripts/init-provider.ts scripts/secret-file.ts scripts/container-health.sh scripts/
 COPY deploy/definitions.json deploy/
 RUN install -d -o node -g node /data
 USER node

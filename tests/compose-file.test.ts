@@ -10,11 +10,20 @@ interface Service {
   readonly volumes?: readonly string[]
   readonly networks?: readonly string[]
   readonly read_only?: boolean
+  readonly cap_drop?: readonly string[]
+  readonly cap_add?: readonly string[]
+  readonly security_opt?: readonly string[]
+  readonly user?: string
+  readonly mem_limit?: string
+  readonly cpus?: number
+  readonly pids_limit?: number
+  readonly stop_grace_period?: string
+  readonly healthcheck?: object
+  readonly environment?: Readonly<Record<string, string>>
 }
 const root = join(import.meta.dirname, '..')
-const { services, volumes } = parse(readFileSync(join(root, 'docker-compose.yml'), 'utf8'), {
-  merge: true,
-}) as {
+const composeFile = readFileSync(join(root, 'docker-compose.yml'), 'utf8')
+const { services, volumes } = parse(composeFile, { merge: true }) as {
   readonly services: Readonly<Record<string, Service>>
   readonly volumes: Readonly<Record<string, unknown>>
 }
@@ -26,6 +35,49 @@ describe('the compose file', () => {
     const ports = all.flatMap(([, service]) => service.ports ?? [])
     expect(ports.filter((port) => !port.startsWith('127.0.0.1:'))).toEqual([])
     expect(new Set(ports).size).toBe(ports.length)
+  })
+
+  it('publishes what the ingress listens at, each port once and movable by a variable', () => {
+    const { ports = [], environment } = services['ingress'] ?? {}
+    const targets = (environment?.['TARGETS'] ?? '').split(',')
+    const published = ports.map((port) => /^127\.0\.0\.1:\$\{[A-Z_]+:-(\d+)\}:\1$/.exec(port)?.[1])
+    expect(published).toEqual(targets.map((target) => target.split(':')[1]))
+    for (const target of targets) expect(services).toHaveProperty(target.split(':')[0] ?? '')
+    const doors = all.filter(([, service]) => service.ports !== undefined).map(([name]) => name)
+    expect(doors).toEqual(['ingress', 'prometheus', 'grafana'])
+  })
+
+  it('explains each variable that it reads in .env.example, and no other', () => {
+    const variables = (text: string, pattern: RegExp) =>
+      new Set([...text.matchAll(pattern)].map(([, name]) => name))
+    const read = variables(composeFile, /\$\{([A-Z_]+)/g)
+    const example = readFileSync(join(root, '.env.example'), 'utf8')
+    expect(variables(example, /^(?:# )?([A-Z_]+)=/gm)).toEqual(
+      new Set([...read, 'CLIENT_SECRET', 'COMPOSE_PROFILES']),
+    )
+  })
+
+  it('gives no service more than it needs, and bounds what it can take', () => {
+    const oneShots = ['init', 'real-provider']
+    for (const [name, service] of all) {
+      const isOneShot = oneShots.includes(name)
+      expect(service, name).toMatchObject({
+        cap_drop: ['ALL'],
+        security_opt: ['no-new-privileges:true'],
+        read_only: name !== 'real-provider',
+        mem_limit: expect.any(String),
+        cpus: 1,
+        pids_limit: expect.any(Number),
+        stop_grace_period: expect.any(String),
+      })
+      expect(service.cap_add !== undefined, name).toBe(isOneShot)
+      expect(service.healthcheck !== undefined, name).toBe(!isOneShot)
+    }
+  })
+
+  it('keeps the stores where nothing leads outside', () => {
+    for (const name of ['redis', 'postgres', 'rabbitmq'])
+      expect(services[name]).toMatchObject({ networks: ['backends'], user: '999:999' })
   })
 
   it('mounts files of this repository that are there, and volumes that it declares', () => {
@@ -73,8 +125,8 @@ describe('its monitoring profile', () => {
         ...byName.flatMap(({ names, port }) => names.map((name) => `${name}:${port}`)),
         ...byHost.flatMap(({ targets }) => targets),
       ]
-      const published = services[job]?.ports?.[0]?.split(':').at(-1)
-      expect(scraped).toEqual([`${job}:${published}`])
+      const targets = services['ingress']?.environment?.['TARGETS']?.split(',') ?? []
+      expect(scraped).toEqual(targets.filter((target) => target.startsWith(`${job}:`)))
     }
     expect(jobs.map(({ job_name: job }) => job)).toEqual([
       'token-service',

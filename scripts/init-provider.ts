@@ -1,0 +1,49 @@
+// `docker compose --profile real`: puts the provider that .env names where the services read it, in the sandbox's place.
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import {
+  readSecret,
+  REFUSED_PROVIDER,
+  SANDBOX_DISCOVERY_URL,
+  SERVICES,
+  writeSecret,
+} from './secret-file.ts'
+
+const ROOT = process.argv[2] ?? '/volumes/service-secrets'
+const at = (name: string): string => join(ROOT, name.toLowerCase())
+
+const settings: Readonly<Record<string, string>> = {
+  DISCOVERY_URL: process.env['DISCOVERY_URL'] ?? '',
+  ACCOUNTING_URL: process.env['ACCOUNTING_URL'] ?? '',
+  REDIRECT: process.env['REDIRECT'] ?? '',
+  CLIENT_ID: process.env['CLIENT_ID'] ?? '',
+  // Not in the environment, which `docker inspect` shows.
+  CLIENT_SECRET: readSecret(process.env['CLIENT_SECRET_FILE'] ?? '') ?? '',
+}
+
+const isUrl = (text: string): boolean => /^https?:\/\//.test(text) && URL.canParse(text)
+const missing = Object.keys(settings).filter((name) => settings[name] === '')
+const bad = ['DISCOVERY_URL', 'ACCOUNTING_URL', 'REDIRECT'].filter(
+  (name) => !missing.includes(name) && !isUrl(settings[name] ?? ''),
+)
+const known = readSecret(at('DISCOVERY_URL'))
+
+if (missing.length > 0)
+  refuse(`set ${missing.join(', ')} in .env; .env.example says what each of them is`)
+if (bad.length > 0) refuse(`${bad.join(', ')} in .env must be http(s) URLs`)
+// The sandbox's grants would be shown to the real provider, which knows none of them.
+if (known === SANDBOX_DISCOVERY_URL)
+  refuse(
+    'this installation has its companies at the sandbox provider. Keep it and start another one beside it ' +
+      '(docker compose --project-name real --profile real up), or begin anew: docker compose down --volumes',
+  )
+
+for (const [name, value] of Object.entries(settings)) writeSecret(at(name), SERVICES, value)
+rmSync(at(REFUSED_PROVIDER), { force: true })
+
+function refuse(why: string): never {
+  const message = `The real provider cannot be used: ${why}`
+  writeFileSync(at(REFUSED_PROVIDER), message)
+  console.error(message)
+  process.exit(1)
+}

@@ -1,0 +1,185 @@
+// Prepares the volumes of a compose stack, each time it is brought up: everything in them belongs to whoever uses it,
+// secrets are made once and never replaced, what follows from them is written anew.
+import { createHash, randomBytes } from 'node:crypto'
+import { lchownSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseKeyRing } from '../packages/shared/src/envelope.ts'
+import { Secret } from '../packages/shared/src/secret.ts'
+import {
+  BACKENDS,
+  readSecret,
+  REFUSED_PROVIDER,
+  SANDBOX_DISCOVERY_URL,
+  SERVICES,
+  writeSecret,
+} from './secret-file.ts'
+
+/** Holds each volume under its name in docker-compose.yml. */
+const ROOT = process.argv[2] ?? '/volumes'
+const at = (path: string): string => join(ROOT, path)
+
+const owners = {
+  'redis-data': BACKENDS,
+  'postgres-data': BACKENDS,
+  'rabbitmq-data': BACKENDS,
+  'order-data': SERVICES,
+  'sandbox-data': SERVICES,
+} as const
+type DataVolume = keyof typeof owners
+
+// Told once: the next start may be one without that profile.
+const refused = readSecret(at(`service-secrets/${REFUSED_PROVIDER}`))
+if (refused !== null) {
+  rmSync(at(`service-secrets/${REFUSED_PROVIDER}`))
+  console.error(refused)
+  process.exit(1)
+}
+
+interface Made {
+  readonly make: () => string
+  /** What is wrong with it; null: nothing. */
+  readonly flaw: (content: string) => string | null
+  /** The volume whose content is lost without exactly this secret. */
+  readonly opens?: DataVolume
+}
+
+const problems: string[] = []
+
+/** A secret that nobody can make a second time, so it is kept, and refused when it is not sound. */
+function keep(path: string, uid: number, { make, flaw, opens }: Made): string {
+  const kept = readSecret(at(path))
+  if (kept === null && opens !== undefined && readdirSync(at(opens)).length > 0)
+    problems.push(
+      `${path} is gone, and without it what is in ${opens} cannot be opened: put it back from your backup`,
+    )
+  const wrong = kept === null ? null : flaw(kept)
+  if (wrong !== null) problems.push(`${path} ${wrong}: put it back from your backup`)
+  const content = kept ?? make()
+  // Nothing is made while anything is amiss: the next look must find what this one found.
+  if (problems.length === 0) writeSecret(at(path), uid, content)
+  return content
+}
+
+const password: Made = {
+  make: () => randomBytes(32).toString('base64url'),
+  flaw: (content) =>
+    content.split(',').every((key) => /^[\x21-\x7e]{32,512}$/.test(key.trim()))
+      ? null
+      : 'must have 32 printable characters or more',
+}
+const keyRing: Made = {
+  make: () => `k1:${randomBytes(32).toString('base64')}`,
+  flaw(content) {
+    try {
+      parseKeyRing(new Secret(content.trim()))
+      return null
+    } catch (error) {
+      return `is no key ring (${(error as Error).message})`
+    }
+  },
+}
+
+const postgres = keep('postgres-secrets/password', BACKENDS, {
+  ...password,
+  opens: 'postgres-data',
+})
+const redis = keep('redis-secrets/password', BACKENDS, password)
+const broker = keep('rabbitmq-secrets/password', BACKENDS, password)
+const brokerConsole = keep('rabbitmq-secrets/console_password', BACKENDS, password)
+const sandbox = keep('service-secrets/sandbox_client_secret', SERVICES, password)
+keep('service-secrets/service_api_key', SERVICES, password)
+keep('service-secrets/credential_keys', SERVICES, { ...keyRing, opens: 'redis-data' })
+
+if (problems.length > 0) {
+  console.error(
+    [
+      'The volumes of this installation do not go together:',
+      ...problems.map((line) => `  ${line},`),
+    ]
+      .join('\n')
+      .concat('\n  or begin anew, without anything that is in them: docker compose down --volumes'),
+  )
+  process.exit(1)
+}
+
+writeSecret(
+  at('service-secrets/database_url'),
+  SERVICES,
+  `postgres://integration:${postgres}@postgres:5432/integration`,
+)
+writeSecret(at('service-secrets/redis_url'), SERVICES, `redis://integration:${redis}@redis:6379`)
+writeSecret(at('service-secrets/amqp_url'), SERVICES, `amqp://integration:${broker}@rabbitmq:5672`)
+writeSecret(at('redis-secrets/redis.conf'), BACKENDS, redisConf())
+writeSecret(at('rabbitmq-secrets/definitions.json'), BACKENDS, brokerDefinitions())
+
+// Whoever has once chosen a provider of their own (init-provider.ts) keeps it.
+const provider = readSecret(at('service-secrets/discovery_url'))
+if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
+  const settings = {
+    discovery_url: SANDBOX_DISCOVERY_URL,
+    accounting_url: new URL(SANDBOX_DISCOVERY_URL).origin,
+    client_id: 'integration-host',
+    client_secret: sandbox,
+    redirect: process.env['SANDBOX_REDIRECT'] ?? 'http://127.0.0.1:7217/callback',
+  }
+  for (const [name, content] of Object.entries(settings))
+    writeSecret(at(`service-secrets/${name}`), SERVICES, content)
+}
+
+for (const [volume, uid] of Object.entries(owners)) give(at(volume), uid)
+
+/** What the official images' entrypoints do when they start as root. */
+function give(path: string, uid: number): void {
+  const entry = lstatSync(path)
+  if (entry.uid !== uid) lchownSync(path, uid, uid)
+  if (entry.isDirectory()) for (const name of readdirSync(path)) give(join(path, name), uid)
+}
+
+function redisConf(): string {
+  return [
+    // A lost write can be a lost refresh token: every write reaches the disk before it is answered, nothing is evicted.
+    'appendonly yes',
+    'appendfsync always',
+    'maxmemory-policy noeviction',
+    // Below the container's limit: a write that is refused is better than a server that is killed.
+    'maxmemory 384mb',
+    'dir /data',
+    // Nobody may sign in as it, yet it may do everything: Redis replays its own transactions with this user's rights,
+    // and leaves out, with one line in its log, those that it may not (redis/redis#14541).
+    'user default off ~* &* +@all',
+    `user integration on #${createHash('sha256').update(redis).digest('hex')} ~* &* +@all -@dangerous +info +config|get +client +keys`,
+    '',
+  ].join('\n')
+}
+
+function brokerDefinitions(): string {
+  const everything = { vhost: '/', configure: '.*', write: '.*', read: '.*' }
+  const user = (name: string, secret: string, tags: readonly string[]) => ({
+    name,
+    password_hash: brokerHash(secret),
+    hashing_algorithm: 'rabbit_password_hashing_sha256',
+    tags,
+  })
+  return JSON.stringify(
+    {
+      users: [user('integration', broker, []), user('console', brokerConsole, ['administrator'])],
+      vhosts: [{ name: '/' }],
+      permissions: [
+        { user: 'integration', ...everything },
+        { user: 'console', ...everything },
+      ],
+      // Those of deploy/definitions.json, which are for everyone's broker.
+      ...JSON.parse(readFileSync(join(import.meta.dirname, '../deploy/definitions.json'), 'utf8')),
+    },
+    null,
+    2,
+  )
+}
+
+/** RabbitMQ's salted hash: base64 of salt and SHA-256 of salt and password. The same each time, so that nothing changes. */
+function brokerHash(secret: string): string {
+  const sha256 = (...parts: readonly (string | Buffer)[]): Buffer =>
+    parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest()
+  const salt = sha256('salt', secret).subarray(0, 4)
+  return Buffer.concat([salt, sha256(salt, secret)]).toString('base64')
+}

@@ -1,0 +1,183 @@
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
+import type { Installation } from '../../host/src/story.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+/** Published ports by the variable that moves each of them (.env.example). */
+const portNames = [
+  'DEMO_API_PORT',
+  'TOKEN_SERVICE_PORT',
+  'ACCOUNTING_GATEWAY_PORT',
+  'COORDINATOR_PORT',
+  'SANDBOX_PROVIDER_PORT',
+  'RABBITMQ_CONSOLE_PORT',
+] as const
+type PortName = (typeof portNames)[number]
+
+/** Services that end by themselves. */
+export const ONE_SHOTS: readonly string[] = ['init', 'real-provider']
+
+/** The words of a command line that quotes nothing. */
+export const words = (text: string): string[] => text.trim().split(/\s+/)
+
+export interface Output {
+  readonly code: number
+  /** Standard output and standard error, as they came. */
+  readonly text: string
+}
+
+/** What `docker inspect` tells of a container, as far as it matters here. */
+export interface Container {
+  readonly Name: string
+  readonly Config: { readonly User: string; readonly Labels: Readonly<Record<string, string>> }
+  readonly HostConfig: {
+    readonly CapAdd: readonly string[] | null
+    readonly CapDrop: readonly string[] | null
+    readonly Memory: number
+    readonly NanoCpus: number
+    readonly PidsLimit: number | null
+    readonly ReadonlyRootfs: boolean
+    readonly SecurityOpt: readonly string[] | null
+  }
+}
+
+/**
+ * A compose stack under a project name and on ports of its own, so that it disturbs none that runs already. It reads no
+ * `.env`: what is set is given here.
+ */
+export class Stack {
+  readonly project = `integration-host-test-${process.pid}`
+  readonly ports: Readonly<Record<PortName, number>>
+  /** Name of a container that a test starts beside the stack; it goes with it. */
+  readonly outsider = `${this.project}-outsider`
+  readonly #signal: AbortSignal
+
+  private constructor(ports: Readonly<Record<PortName, number>>, signal: AbortSignal) {
+    this.ports = ports
+    this.#signal = signal
+  }
+
+  /** @param signal ends whatever command runs. */
+  static async create(signal: AbortSignal): Promise<Stack> {
+    const ports = await freePorts(portNames.length)
+    const byName = Object.fromEntries(portNames.map((name, index) => [name, ports[index]]))
+    return new Stack(byName as Record<PortName, number>, signal)
+  }
+
+  at(name: PortName): string {
+    return `http://127.0.0.1:${this.ports[name]}`
+  }
+
+  /** The stack as the demo's story wants it. */
+  async installation(): Promise<Installation> {
+    return {
+      tokenService: this.at('TOKEN_SERVICE_PORT'),
+      accountingGateway: this.at('ACCOUNTING_GATEWAY_PORT'),
+      coordinator: this.at('COORDINATOR_PORT'),
+      demoApi: this.at('DEMO_API_PORT'),
+      serviceKey: await this.read('demo-api', '/secrets/service_api_key'),
+    }
+  }
+
+  /** @throws {Error} with all that it said, unless the exit code is 0. */
+  async compose(args: readonly string[], env: Environment = {}): Promise<string> {
+    const { code, text } = await this.tryCompose(args, env)
+    if (code !== 0) throw new Error(`docker compose ${args.join(' ')} (exit code ${code})\n${text}`)
+    return text
+  }
+
+  tryCompose(args: readonly string[], env: Environment = {}): Promise<Output> {
+    return this.#run([...this.#base, ...args], env, this.#signal)
+  }
+
+  /** Whether there is an engine, and Compose. */
+  async engineAnswers(): Promise<boolean> {
+    const asked = [await this.docker(['version']), await this.docker(['compose', 'version'])]
+    return asked.every(({ code }) => code === 0)
+  }
+
+  docker(args: readonly string[]): Promise<Output> {
+    return this.#run(args, {}, this.#signal)
+  }
+
+  /** The last lines of every container; also once the signal has been given. */
+  async logs(): Promise<string> {
+    const args = [...this.#base, 'logs', '--no-color', '--tail', '5']
+    return (await this.#run(args, {}, AbortSignal.timeout(60_000))).text
+  }
+
+  /** Takes everything away again; also once the signal has been given. */
+  async remove(): Promise<void> {
+    await this.#run(['rm', '--force', this.outsider], {}, AbortSignal.timeout(30_000))
+    const args = [...this.#base, '--profile', 'real', 'down', '--volumes', '--remove-orphans']
+    await this.#run(args, {}, AbortSignal.timeout(120_000))
+  }
+
+  get #base(): readonly string[] {
+    return ['compose', '--env-file', '/dev/null', '--project-name', this.project]
+  }
+
+  #run(args: readonly string[], env: Environment, signal: AbortSignal): Promise<Output> {
+    const ports = Object.fromEntries(portNames.map((name) => [name, String(this.ports[name])]))
+    const options = {
+      cwd: ROOT,
+      env: {
+        ...process.env,
+        COMPOSE_PROFILES: '',
+        COMPOSE_FILE: 'docker-compose.yml',
+        ...ports,
+        ...env,
+      },
+      maxBuffer: 64 * 1024 * 1024,
+      signal,
+    }
+    return new Promise((resolve, reject) => {
+      const child = execFile('docker', args, options, (error, stdout, stderr) => {
+        if (signal.aborted) return reject(signal.reason as Error)
+        // As a shell has it: 127 where there is no such program.
+        const code = error === null ? 0 : typeof error.code === 'number' ? error.code : 127
+        return resolve({ code, text: stdout + stderr })
+      })
+      child.stdin?.end()
+    })
+  }
+
+  /** Runs `init`, or with its rights another command. */
+  init(...command: readonly string[]): Promise<Output> {
+    return this.tryCompose([...words('run --rm --no-deps -T init'), ...command])
+  }
+
+  /** A file in a service's container, without its last line's end. */
+  async read(service: string, path: string): Promise<string> {
+    return (await this.compose(['exec', '-T', service, 'cat', path])).trimEnd()
+  }
+
+  /** Ids of the containers of a service, or of all. */
+  async containers(...services: readonly string[]): Promise<readonly string[]> {
+    return (await this.compose(['ps', '--all', '--quiet', ...services])).split('\n').filter(Boolean)
+  }
+
+  async inspect(): Promise<{ readonly text: string; readonly containers: readonly Container[] }> {
+    const { text } = await this.docker(['inspect', ...(await this.containers())])
+    return { text, containers: JSON.parse(text) as readonly Container[] }
+  }
+}
+
+export type Environment = Readonly<Record<string, string>>
+
+/** Ports that nobody has at this moment. */
+export async function freePorts(count: number): Promise<number[]> {
+  const servers = await Promise.all(
+    Array.from({ length: count }, async () => {
+      const server = createServer().listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      return server
+    }),
+  )
+  const ports = servers.map((server) => (server.address() as AddressInfo).port)
+  await Promise.all(servers.map((server) => once(server.close(), 'close')))
+  return ports
+}
