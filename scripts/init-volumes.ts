@@ -147,7 +147,7 @@ function redisConf(): string {
     // Nobody may sign in as it, yet it may do everything: Redis replays its own transactions with this user's rights,
     // and leaves out, with one line in its log, those that it may not (redis/redis#14541).
     'user default off ~* &* +@all',
-    `user integration on #${createHash('sha256').update(redis).digest('hex')} ~* &* +@all -@dangerous +info +config|get +client +keys`,
+    `user integration on #${createHash('sha256').update(redis).digest('hex')} ~* &* +@all -@dangerous +info +config|get +acl|getuser +client +keys`,
     '',
   ].join('\n')
 }

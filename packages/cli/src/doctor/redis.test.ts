@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { redisFindings } from './redis.ts'
+import { redisFindings, replayFindings } from './redis.ts'
 
 /** As Redis 7.0 answers INFO, cut to what matters, with some lines changed. */
 const info = (changes: Readonly<Record<string, string>> = {}): string =>
@@ -42,5 +42,31 @@ describe('what Redis says of itself', () => {
   it('loses a second of refreshes unless each write is flushed', () => {
     expect(amiss({}, 'everysec')).toEqual(['warning appendfsync: everysec'])
     expect(amiss({}, undefined)).toEqual(['skipped appendfsync: CONFIG GET is not allowed'])
+  })
+})
+
+describe('the user with whose rights Redis replays transactions', () => {
+  /** As Redis answers ACL GETUSER. */
+  const user = (commands: string, keys: string): unknown[] => [
+    'flags',
+    ['off'],
+    'passwords',
+    [],
+    'commands',
+    commands,
+    'keys',
+    keys,
+    'channels',
+    '&*',
+  ]
+
+  it.each([
+    [user('+@all', '~*'), 'ok'],
+    [user('-@all', ''), 'problem'],
+    [user('+@all', ''), 'problem'],
+    [user('-@all +get', '~*'), 'problem'],
+    [[], 'skipped'],
+  ])('%j: %s', (replayer, verdict) => {
+    expect(replayFindings(replayer)).toMatchObject([{ check: 'default-user', verdict }])
   })
 })

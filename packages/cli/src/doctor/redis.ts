@@ -40,7 +40,8 @@ export async function examineRedis(url: Secret, signal: AbortSignal): Promise<re
       answeredAt: Date.now(),
     })
     const [, appendfsync] = (await redis.config('GET', 'appendfsync').catch(() => [])) as string[]
-    return [reached(host), ...redisFindings(info, appendfsync), clock]
+    const replayer = (await redis.call('ACL', 'GETUSER', 'default').catch(() => [])) as unknown[]
+    return [reached(host), ...redisFindings(info, appendfsync), ...replayFindings(replayer), clock]
   } catch (error) {
     return [unreachable(host, 'REDIS_URL', signal.aborted ? new NoAnswer() : (failure ?? error))]
   } finally {
@@ -57,6 +58,34 @@ export function redisFindings(text: string, appendfsync: string | undefined): re
     ...roleOf(info),
     ...memoryOf(info),
     ...persistenceOf(info, appendfsync),
+  ]
+}
+
+/**
+ * Whether Redis may replay its own append-only file: transactions in it run with the rights of the user `default`, also when
+ * nobody may sign in as it, and are left out without (redis/redis#14541).
+ *
+ * @param replayer the answer to `ACL GETUSER default`; empty where that is not allowed
+ */
+export function replayFindings(replayer: readonly unknown[]): readonly Finding[] {
+  const of = (field: string): string => String(replayer[replayer.indexOf(field) + 1])
+  if (replayer.length === 0)
+    return [
+      skipped(
+        'default-user',
+        'ACL GETUSER is not allowed',
+        'Allow +acl|getuser, or see that the user default may do everything, signed in or not.',
+      ),
+    ]
+  const mayAll = of('commands').split(' ').includes('+@all') && of('keys').split(' ').includes('~*')
+  return [
+    mayAll
+      ? ok('default-user', 'may replay transactions')
+      : problem(
+          'default-user',
+          `may do ${of('commands')} on ${of('keys') || 'no key'}`,
+          'Give it everything, with no password if nobody is to sign in: user default off ~* &* +@all. Else Redis loses transactions when it restarts.',
+        ),
   ]
 }
 
