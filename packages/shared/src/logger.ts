@@ -1,4 +1,6 @@
+import { createRequire } from 'node:module'
 import { pino } from 'pino'
+import type { PinoPretty } from 'pino-pretty'
 import type { logLevels } from './config.ts'
 import { IntegrationError } from './errors.ts'
 
@@ -6,7 +8,7 @@ export type Logger = pino.Logger
 export type LogLevel = (typeof logLevels)[number]
 
 /**
- * JSON lines on standard output: a constant message, the data beside it.
+ * JSON lines on standard output, lines for people where that is a terminal: a constant message, the data beside it.
  *
  * Errors go under `err` and pass one serializer that keeps an allow-list: drivers put passwords, bearer
  * tokens and whole bodies on their error objects.
@@ -23,7 +25,21 @@ export function createLogger(
     formatters: { level: (label) => ({ level: label }) },
     serializers: { err: describeError },
   }
-  return destination === undefined ? pino(options) : pino(options, destination)
+  const to = destination ?? (process.stdout.isTTY ? forPeople() : undefined)
+  return to === undefined ? pino(options) : pino(options, to)
+}
+
+// Loaded here: a service that nobody looks at has no need of it.
+function forPeople(): pino.DestinationStream {
+  const pretty = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty
+  return pretty({
+    colorize: !process.env['NO_COLOR'] && process.env['TERM'] !== 'dumb',
+    messageFormat: '{service}: {msg}',
+    ignore: 'service',
+    translateTime: 'SYS:HH:MM:ss.l',
+    singleLine: true,
+    sync: true,
+  })
 }
 
 /** What may be told of an error. The message of a foreign one is scrubbed of all that could be a secret. */
