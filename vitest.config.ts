@@ -16,8 +16,8 @@ export default defineConfig({
     pool: 'forks',
     // Two cores are the smallest machine the suite is meant for, and the servers need a share as well.
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 90_000,
+    hookTimeout: 90_000,
     projects: [
       {
         extends: true,

@@ -59,7 +59,7 @@ const HELD =
   process.env['VITEST'] === undefined
     ? []
     : ['--import', new URL('openapi/hold-process.ts', import.meta.url).href]
-const READY_DEADLINE_MS = 20_000
+const READY_DEADLINE_MS = 60_000
 
 /** Makes the system's own database and names; starts the services named, all of them when none is. */
 export async function startSystem(names: readonly ServiceName[] = serviceNames): Promise<System> {

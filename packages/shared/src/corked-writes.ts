@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream'
+import { inBurst } from './burst.ts'
 
 /**
  * Lets what is written to a stream in one turn of the event loop leave in one system call. Drivers write each
@@ -15,7 +16,7 @@ export function corkWrites(stream: Duplex): void {
     if (!isCorked) {
       isCorked = true
       stream.cork()
-      setImmediate(uncork)
+      inBurst(uncork)
     }
     return write(...args)
   }

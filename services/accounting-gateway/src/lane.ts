@@ -10,7 +10,7 @@
 import { EventEmitter } from 'node:events'
 import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { inBurst } from './adapters/llhttp/burst.ts'
+import { inBurst } from '@integration-host/shared/burst'
 import { type Head, HttpParser, type MessageReceiver } from './adapters/llhttp/parser.ts'
 import type { CallerRequest, CallerResponse } from './proxy/caller.ts'
 import { type HeaderList, headerPairs, headerValue } from './proxy/headers.ts'

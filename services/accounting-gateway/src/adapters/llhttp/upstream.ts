@@ -1,5 +1,6 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
+import { inBurst } from '@integration-host/shared/burst'
 import {
   callTraced,
   type CallResult,
@@ -15,7 +16,6 @@ import {
   UpstreamFailure,
   type UpstreamRequest,
 } from '../../proxy/upstream.ts'
-import { inBurst } from './burst.ts'
 import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 
 export interface UpstreamOptions {
