@@ -64,6 +64,11 @@ describe('an answer before the answer', () => {
     expect(text).toMatch(/^HTTP\/1.1 200 OK\r\n[^]*\r\n\r\nok$/)
   })
 
+  it.each(['101 Switching Protocols', '099 Odd'])('with status %s is 502', async (status) => {
+    const { proxy: odd } = await answering(`HTTP/1.1 ${status}\r\n\r\n`)
+    expect((await odd.call(PATH)).status).toBe(502)
+  })
+
   it('without an end is 502', async () => {
     const { proxy: flooding } = await answering('HTTP/1.1 102 Processing\r\n\r\n'.repeat(1_000))
     expect((await flooding.call(PATH, { method: 'PATCH' })).status).toBe(502)

@@ -229,6 +229,7 @@ describe('an answer', () => {
   it.each([
     ['is no HTTP', 'SSH-2.0-OpenSSH\r\n'],
     ['changes the protocol', 'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'],
+    ['has a status that is none', `HTTP/1.1 099 X\r\n\r\n${OK}`],
     ['has a head of more than 64 KiB', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(70_000)}\r\n\r\n`],
   ])('that %s is a failure', async (_what, bytes) => {
     const server = await peer((_request, socket) => socket.write(bytes))

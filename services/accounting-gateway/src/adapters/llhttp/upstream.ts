@@ -283,7 +283,8 @@ class Connection implements MessageReceiver {
 
   onHead({ status, headers, isUpgrade }: Head): 'body' | 'no body' | 'refused' {
     const exchange = this.#exchange
-    if (exchange === null || isUpgrade) return 'refused'
+    const isOdd = isUpgrade || status === 101 || status < 100
+    if (exchange === null || isOdd) return 'refused'
     this.#status = status
     if (status < 200) {
       // RFC 9110 §15.2.1: of no use to anybody further on.
