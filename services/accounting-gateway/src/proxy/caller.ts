@@ -29,7 +29,7 @@ export interface CallerResponse {
   end(chunk?: Buffer | string): unknown
   /** Breaks off, so that the caller sees that this is not all. */
   destroy(): unknown
-  /** `close` comes when the caller has gone; `drain` when there is room again. */
+  /** `close` comes when the caller has gone, or the answer is out; `drain` when there is room again. */
   on(event: 'close' | 'drain', listener: () => void): unknown
   once(event: 'close', listener: () => void): unknown
   off(event: 'close' | 'drain', listener: () => void): unknown
