@@ -239,7 +239,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   statusCode = 200
   headersSent = false
   writableEnded = false
-  readonly #socket: Socket
+  readonly socket: Socket
   readonly #connection: Connection
   /** Composed, and not yet on its way. */
   #head = ''
@@ -248,7 +248,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
 
   constructor(socket: Socket, connection: Connection) {
     super()
-    this.#socket = socket
+    this.socket = socket
     this.#connection = connection
   }
 
@@ -257,12 +257,12 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   }
 
   get destroyed(): boolean {
-    return this.#socket.destroyed
+    return this.socket.destroyed
   }
 
   // No value needs a check: upstream's were read by llhttp, which takes no character that may not be sent on.
   writeInformation(status: number, headers: readonly string[]): void {
-    this.#socket.write(`${statusLine(status)}${lines(headers)}\r\n`, 'latin1')
+    this.socket.write(`${statusLine(status)}${lines(headers)}\r\n`, 'latin1')
   }
 
   writeHead(status: number, headers: readonly string[]): void {
@@ -281,7 +281,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   }
 
   flushHeaders(): void {
-    if (this.#head !== '') this.#socket.write(this.#head, 'latin1')
+    if (this.#head !== '') this.socket.write(this.#head, 'latin1')
     this.#head = ''
   }
 
@@ -312,7 +312,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   }
 
   destroy(): void {
-    this.#socket.destroy()
+    this.socket.destroy()
   }
 
   /** What has to go out before a part of the body. */
@@ -325,7 +325,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   }
 
   #send(before: string, chunk: Buffer, after: string): boolean {
-    const socket = this.#socket
+    const socket = this.socket
     if (before.length + chunk.length + after.length === 0) return true
     if (chunk.length <= COPIED_BYTES) {
       const whole = Buffer.allocUnsafe(before.length + chunk.length + after.length)

@@ -18,6 +18,8 @@ export interface CallerResponse {
   readonly writableFinished: boolean
   readonly destroyed: boolean
   readonly statusCode: number
+  /** Null while an answer before it on the connection is under way. */
+  readonly socket: object | null
   /** An answer before the answer. @throws for what HTTP does not allow. */
   writeInformation(status: number, headers: readonly string[]): unknown
   /** @throws for what HTTP does not allow. */
