@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { expect, it } from 'vitest'
 import { listen } from './http-server.ts'
 
@@ -15,4 +15,23 @@ it('leaves at once although a connection was opened ahead of need and never used
   await server[Symbol.asyncDispose]()
   await closed
   expect(socket.destroyed).toBe(true)
+})
+
+it('cuts every connection once the time for answers in hand is over, also one that Node does not serve', async () => {
+  const server = await listen((_request, response) => response.end(), {
+    host: '127.0.0.1',
+    port: 0,
+    drainMs: 50,
+  })
+  const [admit] = server.server.listeners('connection') as (() => void)[]
+  if (admit !== undefined) server.server.off('connection', admit)
+  const accepted = once(server.server, 'connection')
+  const socket = connect(server.port, '127.0.0.1')
+  socket.write('bytes')
+  const [theirs] = (await accepted) as [Socket]
+  await once(theirs, 'data')
+  const closed = once(socket, 'close')
+  await server[Symbol.asyncDispose]()
+  await closed
+  expect(theirs.destroyed).toBe(true)
 })

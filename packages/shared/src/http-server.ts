@@ -80,7 +80,10 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
         // One opened ahead of need, and never used, does not count as idle to Node.
         for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
       }, 20)
-      const cut = setTimeout(() => server.closeAllConnections(), options.drainMs ?? 5_000)
+      // Node's own `closeAllConnections` knows only those that it serves itself.
+      const cut = setTimeout(() => {
+        for (const socket of sockets) socket.destroy()
+      }, options.drainMs ?? 5_000)
       await closed
       clearTimeout(cut)
       clearInterval(sweep)

@@ -1,8 +1,11 @@
 /** The short way for whole GETs: what it takes, what it leaves to Node's server, and that nobody can tell which it was. */
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { assert as holds, asyncProperty, integer, uniqueArray } from 'fast-check'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { createLane, type Serve } from './lane.ts'
+import { Attempt } from './proxy/attempt.ts'
+import type { CallerResponse } from './proxy/caller.ts'
 import {
   bodyOf,
   echo,
@@ -243,4 +246,110 @@ it('at shutdown finishes the call under way, says that it is the last, and close
   expect(body).toContain('done')
   await busy.closed()
   await over
+})
+
+/** A lane alone, that answers without anybody behind it. */
+async function bareLane(serve: Serve) {
+  const lane = createLane(serve)
+  const sockets: Socket[] = []
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    sockets.push(socket)
+    lane.take(socket, () => socket.destroy())
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  opened.defer(() => {
+    lane.leave()
+    server.close()
+    for (const socket of sockets) socket.destroy()
+  })
+  return { lane, sockets, port: (server.address() as AddressInfo).port }
+}
+
+/** A caller that takes nothing until it is told to. */
+async function slowCaller(port: number) {
+  const socket = connect(port, '127.0.0.1')
+  opened.defer(() => void socket.destroy())
+  socket.on('error', () => {})
+  await once(socket, 'connect')
+  /** False when the connection ends before. */
+  const takes = (bytes: number): Promise<boolean> =>
+    new Promise((resolve) => {
+      let taken = 0
+      socket.on('data', (part: Buffer) => {
+        taken += part.length
+        if (taken >= bytes) resolve(true)
+      })
+      socket.on('close', () => resolve(false))
+    })
+  return { socket, takes }
+}
+
+/** More than the buffers of the system between two sockets. */
+const LONG = Buffer.alloc(16_000_000, 'x')
+
+const answerLong: Serve = (_request, response) => {
+  response.writeHead(200, ['Content-Length', String(LONG.length)])
+  response.end(LONG)
+  return true
+}
+
+it('at shutdown lets an answer go out that its caller has yet to take', async () => {
+  const { lane, port, sockets } = await bareLane(answerLong)
+  const { socket, takes } = await slowCaller(port)
+  socket.write(get())
+  await vi.waitFor(() => expect(sockets[0]?.writableNeedDrain).toBe(true))
+  lane.leave()
+  const closed = once(socket, 'close')
+  expect(await takes(LONG.length)).toBe(true)
+  await closed
+})
+
+it('at shutdown closes a connection after its last answer, though its caller stays', async () => {
+  const asked = Promise.withResolvers<CallerResponse>()
+  const { lane, port, sockets } = await bareLane((_request, response) => {
+    asked.resolve(response)
+    return true
+  })
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  opened.defer(() => void socket.destroy())
+  socket.write(get())
+  const response = await asked.promise
+  lane.leave()
+  response.writeHead(200, ['Content-Length', '0'])
+  response.end()
+  await vi.waitFor(() => expect(sockets[0]?.closed).toBe(true))
+})
+
+it('takes no more requests from a caller that takes no answers', async () => {
+  const serve = vi.fn<Serve>(answerLong)
+  const { port, sockets } = await bareLane(serve)
+  const { socket, takes } = await slowCaller(port)
+  for (let n = 1; n <= 3; n += 1) {
+    await written(socket, get())
+    await vi.waitFor(() => expect(sockets[0]?.bytesRead).toBe(n * get().length))
+  }
+  expect(serve).toHaveBeenCalledOnce()
+  expect(await takes(3 * LONG.length)).toBe(true)
+})
+
+it('keeps a connection after an answer whose last part had to wait for its caller', async () => {
+  const flow = { pause() {}, resume() {}, abort() {} }
+  const { port } = await bareLane((request, response) => {
+    const attempt = new Attempt({ request, response, bearer: 'x', judge: () => ({ add: [] }) })
+    attempt.onStart(flow)
+    attempt.onHeaders(200, ['Content-Length', String(2 * LONG.length)])
+    attempt.onData(LONG)
+    attempt.onData(LONG)
+    attempt.onEnd([])
+    return true
+  })
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  opened.defer(() => void vi.useRealTimers())
+  const { socket, takes } = await slowCaller(port)
+  for (let n = 0; n < 2; n += 1) {
+    socket.write(get())
+    expect(await takes(2 * LONG.length)).toBe(true)
+    vi.advanceTimersByTime(120_000)
+  }
 })

@@ -5,7 +5,8 @@
  * I1  A connection is here while each request on it is one whole GET of HTTP/1.1 in one piece, and `serve` takes
  *     it. With the first that is not, all its bytes and the connection go to Node's server, for good: what is
  *     refused, and how, is decided there alone.
- * I2  One call at a time; what arrives meanwhile is not looked at before the answer is out.
+ * I2  One call at a time; what arrives meanwhile is not looked at before the answer is out, nor before there is
+ *     room for another one.
  */
 import { EventEmitter } from 'node:events'
 import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
@@ -137,7 +138,7 @@ class Connection {
   #response: LaneResponse | null = null
   /** The `Authorization` that the last call was served with. */
   #accepted: string | undefined
-  /** Came while a call was under way. */
+  /** Came while a call was under way, or answers waited to be taken. */
   #early: Buffer[] = []
   #restingSince = performance.now()
   #longestRestMs = LONGEST_WAIT_MS.first
@@ -156,7 +157,8 @@ class Connection {
   }
 
   readonly #onData = (bytes: Buffer): void => {
-    if (this.#response !== null) {
+    if (!this.#socket.writable) return
+    if (this.#response !== null || this.#socket.writableNeedDrain) {
       this.#early.push(bytes)
       this.#socket.pause()
       return
@@ -168,7 +170,10 @@ class Connection {
     this.#accepted = request.authorization
   }
 
-  readonly #onDrain = (): void => void this.#response?.emit('drain')
+  readonly #onDrain = (): void => {
+    if (this.#response === null) this.#goOn()
+    else this.#response.emit('drain')
+  }
   // A caller that has nothing more to say has gone; Node's server takes it so as well.
   readonly #onEnd = (): void =>
     void (this.#response === null ? this.#socket.end() : this.#socket.destroy())
@@ -196,16 +201,19 @@ class Connection {
   }
 
   answered(): void {
+    const response = this.#response
     this.#response = null
+    // Whatever waits for room in it waits no more.
+    response?.emit('close')
     this.#restingSince = performance.now()
     this.#longestRestMs = LONGEST_WAIT_MS.next
-    if (this.#isLeaving) return void this.#socket.end()
+    if (this.#isLeaving) return this.#socket.destroySoon()
     // Not here: the end of an answer is told while upstream's bytes are read, and one parser reads at a time.
     if (this.#early.length > 0) process.nextTick(() => this.#goOn())
   }
 
   #goOn(): void {
-    if (this.#socket.destroyed) return
+    if (this.#early.length === 0) return
     const bytes = Buffer.concat(this.#early.splice(0))
     this.#socket.resume()
     this.#onData(bytes)
@@ -219,7 +227,8 @@ class Connection {
 
   leave(): void {
     this.#isLeaving = true
-    if (this.#response === null) this.#socket.destroy()
+    // Not before its last answer is out.
+    if (this.#response === null) this.#socket.destroySoon()
   }
 }
 
@@ -230,7 +239,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   statusCode = 200
   headersSent = false
   writableEnded = false
-  readonly #socket: Socket
+  readonly socket: Socket
   readonly #connection: Connection
   /** Composed, and not yet on its way. */
   #head = ''
@@ -239,7 +248,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
 
   constructor(socket: Socket, connection: Connection) {
     super()
-    this.#socket = socket
+    this.socket = socket
     this.#connection = connection
   }
 
@@ -248,12 +257,12 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   }
 
   get destroyed(): boolean {
-    return this.#socket.destroyed
+    return this.socket.destroyed
   }
 
   // No value needs a check: upstream's were read by llhttp, which takes no character that may not be sent on.
   writeInformation(status: number, headers: readonly string[]): void {
-    this.#socket.write(`${statusLine(status)}${lines(headers)}\r\n`, 'latin1')
+    this.socket.write(`${statusLine(status)}${lines(headers)}\r\n`, 'latin1')
   }
 
   writeHead(status: number, headers: readonly string[]): void {
@@ -272,7 +281,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   }
 
   flushHeaders(): void {
-    if (this.#head !== '') this.#socket.write(this.#head, 'latin1')
+    if (this.#head !== '') this.socket.write(this.#head, 'latin1')
     this.#head = ''
   }
 
@@ -303,7 +312,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   }
 
   destroy(): void {
-    this.#socket.destroy()
+    this.socket.destroy()
   }
 
   /** What has to go out before a part of the body. */
@@ -316,7 +325,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
   }
 
   #send(before: string, chunk: Buffer, after: string): boolean {
-    const socket = this.#socket
+    const socket = this.socket
     if (before.length + chunk.length + after.length === 0) return true
     if (chunk.length <= COPIED_BYTES) {
       const whole = Buffer.allocUnsafe(before.length + chunk.length + after.length)

@@ -64,6 +64,25 @@ describe('an answer before the answer', () => {
     expect(text).toMatch(/^HTTP\/1.1 200 OK\r\n[^]*\r\n\r\nok$/)
   })
 
+  it('is kept from a caller whose answer before is not out yet: Node would put it into a body', async () => {
+    upstream.handle = async ({ url }, response) => {
+      if (url === `${PATH}2`) response.writeEarlyHints({ link: '</a.css>; rel=preload' })
+      else await vi.waitFor(() => expect(proxy.log.some(({ status }) => status === 200)).toBe(true))
+      response.end('ok')
+    }
+    const call = (n: number, more = '') =>
+      `GET ${PATH}${n} HTTP/1.1\r\nHost: x\r\n${AUTH}${more}\r\n`
+    const calls = call(1) + call(2, 'Connection: close\r\n')
+    const { text } = await raw(proxy.port, calls, 5_000)
+    expect(text.match(/\r\n\r\nok/g)).toHaveLength(2)
+    expect(text).not.toContain('103 Early Hints')
+  })
+
+  it.each(['101 Switching Protocols', '099 Odd'])('with status %s is 502', async (status) => {
+    const { proxy: odd } = await answering(`HTTP/1.1 ${status}\r\n\r\n`)
+    expect((await odd.call(PATH)).status).toBe(502)
+  })
+
   it('without an end is 502', async () => {
     const { proxy: flooding } = await answering('HTTP/1.1 102 Processing\r\n\r\n'.repeat(1_000))
     expect((await flooding.call(PATH, { method: 'PATCH' })).status).toBe(502)

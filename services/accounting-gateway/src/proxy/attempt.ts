@@ -74,7 +74,8 @@ export class Attempt implements Receiver {
     if (this.#informed > MOST_INFORMATION) return this.#refuse()
     const { request, response, bearer } = this.#deps
     // RFC 9110 §15.2: to be passed on, but a caller of HTTP/1.0 would take it for the answer.
-    if (response.headersSent || request.httpVersion === '1.0') return
+    // Before its turn Node would write it behind the head, as if it were body.
+    if (response.headersSent || request.httpVersion === '1.0' || response.socket === null) return
     try {
       response.writeInformation(status, responseHeaders(headers, bearer))
     } catch {

@@ -18,6 +18,8 @@ export interface CallerResponse {
   readonly writableFinished: boolean
   readonly destroyed: boolean
   readonly statusCode: number
+  /** Null while an answer before it on the connection is under way. */
+  readonly socket: object | null
   /** An answer before the answer. @throws for what HTTP does not allow. */
   writeInformation(status: number, headers: readonly string[]): unknown
   /** @throws for what HTTP does not allow. */
@@ -29,7 +31,7 @@ export interface CallerResponse {
   end(chunk?: Buffer | string): unknown
   /** Breaks off, so that the caller sees that this is not all. */
   destroy(): unknown
-  /** `close` comes when the caller has gone; `drain` when there is room again. */
+  /** `close` comes when the caller has gone, or the answer is out; `drain` when there is room again. */
   on(event: 'close' | 'drain', listener: () => void): unknown
   once(event: 'close', listener: () => void): unknown
   off(event: 'close' | 'drain', listener: () => void): unknown

@@ -1,9 +1,10 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer as createHttps } from 'node:https'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { UpstreamFailure } from '../../proxy/upstream.ts'
 import { ask } from './ask.ts'
 import { connectUpstream, type UpstreamOptions } from './upstream.ts'
@@ -120,6 +121,60 @@ describe('a connection', () => {
     expect(server.connections()).toBe(2)
   })
 
+  it('that the server closes just before the next call is not used for it', async () => {
+    const ours = Promise.withResolvers<Socket>()
+    const channel = 'net.client.socket'
+    const onSocket = (message: unknown): void =>
+      ours.resolve((message as { socket: Socket }).socket)
+    subscribe(channel, onSocket)
+    opened.defer(() => void unsubscribe(channel, onSocket))
+    const accepted = Promise.withResolvers<Socket>()
+    const server = await peer((_bytes, socket) => {
+      accepted.resolve(socket)
+      socket.write(OK)
+    })
+    const upstream = client(server.url)
+    await get(upstream)
+    const socket = await ours.promise
+    // In the same turn, once our side has seen the end and before its socket says that it is closed.
+    const next = new Promise((resolve) => socket.once('end', () => resolve(get(upstream))))
+    void accepted.promise.then((theirs) => theirs.end())
+    expect(await next).toMatchObject({ text: 'ok' })
+    expect(server.connections()).toBe(2)
+  })
+
+  it('that has rested for as long as the server allows is not used again', async () => {
+    const answer = OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=2\r\n\r\n')
+    const server = await peer((_bytes, socket) => socket.write(answer))
+    vi.useFakeTimers({ toFake: ['performance'] })
+    opened.defer(() => void vi.useRealTimers())
+    const upstream = client(server.url)
+    await get(upstream)
+    await turn()
+    vi.advanceTimersByTime(999)
+    await get(upstream)
+    await turn()
+    expect(server.connections()).toBe(1)
+    vi.advanceTimersByTime(1_000)
+    await get(upstream)
+    expect(server.connections()).toBe(2)
+  })
+
+  it('is given up when an answer comes before its request has gone out', async () => {
+    const accepted = Promise.withResolvers<Socket>()
+    const server = await peer((_bytes, socket) => {
+      accepted.resolve(socket)
+      socket.write(OK)
+    })
+    const upstream = client(server.url)
+    await get(upstream)
+    const socket = await accepted.promise
+    await turn()
+    socket.write(OK.replace('ok', 'no'))
+    expect(await failureOf(get(upstream))).toBe('unreachable')
+    expect((await get(upstream)).text).toBe('ok')
+  })
+
   it('to a server with a certificate is encrypted, and only to one whose certificate is good', async () => {
     const file = (name: string) =>
       readFileSync(new URL(`fixtures/${name}`, import.meta.url), 'utf8')
@@ -174,6 +229,7 @@ describe('an answer', () => {
   it.each([
     ['is no HTTP', 'SSH-2.0-OpenSSH\r\n'],
     ['changes the protocol', 'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'],
+    ['has a status that is none', `HTTP/1.1 099 X\r\n\r\n${OK}`],
     ['has a head of more than 64 KiB', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(70_000)}\r\n\r\n`],
   ])('that %s is a failure', async (_what, bytes) => {
     const server = await peer((_request, socket) => socket.write(bytes))

@@ -69,7 +69,10 @@ class Pool {
   }
 
   send(request: UpstreamRequest, receiver: Receiver): void {
-    const connection = this.#resting.pop() ?? this.#connect()
+    let connection = this.#resting.pop()
+    // Closed, or grown too old, and not told yet.
+    while (connection?.isFit === false) connection = this.#resting.pop()
+    connection ??= this.#connect()
     connection.send(request, receiver)
   }
 
@@ -187,7 +190,8 @@ class Connection implements MessageReceiver {
   }
 
   get isFit(): boolean {
-    return this.#exchange === null && !this.#socket.destroyed && this.#socket.writable
+    const isFresh = performance.now() - this.#heardAt < this.#keptMs
+    return isFresh && this.#exchange === null && this.#socket.writable
   }
 
   send(request: UpstreamRequest, receiver: Receiver): void {
@@ -215,8 +219,10 @@ class Connection implements MessageReceiver {
     let head = `${method} ${path} HTTP/1.1\r\nhost: ${this.#host}\r\nconnection: keep-alive\r\n`
     for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`
     if (body === null) {
-      exchange.isSent = true
-      inBurst(() => this.#socket.write(`${head}\r\n`, 'latin1'))
+      inBurst(() => {
+        exchange.isSent = true
+        this.#socket.write(`${head}\r\n`, 'latin1')
+      })
       return
     }
     const length = headerValue(headers, 'content-length')
@@ -270,13 +276,15 @@ class Connection implements MessageReceiver {
   }
 
   onMessageBegin(): boolean {
-    // What nobody asked for would be taken for the answer to the next call.
-    return this.#exchange !== null
+    // What nobody asked for would be taken for the answer to the next call, or to one that waits to be sent.
+    const exchange = this.#exchange
+    return exchange !== null && (exchange.isSent || exchange.request.body !== null)
   }
 
   onHead({ status, headers, isUpgrade }: Head): 'body' | 'no body' | 'refused' {
     const exchange = this.#exchange
-    if (exchange === null || isUpgrade) return 'refused'
+    const isOdd = isUpgrade || status === 101 || status < 100
+    if (exchange === null || isOdd) return 'refused'
     this.#status = status
     if (status < 200) {
       // RFC 9110 §15.2.1: of no use to anybody further on.
