@@ -1,5 +1,5 @@
 import type { LoadResult } from './load.ts'
-import { cpuSeconds } from './process-usage.ts'
+import { cpuSeconds, residentMb } from './process-usage.ts'
 import { median } from './statistics.ts'
 
 /** A server process under measurement. */
@@ -11,6 +11,8 @@ export interface Side {
 export type Measured = LoadResult & {
   /** Processor time of the server process per request. */
   readonly cpuMicros: number
+  /** Resident memory of the server process at the end of the round. */
+  readonly residentMb: number
 }
 
 /** What each side did in one round. */
@@ -32,7 +34,7 @@ export async function measureRounds<Name extends string>(
       const before = cpuSeconds(pid)
       const result = await load(name as Name)
       const cpuMicros = ((cpuSeconds(pid) - before) / result.requests) * 1e6
-      results.push([name, { ...result, cpuMicros }])
+      results.push([name, { ...result, cpuMicros, residentMb: residentMb(pid) }])
     }
     if (round >= warmUp) measured.push(Object.fromEntries(results) as Round<Name>)
   }
@@ -54,6 +56,9 @@ export function compare<Name extends string>(
       'p50 ms': middle((round) => round[name].p50Ms).toFixed(1),
       'p99 ms': middle((round) => round[name].p99Ms).toFixed(1),
       'CPU µs each': Math.round(cpuMicros),
+      'MB first, last': [rounds[0], rounds.at(-1)]
+        .map((round) => round?.[name].residentMb.toFixed(0))
+        .join(', '),
       'per CPU second': Math.round(1e6 / cpuMicros),
       [`rate : ${base}`]: middle((round) => round[name].perSecond / round[base].perSecond).toFixed(
         2,
