@@ -18,14 +18,16 @@ afterEach(() => opened.disposeAsync())
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
 /** A server that is told when bytes arrive; it says what it is made to say. */
-async function peer(onBytes: (bytes: string, socket: Socket, connection: number) => void) {
+async function peer(onBytes: (bytes: string, socket: Socket) => void) {
   const sockets = new Set<Socket>()
+  const accepted = Promise.withResolvers<Socket>()
   let connections = 0
   const server = createServer({ allowHalfOpen: true }, (socket) => {
-    const connection = (connections += 1)
+    connections += 1
     sockets.add(socket)
+    accepted.resolve(socket)
     socket.on('error', () => {})
-    socket.on('data', (bytes: Buffer) => onBytes(bytes.toString('latin1'), socket, connection))
+    socket.on('data', (bytes: Buffer) => onBytes(bytes.toString('latin1'), socket))
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -38,6 +40,8 @@ async function peer(onBytes: (bytes: string, socket: Socket, connection: number)
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     connections: () => connections,
+    /** Its side of the first connection. */
+    accepted: accepted.promise,
   }
 }
 
@@ -107,14 +111,10 @@ describe('a connection', () => {
   })
 
   it('that the server closes while it rests is not used again', async () => {
-    const accepted = Promise.withResolvers<Socket>()
-    const server = await peer((_bytes, socket) => {
-      accepted.resolve(socket)
-      socket.write(OK)
-    })
+    const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
-    const socket = await accepted.promise
+    const socket = await server.accepted
     socket.end()
     await once(socket, 'close')
     expect((await get(upstream)).text).toBe('ok')
@@ -128,17 +128,13 @@ describe('a connection', () => {
       ours.resolve((message as { socket: Socket }).socket)
     subscribe(channel, onSocket)
     opened.defer(() => void unsubscribe(channel, onSocket))
-    const accepted = Promise.withResolvers<Socket>()
-    const server = await peer((_bytes, socket) => {
-      accepted.resolve(socket)
-      socket.write(OK)
-    })
+    const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
     const socket = await ours.promise
     // In the same turn, once our side has seen the end and before its socket says that it is closed.
     const next = new Promise((resolve) => socket.once('end', () => resolve(get(upstream))))
-    void accepted.promise.then((theirs) => theirs.end())
+    void server.accepted.then((theirs) => theirs.end())
     expect(await next).toMatchObject({ text: 'ok' })
     expect(server.connections()).toBe(2)
   })
@@ -161,14 +157,10 @@ describe('a connection', () => {
   })
 
   it('is given up when an answer comes before its request has gone out', async () => {
-    const accepted = Promise.withResolvers<Socket>()
-    const server = await peer((_bytes, socket) => {
-      accepted.resolve(socket)
-      socket.write(OK)
-    })
+    const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
-    const socket = await accepted.promise
+    const socket = await server.accepted
     await turn()
     socket.write(OK.replace('ok', 'no'))
     expect(await failureOf(get(upstream))).toBe('unreachable')
