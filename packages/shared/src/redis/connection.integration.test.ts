@@ -1,16 +1,18 @@
+import { randomUUID } from 'node:crypto'
+import { Redis } from 'ioredis'
 import { describe, expect, it, vi } from 'vitest'
-import { edited, type Relay, startRelay } from '../../test-support/relay.ts'
+import { edited, startRelay } from '../../test-support/relay.ts'
 import { createHealth } from '../health.ts'
 import { createLogger } from '../logger.ts'
 import { Secret } from '../secret.ts'
 import { connectRedis } from './connection.ts'
 
-function connect(relay: Relay) {
+function connect({ url }: { readonly url: string }) {
   const lines: Record<string, unknown>[] = []
   const write = (line: string): void => void lines.push(JSON.parse(line) as Record<string, unknown>)
   const health = createHealth(createLogger('test', 'info', { write }))
   const dependency = health.dependency('redis')
-  const connection = connectRedis(new Secret(relay.url), { name: 'test', dependency })
+  const connection = connectRedis(new Secret(url), { name: 'test', dependency })
   return {
     state: () => health.report().dependencies['redis'],
     remarks: () => lines.filter(({ msg }) => msg === 'dependency is not right'),
@@ -34,6 +36,21 @@ describe('a Redis that has been reached', () => {
     relay.cut() // as an upgrade does
     await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     expect(connection.remarks()).toEqual([])
+  })
+
+  it('is used when its user may not ask for the version', async () => {
+    const url = process.env['TEST_REDIS_URL'] ?? ''
+    const user = `test-${randomUUID()}`
+    const admin = new Redis(url)
+    await admin.call('ACL', 'SETUSER', user, 'on', '>password', '~*', '+@all', '-@dangerous')
+    try {
+      const own = Object.assign(new URL(url), { username: user, password: 'password' })
+      await using connection = connect({ url: own.href })
+      await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    } finally {
+      await admin.call('ACL', 'DELUSER', user)
+      admin.disconnect()
+    }
   })
 
   it('is used when its clock is minutes away, which is told', async () => {
