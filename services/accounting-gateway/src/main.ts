@@ -1,3 +1,4 @@
+import { setFlagsFromString } from 'node:v8'
 import { createHealth, type Health } from '@integration-host/shared/health'
 import { runService } from '@integration-host/shared/lifecycle'
 import { createLogger, type Logger } from '@integration-host/shared/logger'
@@ -12,6 +13,10 @@ import { createRealmLimits, type GatewayLimits, type RealmRates } from './realm/
 import { startAccountingGateway } from './service.ts'
 
 const NAME = 'accounting-gateway'
+
+// Its lasting heap is small, some 20 MB, and V8 collects the whole of so small a heap several times a second under
+// load, most of all after a rest. Let it grow to four times what lasts in between: a sixth of the processor time.
+setFlagsFromString('--heap-growing-percent=300')
 
 await runService(NAME, async () => {
   const config = readConfig(process.env)
