@@ -10,8 +10,8 @@ export interface Entry {
   readonly variant?: string
   readonly backends: readonly Backend[]
   /**
-   * Transactions in work, in each queue where there is one per step: the best of 16, 64, 128, 192
-   * and 256 (`--concurrency`).
+   * Transactions in work, in each queue where there is one per step: the best of 16, 64, 128, 192, 256
+   * and 400 (`--concurrency`).
    */
   readonly concurrency: number
   /** Transactions of a round: about five seconds of work. */
@@ -27,14 +27,14 @@ export const entries: readonly Entry[] = [
     ...ours,
     name: 'coordinator, a message per step',
     variant: 'message',
-    concurrency: 256,
+    concurrency: 400,
     transactions: 8_000,
   },
   {
     ...ours,
     name: 'coordinator, inline',
     variant: 'inline',
-    concurrency: 256,
+    concurrency: 400,
     transactions: 12_000,
   },
   {
@@ -43,7 +43,7 @@ export const entries: readonly Entry[] = [
     engine: 'bullmq',
     variant: 'queue-per-step',
     backends: ['redis'],
-    concurrency: 128,
+    concurrency: 400,
     transactions: 4_000,
   },
   {
@@ -52,7 +52,7 @@ export const entries: readonly Entry[] = [
     engine: 'bullmq',
     variant: 'queue-per-step',
     backends: ['redis-always'],
-    concurrency: 192,
+    concurrency: 128,
     transactions: 4_000,
   },
   {
@@ -61,7 +61,7 @@ export const entries: readonly Entry[] = [
     engine: 'bullmq',
     variant: 'one-job',
     backends: ['redis'],
-    concurrency: 192,
+    concurrency: 128,
     transactions: 6_000,
   },
   {
@@ -70,7 +70,7 @@ export const entries: readonly Entry[] = [
     engine: 'bullmq',
     variant: 'one-job',
     backends: ['redis-always'],
-    concurrency: 128,
+    concurrency: 192,
     transactions: 6_000,
   },
   {
@@ -78,7 +78,7 @@ export const entries: readonly Entry[] = [
     name: 'pg-boss',
     engine: 'pg-boss',
     backends: ['postgres'],
-    concurrency: 192,
+    concurrency: 400,
     transactions: 6_000,
   },
   {

@@ -58,6 +58,48 @@ describe('the tables', () => {
     for (const { source } of replicas) await source[Symbol.asyncDispose]()
   })
 
+  it('find runs by their whole key, also when they were analyzed with exactly one row', async () => {
+    const source = await open()
+    await source.queue(outline, [{ TransactionID: 'alone', InitialData: 1 }])
+    // To the planner each column is unique then, and an index on `Process` alone as good as the key.
+    await database.sql`vacuum analyze "Order_Header"`
+    const readsOf = async () => {
+      const rows = await database.sql<{ name: string; reads: number }[]>`
+        select indexrelname as name, idx_scan::int as reads from pg_stat_user_indexes
+        where relname = 'Order_Header'`
+      return Object.fromEntries(rows.map(({ name, reads }) => [name, reads]))
+    }
+    const before = await readsOf()
+    const ids = Array.from({ length: 40 }, (_, n) => `later ${n}`)
+    await source.queue(
+      outline,
+      ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
+    )
+    // One after the other, so that each is a statement.
+    for (const TransactionID of ids) {
+      const claimed = await source.claim({
+        Process: 'OrderProcess',
+        TransactionID,
+        ReplayID: 0,
+        step: 'order',
+        isFirst: true,
+        version: 0,
+        owner: 'a worker',
+      })
+      expect(claimed.kind).toBe('claimed')
+    }
+    await vi.waitFor(
+      async () => {
+        const after = await readsOf()
+        const key = Object.keys(after).find((name) => name.endsWith('_pk')) ?? ''
+        expect(after[key]).toBeGreaterThanOrEqual((before[key] ?? 0) + ids.length)
+        expect(after['Order_Header_newest']).toBe(before['Order_Header_newest'])
+      },
+      { timeout: 20_000, interval: 100 },
+    )
+    await source[Symbol.asyncDispose]()
+  })
+
   it('find a run again when its lease is over, however long ago it was sent last', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'swept', InitialData: 1 }])

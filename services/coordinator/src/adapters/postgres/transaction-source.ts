@@ -326,7 +326,7 @@ export function createPostgresTransactionSource(
       run(async (sql) => {
         const rows = await sql<(HeaderRow & { position: string })[]>`
           select h.*, h."CreatedAt"::text as position from "Order_Header" h
-          where h."Process" = ${process}
+          where h."Process" = ${process} and h."Process" <> '' -- as "Order_Header_newest" has it
             and (${status ?? null}::text is null or h."Status" = ${status ?? null}::text)
             and (${since ?? null}::text is null or h."CompletedAt" >= (${since ?? null}::text)::timestamptz
               or (h."CompletedAt" is null and h."UpdatedAt" >= (${since ?? null}::text)::timestamptz))
