@@ -52,6 +52,8 @@ async function fill(databaseUrl: string, finished: number): Promise<void> {
       )
       await client.query(`vacuum analyze "${table}"`)
     }
+    // What was filled in is written out now, not while the first rounds are measured.
+    await client.query('checkpoint')
   } finally {
     await client.end()
   }
