@@ -1,11 +1,16 @@
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { lock } from 'proper-lockfile'
 import { StartRefused } from './lifecycle.ts'
 
+const STALE_MS = 10_000
+const LOOK_MS = 200
+
 /**
  * Makes this process the only writer of a store. The lock file is kept fresh while the process lives; a
- * lock whose process is known to be gone is taken at once, any other one once it is stale.
+ * lock whose process is known to be gone is taken at once. One that nobody has signed is waited for: its
+ * process is about to, or was killed before it could, and then the lock is stale ten seconds later.
  *
  * @param file the store's main file, which need not exist yet
  * @param onLost called when this process slept so long that another one may have taken the lock
@@ -19,27 +24,28 @@ export async function lockFolder(
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const holder = `${file}.lock.json`
   const acquire = () =>
-    lock(file, {
-      realpath: false,
-      stale: 10_000,
-      update: 2_000,
-      onCompromised: onLost,
-    })
-  let release: () => Promise<void>
-  try {
-    release = await acquire()
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') throw error
-    if (!(await isHolderGone(holder))) throw refusal(folder)
-    await rm(`${file}.lock`, { recursive: true, force: true })
-    release = await acquire().catch(() => {
-      throw refusal(folder)
-    })
+    lock(file, { realpath: false, stale: STALE_MS, update: 2_000, onCompromised: onLost })
+  let release: (() => Promise<void>) | null = null
+  for (let leftMs = STALE_MS + 2_000; release === null; leftMs -= LOOK_MS) {
+    try {
+      release = await acquire()
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') throw error
+      const fate = await fateOfHolder(holder)
+      if (fate === 'there' || leftMs <= 0) throw refusal(folder)
+      if (fate === 'unknown') await sleep(LOOK_MS)
+      else {
+        // Its name goes first: whoever comes now must not take the lock that is taken here for the old one.
+        await rm(holder, { force: true })
+        await rm(`${file}.lock`, { recursive: true, force: true })
+      }
+    }
   }
+  const unlock = release
   await writeFile(holder, JSON.stringify({ pid: process.pid, host: hostname() }))
   return async () => {
     await rm(holder, { force: true })
-    await release()
+    await unlock()
   }
 }
 
@@ -48,15 +54,19 @@ const refusal = (folder: string): StartRefused =>
     `the data folder ${folder} is in use by another process: stop it, or set DATA_DIR to another folder`,
   )
 
-/** Whether the process that wrote the holder file ran on this machine and runs no more. */
-async function isHolderGone(path: string): Promise<boolean> {
+/** What became of the process that wrote the holder file: gone only if it ran on this machine and runs no more. */
+async function fateOfHolder(path: string): Promise<'there' | 'gone' | 'unknown'> {
+  let holder: { pid?: unknown; host?: unknown }
   try {
-    const holder = JSON.parse(await readFile(path, 'utf8')) as { pid?: unknown; host?: unknown }
-    if (holder.host !== hostname() || typeof holder.pid !== 'number') return false
-    if (holder.pid === process.pid) return false
+    holder = JSON.parse(await readFile(path, 'utf8')) as typeof holder
+  } catch {
+    return 'unknown'
+  }
+  if (holder.host !== hostname() || typeof holder.pid !== 'number') return 'there'
+  try {
     process.kill(holder.pid, 0)
-    return false
+    return 'there'
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'ESRCH'
+    return (error as NodeJS.ErrnoException).code === 'ESRCH' ? 'gone' : 'there'
   }
 }
