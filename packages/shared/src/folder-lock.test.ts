@@ -46,6 +46,7 @@ describe('the lock of a data folder', () => {
   it.each([
     ['before it could sign', null],
     ['while it signed', '{"pid":'],
+    ['and somebody emptied its signature', 'null'],
   ])('is waited for when its process was killed %s', async (_, holder) => {
     await leftBehind(holder, 9_500)
     await expect(takenAndFreed()).resolves.toBeUndefined()

@@ -23,29 +23,40 @@ export async function lockFolder(
 ): Promise<() => Promise<void>> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const holder = `${file}.lock.json`
-  const acquire = () =>
-    lock(file, { realpath: false, stale: STALE_MS, update: 2_000, onCompromised: onLost })
-  let release: (() => Promise<void>) | null = null
-  for (let leftMs = STALE_MS + 2_000; release === null; leftMs -= LOOK_MS) {
-    try {
-      release = await acquire()
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') throw error
-      const fate = await fateOfHolder(holder)
-      if (fate === 'there' || leftMs <= 0) throw refusal(folder)
-      if (fate === 'unknown') await sleep(LOOK_MS)
-      else {
-        // Its name goes first: whoever comes now must not take the lock that is taken here for the old one.
-        await rm(holder, { force: true })
-        await rm(`${file}.lock`, { recursive: true, force: true })
-      }
-    }
-  }
-  const unlock = release
+  const unlock = await takeLock(folder, file, holder, onLost)
   await writeFile(holder, JSON.stringify({ pid: process.pid, host: hostname() }))
   return async () => {
     await rm(holder, { force: true })
     await unlock()
+  }
+}
+
+async function takeLock(
+  folder: string,
+  file: string,
+  holder: string,
+  onLost: () => void,
+): Promise<() => Promise<void>> {
+  for (let leftMs = STALE_MS + 2_000; ; leftMs -= LOOK_MS) {
+    try {
+      return await lock(file, {
+        realpath: false,
+        stale: STALE_MS,
+        update: 2_000,
+        onCompromised: onLost,
+      })
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') throw error
+    }
+    const fate = await fateOfHolder(holder)
+    if (fate === 'there' || leftMs <= 0) throw refusal(folder)
+    if (fate === 'unknown') {
+      await sleep(LOOK_MS)
+      continue
+    }
+    // Its name goes first: whoever comes now must not take the lock that is taken here for the old one.
+    await rm(holder, { force: true })
+    await rm(`${file}.lock`, { recursive: true, force: true })
   }
 }
 
@@ -56,15 +67,16 @@ const refusal = (folder: string): StartRefused =>
 
 /** What became of the process that wrote the holder file: gone only if it ran on this machine and runs no more. */
 async function fateOfHolder(path: string): Promise<'there' | 'gone' | 'unknown'> {
-  let holder: { pid?: unknown; host?: unknown }
+  let pid: unknown
+  let host: unknown
   try {
-    holder = JSON.parse(await readFile(path, 'utf8')) as typeof holder
+    ;({ pid, host } = JSON.parse(await readFile(path, 'utf8')) as { pid?: unknown; host?: unknown })
   } catch {
-    return 'unknown'
+    return 'unknown' // not there, or no JSON object
   }
-  if (holder.host !== hostname() || typeof holder.pid !== 'number') return 'there'
+  if (host !== hostname() || typeof pid !== 'number') return 'there'
   try {
-    process.kill(holder.pid, 0)
+    process.kill(pid, 0)
     return 'there'
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ESRCH' ? 'gone' : 'there'
