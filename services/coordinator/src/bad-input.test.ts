@@ -1,8 +1,11 @@
 /** What callers, targets, steps and disks may do wrong: each ends in a clear status, and the next one runs. */
-import { mkdir, open, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmdirSync } from 'node:fs'
+import { mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   type Backends,
   type Fixture,
@@ -233,22 +236,48 @@ describe('the folder OrderCSV', () => {
     await expectPatience(/EACCES|EROFS|EPERM/, () => symlink('/sys', folder()), makeAnew)
   })
 
-  it('is full: the order waits, and what a killed worker left there goes', async () => {
-    const file = await open(join(backends.dataDir, 'a file'), 'w')
-    const full = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'sync')
-    await file.close()
-    await expectPatience(
-      /ENOSPC/,
-      async () => {
-        await mkdir(folder())
-        await writeFile(join(folder(), 'Order_66.0.csv.0123abcd.tmp'), 'half a fi')
-        const error = new Error('ENOSPC: no space left on device, fsync')
-        full.mockRejectedValue(Object.assign(error, { code: 'ENOSPC' }))
-      },
-      async () => full.mockRestore(),
-    )
-  })
+  // Where this process may mount a small disk.
+  it.skipIf(!canMount())(
+    'is full: the order waits, and what a killed worker left there goes',
+    async () => {
+      await mkdir(folder())
+      command('mount', ['-t', 'tmpfs', '-o', 'size=16k', 'none', folder()])
+      try {
+        const filler = join(folder(), 'filler')
+        await expectPatience(
+          /ENOSPC/,
+          async () => {
+            await writeFile(join(folder(), 'Order_66.0.csv.0123abcd.tmp'), 'half a fi')
+            await writeFile(filler, Buffer.alloc(16_384)).catch(() => {})
+          },
+          () => rm(filler),
+        )
+      } finally {
+        await host?.[Symbol.asyncDispose]()
+        command('umount', [folder()])
+      }
+    },
+  )
 })
+
+/** @throws when the program fails. */
+function command(program: string, args: readonly string[]): void {
+  const { status, stderr } = spawnSync(program, args, { encoding: 'utf8' })
+  if (status !== 0) throw new Error(`${program} failed: ${stderr}`)
+}
+
+function canMount(): boolean {
+  const place = mkdtempSync(join(tmpdir(), 'mount-'))
+  try {
+    command('mount', ['-t', 'tmpfs', '-o', 'size=16k', 'none', place])
+    command('umount', [place])
+    return true
+  } catch {
+    return false
+  } finally {
+    rmdirSync(place)
+  }
+}
 
 describe('a run at a step that was taken out of its process', () => {
   const act = (fixture: Fixture, action: string) =>

@@ -1,7 +1,10 @@
+import fs from 'node:fs'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { Worker } from 'node:worker_threads'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { writeFiles } from './file-writer.ts'
 import { removeStrays, writeWholeFile } from './whole-file.ts'
 
 describe('a file that is written whole', () => {
@@ -31,6 +34,72 @@ describe('a file that is written whole', () => {
       code: 'ENOTDIR',
     })
     expect(await readdir(folder)).toEqual(['file'])
+  })
+
+  it('is written again after the thread that writes has died', async () => {
+    const path = join(folder, 'a.csv')
+    await writeWholeFile(path, '1')
+    vi.spyOn(Worker.prototype, 'postMessage').mockImplementationOnce(function (this: Worker) {
+      void this.terminate()
+    })
+    await expect(writeWholeFile(path, 'never')).rejects.toThrow('is gone')
+    await writeWholeFile(path, '2')
+    expect(await readFile(path, 'utf8')).toBe('2')
+  })
+
+  /** Writes three files, of which the second meets a full disk. */
+  async function expectSecondToFail(): Promise<void> {
+    const file = (name: string) => ({
+      path: join(folder, name),
+      temporary: join(folder, `${name}.01234567.tmp`),
+      content: name,
+    })
+    await writeFile(join(folder, 'b.csv'), 'as it was')
+    const results = await writeFiles(['a.csv', 'b.csv', 'c.csv'].map(file))
+    vi.restoreAllMocks()
+    expect(results).toEqual([null, { code: 'ENOSPC', message: 'ENOSPC: no space left' }, null])
+    expect((await readdir(folder)).toSorted()).toEqual(['a.csv', 'b.csv', 'c.csv'])
+    expect(await readFile(join(folder, 'b.csv'), 'utf8')).toBe('as it was')
+  }
+  const full = Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC' })
+
+  it.each(['openSync', 'writeFileSync', 'fsyncSync', 'closeSync', 'renameSync'] as const)(
+    'fails alone when the disk is full at %s, and leaves nothing',
+    async (call) => {
+      vi.spyOn(performance, 'now').mockReturnValue(0) // flushes that take no time
+      const real = fs[call] as (...args: unknown[]) => unknown
+      let calls = 0
+      vi.spyOn(fs, call).mockImplementation((...args: unknown[]) => {
+        calls += 1
+        if (calls === 2) throw full
+        return real(...args) as never
+      })
+      await expectSecondToFail()
+    },
+  )
+
+  it('fails alone as well when files are flushed side by side', async () => {
+    let clock = 0
+    vi.spyOn(performance, 'now').mockImplementation(() => (clock += 1))
+    vi.spyOn(fs, 'fsync').mockImplementationOnce((_, done) => done(full))
+    await expectSecondToFail()
+  })
+
+  it('is not said to be there when its folder could not be flushed', async () => {
+    const real = fs.fsyncSync
+    let calls = 0
+    const spy = vi.spyOn(fs, 'fsyncSync').mockImplementation((descriptor) => {
+      calls += 1
+      if (calls === 2) throw Object.assign(new Error('EIO'), { code: 'EIO' })
+      real(descriptor)
+    })
+    const path = join(folder, 'a.csv')
+    try {
+      const file = { path, temporary: `${path}.01234567.tmp`, content: '' }
+      expect(await writeFiles([file])).toEqual([{ code: 'EIO', message: 'EIO' }])
+    } finally {
+      spy.mockRestore()
+    }
   })
 
   it('is rid of what killed writers of it left, and of nothing else', async () => {
