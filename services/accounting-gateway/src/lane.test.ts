@@ -334,7 +334,7 @@ it('takes no more requests from a caller that takes no answers', async () => {
 })
 
 it('keeps a connection after an answer whose last part had to wait for its caller', async () => {
-  const flow = { pause() {}, resume() {}, abort() {} }
+  const flow = { isSent: true, pause() {}, resume() {}, abort() {} }
   const { port } = await bareLane((request, response) => {
     const attempt = new Attempt({ request, response, bearer: 'x', judge: () => ({ add: [] }) })
     attempt.onStart(flow)

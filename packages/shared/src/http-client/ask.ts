@@ -1,10 +1,5 @@
-import { type HeaderList, headerValue } from '../../proxy/headers.ts'
-import {
-  type Flow,
-  type Upstream,
-  UpstreamFailure,
-  type UpstreamRequest,
-} from '../../proxy/upstream.ts'
+import { type Flow, HttpFailure, type HttpRequest, type Receiver } from './exchange.ts'
+import { type HeaderList, headerValue } from './header-list.ts'
 
 export interface Answer {
   readonly status: number
@@ -18,11 +13,11 @@ const LONGEST_ANSWER = 1_048_576
 /**
  * Sends one request and reads its answer whole, within `timeoutMs` for all of it.
  *
- * @throws {UpstreamFailure} when there is no answer, or `signal` aborts.
+ * @throws {HttpFailure} when there is no answer, or `signal` aborts.
  */
 export function ask(
-  upstream: Upstream,
-  request: UpstreamRequest,
+  client: { send(request: HttpRequest, receiver: Receiver): void },
+  request: HttpRequest,
   { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
@@ -32,7 +27,7 @@ export function ask(
     let headers: HeaderList = []
     let flow: Flow | null = null
     let isOver = false
-    const end = (failure: UpstreamFailure | null): void => {
+    const end = (failure: HttpFailure | null): void => {
       if (isOver) return
       isOver = true
       clearTimeout(timer)
@@ -45,11 +40,11 @@ export function ask(
       reject(failure)
       flow?.abort()
     }
-    const leave = (): void => end(new UpstreamFailure('unreachable'))
-    const timer = setTimeout(() => end(new UpstreamFailure('timeout')), timeoutMs)
+    const leave = (): void => end(new HttpFailure('unreachable'))
+    const timer = setTimeout(() => end(new HttpFailure('timeout')), timeoutMs)
     signal.addEventListener('abort', leave, { once: true })
     if (signal.aborted) return leave()
-    upstream.send(request, {
+    client.send(request, {
       onStart(started) {
         flow = started
         if (isOver) started.abort()
@@ -61,7 +56,7 @@ export function ask(
       },
       onData(chunk) {
         length += chunk.length
-        if (length > LONGEST_ANSWER) end(new UpstreamFailure('unreachable'))
+        if (length > LONGEST_ANSWER) end(new HttpFailure('unreachable'))
         else parts.push(chunk)
       },
       onCaughtUp() {},

@@ -1,23 +1,21 @@
-import type { HeaderList } from './headers.ts'
+import type { HeaderList } from './header-list.ts'
 
-/** The port to the accounting API: one request, its answer in pieces as they arrive. */
-export interface Upstream {
-  send(request: UpstreamRequest, receiver: Receiver): void
-}
-
-export interface UpstreamRequest {
+export interface HttpRequest {
   readonly method: string
   /** Path and query, sent byte for byte. */
   readonly path: string
+  /** Sent as they are, after `Host` and `Connection`; a length or chunking is added for a body without one. */
   readonly headers: HeaderList
   readonly body: Buffer | AsyncIterable<Buffer> | null
 }
 
 /** Steers the answer that is coming. */
 export interface Flow {
+  /** Something of the request may have left. */
+  readonly isSent: boolean
   pause(): void
   resume(): void
-  /** Ends the exchange and its connection. */
+  /** Ends the exchange, and its connection when something has left on it. */
   abort(): void
 }
 
@@ -33,7 +31,7 @@ export interface Receiver {
   /** All that has arrived so far was told, and more is to come. */
   onCaughtUp(): void
   onEnd(trailers: HeaderList): void
-  onFailure(failure: UpstreamFailure): void
+  onFailure(failure: HttpFailure): void
 }
 
 /**
@@ -42,12 +40,13 @@ export interface Receiver {
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'unsendable'
 
-export class UpstreamFailure extends Error {
-  override readonly name = 'UpstreamFailure'
+/** There is no answer, or half of one. */
+export class HttpFailure extends Error {
+  override readonly name = 'HttpFailure'
   readonly kind: FailureKind
 
   constructor(kind: FailureKind, options?: ErrorOptions) {
-    super(`the accounting API did not answer: ${kind}`, options)
+    super(`no answer: ${kind}`, options)
     this.kind = kind
   }
 }

@@ -5,9 +5,9 @@ import { createServer as createHttps } from 'node:https'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { UpstreamFailure } from '../../proxy/upstream.ts'
+import { type Flow, HttpFailure } from './exchange.ts'
 import { ask } from './ask.ts'
-import { connectUpstream, type UpstreamOptions } from './upstream.ts'
+import { Pool, type PoolOptions } from './pool.ts'
 
 let opened: AsyncDisposableStack
 beforeEach(() => {
@@ -45,8 +45,7 @@ async function peer(onBytes: (bytes: string, socket: Socket) => void) {
   }
 }
 
-const client = (url: string, options?: UpstreamOptions) =>
-  opened.use(connectUpstream(url, options)).upstream
+const client = (url: string, options?: PoolOptions) => opened.use(new Pool(url, options))
 
 type Client = ReturnType<typeof client>
 type Body = Buffer | AsyncIterable<Buffer>
@@ -62,7 +61,7 @@ const get = (upstream: Client, more: { method?: string; headers?: string[]; body
 const failureOf = (call: Promise<unknown>): Promise<string> =>
   call.then(
     () => 'answered',
-    (error: unknown) => (error instanceof UpstreamFailure ? error.kind : String(error)),
+    (error: unknown) => (error instanceof HttpFailure ? error.kind : String(error)),
   )
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
@@ -186,6 +185,95 @@ describe('a connection', () => {
       status: 200,
       text: `localhost:${port}`,
     })
+  })
+})
+
+describe('a pool', () => {
+  /** A call that tells when it starts; `flow` steers it. */
+  function call(pool: Pool) {
+    const started = Promise.withResolvers<Flow>()
+    const ended = Promise.withResolvers<string>()
+    pool.send(
+      { method: 'GET', path: '/', headers: [], body: null },
+      {
+        onStart: (flow) => started.resolve(flow),
+        onInformation() {},
+        onHeaders() {},
+        onData() {},
+        onCaughtUp() {},
+        onEnd: () => ended.resolve('answered'),
+        onFailure: ({ kind }) => ended.resolve(kind),
+      },
+    )
+    return { started: started.promise, ended: ended.promise }
+  }
+
+  it('lets calls beyond its connections wait for their turn, in order', async () => {
+    let seen = 0
+    const held: Socket[] = []
+    const server = await peer((bytes, socket) => {
+      seen += bytes.split('GET /').length - 1
+      held.push(socket)
+    })
+    const pool = client(server.url, { maxConnections: 2 })
+    const calls = Array.from({ length: 5 }, () => call(pool))
+    for (let done = 0; done < calls.length; done += 1) {
+      await vi.waitFor(() => expect(held.length).toBeGreaterThan(0))
+      held.shift()?.write(OK)
+      expect(await calls[done]?.ended).toBe('answered')
+      expect(seen - done).toBeLessThanOrEqual(2)
+    }
+    expect(server.connections()).toBe(2)
+  })
+
+  it('gives the turn of a connection that broke to the next call', async () => {
+    let first = true
+    const server = await peer((_bytes, socket) => {
+      if (first) socket.destroy()
+      else socket.write(OK)
+      first = false
+    })
+    const pool = client(server.url, { maxConnections: 1 })
+    const calls = [call(pool), call(pool)]
+    expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(['unreachable', 'answered'])
+  })
+
+  it('keeps the connection of a call that is given up before any of it has left', async () => {
+    const server = await peer((_bytes, socket) => socket.write(OK))
+    const pool = client(server.url)
+    await get(pool)
+    await turn()
+    const given = call(pool)
+    const flow = await given.started
+    expect(flow.isSent).toBe(false)
+    flow.abort()
+    expect(await given.ended).toBe('unreachable')
+    await turn()
+    await get(pool)
+    expect(server.connections()).toBe(1)
+  })
+
+  it('sends nothing of a call before its connection stands', async () => {
+    const pool = client('http://127.0.0.1:1')
+    const refused = call(pool)
+    const flow = await refused.started
+    expect(await refused.ended).toBe('unreachable')
+    expect(flow.isSent).toBe(false)
+  })
+
+  it('fails what waits when it is closed', async () => {
+    const asked = Promise.withResolvers<void>()
+    const server = await peer(() => asked.resolve())
+    const pool = new Pool(server.url, { maxConnections: 1 })
+    const calls = [call(pool), call(pool)]
+    await asked.promise
+    expect(pool.isIdle).toBe(false)
+    await pool[Symbol.asyncDispose]()
+    expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual([
+      'unreachable',
+      'unreachable',
+    ])
+    expect(pool.isIdle).toBe(true)
   })
 })
 
@@ -315,10 +403,10 @@ describe('a request body', () => {
 it('fails every call under way when it is closed', async () => {
   const asked = Promise.withResolvers<void>()
   const server = await peer(() => asked.resolve())
-  const connection = connectUpstream(server.url)
-  const call = failureOf(get(connection.upstream))
+  const pool = new Pool(server.url)
+  const call = failureOf(get(pool))
   await asked.promise
-  await connection[Symbol.asyncDispose]()
+  await pool[Symbol.asyncDispose]()
   expect(await call).toBe('unreachable')
 })
 

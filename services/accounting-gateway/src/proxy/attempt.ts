@@ -1,6 +1,15 @@
+import {
+  type Flow,
+  HttpFailure,
+  type Receiver,
+} from '@integration-host/shared/http-client/exchange'
+import {
+  type HeaderList,
+  headerPairs,
+  headerValue,
+} from '@integration-host/shared/http-client/header-list'
 import type { CallerRequest, CallerResponse } from './caller.ts'
-import { type HeaderList, headerPairs, headerValue, responseHeaders } from './headers.ts'
-import { type Flow, type Receiver, UpstreamFailure } from './upstream.ts'
+import { responseHeaders } from './headers.ts'
 
 /** How one attempt ended. */
 export type Ending =
@@ -10,7 +19,7 @@ export type Ending =
   | { readonly kind: 'cut'; readonly status: number }
   /** The answer was kept from the caller, for another attempt. */
   | { readonly kind: 'withheld'; readonly status: number; readonly delayMs: number }
-  | { readonly kind: 'failed'; readonly failure: UpstreamFailure }
+  | { readonly kind: 'failed'; readonly failure: HttpFailure }
   /** {@link Attempt.interrupt} came first. */
   | { readonly kind: 'interrupted' }
 
@@ -134,7 +143,7 @@ export class Attempt implements Receiver {
     this.#end({ kind: 'relayed', status: this.#status })
   }
 
-  onFailure(failure: UpstreamFailure): void {
+  onFailure(failure: HttpFailure): void {
     if (this.#ending !== null) return
     if (this.#withheld !== null) return this.#end({ kind: 'withheld', ...this.#withheld })
     const { response } = this.#deps
@@ -155,7 +164,7 @@ export class Attempt implements Receiver {
 
   /** Treats an answer that is not HTTP as none. */
   #refuse(cause?: unknown): void {
-    this.#end({ kind: 'failed', failure: new UpstreamFailure('unreachable', { cause }) })
+    this.#end({ kind: 'failed', failure: new HttpFailure('unreachable', { cause }) })
     this.#flow?.abort()
   }
 

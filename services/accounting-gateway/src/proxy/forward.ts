@@ -7,11 +7,13 @@
  */
 import { hash } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
+import type { HttpFailure } from '@integration-host/shared/http-client/exchange'
+import { type HeaderList, headerValue } from '@integration-host/shared/http-client/header-list'
 import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
 import type { GatewayLimits, Permit } from '../realm/throttle.ts'
 import { Attempt, type Ending } from './attempt.ts'
 import type { CallerRequest, CallerResponse } from './caller.ts'
-import { type HeaderList, headerValue, requestHeaders } from './headers.ts'
+import { requestHeaders } from './headers.ts'
 import type { RequestBody } from './request-body.ts'
 import { afterFailure, afterStatus, isRepeatable, retryAfterMs, type Tries } from './retry.ts'
 import {
@@ -21,7 +23,7 @@ import {
   type UpstreamBase,
   withRequestId,
 } from './target.ts'
-import type { Upstream, UpstreamFailure } from './upstream.ts'
+import type { Upstream } from './upstream.ts'
 
 export interface Call {
   readonly request: CallerRequest
@@ -287,7 +289,7 @@ export class Passage {
     await this.#sleep(delayMs)
   }
 
-  async #afterFailure(failure: UpstreamFailure): Promise<void> {
+  async #afterFailure(failure: HttpFailure): Promise<void> {
     if (failure.kind === 'unsendable')
       throw new IntegrationError('invalid_request', 'the request cannot be sent as it is', {
         cause: failure,

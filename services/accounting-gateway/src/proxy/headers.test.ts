@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { headerFault, headerValue, requestHeaders, responseHeaders } from './headers.ts'
+import { headerFault, requestHeaders, responseHeaders } from './headers.ts'
 
 const TOKEN = 'the-bearer-token-of-the-realm'
 const sent = (...raw: string[]) => requestHeaders(raw, TOKEN)
@@ -112,9 +112,4 @@ describe('headers that cannot be trusted', () => {
   it('are not those of an ordinary request', () => {
     expect(headerFault(['Host', 'a', 'Authorization', 'b', 'Accept', 'c'])).toBeNull()
   })
-})
-
-it('finds a header whatever its spelling', () => {
-  expect(headerValue(['A', '1', 'Retry-AFTER', '5'], 'retry-after')).toBe('5')
-  expect(headerValue(['A', '1'], 'retry-after')).toBeNull()
 })

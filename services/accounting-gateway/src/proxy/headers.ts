@@ -1,9 +1,5 @@
-/**
- * Which headers travel on. Lists are flat (`name, value, name, value`), as Node and the upstream client
- * have them: order, spelling and repetition stay as they came.
- */
-
-export type HeaderList = readonly string[]
+/** Which headers travel on. */
+import type { HeaderList } from '@integration-host/shared/http-client/header-list'
 
 const at = (list: HeaderList, index: number): string => list[index] ?? ''
 
@@ -105,15 +101,6 @@ export function responseHeaders(raw: HeaderList, bearer: string): string[] {
   return returned
 }
 
-/** The header's value, null when it is absent; the first of several. */
-export function headerValue(raw: HeaderList, name: string): string | null {
-  for (let i = 0; i < raw.length; i += 2) {
-    if (at(raw, i).length === name.length && at(raw, i).toLowerCase() === name)
-      return at(raw, i + 1)
-  }
-  return null
-}
-
 // Names in `Connection` belong to this hop. Never those that say where the message ends or whose it is.
 function namedByConnection(raw: HeaderList): ReadonlySet<string> | null {
   let named: Set<string> | null = null
@@ -128,11 +115,4 @@ function namedByConnection(raw: HeaderList): ReadonlySet<string> | null {
     }
   }
   return named
-}
-
-/** Name and value as pairs. */
-export function headerPairs(raw: HeaderList): [name: string, value: string][] {
-  const pairs: [string, string][] = []
-  for (let i = 0; i < raw.length; i += 2) pairs.push([at(raw, i), at(raw, i + 1)])
-  return pairs
 }

@@ -150,6 +150,20 @@ describe('a call of a step', () => {
     expect(outcome).toMatchObject({ kind: 'completed', response: { status: 201, body: 'done' } })
   })
 
+  it.each([
+    { 'Content-Length': '0' },
+    { host: 'other.example' },
+    { 'Transfer-Encoding': 'chunked' },
+    { 'x-note': 'a\r\nx-more: b' },
+    { 'x y': '' },
+  ])('never leaves with the headers %o', async (headers) => {
+    const { outcome, calls } = await outcomeOf((step: Step) =>
+      step.execute({ url: 'http://target.example/', headers: headers as Record<string, string> }),
+    )
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
+    expect(calls).toEqual([])
+  })
+
   it('with a credential goes to the gateway with our key, and nowhere else', async () => {
     const send = (url: string) =>
       outcomeOf((step: Step) => step.execute({ url }, { credential: 'ACC-42' }), [answered(200)])

@@ -17,6 +17,19 @@ export interface Gateway {
   readonly key: string
 }
 
+/** They say where a message ends and whose it is: that is for whoever sends it. */
+const OF_THE_CONNECTION = new Set([
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+
 /** The call a request stands for. @throws {TypeError} for a request that cannot be sent, which is a bug of the step. */
 export function outgoingCall(
   request: StepRequest,
@@ -44,11 +57,19 @@ export function outgoingCall(
       accept: 'application/json',
       ...(body !== null &&
         typeof request.body !== 'string' && { 'content-type': 'application/json' }),
-      ...(request.headers !== undefined && Object.fromEntries(new Headers(request.headers))),
+      ...(request.headers !== undefined && headersOf(request.headers)),
       ...(isGateway && { authorization: `Bearer ${gateway.key}` }),
     },
     body,
   }
+}
+
+/** @throws {TypeError} for names and values that no header can have. */
+function headersOf(given: Readonly<Record<string, string>>): Record<string, string> {
+  const headers = Object.fromEntries(new Headers(given))
+  const foreign = Object.keys(headers).find((name) => OF_THE_CONNECTION.has(name))
+  if (foreign !== undefined) throw new TypeError(`a step does not set the header ${foreign}`)
+  return headers
 }
 
 function gatewayUrl(path: string, credential: string, gateway: string): URL {

@@ -3,9 +3,9 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/health'
 import { backoffMs, StartRefused } from '@integration-host/shared/lifecycle'
 import { z } from 'zod'
-import { UpstreamFailure } from '../../proxy/upstream.ts'
-import { ask } from '../llhttp/ask.ts'
-import { connectUpstream } from '../llhttp/upstream.ts'
+import { HttpFailure } from '@integration-host/shared/http-client/exchange'
+import { ask } from '@integration-host/shared/http-client/ask'
+import { connectUpstream } from '../http/upstream.ts'
 
 const Document = z.looseObject({
   accounting_url: z.url({ protocol: /^https?$/ }).optional(),
@@ -67,7 +67,7 @@ export async function discoverAccountingUrl(
       dependency.down(
         error instanceof NoAccountingUrl
           ? NAMES_NONE
-          : reasonOf(error instanceof UpstreamFailure ? error.cause : error),
+          : reasonOf(error instanceof HttpFailure ? error.cause : error),
       )
       return error
     }

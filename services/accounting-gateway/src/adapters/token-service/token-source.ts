@@ -7,8 +7,8 @@ import { type Dependency, reasonOf } from '@integration-host/shared/health'
 import type { Secret } from '@integration-host/shared/secret'
 import { upstreamBase } from '../../proxy/target.ts'
 import type { TokenSource } from '../../realm/access-token.ts'
-import { type Answer, ask } from '../llhttp/ask.ts'
-import { connectUpstream } from '../llhttp/upstream.ts'
+import { type Answer, ask } from '@integration-host/shared/http-client/ask'
+import { connectUpstream } from '../http/upstream.ts'
 
 export interface TokenServiceOptions {
   /** `TOKEN_SERVICE_URL` */

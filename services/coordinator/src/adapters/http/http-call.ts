@@ -1,6 +1,8 @@
 import { reasonOf } from '@integration-host/shared/health'
+import type { Flow, HttpFailure } from '@integration-host/shared/http-client/exchange'
+import { headerValue } from '@integration-host/shared/http-client/header-list'
+import { Pool } from '@integration-host/shared/http-client/pool'
 import { callTraced, type CallResult, tracing } from '@integration-host/shared/telemetry'
-import type { Agent, Dispatcher } from 'undici'
 import {
   type CallLimits,
   type CallOutcome,
@@ -13,20 +15,46 @@ export interface HttpCaller extends AsyncDisposable {
   readonly call: HttpCall
 }
 
+const CONNECT_MS = 10_000
+/** Of one target at a time. */
+const MAX_CONNECTIONS = 128
+/** Targets that are remembered; beyond that, those that nobody calls are forgotten. */
+const MAX_TARGETS = 100
+
 /** Calls targets over kept connections. Redirects are not followed: the target says what it did, not where. */
 export function createHttpCaller(): HttpCaller {
-  let opening: Promise<Agent> | null = null
+  const pools = new Map<string, Pool>()
+
+  function poolOf(origin: string): Pool {
+    const known = pools.get(origin)
+    if (known !== undefined) return known
+    if (pools.size >= MAX_TARGETS)
+      for (const [other, pool] of pools)
+        if (pool.isIdle) {
+          pools.delete(other)
+          void pool[Symbol.asyncDispose]()
+        }
+    // The limits of a call are the step's.
+    const idleTimeoutMs = Number.POSITIVE_INFINITY
+    const pool = new Pool(origin, {
+      connectTimeoutMs: CONNECT_MS,
+      idleTimeoutMs,
+      maxConnections: MAX_CONNECTIONS,
+    })
+    pools.set(origin, pool)
+    return pool
+  }
+
   return {
-    async call(request, limits) {
-      opening ??= openAgent()
-      const agent = await opening
-      if (tracing === undefined) return dispatch(agent, request, limits)
+    call(request, limits) {
+      const pool = poolOf(request.url.origin)
+      if (tracing === undefined) return exchange(pool, request, limits)
       const send = (added: Readonly<Record<string, string>>): Promise<CallOutcome> =>
-        dispatch(agent, { ...request, headers: { ...request.headers, ...added } }, limits)
+        exchange(pool, { ...request, headers: { ...request.headers, ...added } }, limits)
       return callTraced(tracing, request, send, resultOf)
     },
     async [Symbol.asyncDispose]() {
-      await (await opening)?.destroy()
+      await Promise.all([...pools.values()].map((pool) => pool[Symbol.asyncDispose]()))
     },
   }
 }
@@ -36,28 +64,13 @@ function resultOf(outcome: CallOutcome): CallResult {
   return outcome.kind === 'failed' ? outcome.reason : outcome.status
 }
 
-/** With the first call: undici takes 25 MB, which a coordinator without work need not have. */
-async function openAgent(): Promise<Agent> {
-  const undici = await import('undici')
-  return new undici.Agent({
-    connect: { timeout: 10_000 },
-    connections: 128,
-    keepAliveTimeout: 10_000,
-    // The limits of a call are the step's.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-  })
-}
-
-/** At undici's own level: `onRequestStart` tells the moment the request leaves, which `request()` does not. */
-function dispatch(agent: Agent, request: CallRequest, limits: CallLimits): Promise<CallOutcome> {
+function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise<CallOutcome> {
   const { signal, untilSent, timeoutMs } = limits
   if (signal.aborted || untilSent.aborted)
     return Promise.resolve({ kind: 'aborted', isSent: false })
   return new Promise((resolve) => {
-    let controller: Dispatcher.DispatchController | null = null
+    let flow: Flow | null = null
     let isSettled = false
-    let isSent = false
     let status = 0
     let retryAfter: string | null = null
     let contentType: string | null = null
@@ -69,68 +82,81 @@ function dispatch(agent: Agent, request: CallRequest, limits: CallLimits): Promi
       isSettled = true
       clearTimeout(timer)
       signal.removeEventListener('abort', abort)
-      untilSent.removeEventListener('abort', abort)
+      untilSent.removeEventListener('abort', abortUnsent)
       resolve(outcome)
     }
     const stop = (outcome: CallOutcome): void => {
       settle(outcome)
-      controller?.abort(new Error('given up'))
+      flow?.abort()
     }
-    const abort = (): void => stop({ kind: 'aborted', isSent })
-    const timer = setTimeout(() => stop({ kind: 'failed', reason: 'ETIMEDOUT', isSent }), timeoutMs)
-    signal.addEventListener('abort', abort, { once: true })
-    untilSent.addEventListener('abort', abort, { once: true })
-
-    agent.dispatch(
-      {
-        origin: request.url.origin,
-        path: request.url.pathname + request.url.search,
-        method: request.method,
-        headers: request.headers,
-        body: request.body,
-      },
-      {
-        onRequestStart(started) {
-          controller = started
-          // Given up while it waited for a connection: it must not leave now.
-          if (isSettled) return started.abort(new Error('given up'))
-          isSent = true
-          untilSent.removeEventListener('abort', abort)
-        },
-        onResponseStart(_, statusCode, headers) {
-          status = statusCode
-          retryAfter = firstOf(headers['retry-after'])
-          contentType = firstOf(headers['content-type'])
-        },
-        onResponseData(_, chunk) {
-          length += chunk.length
-          if (length > MAX_RESPONSE_BYTES) return stop({ kind: 'too_large', status, retryAfter })
-          chunks.push(chunk)
-        },
-        onResponseEnd() {
-          const body = textOf(Buffer.concat(chunks), contentType)
-          settle({ kind: 'answered', status, body, retryAfter })
-        },
-        onResponseError(_, error) {
-          settle({ kind: 'failed', reason: reasonOf(error), isSent })
-        },
-      },
+    const isSent = (): boolean => flow?.isSent === true
+    const abort = (): void => stop({ kind: 'aborted', isSent: isSent() })
+    const abortUnsent = (): void => {
+      if (!isSent()) abort()
+    }
+    const timer = setTimeout(
+      () => stop({ kind: 'failed', reason: 'ETIMEDOUT', isSent: isSent() }),
+      timeoutMs,
     )
+    signal.addEventListener('abort', abort, { once: true })
+    untilSent.addEventListener('abort', abortUnsent, { once: true })
+
+    pool.send(outgoing(request), {
+      onStart(started) {
+        flow = started
+        // Given up while it waited for a connection: it must not leave now.
+        if (isSettled) started.abort()
+      },
+      onInformation() {},
+      onHeaders(statusCode, headers) {
+        status = statusCode
+        retryAfter = headerValue(headers, 'retry-after')
+        contentType = headerValue(headers, 'content-type')
+      },
+      onData(chunk) {
+        length += chunk.length
+        if (length > MAX_RESPONSE_BYTES) stop({ kind: 'too_large', status, retryAfter })
+        else chunks.push(chunk)
+      },
+      onCaughtUp() {},
+      onEnd() {
+        const body = textOf(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks), contentType)
+        settle({ kind: 'answered', status, body, retryAfter })
+      },
+      onFailure: (failure) =>
+        settle({ kind: 'failed', reason: reasonFor(failure), isSent: isSent() }),
+    })
   })
 }
 
-const firstOf = (value: string | string[] | undefined): string | null =>
-  (Array.isArray(value) ? value[0] : value) ?? null
+// RFC 9110 §8.6: without a body these say so.
+const NAMES_LENGTH = new Set(['POST', 'PUT', 'PATCH'])
+
+function outgoing({ method, url, headers, body }: CallRequest) {
+  const list: string[] = []
+  for (const name in headers) list.push(name, headers[name] ?? '')
+  return {
+    method,
+    path: url.pathname + url.search,
+    headers: list,
+    body: body === null && !NAMES_LENGTH.has(method) ? null : Buffer.from(body ?? ''),
+  }
+}
+
+function reasonFor({ kind, cause }: HttpFailure): string {
+  if (kind === 'timeout') return 'ETIMEDOUT'
+  return cause === undefined ? 'ECONNRESET' : reasonOf(cause)
+}
 
 const utf8 = new TextDecoder()
 
 /** The text of a body in the charset its type names; what is no text in it becomes U+FFFD. */
-function textOf(body: Buffer, contentType: string | null): string {
+function textOf(body: Buffer | undefined, contentType: string | null): string {
   const charset = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1]?.toLowerCase() ?? 'utf-8'
   if (charset === 'utf-8') return utf8.decode(body)
   try {
     return new TextDecoder(charset).decode(body)
   } catch {
-    return body.toString('utf8') // a charset nobody knows
+    return (body ?? Buffer.alloc(0)).toString('utf8') // a charset nobody knows
   }
 }
