@@ -8,7 +8,7 @@
  *     refused, the step judged its answer, or `confirm` said that it had not happened.
  */
 import type { Logger } from '@integration-host/shared/logger'
-import { idempotencyKey, type Item } from '../transaction/item.ts'
+import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
 import type { CredentialHolds } from './credential-holds.ts'
 import { type CallOutcome, type HttpCall, MAX_RESPONSE_BYTES } from './http-call.ts'
@@ -246,10 +246,8 @@ const shortText = (text: string): string => storableText(text.slice(0, MAX_ERROR
 const statusNotSet = (error: string) =>
   ({ kind: 'failed', errorClass: 'status_not_set', error, response: null }) as const
 
-const finishedItem = ({ items }: Claim, name: string): Item | undefined =>
-  items.find(
-    ({ StepName, Status }) => StepName === name && (Status === 'Completed' || Status === 'Copied'),
-  )
+const finishedItem = ({ items }: Claim, name: string): FinishedItem | undefined =>
+  items.find(({ StepName }) => StepName === name)
 
 /** O3: whether a call may have done its work without anyone knowing. */
 const isUnaccounted = (outcome: CallOutcome): boolean =>

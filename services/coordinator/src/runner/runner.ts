@@ -21,7 +21,7 @@ import { advance, type StepOutcome, type Transition } from '../process/progress.
 import { runStep } from '../process/run-step.ts'
 import type { ProcessSettings } from '../process/step.ts'
 import { type Header, keyText, type RunKey } from '../transaction/header.ts'
-import { idempotencyKey, type Item } from '../transaction/item.ts'
+import type { FinishedItem } from '../transaction/item.ts'
 import {
   type Claim,
   type Moved,
@@ -419,22 +419,16 @@ function claimAfter(
   { item }: Pick<Transition, 'item'>,
 ): Claim {
   const { StepName } = header
-  const done: Item = {
+  const done: FinishedItem = {
     StepName,
-    Status: 'Completed',
-    Attempt: header.Attempt,
-    IdempotencyKey: idempotencyKey(header, StepName),
     ResponseStatus: item?.response?.status ?? null,
     ResponseBody: item?.response?.body ?? null,
-    Data: (item?.data ?? null) as Item['Data'],
-    Error: null,
-    StartedAt: null,
-    FinishedAt: null,
+    Data: (item?.data ?? null) as FinishedItem['Data'],
   }
   return {
     lease: { ...lease, step: next.StepName, version: next.Version },
     header: { ...header, ...next },
-    items: [...items.filter((other) => other.StepName !== StepName), done],
+    items: [...items, done],
   }
 }
 

@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { keyText, type RunKey } from '../transaction/header.ts'
 
 /**
@@ -7,7 +7,10 @@ import { keyText, type RunKey } from '../transaction/header.ts'
  */
 export function traceparentOf(run: RunKey): string {
   const traceId = hash('sha256', keyText(run)).slice(0, 32)
-  // A UUID's last part is 48 random bits, its first 32: they are made in advance, unlike random bytes.
-  const uuid = crypto.randomUUID()
-  return `00-${traceId}-${uuid.slice(-12)}${uuid.slice(0, 4)}-01`
+  spans = (spans + 1) % 0x1_0000_0000
+  return `00-${traceId}-${SPANS}${spans.toString(16).padStart(8, '0')}-01`
 }
+
+/** What all span ids of this process begin with; a random number for each would cost more than the rest. */
+const SPANS = randomBytes(4).toString('hex')
+let spans = 0

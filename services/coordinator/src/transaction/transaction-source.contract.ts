@@ -213,7 +213,7 @@ export function transactionSourceContract(
       it('hands the items of earlier steps to the worker of the next', async () => {
         const next = await record(await claim(await queue('1')), done)
         const { items } = await claim(next as Header)
-        expect(items).toMatchObject([{ StepName: 'order', Status: 'Completed', Data: { a: 1 } }])
+        expect(items).toMatchObject([{ StepName: 'order', Data: { a: 1 } }])
       })
 
       it('records an outcome once, whoever repeats it', async () => {
@@ -428,13 +428,15 @@ export function transactionSourceContract(
         const replay = await source.replay(process, '1', 'csv')
         expect(replay.StepName).toBe('csv')
         const { items } = await claim(replay)
-        expect(items.map(({ StepName, Status, Data }) => ({ StepName, Status, Data }))).toEqual(
+        expect(items.map(({ StepName, Data }) => ({ StepName, Data }))).toEqual(
           expect.arrayContaining([
-            { StepName: 'order', Status: 'Copied', Data: { a: 1 } },
-            { StepName: 'report', Status: 'Copied', Data: { a: 1 } },
+            { StepName: 'order', Data: { a: 1 } },
+            { StepName: 'report', Data: { a: 1 } },
           ]),
         )
         expect(items).toHaveLength(2)
+        const run = await source.get(process.name, '1', null)
+        expect(run?.items.map(({ Status }) => Status)).toEqual(['Copied', 'Copied'])
       })
 
       it('from a step is refused when an earlier one was never completed, and leaves nothing', async () => {

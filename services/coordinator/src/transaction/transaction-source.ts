@@ -1,7 +1,7 @@
 import type { HeaderStatus, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
 import type { Header, RunKey } from './header.ts'
-import type { Attempt, Item } from './item.ts'
+import type { Attempt, FinishedItem, Item } from './item.ts'
 
 /**
  * The port to where transactions are kept: the truth about every run, and the outbox of every message.
@@ -104,8 +104,8 @@ export interface Claim {
   readonly lease: Lease
   /** As claimed: `Version` is the fence, `Attempt` counts this attempt. */
   readonly header: Header
-  /** What earlier steps left. */
-  readonly items: readonly Item[]
+  /** Of the steps that are completed or copied. */
+  readonly items: readonly FinishedItem[]
 }
 
 export type ClaimResult =

@@ -12,7 +12,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Header, RunKey } from '../../transaction/header.ts'
 import { keyText, runKey } from '../../transaction/header.ts'
-import { type Attempt, idempotencyKey, type Item } from '../../transaction/item.ts'
+import { type Attempt, idempotencyKey, isFinished, type Item } from '../../transaction/item.ts'
 import { activeStatuses, isOver, isResumable } from '../../transaction/status.ts'
 import {
   type Audit,
@@ -331,7 +331,7 @@ export async function createMemoryTransactionSource(
       const { header: claimed, items } = run
       return {
         kind: 'claimed',
-        claim: { lease, header: claimed, items },
+        claim: { lease, header: claimed, items: items.filter(isFinished) },
       }
     },
 
@@ -504,7 +504,7 @@ export async function createMemoryTransactionSource(
       const key = { ...runKey(latest.header), ReplayID: latest.header.ReplayID + 1 }
       const items = process.steps.slice(0, process.steps.indexOf(first)).map((step): Item => {
         const item = latest.items.find(({ StepName }) => StepName === step)
-        if (item?.Status !== 'Completed' && item?.Status !== 'Copied')
+        if (item === undefined || !isFinished(item))
           throw new IntegrationError(
             'invalid_request',
             'a step before fromStep was never completed',

@@ -152,9 +152,13 @@ async function prepare(sql: postgres.Sql, dependency: Dependency): Promise<void>
  * 09:30:00.25+00`, in JSON `2026-11-20T09:30:00.25+00:00`). By its characters: there are many to a transaction.
  */
 export function isoTime(value: string): string {
-  const fraction = /^\.(\d{1,3})/.exec(value.slice(19))?.[1] ?? ''
-  return `${value.slice(0, 10)}T${value.slice(11, 19)}.${fraction.padEnd(3, '0')}Z`
+  let digits = 0
+  if (value[19] === '.') while (digits < 3 && isDigit(value.charCodeAt(20 + digits))) digits += 1
+  const fraction = value.slice(20, 20 + digits).padEnd(3, '0')
+  return `${value.slice(0, 10)}T${value.slice(11, 19)}.${fraction}Z`
 }
+
+const isDigit = (code: number): boolean => code >= 48 && code <= 57
 
 // SQLSTATE
 const DEADLOCK = '40P01'

@@ -10,7 +10,12 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
 import type { Transition } from '../../process/progress.ts'
 import type { Header, RunKey } from '../../transaction/header.ts'
-import { idempotencyKey, type Attempt, type Item } from '../../transaction/item.ts'
+import {
+  type Attempt,
+  type FinishedItem,
+  idempotencyKey,
+  type Item,
+} from '../../transaction/item.ts'
 import { isOver } from '../../transaction/status.ts'
 import {
   type Claim,
@@ -86,9 +91,11 @@ export function createPostgresTransactionSource(
         )
         select n, "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
           "ErrorClass", "CreatedAt", "UpdatedAt", (
-          select json_agg(i) from "Order_Item" i
-          where (i."Process", i."TransactionID", i."ReplayID")
-            = (m."Process", m."TransactionID", m."ReplayID")) as items
+          select json_agg(f) from (
+            select "StepName", "ResponseStatus", "ResponseBody", "Data" from "Order_Item" i
+            where (i."Process", i."TransactionID", i."ReplayID")
+              = (m."Process", m."TransactionID", m."ReplayID")
+              and i."Status" in ('Completed', 'Copied')) f) as items
         from moved m`
       const byNumber = new Map(claimed.map((row) => [row.n, row]))
       const refused = wanted.filter(({ n }) => !byNumber.has(n))
@@ -104,21 +111,34 @@ export function createPostgresTransactionSource(
 
   const record = grouped<{ lease: Lease; transition: Transition }, Moved | null>((outcomes) =>
     run(async (sql) => {
-      const done = outcomes.map(({ lease, transition: { item, ...transition } }, n) => ({
-        ...lease,
-        ...transition,
+      // Most members are null mostly, and a member that is left out is null there.
+      const done = outcomes.map(({ lease, transition }, n) => ({
         n,
+        Process: lease.Process,
+        TransactionID: lease.TransactionID,
+        ReplayID: lease.ReplayID,
+        step: lease.step,
+        version: lease.version,
+        owner: lease.owner,
         key: idempotencyKey(lease, lease.step),
+        status: transition.status,
+        stepName: transition.stepName,
+        attempt: transition.attempt,
+        delayMs: transition.delayMs,
+        waitingFor: transition.waitingFor ?? undefined,
+        lastError: transition.lastError ?? undefined,
+        errorClass: transition.errorClass ?? undefined,
         isOver: isOver(transition.status),
+        isInDoubt: transition.isInDoubt,
         // A message goes out with the commit; looking again makes sense only well after it. While there is a lease
         // the pull leaves the run alone, and the column is in an index.
-        sweepMs: transition.continues ? null : transition.delayMs + sweepMs,
-        leasedMs: transition.continues ? leaseMs : null,
-        itemStatus: item?.status,
-        itemError: item?.error,
-        data: item?.data,
-        responseStatus: item?.response?.status,
-        responseBody: item?.response?.body,
+        sweepMs: transition.continues === true ? undefined : transition.delayMs + sweepMs,
+        leasedMs: transition.continues === true ? leaseMs : undefined,
+        itemStatus: transition.item?.status,
+        itemError: transition.item?.error ?? undefined,
+        data: transition.item?.data,
+        responseStatus: transition.item?.response?.status,
+        responseBody: transition.item?.response?.body,
       }))
       const rows = await sql<MovedRow[]>`
         with done as (
@@ -648,7 +668,7 @@ type ClaimedRow = Pick<
   | 'ErrorClass'
   | 'CreatedAt'
   | 'UpdatedAt'
-> & { readonly items: ItemRow[] | null }
+> & { readonly items: FinishedItem[] | null }
 
 /** What the request says already does not come back from the database. */
 function claimOf(
@@ -676,7 +696,7 @@ function claimOf(
       UpdatedAt: row.UpdatedAt,
       CompletedAt: null,
     },
-    items: row.items?.map(itemOf) ?? [],
+    items: row.items ?? [],
   }
 }
 

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import {
   DEAD_EXCHANGE,
   deadQueue,
@@ -77,6 +78,10 @@ export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
   }
 }
 
+/** What tells the messages of this process from those of others, and from one another. */
+const MESSAGES = randomBytes(2).toString('hex')
+let messages = 0
+
 function messageOf(
   { step, version, ...run }: DueStep,
   delayMs: number,
@@ -89,7 +94,7 @@ function messageOf(
     routingKey: stepRoutingKey(run.Process, step),
     // Unique: a re-published message is another one, and confirms are told apart by it. Cut, because AMQP
     // takes 255 bytes and a character may have three.
-    messageId: `${run.Process}/${run.TransactionID.slice(0, 30)}/${run.ReplayID}/${step}/${version}/${crypto.randomUUID().slice(0, 8)}`,
+    messageId: `${run.Process}/${run.TransactionID.slice(0, 28)}/${run.ReplayID}/${step}/${version}/${MESSAGES}${(messages += 1).toString(36)}`,
     type: 'step',
     correlationId: run.TransactionID.slice(0, 80),
     headers,
