@@ -47,7 +47,9 @@ async function fill(databaseUrl: string, finished: number): Promise<void> {
       await client.query(
         `insert into "${table}" ("TransactionID", ${columns})
         select 'finished-' || n, ${columns} from "${table}", generate_series(1, $1::int) n
-        where "TransactionID" = $2`,
+        where "TransactionID" = $2
+        order by n -- as they would have come: pages of items of one size would leave room that others find later
+        `,
         [finished, MODEL],
       )
       await client.query(`vacuum analyze "${table}"`)

@@ -401,7 +401,7 @@ class Model {
   #goOn(run: ModelRun, lease: Lease): void {
     run.attempt = 1
     run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
-    this.leases.push({ ...lease, step: run.step, version: run.version })
+    this.leases.push({ ...lease, step: run.step, version: run.version, attempt: 1 })
   }
 
   /** A worker was lost with the run in hand: nobody knows how far it came. */

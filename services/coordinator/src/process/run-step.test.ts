@@ -15,6 +15,8 @@ const claim: Claim = {
     step: 'second',
     version: 3,
     owner: 'me',
+    attempt: 4,
+    startedAt: '',
   },
   header: {
     Process: 'P',

@@ -426,7 +426,13 @@ function claimAfter(
     Data: (item?.data ?? null) as FinishedItem['Data'],
   }
   return {
-    lease: { ...lease, step: next.StepName, version: next.Version },
+    lease: {
+      ...lease,
+      step: next.StepName,
+      version: next.Version,
+      attempt: next.Attempt,
+      startedAt: next.UpdatedAt,
+    },
     header: { ...header, ...next },
     items: [...items, done],
   }

@@ -95,6 +95,9 @@ export interface Lease extends RunKey {
   readonly step: string
   readonly version: number
   readonly owner: string
+  /** Of the attempt in hand, which the record writes down. */
+  readonly attempt: number
+  readonly startedAt: string
 }
 
 /** What a transition may change of a header. */

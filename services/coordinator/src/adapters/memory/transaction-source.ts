@@ -327,8 +327,15 @@ export async function createMemoryTransactionSource(
         lease: { owner, until: now() + leaseMs, startedAt },
       }
       await commit({ run })
-      const lease = { ...runKey(key), step, owner, version: run.header.Version }
       const { header: claimed, items } = run
+      const lease = {
+        ...runKey(key),
+        step,
+        owner,
+        version: claimed.Version,
+        attempt: claimed.Attempt,
+        startedAt,
+      }
       return {
         kind: 'claimed',
         claim: { lease, header: claimed, items: items.filter(isFinished) },

@@ -48,6 +48,8 @@ export interface PostgresSourceOptions {
 }
 
 const QUEUE_GROUP = 1_000
+/** The part of the time until the next look that must be left, or a transition sets it anew. */
+const WELL_AFTER = 2 / 3
 /** The trigger `Order_Header_inserted` notifies here, of rows that are inserted due: ours never are. */
 const DUE_CHANNEL = 'Order_Header'
 
@@ -80,7 +82,7 @@ export function createPostgresTransactionSource(
             and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
             and (h."LeaseUntil" is null or h."LeaseUntil" <= now())
             and coalesce(h."NextAttemptAt", now()) <= now()
-          returning w.n, h.*
+          returning w.n, w."isFirst", h.*
         ), lost as (
           insert into "Order_Attempt"
             ("Process", "TransactionID", "ReplayID", "StepName", "Attempt", "Outcome", "StartedAt")
@@ -90,12 +92,12 @@ export function createPostgresTransactionSource(
           where m."InDoubt" and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
         )
         select n, "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
-          "ErrorClass", "CreatedAt", "UpdatedAt", (
+          "ErrorClass", "CreatedAt", "UpdatedAt", case when not "isFirst" then (
           select json_agg(f) from (
             select "StepName", "ResponseStatus", "ResponseBody", "Data" from "Order_Item" i
             where (i."Process", i."TransactionID", i."ReplayID")
               = (m."Process", m."TransactionID", m."ReplayID")
-              and i."Status" in ('Completed', 'Copied')) f) as items
+              and i."Status" in ('Completed', 'Copied')) f) end as items
         from moved m`
       const byNumber = new Map(claimed.map((row) => [row.n, row]))
       const refused = wanted.filter(({ n }) => !byNumber.has(n))
@@ -120,6 +122,8 @@ export function createPostgresTransactionSource(
         step: lease.step,
         version: lease.version,
         owner: lease.owner,
+        ran: lease.attempt,
+        startedAt: lease.startedAt,
         key: idempotencyKey(lease, lease.step),
         status: transition.status,
         stepName: transition.stepName,
@@ -130,9 +134,9 @@ export function createPostgresTransactionSource(
         errorClass: transition.errorClass ?? undefined,
         isOver: isOver(transition.status),
         isInDoubt: transition.isInDoubt,
-        // A message goes out with the commit; looking again makes sense only well after it. While there is a lease
-        // the pull leaves the run alone, and the column is in an index.
         sweepMs: transition.continues === true ? undefined : transition.delayMs + sweepMs,
+        // A message goes out with the commit; looking again makes sense only well after it.
+        soonMs: transition.delayMs + sweepMs * WELL_AFTER,
         leasedMs: transition.continues === true ? leaseMs : undefined,
         itemStatus: transition.item?.status,
         itemError: transition.item?.error ?? undefined,
@@ -147,7 +151,7 @@ export function createPostgresTransactionSource(
             key text, status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
             "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
             "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text,
-            "leasedMs" float8)
+            "leasedMs" float8, "soonMs" float8, ran int, "startedAt" timestamptz)
           where ${areFew(sql)}
           order by "Process", "TransactionID", "ReplayID"
         ), moved as (
@@ -159,25 +163,24 @@ export function createPostgresTransactionSource(
             "Attempt" = d.attempt, "InDoubt" = d."isInDoubt", "WaitingFor" = d."waitingFor",
             "LastError" = d."lastError", "ErrorClass" = d."errorClass",
             "NextAttemptAt" = case when not d."isOver" then now() + d."delayMs" * interval '1 ms' end,
-            "NextSweepAt" = coalesce(now() + d."sweepMs" * interval '1 ms', h."NextSweepAt"),
+            -- Left as it is wherever that will do: it is in an index. While there is a lease no pull comes.
+            "NextSweepAt" = case
+              when d."sweepMs" is null or h."NextSweepAt" - now() between d."soonMs" * interval '1 ms'
+                and d."sweepMs" * interval '1 ms' then h."NextSweepAt"
+              else now() + d."sweepMs" * interval '1 ms' end,
             "SweepCount" = 0, "UpdatedAt" = now(), "CompletedAt" = case when d."isOver" then now() end
           from done d
           where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
           returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
-            d."itemError", h.*
-        ), ran as (
-          select m."Process", m."TransactionID", m."ReplayID", m.step, m.key, m."itemStatus",
-            m."responseStatus", m."responseBody", m.data, m."itemError", m."ErrorClass",
-            h."Attempt", h."StartedAt"
-          from moved m, "Order_Header" h -- as it was before this statement
-          where m."itemStatus" is not null and ${isRunOf(sql, 'm')}
+            d."itemError", d.ran, d."startedAt", h."Process", h."TransactionID", h."ReplayID",
+            h."ErrorClass", h."NextAttemptAt", h."UpdatedAt"
         ), items as (
           insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
             "Attempt", "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error",
             "StartedAt", "FinishedAt")
-          select "Process", "TransactionID", "ReplayID", step, "itemStatus", "Attempt", key,
-            "responseStatus", "responseBody", data, "itemError", "StartedAt", now()
-          from ran
+          select "Process", "TransactionID", "ReplayID", step, "itemStatus", ran, key,
+            "responseStatus", "responseBody", data, "itemError", "startedAt", now()
+          from moved where "itemStatus" is not null
           on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
             "Status" = excluded."Status", "Attempt" = excluded."Attempt",
             "ResponseStatus" = excluded."ResponseStatus", "ResponseBody" = excluded."ResponseBody",
@@ -187,10 +190,9 @@ export function createPostgresTransactionSource(
         ), attempts as (
           insert into "Order_Attempt" ("Process", "TransactionID", "ReplayID", "StepName", "Attempt",
             "Outcome", "ResponseStatus", "Error", "StartedAt", "FinishedAt")
-          select "Process", "TransactionID", "ReplayID", step, "Attempt",
-            coalesce("ErrorClass", 'completed'), "responseStatus", "itemError",
-            coalesce("StartedAt", now()), now()
-          from ran
+          select "Process", "TransactionID", "ReplayID", step, ran,
+            coalesce("ErrorClass", 'completed'), "responseStatus", "itemError", "startedAt", now()
+          from moved where "itemStatus" is not null
         )
         select n, "NextAttemptAt", "UpdatedAt" from moved`
       const byNumber = new Map(rows.map((row) => [row.n, row]))
@@ -676,7 +678,16 @@ function claimOf(
   row: ClaimedRow,
 ): Claim {
   return {
-    lease: { Process, TransactionID, ReplayID, step, version: row.Version, owner },
+    lease: {
+      Process,
+      TransactionID,
+      ReplayID,
+      step,
+      version: row.Version,
+      owner,
+      attempt: row.Attempt,
+      startedAt: row.UpdatedAt,
+    },
     header: {
       Process,
       TransactionID,
