@@ -19,6 +19,7 @@ export function createSettlements(
 ): Settlements {
   // In the order of delivery, and never more than the prefetch.
   const inHand = new Map<Message, 'open' | 'done'>()
+  let done = 0
   let deferred: Promise<void> | null = null
 
   function flush(): void {
@@ -27,10 +28,14 @@ export function createSettlements(
     let isBehindOpen = false
     const singly: Message[] = []
     for (const [message, state] of inHand) {
+      if (done === 0) break // what lies behind is in hand, and can be much
       if (state === 'open') isBehindOpen = true
-      else if (isBehindOpen) singly.push(message)
-      else last = message
-      if (state === 'done') inHand.delete(message)
+      else {
+        if (isBehindOpen) singly.push(message)
+        else last = message
+        inHand.delete(message)
+        done -= 1
+      }
     }
     try {
       if (last !== null) channel.ack(last, true)
@@ -45,6 +50,7 @@ export function createSettlements(
     async settle(message, settlement) {
       if (settlement === 'ack') {
         inHand.set(message, 'done')
+        done += 1
         deferred ??= new Promise((resolve) => {
           defer(() => {
             flush()

@@ -266,8 +266,13 @@ export function createRunner(deps: RunnerDeps): Runner {
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
         now,
       })
-      const outcome = await Promise.race([running, abandoned(hand.stopped.signal)])
-      return judged(outcome, hand.stopped.signal)
+      const { signal } = hand.stopped
+      const outcome = await new Promise<StepOutcome | 'abandoned'>((resolve) => {
+        void running.then(resolve)
+        const abandon = () => setTimeout(() => resolve('abandoned'), IGNORED_SIGNAL_MS).unref()
+        signal.addEventListener('abort', abandon, { once: true })
+      })
+      return judged(outcome, signal)
     } finally {
       clearTimeout(timer)
       if (inHand.get(key) === hand) inHand.delete(key)
@@ -443,15 +448,6 @@ const used = (errorClass: string, error: string) =>
 
 /** A step that takes no notice of its signal is left behind after this long. */
 const IGNORED_SIGNAL_MS = 500
-
-const abandoned = (signal: AbortSignal): Promise<'abandoned'> =>
-  new Promise((resolve) => {
-    signal.addEventListener(
-      'abort',
-      () => setTimeout(() => resolve('abandoned'), IGNORED_SIGNAL_MS).unref(),
-      { once: true },
-    )
-  })
 
 /** The outcome in the light of why the step was stopped, if it was. */
 function judged(outcome: StepOutcome | 'abandoned', signal: AbortSignal): StepOutcome | null {
