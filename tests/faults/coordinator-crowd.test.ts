@@ -9,9 +9,9 @@ import { isFaultRun } from './support/scale.ts'
 import { startTarget } from './support/target.ts'
 
 const CALLERS = 1_000
-const HEALTHY = 400
-const POISON_OF_A_KIND = 5
-const RUNS = 7
+const HEALTHY = 1_200
+const POISON_OF_A_KIND = 15
+const RUNS = 9
 
 describe.runIf(isFaultRun)('a crowd at the door', () => {
   it('that queues the same order a thousand times at once gets one run', async ({ annotate }) => {
