@@ -44,8 +44,11 @@ export class Pool implements AsyncDisposable {
 
   send(request: HttpRequest, receiver: Receiver): void {
     let connection = this.#resting.pop()
-    // Closed, or grown too old, and not told yet.
-    while (connection?.isFit === false) connection = this.#resting.pop()
+    while (connection?.isFit === false) {
+      // Closed and not told yet, or grown too old: it must not count for much longer.
+      void connection.close()
+      connection = this.#resting.pop()
+    }
     if (connection === undefined && this.#connections.size >= this.#options.maxConnections)
       this.#waiting.push({ request, receiver })
     else (connection ?? this.#connect()).send(request, receiver)
