@@ -1,3 +1,5 @@
+import type { StepStop } from './step-stop.ts'
+
 /**
  * The port to the targets of steps: one HTTP call, as far as it got. A foreseen failure is an outcome, not
  * an exception, because what a step comes to depends on how far its call went.
@@ -12,10 +14,8 @@ export interface CallRequest {
 }
 
 export interface CallLimits {
-  /** Ends the call, wherever it is. */
-  readonly signal: AbortSignal
-  /** Ends the call only while nothing of it has left. */
-  readonly untilSent: AbortSignal
+  /** With a reason it ends the call, wherever it is; else only while nothing of it has left. */
+  readonly stop: StepStop
   /** For the whole call, connecting included. */
   readonly timeoutMs: number
 }

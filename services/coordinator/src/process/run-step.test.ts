@@ -5,8 +5,8 @@ import { createCredentialHolds } from './credential-holds.ts'
 import type { CallOutcome, CallRequest } from './http-call.ts'
 import { runStep, type StepDeps } from './run-step.ts'
 import { type AnyStep, defineStep, type Step } from './step.ts'
+import { StepStop } from './step-stop.ts'
 
-const never = new AbortController().signal
 const claim: Claim = {
   lease: {
     Process: 'P',
@@ -68,8 +68,7 @@ async function outcomeOf(
       settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
       log: () => createLogger('test', 'silent'),
       traceparent: '00-a-b-01',
-      signal: never,
-      untilSent: never,
+      stop: new StepStop(),
       isOnline: async () => true,
       now: () => 0,
       ...deps,

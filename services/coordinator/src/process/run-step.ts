@@ -22,6 +22,7 @@ import type {
   Step,
   StepItem,
 } from './step.ts'
+import type { StepStop } from './step-stop.ts'
 import { type Gateway, outgoingCall, type StepRequest } from './step-request.ts'
 import { type Json, storableJson, storableText } from './storable.ts'
 
@@ -32,8 +33,7 @@ export interface StepDeps {
   readonly settings: ProcessSettings
   readonly log: () => Logger
   readonly traceparent: string
-  readonly signal: AbortSignal
-  readonly untilSent: AbortSignal
+  readonly stop: StepStop
   /** Whether a failed call counts: false when the internet is away. */
   readonly isOnline: () => Promise<boolean>
   /** Epoch ms, for a `Retry-After` that is a date. */
@@ -135,7 +135,7 @@ async function perform(
         response: null,
         delayMs: heldMs,
       })
-    const { signal, untilSent, traceparent } = deps
+    const { stop, traceparent } = deps
     const outcome = await deps.call(
       {
         method,
@@ -147,7 +147,7 @@ async function perform(
           traceparent,
         },
       },
-      { signal, untilSent, timeoutMs },
+      { stop, timeoutMs },
     )
     if (isUnaccounted(outcome)) hasDoubt = true
     if (outcome.kind === 'answered' && isNone(outcome.status)) return null
@@ -176,7 +176,9 @@ async function perform(
     previous: before === undefined ? null : itemOf(before),
     item: itemOf,
     settings: deps.settings,
-    signal: deps.signal,
+    get signal() {
+      return deps.stop.signal
+    },
     get log() {
       return deps.log()
     },

@@ -20,6 +20,7 @@ import type { HttpCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
 import { runStep } from '../process/run-step.ts'
 import type { ProcessSettings } from '../process/step.ts'
+import { StepStop, type StopReason } from '../process/step-stop.ts'
 import { type Header, keyText, type RunKey } from '../transaction/header.ts'
 import type { FinishedItem } from '../transaction/item.ts'
 import {
@@ -67,14 +68,10 @@ export interface RunnerDeps {
   readonly leaveMs?: number
 }
 
-/** Why a step was stopped from outside. */
-type Stop = 'timeout' | 'lost' | 'leaving'
-
 interface StepInHand {
   readonly claim: Claim
   readonly needsInternet: boolean
-  readonly untilSent: AbortController
-  readonly stopped: AbortController
+  readonly stop: StepStop
 }
 
 export const outlineOf = ({ name, stepNames: steps }: ProcessDefinition): ProcessOutline => ({
@@ -246,13 +243,13 @@ export function createRunner(deps: RunnerDeps): Runner {
     const hand: StepInHand = {
       claim,
       needsInternet: definition.requireInternet,
-      untilSent: new AbortController(),
-      stopped: new AbortController(),
+      stop: new StepStop(),
     }
     const key = keyText(header)
     inHand.set(key, hand)
-    const timer = setTimeout(() => hand.stopped.abort('timeout'), definition.stepTimeoutMs)
-    if (!isWanted(definition)) hand.untilSent.abort()
+    const { stop } = hand
+    const timer = setTimeout(() => stop.stop('timeout'), definition.stepTimeoutMs)
+    if (!isWanted(definition)) stop.holdBack()
     try {
       const running = runStep(handler, claim, definition.stepNames, {
         call: deps.call,
@@ -261,18 +258,18 @@ export function createRunner(deps: RunnerDeps): Runner {
         settings: deps.settings,
         log: stepLog,
         traceparent: traceparentOf(header),
-        signal: hand.stopped.signal,
-        untilSent: hand.untilSent.signal,
+        stop,
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
         now,
       })
-      const { signal } = hand.stopped
       const outcome = await new Promise<StepOutcome | 'abandoned'>((resolve) => {
         void running.then(resolve)
-        const abandon = () => setTimeout(() => resolve('abandoned'), IGNORED_SIGNAL_MS).unref()
-        signal.addEventListener('abort', abandon, { once: true })
+        stop.watch(() => {
+          if (stop.reason !== null)
+            setTimeout(() => resolve('abandoned'), IGNORED_SIGNAL_MS).unref()
+        })
       })
-      return judged(outcome, signal)
+      return judged(outcome, stop.reason)
     } finally {
       clearTimeout(timer)
       if (inHand.get(key) === hand) inHand.delete(key)
@@ -344,7 +341,7 @@ export function createRunner(deps: RunnerDeps): Runner {
       (lost) => {
         for (const lease of lost) {
           const hand = inHand.get(keyText(lease))
-          if (hand?.claim.lease.version === lease.version) hand.stopped.abort('lost')
+          if (hand?.claim.lease.version === lease.version) hand.stop.stop('lost')
         }
       },
       () => log.debug('leases could not be renewed'),
@@ -365,7 +362,7 @@ export function createRunner(deps: RunnerDeps): Runner {
         return void reconcile()
       }
       log.warn('coordinator cancellation requested')
-      for (const hand of inHand.values()) if (hand.needsInternet) hand.untilSent.abort()
+      for (const hand of inHand.values()) if (hand.needsInternet) hand.stop.holdBack()
       void reconcile().then(() => log.warn('coordinator cancellation complete'))
     },
     setPaused(names) {
@@ -376,16 +373,16 @@ export function createRunner(deps: RunnerDeps): Runner {
     abort(run) {
       const hand = inHand.get(keyText(run))
       // The news of a cancellation may come when the run was resumed since, and is in hand again.
-      if (hand !== undefined && hand.claim.lease.version < run.Version) hand.stopped.abort('lost')
+      if (hand !== undefined && hand.claim.lease.version < run.Version) hand.stop.stop('lost')
     },
     get stepsInHand() {
       return inHand.size
     },
     async [Symbol.asyncDispose]() {
       leaving.abort()
-      for (const hand of inHand.values()) hand.untilSent.abort()
+      for (const hand of inHand.values()) hand.stop.holdBack()
       const stop = setTimeout(() => {
-        for (const hand of inHand.values()) hand.stopped.abort('leaving')
+        for (const hand of inHand.values()) hand.stop.stop('leaving')
       }, leaveMs)
       const cut = setTimeout(() => gone.abort(), leaveMs + 2_000)
       await reconcile()
@@ -450,14 +447,13 @@ const used = (errorClass: string, error: string) =>
 const IGNORED_SIGNAL_MS = 500
 
 /** The outcome in the light of why the step was stopped, if it was. */
-function judged(outcome: StepOutcome | 'abandoned', signal: AbortSignal): StepOutcome | null {
-  if (!signal.aborted) return outcome === 'abandoned' ? { kind: 'released' } : outcome
+function judged(outcome: StepOutcome | 'abandoned', reason: StopReason | null): StepOutcome | null {
+  if (reason === null) return outcome === 'abandoned' ? { kind: 'released' } : outcome
   const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
   // What an abandoned step did, and still does, nobody knows.
   const isInDoubt =
     outcome === 'abandoned' || (outcome.kind !== 'completed' && outcome.isInDoubt === true)
-  const stop = signal.reason as Stop
-  switch (stop) {
+  switch (reason) {
     case 'lost':
       return null
     case 'leaving':

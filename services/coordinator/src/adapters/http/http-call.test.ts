@@ -2,6 +2,7 @@ import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { answer, startTarget, type Target } from '../../../test-support/target.ts'
+import { StepStop } from '../../process/step-stop.ts'
 import { createHttpCaller, type HttpCaller } from './http-call.ts'
 
 let caller: HttpCaller
@@ -15,18 +16,14 @@ afterAll(async () => {
   await target[Symbol.asyncDispose]()
 })
 
-const never = new AbortController().signal
 const request = (url: string) => ({
   method: 'GET',
   url: new URL(url),
   headers: { 'idempotency-key': 'k' },
   body: null,
 })
-const limits = (
-  change: { signal?: AbortSignal; untilSent?: AbortSignal; timeoutMs?: number } = {},
-) => ({
-  signal: never,
-  untilSent: never,
+const limits = (change: { stop?: StepStop; timeoutMs?: number } = {}) => ({
+  stop: new StepStop(),
   timeoutMs: 5_000,
   ...change,
 })
@@ -96,40 +93,38 @@ describe('the call of a step', () => {
   })
 
   it('is aborted anywhere by the one signal, and only before it is sent by the other', async () => {
-    const stop = new AbortController()
+    const stop = new StepStop()
     target.on('/held', (_, response) => {
-      stop.abort()
+      stop.holdBack()
       setTimeout(() => response.end('done'), 20)
     })
     const url = `${target.url}/held`
-    expect(await caller.call(request(url), limits({ untilSent: stop.signal }))).toMatchObject({
+    expect(await caller.call(request(url), limits({ stop }))).toMatchObject({
       kind: 'answered',
       body: 'done',
     })
-    expect(await caller.call(request(url), limits({ untilSent: stop.signal }))).toEqual({
+    expect(await caller.call(request(url), limits({ stop }))).toEqual({
       kind: 'aborted',
       isSent: false,
     })
     expect(target.callsTo('/held')).toHaveLength(1)
-    const hard = new AbortController()
-    target.on('/hard', () => hard.abort())
-    expect(
-      await caller.call(request(`${target.url}/hard`), limits({ signal: hard.signal })),
-    ).toEqual({ kind: 'aborted', isSent: true })
+    const hard = new StepStop()
+    target.on('/hard', () => hard.stop('lost'))
+    expect(await caller.call(request(`${target.url}/hard`), limits({ stop: hard }))).toEqual({
+      kind: 'aborted',
+      isSent: true,
+    })
   })
 
   it('is aborted while it still connects, and then never leaves', async () => {
     const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1', 1)
     await once(server, 'listening')
-    const stop = new AbortController()
+    const stop = new StepStop()
     // A TLS handshake that nobody answers: connected, and nothing of the call is sent.
     const { port } = server.address() as { port: number }
-    const calling = caller.call(
-      request(`https://127.0.0.1:${port}/`),
-      limits({ untilSent: stop.signal }),
-    )
+    const calling = caller.call(request(`https://127.0.0.1:${port}/`), limits({ stop }))
     await once(server, 'connection')
-    stop.abort()
+    stop.holdBack()
     expect(await calling).toEqual({ kind: 'aborted', isSent: false })
     server.close()
   })

@@ -65,9 +65,8 @@ function resultOf(outcome: CallOutcome): CallResult {
 }
 
 function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise<CallOutcome> {
-  const { signal, untilSent, timeoutMs } = limits
-  if (signal.aborted || untilSent.aborted)
-    return Promise.resolve({ kind: 'aborted', isSent: false })
+  const { stop, timeoutMs } = limits
+  if (stop.isHeldBack) return Promise.resolve({ kind: 'aborted', isSent: false })
   return new Promise((resolve) => {
     let flow: Flow | null = null
     let isSettled = false
@@ -81,25 +80,22 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
       if (isSettled) return
       isSettled = true
       clearTimeout(timer)
-      signal.removeEventListener('abort', abort)
-      untilSent.removeEventListener('abort', abortUnsent)
+      stop.unwatch(abort)
       resolve(outcome)
     }
-    const stop = (outcome: CallOutcome): void => {
+    const giveUp = (outcome: CallOutcome): void => {
       settle(outcome)
       flow?.abort()
     }
     const isSent = (): boolean => flow?.isSent === true
-    const abort = (): void => stop({ kind: 'aborted', isSent: isSent() })
-    const abortUnsent = (): void => {
-      if (!isSent()) abort()
+    const abort = (): void => {
+      if (stop.reason !== null || !isSent()) giveUp({ kind: 'aborted', isSent: isSent() })
     }
     const timer = setTimeout(
-      () => stop({ kind: 'failed', reason: 'ETIMEDOUT', isSent: isSent() }),
+      () => giveUp({ kind: 'failed', reason: 'ETIMEDOUT', isSent: isSent() }),
       timeoutMs,
     )
-    signal.addEventListener('abort', abort, { once: true })
-    untilSent.addEventListener('abort', abortUnsent, { once: true })
+    stop.watch(abort)
 
     pool.send(outgoing(request), {
       onStart(started) {
@@ -115,7 +111,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
       },
       onData(chunk) {
         length += chunk.length
-        if (length > MAX_RESPONSE_BYTES) stop({ kind: 'too_large', status, retryAfter })
+        if (length > MAX_RESPONSE_BYTES) giveUp({ kind: 'too_large', status, retryAfter })
         else chunks.push(chunk)
       },
       onCaughtUp() {},
