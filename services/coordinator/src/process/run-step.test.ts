@@ -67,7 +67,7 @@ async function outcomeOf(
       holds: createCredentialHolds(() => 0),
       settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
       log: () => createLogger('test', 'silent'),
-      traceparent: '00-a-b-01',
+      traceparent: () => '00-a-b-01',
       stop: new StepStop(),
       isOnline: async () => true,
       now: () => 0,

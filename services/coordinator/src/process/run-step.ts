@@ -32,7 +32,8 @@ export interface StepDeps {
   readonly holds: CredentialHolds
   readonly settings: ProcessSettings
   readonly log: () => Logger
-  readonly traceparent: string
+  /** For each call another one. */
+  readonly traceparent: () => string
   readonly stop: StepStop
   /** Whether a failed call counts: false when the internet is away. */
   readonly isOnline: () => Promise<boolean>
@@ -144,7 +145,7 @@ async function perform(
         headers: {
           ...headers,
           ...(callKey !== null && { 'idempotency-key': callKey }),
-          traceparent,
+          traceparent: traceparent(),
         },
       },
       { stop, timeoutMs },

@@ -74,6 +74,9 @@ interface StepInHand {
   readonly stop: StepStop
 }
 
+/** The patience with a source that is away was ended. */
+const GONE = Symbol('gone')
+
 export const outlineOf = ({ name, stepNames: steps }: ProcessDefinition): ProcessOutline => ({
   name,
   steps,
@@ -138,7 +141,7 @@ export function createRunner(deps: RunnerDeps): Runner {
 
     const isFirst = step === definition.stepNames[0]
     const result = await patiently(() => source.claim({ ...due, isFirst, owner }), leaving.signal)
-    if (result === null) return again(arrival)
+    if (result === GONE) return again(arrival)
     switch (result.kind) {
       case 'unknown':
         return bury(definition.name, arrival, 'unknown_transaction')
@@ -189,13 +192,10 @@ export function createRunner(deps: RunnerDeps): Runner {
     const { retry: policy, stepNames: steps } = definition
     const isInline = definition.dispatch === 'inline' && isWanted(definition)
     const transition = advance(header, outcome, { steps, policy, random: random(), isInline })
-    const recorded = await patiently(
-      async () => ({ header: await source.record(lease, transition) }),
-      gone.signal,
-    )
+    const recorded = await patiently(() => source.record(lease, transition), gone.signal)
     // The source is away and we leave: the lease runs out, the pull brings the run back.
-    if (recorded === null) return null
-    if (recorded.header === null) {
+    if (recorded === GONE) return null
+    if (recorded === null) {
       deps.count(header.Process, header.StepName, 'fenced')
       stepLog().warn('step outcome came too late')
       return null
@@ -207,7 +207,7 @@ export function createRunner(deps: RunnerDeps): Runner {
     if (tracing !== undefined) traceOutcome(tracing, cameTo, transition)
     const told = {
       outcome: cameTo,
-      status: recorded.header.Status,
+      status: recorded.Status,
       durationMs,
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
@@ -216,10 +216,10 @@ export function createRunner(deps: RunnerDeps): Runner {
     else if (log.isLevelEnabled('info'))
       stepLog().info(told, outcome.kind === 'later' ? 'step waits' : 'step completed')
     if (transition.continues === true) {
-      announcer.tell(recorded.header)
-      return claimAfter(claim, recorded.header, transition)
+      announcer.tell(recorded)
+      return claimAfter(claim, recorded, transition)
     }
-    await announcer.announce(recorded.header, transition.delayMs)
+    await announcer.announce(recorded, transition.delayMs)
     return null
   }
 
@@ -257,7 +257,7 @@ export function createRunner(deps: RunnerDeps): Runner {
         holds,
         settings: deps.settings,
         log: stepLog,
-        traceparent: traceparentOf(header),
+        traceparent: () => traceparentOf(header),
         stop,
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
         now,
@@ -317,17 +317,17 @@ export function createRunner(deps: RunnerDeps): Runner {
     if (leftMs > 0) await sleep(random() * leftMs, null, { signal: leaving.signal }).catch(() => {})
   }
 
-  /** R3. Null when `signal` ended the patience. */
+  /** R3. */
   async function patiently<Result>(
     ask: () => Promise<Result>,
     signal: AbortSignal,
-  ): Promise<Result | null> {
+  ): Promise<Result | typeof GONE> {
     for (let tries = 1; ; tries += 1) {
       try {
         return await ask()
       } catch (error) {
         if (!hasCode(error, 'store_unavailable')) throw error
-        if (signal.aborted) return null
+        if (signal.aborted) return GONE
         const ceilingMs = Math.min(2_000, 50 * 2 ** Math.min(tries, 6))
         await sleep(ceilingMs * (0.5 + random() / 2), null, { signal }).catch(() => {})
       }
