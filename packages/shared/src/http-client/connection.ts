@@ -16,6 +16,8 @@ const LONGEST_HEAD = 65_536
 const KEPT_MS = 10_000
 /** A server closes at its own time; a call that is sent just then is lost. */
 const KEEP_ALIVE_MARGIN_MS = 1_000
+/** A peer that is gone without a word is found out while its answer is waited for. */
+const PROBED_AFTER_MS = 60_000
 
 export interface ConnectionEvents {
   /** Ready for the next call, once what came with the end of the last one was looked at. */
@@ -87,6 +89,7 @@ export class Connection implements MessageReceiver {
       : connectTcp(address)
     const socket = this.#socket
     socket.setNoDelay(true)
+    socket.setKeepAlive(true, PROBED_AFTER_MS)
     this.#connecting = setTimeout(() => this.#fail('timeout'), connectTimeoutMs)
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
       clearTimeout(this.#connecting)
@@ -128,6 +131,7 @@ export class Connection implements MessageReceiver {
   abort(exchange: Exchange): void {
     if (this.#exchange !== exchange) return
     if (exchange.isSent || !this.#isConnected) return this.#fail('unreachable')
+    if (exchange.isPaused) this.#socket.resume()
     this.#exchange = null
     exchange.receiver.onFailure(new HttpFailure('unreachable'))
     this.#events.onFinished()

@@ -246,6 +246,7 @@ describe('a pool', () => {
     const given = call(pool)
     const flow = await given.started
     expect(flow.isSent).toBe(false)
+    flow.pause()
     flow.abort()
     expect(await given.ended).toBe('unreachable')
     await turn()
@@ -269,7 +270,9 @@ describe('a pool', () => {
     await asked.promise
     expect(pool.isIdle).toBe(false)
     await pool[Symbol.asyncDispose]()
+    calls.push(call(pool))
     expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual([
+      'unreachable',
       'unreachable',
       'unreachable',
     ])

@@ -21,6 +21,7 @@ export class Pool implements AsyncDisposable {
   readonly #resting: Connection[] = []
   readonly #waiting: { readonly request: HttpRequest; readonly receiver: Receiver }[] = []
   #finished: Connection[] = []
+  #isClosed = false
   readonly #sweeping: NodeJS.Timeout
 
   constructor(
@@ -43,6 +44,7 @@ export class Pool implements AsyncDisposable {
   }
 
   send(request: HttpRequest, receiver: Receiver): void {
+    if (this.#isClosed) return receiver.onFailure(new HttpFailure('unreachable'))
     let connection = this.#resting.pop()
     while (connection?.isFit === false) {
       // Closed and not told yet, or grown too old: it must not count for much longer.
@@ -70,8 +72,11 @@ export class Pool implements AsyncDisposable {
         const finished = this.#finished
         this.#finished = []
         for (const one of finished) {
-          if (one.isFit) this.#resting.push(one)
-          this.#sendNext()
+          if (!one.isFit) void one.close() // the next call takes its place
+          else {
+            this.#resting.push(one)
+            this.#sendNext()
+          }
         }
       })
     this.#finished.push(connection)
@@ -96,6 +101,7 @@ export class Pool implements AsyncDisposable {
 
   /** Fails what is under way. */
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosed = true
     clearInterval(this.#sweeping)
     for (const { receiver } of this.#waiting.splice(0))
       receiver.onFailure(new HttpFailure('unreachable'))

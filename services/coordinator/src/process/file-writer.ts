@@ -66,14 +66,8 @@ function give(one: Underway, error: unknown): void {
 }
 
 function open(one: Underway): void {
-  const { path, temporary, content } = one.file
-  try {
-    one.descriptor = fs.openSync(temporary, 'wx', 0o600)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    fs.mkdirSync(dirname(path), { recursive: true })
-    one.descriptor = fs.openSync(temporary, 'wx', 0o600)
-  }
+  const { temporary, content } = one.file
+  one.descriptor = fs.openSync(temporary, 'wx', 0o600)
   fs.writeFileSync(one.descriptor, content)
 }
 

@@ -36,13 +36,23 @@ describe('a file that is written whole', () => {
     expect(await readdir(folder)).toEqual(['file'])
   })
 
+  it('does not wait for a folder that hangs', async () => {
+    const given = vi.spyOn(Worker.prototype, 'postMessage').mockImplementationOnce(() => {})
+    const hanging = writeWholeFile(join(folder, 'a.csv'), 'never')
+    await vi.waitFor(() => expect(given).toHaveBeenCalledOnce())
+    await writeWholeFile(join(folder, 'b.csv'), '1')
+    expect(await readdir(folder)).toEqual(['b.csv'])
+    await (given.mock.contexts[0] as Worker).terminate()
+    await expect(hanging).rejects.toMatchObject({ code: 'EIO' })
+  })
+
   it('is written again after the thread that writes has died', async () => {
     const path = join(folder, 'a.csv')
     await writeWholeFile(path, '1')
     vi.spyOn(Worker.prototype, 'postMessage').mockImplementationOnce(function (this: Worker) {
       void this.terminate()
     })
-    await expect(writeWholeFile(path, 'never')).rejects.toThrow('is gone')
+    await expect(writeWholeFile(path, 'never')).rejects.toMatchObject({ code: 'EIO' })
     await writeWholeFile(path, '2')
     expect(await readFile(path, 'utf8')).toBe('2')
   })

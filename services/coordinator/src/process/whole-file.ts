@@ -1,7 +1,6 @@
-import { readdir, rm } from 'node:fs/promises'
+import { mkdir, readdir, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import { grouped } from '@integration-host/shared/grouped'
 import type { FileToWrite, WriteFailure } from './file-writer.ts'
 
 /**
@@ -9,11 +8,18 @@ import type { FileToWrite, WriteFailure } from './file-writer.ts'
  * flushed. Whoever opens the path sees the old content or the new, also after a power cut. The folder is made
  * when it is missing.
  *
- * @throws the system's error; the file is then as it was.
+ * @throws an error with the system's `code`. The file is then as it was, unless the folder could not be flushed
+ * or the writing thread was lost (`EIO`): then nobody knows.
  */
 export async function writeWholeFile(path: string, content: string): Promise<void> {
   const temporary = `${path}.${crypto.randomUUID().slice(0, 8)}.tmp`
-  const failure = await write({ path, temporary, content })
+  // Whatever a process without types gives: what no message can carry must fail here, and alone.
+  const file = { path, temporary, content: `${content}` }
+  let failure = await write(file)
+  if (failure?.code === 'ENOENT') {
+    await mkdir(dirname(path), { recursive: true })
+    failure = await write(file)
+  }
   if (failure !== null) throw Object.assign(new Error(failure.message), { code: failure.code })
 }
 
@@ -29,49 +35,88 @@ export async function removeStrays(path: string): Promise<void> {
 }
 const STRAY = /^\.[0-9a-f]{8}\.tmp$/
 
-// Not tried again: of a file whose fate is not known, the step has to decide.
-const write = grouped<FileToWrite, WriteFailure | null>((files) => writeAll(files), {
-  retries: false,
-})
+type Result = WriteFailure | null
 
-/** A thread that writes, and what to do with its next answer. */
-interface Writer {
-  readonly thread: Worker
-  settle: { resolve(results: (WriteFailure | null)[]): void; reject(error: Error): void } | null
+interface Waiting {
+  readonly file: FileToWrite
+  readonly resolve: (result: Result) => void
 }
 
-let writer: Writer | null = null
+interface FileThread {
+  readonly worker: Worker
+  /** What it was given last and has not answered. */
+  inHand: readonly Waiting[]
+}
 
-function writeAll(files: readonly FileToWrite[]): Promise<(WriteFailure | null)[]> {
-  const current = (writer ??= startWriter())
-  return new Promise((resolve, reject) => {
-    current.settle = { resolve, reject }
-    current.thread.postMessage(files)
-    current.thread.ref()
+const MAX_THREADS = 4
+/** As long as no folder hangs, one thread does. */
+const PATIENCE_MS = 250
+const MAX_BATCH = 200
+
+const threads = new Set<FileThread>()
+const waiting: Waiting[] = []
+let handedOutAt = 0
+let impatience: NodeJS.Timeout | undefined
+
+function write(file: FileToWrite): Promise<Result> {
+  return new Promise((resolve) => {
+    waiting.push({ file, resolve })
+    if (waiting.length === 1) setImmediate(handOut)
   })
 }
 
 /**
- * One message for many files, to a thread that makes the calls one after the other. A call each over Node's own
- * thread pool, five to a file, was a sixth of the main thread's time under load.
+ * Gives all that waits to one thread, which makes the calls one after the other: a message for many files. A call each
+ * over Node's own thread pool, five to a file, was a sixth of the main thread's time under load. Another thread helps
+ * when that one takes long: a disk may be slow, and a folder that hangs must not hold up the others.
  */
-function startWriter(): Writer {
+function handOut(): void {
+  clearTimeout(impatience)
+  if (waiting.length === 0) return
+  const all = [...threads]
+  const isBusy = all.some(({ inHand }) => inHand.length > 0)
+  const patienceMs = isBusy ? handedOutAt + PATIENCE_MS - performance.now() : 0
+  if (patienceMs > 0) {
+    impatience = setTimeout(handOut, patienceMs)
+    return
+  }
+  const free = all.find(({ inHand }) => inHand.length === 0)
+  if (free === undefined && all.length >= MAX_THREADS) return
+  const thread = free ?? startThread()
+  thread.inHand = waiting.splice(0, MAX_BATCH)
+  handedOutAt = performance.now()
+  thread.worker.postMessage(thread.inHand.map(({ file }) => file))
+  thread.worker.ref()
+  handOut()
+}
+
+function startThread(): FileThread {
   // Without the options of this process, which are not about a thread that only writes.
-  const thread = new Worker(new URL('file-thread.ts', import.meta.url), {
+  const worker = new Worker(new URL('file-thread.ts', import.meta.url), {
     name: 'files',
     env: {},
     execArgv: [],
   })
-  const started: Writer = { thread, settle: null }
-  thread.on('message', (results: (WriteFailure | null)[]) => {
-    thread.unref() // a thread without work keeps no process alive
-    started.settle?.resolve(results)
+  const thread: FileThread = { worker, inHand: [] }
+  threads.add(thread)
+  const settle = (resultOf: (index: number) => Result): void => {
+    const done = thread.inHand
+    thread.inHand = []
+    done.forEach(({ resolve }, index) => resolve(resultOf(index)))
+    handOut()
+  }
+  worker.on('message', (results: Result[]) => {
+    worker.unref() // a thread without work keeps no process alive
+    settle((index) => results[index] ?? null)
   })
   const end = (error: Error): void => {
-    if (writer === started) writer = null
-    started.settle?.reject(error)
+    threads.delete(thread)
+    settle(() => ({
+      code: 'EIO',
+      message: `the thread that writes files is gone: ${error.message}`,
+    }))
   }
-  thread.on('error', (error: Error) => end(error))
-  thread.on('exit', () => end(new Error('the thread that writes files is gone')))
-  return started
+  worker.on('error', (error: Error) => end(error))
+  worker.on('exit', () => end(new Error('it has ended')))
+  return thread
 }

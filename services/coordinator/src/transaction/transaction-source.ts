@@ -178,7 +178,7 @@ export const LEASE_MS = 30_000
 export const RENEW_MS = 10_000
 /** A parked run looks again by itself after this long: an event can be missed. */
 export const WAITING_RECHECK_MS = 300_000
-/** The first re-publish of a run comes this long after its message went out; doubling up to the cap. */
+/** The first re-publish of a run comes this long after its message went out, or a third sooner; doubling up to the cap. */
 export const SWEEP_MS = 15_000
 export const SWEEP_CAP_MS = 900_000
 /** Overdue by this much means nothing picks the run up. */

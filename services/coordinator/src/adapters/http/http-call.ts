@@ -24,6 +24,7 @@ const MAX_TARGETS = 100
 /** Calls targets over kept connections. Redirects are not followed: the target says what it did, not where. */
 export function createHttpCaller(): HttpCaller {
   const pools = new Map<string, Pool>()
+  let isClosed = false
 
   function poolOf(origin: string): Pool {
     const known = pools.get(origin)
@@ -47,6 +48,7 @@ export function createHttpCaller(): HttpCaller {
 
   return {
     call(request, limits) {
+      if (isClosed) return Promise.resolve({ kind: 'aborted', isSent: false })
       const pool = poolOf(request.url.origin)
       if (tracing === undefined) return exchange(pool, request, limits)
       const send = (added: Readonly<Record<string, string>>): Promise<CallOutcome> =>
@@ -54,6 +56,7 @@ export function createHttpCaller(): HttpCaller {
       return callTraced(tracing, request, send, resultOf)
     },
     async [Symbol.asyncDispose]() {
+      isClosed = true
       await Promise.all([...pools.values()].map((pool) => pool[Symbol.asyncDispose]()))
     },
   }

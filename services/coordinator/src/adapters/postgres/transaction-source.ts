@@ -92,7 +92,7 @@ export function createPostgresTransactionSource(
           where m."InDoubt" and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
         )
         select n, "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
-          "ErrorClass", "CreatedAt", "UpdatedAt", case when not "isFirst" then (
+          "ErrorClass", "CreatedAt", "UpdatedAt", case when not "isFirst" or "Version" > 1 then (
           select json_agg(f) from (
             select "StepName", "ResponseStatus", "ResponseBody", "Data" from "Order_Item" i
             where (i."Process", i."TransactionID", i."ReplayID")
