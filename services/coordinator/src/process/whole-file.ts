@@ -12,9 +12,10 @@ import type { FileToWrite, WriteFailure } from './file-writer.ts'
  * or the writing thread was lost (`EIO`): then nobody knows.
  */
 export async function writeWholeFile(path: string, content: string): Promise<void> {
+  // A process need not be checked for types, and what no message can carry must fail here, and alone.
+  if (typeof content !== 'string') throw new TypeError('a file is written from a string')
   const temporary = `${path}.${crypto.randomUUID().slice(0, 8)}.tmp`
-  // Whatever a process without types gives: what no message can carry must fail here, and alone.
-  const file = { path, temporary, content: `${content}` }
+  const file = { path, temporary, content }
   let failure = await write(file)
   if (failure?.code === 'ENOENT') {
     await mkdir(dirname(path), { recursive: true })
