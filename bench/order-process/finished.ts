@@ -36,17 +36,20 @@ async function fill(databaseUrl: string, finished: number): Promise<void> {
   await client.connect()
   try {
     await untilCompleted(client)
-    const { rows } = await client.query<{ table: string; columns: string }>(
-      `select table_name as table, string_agg(quote_ident(column_name), ', ') as columns
+    // A day ago: what has just been finished is looked at by the coordinator's audit.
+    const { rows } = await client.query<{ table: string; columns: string; values: string }>(
+      `select table_name as table, string_agg(quote_ident(column_name), ', ') as columns,
+        string_agg(quote_ident(column_name) || case when data_type like 'timestamp%'
+          then $q$ - interval '1 day'$q$ else '' end, ', ') as values
       from information_schema.columns
       where table_name in ('Order_Header', 'Order_Item', 'Order_Attempt')
         and column_name <> 'TransactionID' and is_identity = 'NO'
       group by table_name`,
     )
-    for (const { table, columns } of rows) {
+    for (const { table, columns, values } of rows) {
       await client.query(
         `insert into "${table}" ("TransactionID", ${columns})
-        select 'finished-' || n, ${columns} from "${table}", generate_series(1, $1::int) n
+        select 'finished-' || n, ${values} from "${table}", generate_series(1, $1::int) n
         where "TransactionID" = $2
         order by n -- as they would have come: pages of items of one size would leave room that others find later
         `,

@@ -50,6 +50,8 @@ export interface PostgresSourceOptions {
 const QUEUE_GROUP = 1_000
 /** The part of the time until the next look that must be left, or a transition sets it anew. */
 const WELL_AFTER = 2 / 3
+/** How many of an hour's rows an audit compares: it runs each minute, and an hour may bring millions. */
+const AUDITED = 100_000
 /** The trigger `Order_Header_inserted` notifies here, of rows that are inserted due: ours never are. */
 const DUE_CHANNEL = 'Order_Header'
 
@@ -467,17 +469,21 @@ export function createPostgresTransactionSource(
           group by 1, 2 order by 1, 2`
           const [found] = await tx<[Awaited<ReturnType<TransactionSource['audit']>>['violations']]>`
           select
-            (select count(*)::int from "Order_Header" h
-              where "Status" = 'Completed' and "CompletedAt" > now() - interval '1 hour'
-              and not exists (select from "Order_Item" i where i."Process" = h."Process"
+            (select count(*)::int from (
+                select * from "Order_Header"
+                where "Status" = 'Completed' and "CompletedAt" > now() - interval '1 hour'
+                order by "CompletedAt" desc limit ${AUDITED}) h
+              where not exists (select from "Order_Item" i where i."Process" = h."Process"
                 and i."TransactionID" = h."TransactionID" and i."ReplayID" = h."ReplayID"
                 and i."StepName" = h."StepName" and i."Status" = 'Completed')) as "completedWithoutItem",
             (select count(*)::int from "Order_Header" h join "Order_Item" i
               using ("Process", "TransactionID", "ReplayID", "StepName")
               where h."CompletedAt" is null and h."Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
               and i."Status" = 'Completed') as "itemAhead",
-            (select count(*)::int from "Order_Item" i where i."FinishedAt" > now() - interval '1 hour'
-              and not exists (select from "Order_Header" h where h."Process" = i."Process"
+            (select count(*)::int from (
+                select * from "Order_Item" where "FinishedAt" > now() - interval '1 hour'
+                limit ${AUDITED}) i
+              where not exists (select from "Order_Header" h where h."Process" = i."Process"
                 and h."TransactionID" = i."TransactionID" and h."ReplayID" = i."ReplayID")) as "orphanItems",
             (select count(*)::int from "Order_Header"
               where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
