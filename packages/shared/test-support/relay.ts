@@ -9,10 +9,12 @@ export interface Relay extends AsyncDisposable {
   edit: ((answer: Buffer) => Buffer) | null
   /** Connections that came so far. */
   readonly connections: number
-  /** Ends every connection and refuses new ones until `restore`. */
-  away(): void
-  /** Ends every connection; new ones are taken at once. */
-  cut(): void
+  /** Ends every connection and refuses new ones until `restore`; `end` takes them, and ends them at once. */
+  away(how?: 'reset' | 'end'): void
+  /** Ends every connection, `reset` by an RST to whoever came; new ones are taken at once. */
+  cut(how?: 'end' | 'reset'): void
+  /** Passes nothing more on over the connections there are; new ones work. */
+  silence(): void
   /** Keeps connections and passes nothing on, either way, until `restore`. */
   stall(): void
   /** Open again. What was swallowed is lost, so stalled connections end. */
@@ -22,14 +24,19 @@ export interface Relay extends AsyncDisposable {
 export async function startRelay(backendUrl: string, defaultPort: number): Promise<Relay> {
   const target = new URL(backendUrl)
   const sockets = new Set<Socket>()
-  let state: 'open' | 'away' | 'stalled' = 'open'
+  const clients = new Set<Socket>()
+  const silent = new Set<Socket>()
+  let state: 'open' | 'reset' | 'end' | 'stalled' = 'open'
   let connections = 0
   const server = createServer((client) => {
     connections += 1
-    if (state === 'away') {
-      client.resetAndDestroy()
+    if (state === 'reset' || state === 'end') {
+      client.on('error', () => {})
+      if (state === 'reset') client.resetAndDestroy()
+      else client.end().resume()
       return
     }
+    clients.add(client)
     const backend = createConnection({
       host: target.hostname,
       port: Number(target.port || defaultPort),
@@ -39,20 +46,24 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
       socket.setNoDelay(true)
       socket.on('error', () => {})
       socket.on('close', () => {
-        sockets.delete(socket)
+        for (const all of [sockets, clients, silent]) all.delete(socket)
         client.destroy()
         backend.destroy()
       })
     }
-    client.on('data', (data) => state === 'stalled' || backend.write(data))
-    backend.on('data', (data) => state === 'stalled' || client.write(relay.edit?.(data) ?? data))
+    const isSilent = (): boolean => state === 'stalled' || silent.has(client)
+    client.on('data', (data) => isSilent() || backend.write(data))
+    backend.on('data', (data) => isSilent() || client.write(relay.edit?.(data) ?? data))
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = new URL(backendUrl)
   address.hostname = '127.0.0.1'
   address.port = String((server.address() as { port: number }).port)
-  const cut = (): void => sockets.forEach((socket) => socket.destroy())
+  const cut = (how: 'end' | 'reset' = 'end'): void => {
+    if (how === 'reset') for (const client of clients) client.resetAndDestroy()
+    for (const socket of sockets) socket.destroy()
+  }
   const relay: Relay = {
     url: address.href,
     edit: null,
@@ -60,9 +71,12 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
       return connections
     },
     cut,
-    away() {
-      state = 'away'
+    away(how = 'reset') {
+      state = how
       cut()
+    },
+    silence() {
+      for (const client of clients) silent.add(client)
     },
     stall: () => void (state = 'stalled'),
     restore() {

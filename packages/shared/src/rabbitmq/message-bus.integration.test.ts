@@ -113,6 +113,31 @@ describe('the RabbitMQ bus on a bad line', () => {
     await bus[Symbol.asyncDispose]()
   })
 
+  it('comes back when the broker ends the connection in the moment in which it stands', async () => {
+    await using line = await startRelay(url, 5672)
+    const bus = await open(line.url)
+    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.declare(topology)
+    const ids: string[] = []
+    const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async ({ messageId }) => {
+      ids.push(messageId)
+      return 'ack'
+    })
+    await vi.waitFor(async () => expect(await bus.depth('orders')).toMatchObject({ consumers: 1 }))
+    let isEnded = false
+    line.edit = (answer) => {
+      if (isEnded || !answer.includes(CONSUME_OK)) return answer
+      isEnded = true
+      return Buffer.concat([answer, CONNECTION_CLOSE])
+    }
+    line.cut()
+    await vi.waitFor(() => expect(isEnded).toBe(true), 15_000)
+    await vi.waitFor(() => bus.publish(message), { timeout: 15_000, interval: 50 })
+    await vi.waitFor(() => expect(ids).toContain(message.messageId), 15_000)
+    await consumer.cancel()
+    await bus[Symbol.asyncDispose]()
+  })
+
   it('answers every question about a queue, also those whose channel was closing at the cut', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
@@ -166,6 +191,20 @@ describe('the RabbitMQ bus on a bad line', () => {
     await bus[Symbol.asyncDispose]()
   })
 })
+
+// AMQP 0-9-1: class and method as they stand in a frame, and a whole frame of the broker.
+const method = (classId: number, methodId: number) => Buffer.from([0, classId, 0, methodId])
+const CONSUME_OK = method(60, 21)
+const CONNECTION_CLOSE = (() => {
+  const text = 'CONNECTION_FORCED - shutdown'
+  const [code, cause] = [Buffer.from([1, 64]), Buffer.alloc(4)] // 320, by no method
+  const close = [method(10, 50), code, Buffer.from([text.length]), Buffer.from(text), cause]
+  const payload = Buffer.concat(close)
+  const header = Buffer.alloc(7)
+  header.writeUInt8(1)
+  header.writeUInt32BE(payload.length, 3)
+  return Buffer.concat([header, payload, Buffer.from([206])])
+})()
 
 describe('a queue that exists with other arguments than it needs', () => {
   const declared = {
@@ -253,5 +292,21 @@ describe('a queue that exists with other arguments than it needs', () => {
     await vi.waitFor(() => expect(over.report().status).toBe('ready'), { timeout: 10_000 })
     const message = { messageId: '1', type: 'order', body: {}, mandatory: true }
     await over.bus.publish({ exchange: 'work', routingKey: 'order', ...message })
+  })
+
+  it('is used then also when the line fell silent just when it was given up', async () => {
+    await using over = await openOver(ours, true)
+    const { line } = over
+    let isSilent = false
+    line.edit = (answer) => {
+      if (isSilent || !answer.includes('PRECONDITION_FAILED')) return answer
+      isSilent = true
+      // Behind this answer, before ours to it.
+      queueMicrotask(() => line.silence())
+      return answer
+    }
+    await vi.waitFor(() => expect(isSilent).toBe(true), 10_000)
+    await over.mend()
+    await vi.waitFor(() => expect(over.report().status).toBe('ready'), { timeout: 10_000 })
   })
 })

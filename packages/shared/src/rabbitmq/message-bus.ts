@@ -91,7 +91,21 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     current.close().catch(() => {})
   }
 
+  // amqplib's recovery goes on with a connection that ended in here as if it stood, and waits for ever for one to
+  // close that has no line any more.
   async function setup(current: ChannelModel): Promise<void> {
+    let isOver = false
+    current.once('close', () => (isOver = true))
+    try {
+      await build(current)
+      if (isOver) throw new Error('the connection ended while it was set up')
+    } catch (error) {
+      await within(CLOSE_PATIENCE_MS, current.close())
+      throw error
+    }
+  }
+
+  async function build(current: ChannelModel): Promise<void> {
     // Recovery listens for errors only after this: one before would be thrown in the middle of amqplib's own
     // clean-up, end the process, or leave recovery waiting for ever.
     current.on('error', () => {})
