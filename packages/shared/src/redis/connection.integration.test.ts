@@ -14,6 +14,7 @@ function connect({ url }: { readonly url: string }) {
   const dependency = health.dependency('redis')
   const connection = connectRedis(new Secret(url), { name: 'test', dependency })
   return {
+    redis: connection.redis,
     state: () => health.report().dependencies['redis'],
     remarks: () => lines.filter(({ msg }) => msg === 'dependency is not right'),
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
@@ -72,5 +73,59 @@ describe('a Redis that has been reached', () => {
         toMend: expect.stringContaining('NTP'),
       }),
     ])
+  })
+})
+
+describe('a line to Redis', () => {
+  it.each([
+    "-READONLY You can't write against a read only replica.",
+    "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    "-ERR Error running script: -READONLY You can't write against a read only replica.",
+  ])('to a server that is no primary any more is opened anew: %s', async (refusal) => {
+    await using relay = await redisRelay()
+    await using connection = connect(relay)
+    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    // The old primary goes on to answer on the lines it has; a new one leads to the new primary.
+    relay.edit = () => Buffer.from(`${refusal}\r\n`)
+    const lines = relay.connections
+    await expect(connection.redis.ping()).rejects.toThrow(refusal.slice(1))
+    relay.edit = null
+    await vi.waitFor(async () => expect(await connection.redis.ping()).toBe('PONG'))
+    expect(relay.connections).toBe(lines + 1)
+  })
+
+  it('is not opened anew for each command while no server is a primary', async () => {
+    await using relay = await redisRelay()
+    await using connection = connect(relay)
+    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    const refusal = "READONLY You can't write against a read only replica."
+    relay.edit = (answer) =>
+      answer.toString('latin1') === '+PONG\r\n' ? Buffer.from(`-${refusal}\r\n`) : answer
+    const lines = relay.connections
+    await expect(connection.redis.ping()).rejects.toThrow(refusal)
+    await vi.waitFor(() => expect(connection.redis.ping()).rejects.toThrow(refusal))
+    await expect(connection.redis.ping()).rejects.toThrow(refusal)
+    expect(relay.connections).toBe(lines + 1)
+  })
+
+  it('that falls silent is given up, and a new one answers', async () => {
+    await using relay = await redisRelay()
+    await using connection = connect(relay)
+    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    relay.silence()
+    await expect(connection.redis.ping()).rejects.toThrow('timed out')
+    await vi.waitFor(async () => expect(await connection.redis.ping()).toBe('PONG'), 20_000)
+  })
+
+  it('is looked at again when the server had no time for the first look', async () => {
+    await using relay = await redisRelay()
+    // Where the answer to TIME was.
+    const busy = Buffer.from('-BUSY Redis is busy running a script.\r\n')
+    let looks = 0
+    relay.edit = (answer) =>
+      answer.toString('latin1').startsWith('*2\r\n$10') && (looks += 1) === 1 ? busy : answer
+    await using connection = connect(relay)
+    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }), 10_000)
+    expect([looks, relay.connections]).toEqual([2, 1])
   })
 })

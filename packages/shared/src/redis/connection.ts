@@ -24,10 +24,22 @@ export interface RedisConnection extends AsyncDisposable {
  * whoever asks decides what to do without the store.
  */
 export function connectRedis(url: Secret, options: RedisOptions): RedisConnection {
+  const { dependency } = options
+  let mayReopenAt = 0
   const redis = new Redis(url.reveal(), {
     connectionName: options.name,
     keyPrefix: options.keyPrefix ?? '',
     commandTimeout: options.commandTimeoutMs ?? 2_000,
+    // A line that fell silent is kept as long as TCP keeps it: a quarter of an hour.
+    socketTimeout: SILENCE_MS,
+    // A primary that became a replica stays one, and keeps its lines: the address may lead to another server now.
+    // But what is read is answered by a replica as well, and a new line for each write would take that away.
+    reconnectOnError({ message }) {
+      const now = performance.now()
+      if (!/\b(READONLY|MASTERDOWN)\b/.test(message) || now < mayReopenAt) return false
+      mayReopenAt = now + REOPEN_MS
+      return true
+    },
     connectTimeout: 3_000,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
@@ -35,25 +47,36 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     autoResendUnfulfilledCommands: false,
     retryStrategy: (attempt) => Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)),
   })
-  const { dependency } = options
   let isClosing = false
+  let next: NodeJS.Timeout | undefined
   redis.on('connect', () => corkWrites(redis.stream))
-  redis.on('ready', () => {
-    void examine(redis, dependency).then(
-      () => redis.status === 'ready' && dependency.up(),
-      (error: unknown) => dependency.down(reasonOf(error)),
-    )
-  })
+  async function look(): Promise<void> {
+    clearTimeout(next)
+    try {
+      await examine(redis, dependency)
+      if (redis.status === 'ready') dependency.up()
+    } catch (error) {
+      dependency.down(reasonOf(error))
+      // One slow answer must not count until the next connection.
+      if (redis.status === 'ready') next = setTimeout(() => void look(), LOOK_MS)
+    }
+  }
+  redis.on('ready', () => void look())
   redis.on('error', (error) => dependency.down(reasonOf(error)))
   redis.on('close', () => isClosing || dependency.down('connection closed'))
   return {
     redis,
     async [Symbol.asyncDispose]() {
       isClosing = true
+      clearTimeout(next)
       redis.disconnect()
     },
   }
 }
+
+const LOOK_MS = 1_000
+const SILENCE_MS = 4_000
+const REOPEN_MS = 5_000
 
 /**
  * Looks at a server that has just been reached.
