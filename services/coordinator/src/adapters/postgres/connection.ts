@@ -17,6 +17,8 @@ export interface PostgresOptions {
   readonly name: string
   readonly dependency: Dependency
   readonly logger: Logger
+  /** Milliseconds a statement may take; a connection that is silent for a second more is given up. */
+  readonly answerMs?: number
 }
 
 /** The one way to the database: waits for nothing, fails with `store_unavailable`. */
@@ -49,38 +51,49 @@ const TIMESTAMPTZ = 1184
 
 /** Connects in the background and brings the tables up to date first. */
 export function connectPostgres(url: Secret, options: PostgresOptions): PostgresConnection {
-  const { dependency, logger, name } = options
+  const { dependency, logger, name, answerMs = ANSWER_MS } = options
   const leaving = new AbortController()
   let isMigrated = false
-  const sql = postgres(url.reveal(), {
-    max: CONNECTIONS,
-    connect_timeout: 5,
-    // Its own back-off grows to 20 s and holds queries all that time.
-    backoff: (attempt: number) => Math.min(1, 0.05 * 2 ** attempt),
-    max_lifetime: 1_800,
-    // A question of its own with each connection, whose failure nobody catches: it would end the process.
-    fetch_types: false,
-    onnotice: () => {},
-    connection: {
-      application_name: name,
-      ...TIMES,
-      statement_timeout: ANSWER_MS,
-      ...LOOK_UP_BY_KEY,
-    },
-    types: {
-      isoTime: {
-        to: TIMESTAMPTZ,
-        from: [TIMESTAMPTZ],
-        serialize: (value: string) => value,
-        parse: isoTime,
+  const silenceMs = answerMs + 1_000
+  const client = (own: { max: number; answer_timeout?: number; idle_timeout?: number }) =>
+    postgres(url.reveal(), {
+      ...own,
+      connect_timeout: 5,
+      // Its own back-off grows to 20 s and holds queries all that time.
+      backoff: (attempt: number) => Math.min(1, 0.05 * 2 ** attempt),
+      max_lifetime: 1_800,
+      // A question of its own with each connection, whose failure nobody catches: it would end the process.
+      fetch_types: false,
+      onnotice: () => {},
+      connection: {
+        application_name: name,
+        ...TIMES,
+        statement_timeout: answerMs,
+        ...LOOK_UP_BY_KEY,
       },
-    },
-  }) as unknown as postgres.Sql // its type would carry the time's own
+      types: {
+        isoTime: {
+          to: TIMESTAMPTZ,
+          from: [TIMESTAMPTZ],
+          serialize: (value: string) => value,
+          parse: isoTime,
+        },
+      },
+    }) as unknown as postgres.Sql // its type would carry the time's own
+  const sql = client({ max: CONNECTIONS, answer_timeout: silenceMs / 1_000 })
+  // A migration may take longer than any statement of daily work.
+  const migrating = client({ max: 1, idle_timeout: 1 })
+
+  // A statement may wait for a connection as well.
+  const within = <Result>(work: Promise<Result>): Promise<Result> => answered(work, silenceMs)
 
   const watch = async (): Promise<void> => {
     while (!leaving.signal.aborted) {
       try {
-        if (!isMigrated) await prepare(sql, dependency)
+        if (!isMigrated) {
+          await examine(sql, dependency)
+          await migrate(migrating)
+        }
         isMigrated = true
         await within(sql`select 1`)
         dependency.up()
@@ -104,8 +117,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           const { code, routine } = error as { code?: unknown; routine?: unknown }
           // The server took this one back so that another could go on: nothing of it was done.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
-          // Each connection has its own statements, and each may be from before a migration.
-          if (routine === STALE_STATEMENT && tries <= CONNECTIONS) continue
+          // Each connection has its own statements, and each may be from before a migration, or gone.
+          if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) continue
           if (isConnectionLoss(error)) {
             dependency.down(reasonOf(error))
             throw unavailable(error)
@@ -124,18 +137,19 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
     },
     async [Symbol.asyncDispose]() {
       leaving.abort()
-      await sql.end({ timeout: 2 })
-      await watching
+      await Promise.all([sql, migrating].map((each) => each.end({ timeout: 2 })))
+      // But not for the lock of another replica's migration.
+      await Promise.race([watching, delay(0)])
     },
   }
 }
 
 /**
- * Looks at a server that has been reached for the first time, and brings the tables up to date.
+ * Looks at a server that has been reached for the first time.
  *
- * @throws {BackendUnfit} when it is too old, or its tables are not what its migrations made.
+ * @throws {BackendUnfit} when it is too old.
  */
-async function prepare(sql: postgres.Sql, dependency: Dependency): Promise<void> {
+async function examine(sql: postgres.Sql, dependency: Dependency): Promise<void> {
   const askedAt = Date.now()
   const [server] = await sql<{ version: string; ms: number }[]>`
     select current_setting('server_version') as version,
@@ -144,7 +158,6 @@ async function prepare(sql: postgres.Sql, dependency: Dependency): Promise<void>
   refuseProblems([versionFinding('postgres', server?.version ?? 'unknown')])
   if (server !== undefined)
     dependency.remark(clockFinding({ remoteAt: server.ms, askedAt, answeredAt }))
-  await migrate(sql)
 }
 
 /**
@@ -165,8 +178,11 @@ const DEADLOCK = '40P01'
 const SERIALIZATION = '40001'
 const DATA_EXCEPTION = '22'
 const MAX_TRIES = 5
-/** Where PostgreSQL finds that a prepared statement has another result now (0A000). */
-const STALE_STATEMENT = 'RevalidateCachedQuery'
+/** Where PostgreSQL finds that a prepared statement has another result now (0A000), or is not there (26000). */
+const STALE_STATEMENT: ReadonlySet<unknown> = new Set([
+  'RevalidateCachedQuery',
+  'FetchPreparedStatement',
+])
 
 const unavailable = (cause?: unknown): IntegrationError =>
   new IntegrationError('store_unavailable', 'the database cannot be reached now', {
@@ -174,14 +190,16 @@ const unavailable = (cause?: unknown): IntegrationError =>
     ...(cause !== undefined && { cause }),
   })
 
+/** After a freeze of this process timers come before the answers that lie in its sockets. */
+const GRACE_MS = 100
+
 /** A query on a line that went silent would wait as long as TCP does. */
-async function within<Result>(work: Promise<Result>): Promise<Result> {
+async function answered<Result>(work: Promise<Result>, ms: number): Promise<Result> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' })),
-      ANSWER_MS + 1_000,
-    )
+    const giveUp = (): void =>
+      reject(Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' }))
+    timer = setTimeout(() => (timer = setTimeout(giveUp, GRACE_MS)), ms)
   })
   try {
     return await Promise.race([work, late])
@@ -190,12 +208,13 @@ async function within<Result>(work: Promise<Result>): Promise<Result> {
   }
 }
 
-// Everything but an error about the statement itself: SQLSTATE classes 08, 53, 57, 58 and 25006 are the server's
-// state (read-only after a failover), the rest without five characters are the driver's and the system's.
+// Everything but an error about the statement itself: what ended the connection or refused it (FATAL), SQLSTATE
+// classes 08, 40, 53, 57, 58 and 25006, the server's state (deadlocks that do not end, read-only after a failover), and
+// any code of the driver's or the system's.
 function isConnectionLoss(error: unknown): boolean {
   if (error instanceof IntegrationError) return false
   const { code } = (error ?? {}) as { code?: unknown }
   if (typeof code !== 'string') return false
-  if (!/^[0-9A-Z]{5}$/.test(code)) return true
-  return /^(08|53|57|58)/.test(code) || code === '25006'
+  if (!(error instanceof postgres.PostgresError)) return true
+  return error.severity !== 'ERROR' || /^(08|40|53|57|58)/.test(code) || code === '25006'
 }

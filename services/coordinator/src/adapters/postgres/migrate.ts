@@ -10,7 +10,7 @@ import type postgres from 'postgres'
 
 const MIGRATIONS = fileURLToPath(new URL('../../../migrations', import.meta.url))
 /** Any number, the same in every replica: who holds it migrates. */
-const MIGRATION_LOCK = 7_219_001
+export const MIGRATION_LOCK = 7_219_001
 
 /**
  * Applies the migrations that drizzle-kit wrote, with drizzle's own bookkeeping, in one transaction.
