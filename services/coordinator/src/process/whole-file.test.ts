@@ -119,4 +119,9 @@ describe('a file that is written whole', () => {
     await removeStrays(join(folder, 'a.csv'))
     expect((await readdir(folder)).toSorted()).toEqual(others.toSorted())
   })
+
+  it('has nothing to be rid of when its writers were killed before they made its folder', async () => {
+    await removeStrays(join(folder, 'not', 'yet', 'a.csv'))
+    expect(await readdir(folder)).toEqual([])
+  })
 })

@@ -30,7 +30,12 @@ export async function writeWholeFile(path: string, content: string): Promise<voi
  */
 export async function removeStrays(path: string): Promise<void> {
   const name = basename(path)
-  for (const entry of await readdir(dirname(path)))
+  const entries = await readdir(dirname(path)).catch((error: unknown) => {
+    // They were killed before it was made.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  })
+  for (const entry of entries)
     if (entry.startsWith(name) && STRAY.test(entry.slice(name.length)))
       await rm(join(dirname(path), entry), { force: true })
 }
