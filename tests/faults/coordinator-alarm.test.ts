@@ -8,8 +8,9 @@ import { startMortalRabbitMq } from './support/mortal-servers.ts'
 import { isFaultRun } from './support/scale.ts'
 import { startTarget } from './support/target.ts'
 
-const BEFORE = 200
-const MEANWHILE = 100
+const ALARMS = 10
+const BEFORE = 100
+const MEANWHILE = 30
 
 describe.runIf(isFaultRun)('C16: a RabbitMQ that raises an alarm', () => {
   afterAll(() => void vi.unstubAllEnvs())
@@ -28,24 +29,19 @@ describe.runIf(isFaultRun)('C16: a RabbitMQ that raises an alarm', () => {
       // Few at a time, and slow ones: the alarm comes while steps are in hand.
       PREFETCH: '4',
     })
-    target.latencyMs = 200
     await system.ready('coordinator')
     await using books = await openBooks(system)
     await using messages = await countStepMessages(system)
-    const [before, meanwhile] = [orders(BEFORE, 'b'), orders(MEANWHILE, 'm')]
-    await queueBulk(system, coordinator.url, before)
-    await eventually(() => expect(target.calls.length).toBeGreaterThan(0))
+    const ids: string[] = []
+    let unfinished = 0
+    let slowestMs = 0
 
-    await rabbitmq.setAlarm(true)
-    await eventually(async () => {
-      const answer = await fetch(`${coordinator.url}/health/ready`)
-      expect([answer.status, await answer.text()]).toEqual([
-        503,
-        expect.stringContaining('blocked by a resource alarm'),
-      ])
-    })
-    await queueBulk(system, coordinator.url, meanwhile)
-    // What was in hand is recorded, and nothing more is started.
+    const queue = async (count: number, prefix: string): Promise<void> => {
+      const some = orders(count, prefix)
+      ids.push(...some.map(({ TransactionID }) => TransactionID))
+      await queueBulk(system, coordinator.url, some)
+    }
+    /** What was in hand is recorded, and nothing more is started. */
     const rest = async () => {
       const [row] = await books.sql<{ leased: number; untouched: number }[]>`
         select (count(*) filter (where "LeaseUntil" is not null))::int as leased,
@@ -53,26 +49,50 @@ describe.runIf(isFaultRun)('C16: a RabbitMQ that raises an alarm', () => {
         from "Order_Header"`
       return { ...row }
     }
-    await eventually(async () => expect(await rest()).toEqual({ leased: 0, untouched: MEANWHILE }))
-    const inTime = (await books.count()).completed
-    expect(inTime).toBeLessThan(BEFORE)
 
-    target.latencyMs = 0
-    await rabbitmq.setAlarm(false)
-    const overAt = performance.now()
-    const all = BEFORE + MEANWHILE
-    await eventually(
-      async () => expect(await books.count()).toEqual({ headers: all, completed: all }),
-      60,
-    )
-    const seconds = ((performance.now() - overAt) / 1_000).toFixed(1)
-    await system.ready('coordinator')
+    for (let alarm = 0; alarm < ALARMS; alarm += 1) {
+      target.latencyMs = 200
+      // Held until the alarm is on, however long that takes: only who publishes is told of it.
+      const isOn = Promise.withResolvers<void>()
+      target.intercept = () => isOn.promise.then(() => false)
+      const callsBefore = target.calls.length
+      await queue(BEFORE, `b${alarm}-`)
+      await eventually(() => expect(target.calls.length).toBeGreaterThan(callsBefore))
+
+      await rabbitmq.setAlarm(true)
+      isOn.resolve()
+      await eventually(async () => {
+        const answer = await fetch(`${coordinator.url}/health/ready`)
+        expect([answer.status, await answer.text()]).toEqual([
+          503,
+          expect.stringContaining('blocked by a resource alarm'),
+        ])
+      })
+      await queue(MEANWHILE, `m${alarm}-`)
+      await eventually(async () =>
+        expect(await rest()).toEqual({ leased: 0, untouched: MEANWHILE }),
+      )
+      const left = ids.length - (await books.count()).completed
+      expect(left).toBeGreaterThan(MEANWHILE)
+      unfinished += left
+
+      target.intercept = null
+      target.latencyMs = 0
+      await rabbitmq.setAlarm(false)
+      const overAt = performance.now()
+      await eventually(
+        async () =>
+          expect(await books.count()).toEqual({ headers: ids.length, completed: ids.length }),
+        60,
+      )
+      slowestMs = Math.max(slowestMs, performance.now() - overAt)
+      await system.ready('coordinator')
+    }
     await eventually(async () => expect(await books.waiting()).toEqual({}))
-    const ids = [...before, ...meanwhile].map(({ TransactionID }) => TransactionID)
     expect(await books.balance(ids, target)).toEqual({ inDoubt: 0, repeatedCalls: 0 })
     await annotate(
-      `C16, memory alarm of RabbitMQ with ${all - inTime} orders unfinished, ${MEANWHILE} of them accepted meanwhile: all complete ${seconds} s after it, no call repeated, ${(messages.published / all).toFixed(2)} messages for each order`,
+      `C16, ${ALARMS} memory alarms of RabbitMQ with ${unfinished} orders unfinished, ${ALARMS * MEANWHILE} of them accepted meanwhile: all complete ${(slowestMs / 1_000).toFixed(1)} s after each, no call repeated, ${(messages.published / ids.length).toFixed(2)} messages for each order`,
       'figure',
     )
-  }, 180_000)
+  }, 300_000)
 })

@@ -11,6 +11,8 @@ import { scale } from './support/scale.ts'
 import { startTarget, type Target } from './support/target.ts'
 
 const ROUNDS = scale({ test: 1, faults: 10 })
+/** Five of them start their systems at the same time. */
+const PATIENCE_MS = 60_000 + ROUNDS * 30_000
 
 interface Left {
   readonly Status: string
@@ -236,7 +238,7 @@ const completed = (books: Books, count: number): Promise<void> =>
   eventually(async () => expect(await books.count()).toEqual({ headers: count, completed: count }))
 
 describe('a coordinator that dies', { concurrent: true }, () => {
-  it.for(crashPoints)('$id $name', { timeout: ROUNDS * 30_000 }, async (point, { annotate }) => {
+  it.for(crashPoints)('$id $name', { timeout: PATIENCE_MS }, async (point, { annotate }) => {
     await using world = await startWorld()
     const { books, target, system } = world
     let slowestMs = 0
@@ -285,7 +287,7 @@ describe('a coordinator that dies', { concurrent: true }, () => {
     ['replayed', true],
   ] as const)(
     'C10 (%s): the replay is there whole or not at all, and runs once',
-    { timeout: ROUNDS * 30_000 },
+    { timeout: PATIENCE_MS },
     async ([diesAt, isThere], { annotate }) => {
       await using world = await startWorld()
       const { books, target, system } = world

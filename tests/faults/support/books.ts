@@ -21,6 +21,8 @@ export interface Books extends AsyncDisposable {
   count(): Promise<{ headers: number; completed: number }>
   /** Messages ready in every queue of the system, by queue; those without any are left out. */
   waiting(): Promise<Record<string, number>>
+  /** What lies in the dead queue, each with the reason: the coordinator's own, or the broker's. */
+  deadLetters(): Promise<string[]>
   /** How many consume the queue of the first step. */
   consumers(): Promise<number>
   /** Moves the time on to where every lease has run out and every run is due for a pull. */
@@ -80,6 +82,20 @@ export async function openBooks(system: System): Promise<Books> {
           if (messageCount > 0) found[queue] = messageCount
         }
         return found
+      }),
+    deadLetters: () =>
+      onChannel(async (channel) => {
+        const found: string[] = []
+        for (;;) {
+          // Not acknowledged: they stay there.
+          const message = await channel.get(system.amqpPrefix + deadQueue('OrderProcess'))
+          if (message === false) return found
+          const { messageId, headers } = message.properties
+          const reason = headers?.['reason'] ?? headers?.['x-first-death-reason']
+          found.push(
+            `${messageId}: ${reason} ${message.content.toString()} ${JSON.stringify(headers)}`,
+          )
+        }
       }),
     consumers: () =>
       onChannel(
@@ -146,8 +162,9 @@ async function expectCalls(
   ids: readonly string[],
   target: Target,
 ): Promise<Balance> {
-  const attempts = await sql<{ id: string; step: string; outcome: string }[]>`
-    select "TransactionID" as id, "StepName" as step, "Outcome" as outcome from "Order_Attempt"
+  const attempts = await sql<{ id: string; step: string; outcome: string; error: string | null }[]>`
+    select "TransactionID" as id, "StepName" as step, "Outcome" as outcome, "Error" as error
+    from "Order_Attempt"
     where "Outcome" <> 'completed'`
   // The target never fails: an attempt without a result is one whose worker was lost.
   expect(attempts.filter(({ outcome }) => outcome !== 'in_doubt')).toEqual([])

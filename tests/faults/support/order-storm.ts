@@ -31,6 +31,13 @@ export interface StormFigures extends Balance {
 const ANSWER_MS = 250
 const QUEUEING_LANES = 40
 const RECOVERY_SECONDS = 60
+/** Longer than a coordinator takes from its start to its first step. */
+const PATIENCE_MS = 10_000
+
+interface Disaster {
+  isOver: boolean
+  isBackendAway: boolean
+}
 
 /**
  * Queues orders through the demo API while one coordinator lives on and others are killed with SIGKILL, one
@@ -42,19 +49,27 @@ export async function orderStorm(system: System, options: StormOptions): Promise
   const env = { DEMO_API_URL: target.url, ...options.env }
   const { entry } = options
   system.start('demo-api')
-  system.start('coordinator', env, entry)
+  const coordinators = [system.start('coordinator', env, entry)]
   await system.ready('demo-api', 'coordinator')
   await using books: Books = await openBooks(system)
   const ids = Array.from({ length: options.orders }, (_, n) => `s${n}`)
 
   const queueing = queueAll(system, ids)
-  const disaster = Promise.withResolvers<void>()
-  const killing = killAgainAndAgain(system, env, options, disaster.promise)
+  const disaster: Disaster = { isOver: false, isBackendAway: false }
+  // Not `replica`, which waits until it is ready: a backend may be away just then.
+  const another = (): ServiceProcess => {
+    const coordinator = startBeside(system, env, entry)
+    coordinators.push(coordinator)
+    return coordinator
+  }
+  const killing = killAgainAndAgain(another, options, disaster)
   for (const outage of options.outages ?? []) {
     await delay(options.killEveryMs * 2)
+    disaster.isBackendAway = true
     await outage()
+    disaster.isBackendAway = false
   }
-  disaster.resolve()
+  disaster.isOver = true
   const kills = await killing
   const lastFaultAt = performance.now()
   // What is measured now is the recovery, not how slow the target was made.
@@ -65,15 +80,16 @@ export async function orderStorm(system: System, options: StormOptions): Promise
     RECOVERY_SECONDS,
   )
   const recoverySeconds = (performance.now() - lastFaultAt) / 1_000
-  // What lies in a dead queue was put there with a line in the log of who did it.
-  const aside = (): string =>
-    system
-      .service('coordinator')
-      .output()
-      .split('\n')
-      .filter((line) => /put aside|delivery handler failed/.test(line))
-      .join('\n')
-  await eventually(async () => expect(await books.waiting(), aside()).toEqual({}))
+  await eventually(async () => expect(await books.waiting()).toEqual({})).catch(
+    async (error: unknown) => {
+      // What lies in the dead queue was put there by the broker, or with a line in the log of who did it.
+      const aside = coordinators
+        .flatMap((coordinator) => coordinator.output().split('\n'))
+        .filter((line) => /put aside|delivery handler failed/.test(line))
+      const found = [...(await books.deadLetters()), ...aside]
+      throw new Error(['the queues are not empty', ...found].join('\n'), { cause: error })
+    },
+  )
   return { ...(await books.balance(ids, target)), ...kills, recoverySeconds }
 }
 
@@ -94,29 +110,24 @@ async function queueAll(system: System, ids: readonly string[]): Promise<void> {
 
 /** Three at a time, so that each has lived for three intervals when its turn comes. */
 async function killAgainAndAgain(
-  system: System,
-  env: Readonly<Record<string, string>>,
-  { kills: least, killEveryMs, entry }: StormOptions,
-  disasterIsOver: Promise<void>,
+  another: () => ServiceProcess,
+  { kills: least, killEveryMs }: StormOptions,
+  disaster: Readonly<Disaster>,
 ): Promise<{ kills: number; killsAtWork: number }> {
-  let isOver = false
-  void disasterIsOver.then(() => (isOver = true))
   const random = seededRandom()
-  const dying: ServiceProcess[] = []
-  // Not `replica`, which waits until it is ready: a backend may be away just then.
-  const another = () => dying.push(startBeside(system, env, entry))
-  another()
-  another()
+  const dying: ServiceProcess[] = [another(), another()]
   let kills = 0
   let killsAtWork = 0
-  while (kills < least || !isOver) {
-    another()
+  while (kills < least || !disaster.isOver) {
+    dying.push(another())
     await delay(killEveryMs * (0.5 + random()))
     const victim = dying.shift()
     if (victim === undefined) break
     // One that has not come to work yet would die of nothing; while a backend is away none does.
-    const patienceEndsAt = performance.now() + killEveryMs
-    while (!hasStepsInHand(victim) && performance.now() < patienceEndsAt) await delay(20)
+    const waitingSince = performance.now()
+    const patienceMs = () => (disaster.isBackendAway ? killEveryMs : PATIENCE_MS)
+    while (!hasStepsInHand(victim) && performance.now() - waitingSince < patienceMs())
+      await delay(20)
     await victim.stop('SIGKILL')
     kills += 1
     if (hasStepsInHand(victim)) killsAtWork += 1
