@@ -1,6 +1,8 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { createGatewayLimits } from './realm/process-ledger.ts'
+import { providerProfiles } from './realm/provider-profile.ts'
 import {
   bodyOf,
   echo,
@@ -502,13 +504,22 @@ describe('leaving', () => {
       response.write('half ')
       finish = () => response.end('whole')
     }
+    const { calls, batches } = createGatewayLimits({
+      ...providerProfiles.unlimited,
+      calls: { ...providerProfiles.unlimited.calls, concurrent: 1 },
+    })
+    const someoneWaits = Promise.withResolvers<void>()
+    const acquire: typeof calls.acquire = (realm, patience) => {
+      const permit = calls.acquire(realm, patience)
+      if (upstream.seen.length === 1) someoneWaits.resolve()
+      return permit
+    }
     const proxy = await gateway(upstream.url, tokens.url, {
-      settings: { CONCURRENT_REQUESTS: '1' },
+      limits: { calls: { ...calls, acquire }, batches },
     })
     const underWay = await call(proxy, 'GET')
     const waiting = call(proxy, 'GET')
-    await vi.waitFor(() => expect(upstream.seen).toHaveLength(1))
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await someoneWaits.promise
     const left = proxy[Symbol.asyncDispose]()
     expect(await problem(await waiting)).toMatchObject({ status: 503, code: 'shutting_down' })
     finish()
