@@ -1,18 +1,9 @@
 import { once } from 'node:events'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
-import { createServer, type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 
 const LISTENING = '0A'
-
-/** So many different loopback ports that nothing listens on now. */
-export async function freePorts(count: number): Promise<readonly number[]> {
-  const holders = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
-  await Promise.all(holders.map((holder) => once(holder, 'listening')))
-  const ports = holders.map((holder) => (holder.address() as AddressInfo).port)
-  await Promise.all(holders.map((holder) => once(holder.close(), 'close')))
-  return ports
-}
 
 /** Resolves when something listens on the loopback port. */
 export async function untilListening(port: number, deadlineMs: number): Promise<void> {

@@ -2,7 +2,8 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { startNginx } from '../support/nginx.ts'
-import { freePorts, untilListening } from './ports.ts'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
+import { untilListening } from './ports.ts'
 
 const START_MS = 10_000
 
@@ -30,7 +31,7 @@ const targets = (port: number): string => `
   }`
 
 async function startNode(): Promise<Omit<Stub, 'program'>> {
-  const [port = 0] = await freePorts(1)
+  const port = await freePort()
   const child = spawn(process.execPath, ['-e', `(${serve.toString()})(${port})`], {
     stdio: 'ignore',
   })

@@ -3,7 +3,8 @@ import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { freePorts, untilListening } from '../order-process/ports.ts'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
+import { untilListening } from '../order-process/ports.ts'
 
 const START_MS = 10_000
 
@@ -18,7 +19,7 @@ export async function startNginx(http: (port: number) => string): Promise<Nginx>
   const folder = opened.adopt(await mkdtemp(join(tmpdir(), 'integration-host-bench-')), (path) =>
     rm(path, { recursive: true }),
   )
-  const [port = 0] = await freePorts(1)
+  const port = await freePort()
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
   // One process without a master: its processor time is all there is.
   await writeFile(

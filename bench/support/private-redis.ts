@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { Redis } from 'ioredis'
 
 const PROGRAM = 'redis-server'
@@ -52,12 +52,4 @@ export async function startPrivateRedis({
   await redis.ping()
   const running = opened.move()
   return { url, redis, [Symbol.asyncDispose]: () => running.disposeAsync() }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  await once(server.close(), 'close')
-  return port
 }

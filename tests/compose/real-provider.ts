@@ -1,7 +1,8 @@
 /** `--profile real`. The real one cannot be reached from a test: a sandbox outside of the stack, under another name, stands for it. */
 import { tellStory } from '../../host/src/story.ts'
 import { expect, refusal } from './check.ts'
-import { type Environment, freePorts, type Stack, words } from './stack.ts'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
+import { type Environment, type Stack, words } from './stack.ts'
 
 /** What .env would hold. */
 const MINE = {
@@ -34,7 +35,7 @@ async function refusedTwice(stack: Stack, env: Environment, why: string): Promis
 
 /** The whole story, with a company at that provider. */
 export async function realProvider(stack: Stack): Promise<void> {
-  const [port = 0] = await freePorts(1)
+  const port = await freePort()
   const REDIRECT = `${stack.at('TOKEN_SERVICE_PORT')}/callback`
   const env = { ...MINE, REDIRECT, COMPOSE_PROFILES: 'real', SANDBOX_REPLICAS: '0' }
   await stack.compose(['up', '--detach'], env)

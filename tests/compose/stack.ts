@@ -1,7 +1,6 @@
 import { execFile } from 'node:child_process'
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
+import { freePorts } from '@integration-host/shared/test-support/free-ports'
 import type { Installation } from '../../host/src/story.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -167,17 +166,3 @@ export class Stack {
 }
 
 export type Environment = Readonly<Record<string, string>>
-
-/** Ports that nobody has at this moment. */
-export async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from({ length: count }, async () => {
-      const server = createServer().listen(0, '127.0.0.1')
-      await once(server, 'listening')
-      return server
-    }),
-  )
-  const ports = servers.map((server) => (server.address() as AddressInfo).port)
-  await Promise.all(servers.map((server) => once(server.close(), 'close')))
-  return ports
-}

@@ -1,11 +1,10 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { chown } from 'node:fs/promises'
-import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { freePort, freePorts } from '@integration-host/shared/test-support/free-ports'
 import { labels, type Backend, type BackendKind, type StartedBackends } from './backend.ts'
 import { reasonOf, untilAnswering } from './probes.ts'
 import { serverFolders } from './server-binaries.ts'
@@ -71,7 +70,7 @@ const launchers: Record<BackendKind, (launch: Launch) => Promise<Launched>> = {
     const passwordFile = join(folder, 'password')
     writeFileSync(passwordFile, password)
     if (user !== undefined) await chown(passwordFile, user.uid, user.gid)
-    const [port] = await freePorts(1)
+    const port = await freePort()
     await run(
       join(programs, 'initdb'),
       [
@@ -165,7 +164,7 @@ async function redisCommand({
   programs,
   password,
 }: Launch): Promise<{ url: string; command: ServerCommand }> {
-  const [port] = await freePorts(1)
+  const port = await freePort()
   const config = join(folder, 'redis.conf')
   // In a file, because arguments can be read by everybody on the machine.
   const lines = [
@@ -240,14 +239,4 @@ async function ownerFor(folder: string): Promise<ServerCommand['user']> {
   const user = { uid: await id('-u'), gid: await id('-g') }
   await chown(folder, user.uid, user.gid)
   return user
-}
-
-/** Free when asked; a server that finds one taken all the same says so in its log, which ends up in the error. */
-async function freePorts(count: number): Promise<number[]> {
-  // All held at the same time, so that they differ.
-  const holders = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
-  await Promise.all(holders.map((holder) => once(holder, 'listening')))
-  const ports = holders.map((holder) => (holder.address() as AddressInfo).port)
-  await Promise.all(holders.map((holder) => once(holder.close(), 'close')))
-  return ports
 }

@@ -6,11 +6,11 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { DEVIATION } from './openapi/deviations.ts'
@@ -200,17 +200,6 @@ export function backend(
   if (!url)
     throw new Error(`${variable} is not set: tests run through vitest, whose global setup sets it`)
   return url
-}
-
-/** A port of the loopback interface that nothing listens on now. */
-async function freePort(): Promise<number> {
-  const server = createServer()
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 function startProcess(

@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from '../test-support/fixture.ts'
 
@@ -14,15 +14,6 @@ beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'coordinator-'))
 })
 afterAll(() => rm(dataDir, { recursive: true }))
-
-async function freePort(): Promise<string> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  await once(server, 'close')
-  return String(port)
-}
 
 function run(env: Readonly<Record<string, string>>) {
   const child = spawn(process.execPath, [main], { env, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -87,7 +78,7 @@ describe('the coordinator as a process', () => {
   })
 
   it('starts with nothing reachable, says what it waits for, and leaves with 0 on SIGTERM', async () => {
-    const port = await freePort()
+    const port = String(await freePort())
     const startedAt = performance.now()
     const { child, exit, output } = run({ ...nowhere, DATA_DIR: dataDir, PORT: port })
     const url = `http://127.0.0.1:${port}`

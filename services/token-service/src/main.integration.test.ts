@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { connect } from 'amqplib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { generateKeyRing } from '@integration-host/shared/envelope'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import {
   CLIENT_ID,
@@ -34,14 +35,6 @@ function run(
   })
   cleanup.defer(() => void child.kill('SIGKILL'))
   return Object.assign(child, { output: text(child.stdout), errors: text(child.stderr) })
-}
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 describe('token-service as a process', () => {

@@ -1,12 +1,11 @@
 /** Servers of a test's own that can be killed and started again, with what they have on their disk. */
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { chown, mkdir, readFile, writeFile } from 'node:fs/promises'
-import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { freePort, freePorts } from '@integration-host/shared/test-support/free-ports'
 import type { BackendKind } from '../../support/backend.ts'
 import { untilAnswering } from '../../support/probes.ts'
 import { serverFolders } from '../../support/server-binaries.ts'
@@ -104,7 +103,7 @@ async function postgres(programs: string, { folder }: ServerGroup): Promise<Prep
   const user = await serverAccount()
   if (user !== undefined)
     for (const path of [data, passwordFile]) await chown(path, user.uid, user.gid)
-  const [port] = await freePorts(1)
+  const port = await freePort()
   await run(
     join(programs, 'initdb'),
     [
@@ -194,12 +193,4 @@ async function serverAccount(): Promise<ServerCommand['user']> {
   if (process.getuid?.() !== 0) return undefined
   const id = async (what: '-u' | '-g') => Number((await run('id', [what, 'postgres'])).stdout)
   return { uid: await id('-u'), gid: await id('-g') }
-}
-
-async function freePorts(count: number): Promise<number[]> {
-  const holders = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
-  await Promise.all(holders.map((holder) => once(holder, 'listening')))
-  const ports = holders.map((holder) => (holder.address() as AddressInfo).port)
-  await Promise.all(holders.map((holder) => once(holder.close(), 'close')))
-  return ports
 }
