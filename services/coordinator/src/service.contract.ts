@@ -692,7 +692,7 @@ export function coordinatorContract(
     it('tells every transition as it happens, and what was missed to who comes back', async () => {
       const host = await start()
       const id = fresh()
-      const first = await watchEvents(host)
+      const first = await watchEvents(host, id)
       await host.queue(id)
       await until(() => first.seen.some(({ Status }) => Status === 'Completed'))
       expect(first.seen.map(({ Status, StepName }) => `${Status} ${StepName}`)).toEqual([
@@ -703,11 +703,11 @@ export function coordinatorContract(
         'Completed csv',
       ])
       first.stop()
-      const missed = await watchEvents(host, first.ids[1])
+      const missed = await watchEvents(host, id, first.ids[1])
       await until(() => missed.seen.some(({ Status }) => Status === 'Completed'))
       // What was just before it may have been told elsewhere in another order, so it comes again.
       expect(missed.ids.filter((eventId) => eventId !== first.ids[0])).toEqual(first.ids.slice(2))
-      const lost = await watchEvents(host, 'an id of long ago')
+      const lost = await watchEvents(host, id, 'an id of long ago')
       await until(() => lost.text().includes('event: reset'))
       const startedAt = performance.now()
       await host[Symbol.asyncDispose]()

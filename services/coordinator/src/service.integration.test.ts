@@ -313,7 +313,8 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
 
   it('aborts a call in hand for a cancellation elsewhere, and no resumed one when the news comes late', async () => {
     const host = use(await startFixture(backends))
-    const watched = await watchEvents(host)
+    const id = fresh()
+    const watched = await watchEvents(host, id)
     const isAborted = Promise.withResolvers<void>()
     const mayAnswer = Promise.withResolvers<void>()
     host.target.on('/order', async (_, response) => {
@@ -324,7 +325,6 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
       response.on('close', () => isAborted.resolve())
       return undefined
     })
-    const id = fresh()
     const act = (action: string) =>
       host.call(`/processes/OrderProcess/transactions/${id}/${action}`, { method: 'POST' })
     /** What another replica would tell of the cancellation. */

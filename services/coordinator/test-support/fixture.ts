@@ -218,8 +218,8 @@ export async function startFixture(
   return fixture
 }
 
-/** A client of `/events`. */
-export async function watchEvents(host: Fixture, lastId?: string) {
+/** A client of `/events` that has seen what became of one run: what tests before it left goes on beside it. */
+export async function watchEvents(host: Fixture, transactionId: string, lastId?: string) {
   const controller = new AbortController()
   const response = await host.call('/events', {
     signal: controller.signal,
@@ -239,7 +239,9 @@ export async function watchEvents(host: Fixture, lastId?: string) {
         const data = /^data: (.*)$/m.exec(block)?.[1]
         const id = /^id: (.*)$/m.exec(block)?.[1]
         if (data === undefined || id === undefined) continue
-        seen.push(JSON.parse(data))
+        const event = JSON.parse(data)
+        if (event.TransactionID !== transactionId) continue
+        seen.push(event)
         ids.push(id)
       }
     }
