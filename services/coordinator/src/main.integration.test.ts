@@ -79,11 +79,9 @@ describe('the coordinator as a process', () => {
 
   it('starts with nothing reachable, says what it waits for, and leaves with 0 on SIGTERM', async () => {
     const port = String(await freePort())
-    const startedAt = performance.now()
     const { child, exit, output } = run({ ...nowhere, DATA_DIR: dataDir, PORT: port })
     const url = `http://127.0.0.1:${port}`
     await until(async () => (await fetch(`${url}/health/live`).catch(() => null))?.ok === true)
-    const listeningMs = performance.now() - startedAt
     await until(async () => {
       const answer = await fetch(`${url}/health/ready`)
       const { dependencies } = (await answer.json()) as {
@@ -104,6 +102,5 @@ describe('the coordinator as a process', () => {
     child.kill('SIGTERM')
     expect(await exit).toBe(0)
     expect(output()).not.toMatch(/secret-|kkkk/)
-    expect(listeningMs).toBeLessThan(10_000)
   })
 })

@@ -218,7 +218,10 @@ export async function startFixture(
   return fixture
 }
 
-/** A client of `/events` that has seen what became of one run: what tests before it left goes on beside it. */
+/**
+ * A client of `/events` that has seen what became of one run: what tests before it left goes on beside it.
+ * `isWholeAtEnd` is false for a stream that was cut off.
+ */
 export async function watchEvents(host: Fixture, transactionId: string, lastId?: string) {
   const controller = new AbortController()
   const response = await host.call('/events', {
@@ -228,7 +231,7 @@ export async function watchEvents(host: Fixture, transactionId: string, lastId?:
   let text = ''
   const seen: { Status: string; StepName: string }[] = []
   const ids: string[] = []
-  void (async () => {
+  const read = async (): Promise<void> => {
     const decoder = new TextDecoder()
     for await (const chunk of response.body ?? []) {
       text += decoder.decode(chunk as Uint8Array, { stream: true })
@@ -245,8 +248,12 @@ export async function watchEvents(host: Fixture, transactionId: string, lastId?:
         ids.push(id)
       }
     }
-  })().catch(() => {})
-  return { seen, ids, text: () => text, stop: () => controller.abort() }
+  }
+  const isWholeAtEnd = read().then(
+    () => true,
+    () => false,
+  )
+  return { seen, ids, text: () => text, isWholeAtEnd, stop: () => controller.abort() }
 }
 
 /** Resolves when the condition holds; rejects after 20 seconds. */

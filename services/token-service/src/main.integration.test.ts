@@ -171,12 +171,11 @@ describe('token-service as a process', () => {
     expect(output).not.toMatch(/at-[0-9a-f]{48}|rt-[0-9a-f]{48}|code-[0-9a-f]{48}/)
   })
 
-  it('is ready soon and small when idle', async () => {
+  it('is small when idle', async () => {
     const provider = cleanup.use(await startScriptedProvider())
     const prefix = `test-${randomBytes(5).toString('hex')}`
     cleanup.defer(() => dropKeys(`${prefix}:`))
     const port = await freePort()
-    const startedAt = performance.now()
     const child = run(
       settings({
         PORT: String(port),
@@ -190,7 +189,6 @@ describe('token-service as a process', () => {
     await eventually(async () =>
       expect((await fetch(`http://127.0.0.1:${port}/health/ready`)).status).toBe(200),
     )
-    const readyMs = performance.now() - startedAt
     const metrics = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
     const residentMb =
       Number(/^process_resident_memory_bytes\{[^}]*\} (\S+)$/m.exec(metrics)?.[1]) / 2 ** 20
@@ -200,8 +198,7 @@ describe('token-service as a process', () => {
     const channel = await connection.createChannel()
     await channel.deleteExchange(`${prefix}.integration.credentials`)
     await connection.close()
-    // The figures are the bench's, on a machine of its own; here a jump is caught.
-    expect(readyMs).toBeLessThan(5_000)
+    // The figures are the bench's (bench/footprint.ts); here a jump is caught.
     expect(residentMb).toBeLessThan(180)
   })
 })

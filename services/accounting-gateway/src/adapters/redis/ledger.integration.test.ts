@@ -16,23 +16,26 @@ beforeEach(() => {
   keyPrefix = `test-${crypto.randomUUID().slice(0, 8)}:`
 })
 afterEach(async () => {
-  const { redis } = opened.use(open(url, 'cleaner'))
+  const { redis } = opened.use(open(url, 'cleaner', 10_000))
   await vi.waitFor(() => expect(redis.status).toBe('ready'))
   const keys = await redis.keys(`${keyPrefix}*`)
   await Promise.all(keys.map((key) => redis.del(key.slice(keyPrefix.length))))
   await opened.disposeAsync()
 })
 
-function open(address: string, name: string) {
+function open(address: string, name: string, commandTimeoutMs: number) {
   const dependency = createHealth(createLogger('test', 'silent')).dependency('redis', 'optional')
-  return connectRedis(new Secret(address), { name, dependency, keyPrefix, commandTimeoutMs: 250 })
+  return connectRedis(new Secret(address), { name, dependency, keyPrefix, commandTimeoutMs })
 }
 
-/** One replica of the gateway, as far as its throttle goes. */
-async function replica(rates: RealmRates, address = url) {
+/**
+ * One replica of the gateway, as far as its throttle goes. It waits long for Redis: a busy machine must not
+ * make it count alone.
+ */
+async function replica(rates: RealmRates, address = url, commandTimeoutMs = 10_000) {
   const lines: string[] = []
   const logger = createLogger('test', 'info', { write: (text) => void lines.push(text) })
-  const { redis } = opened.use(open(address, 'test'))
+  const { redis } = opened.use(open(address, 'test', commandTimeoutMs))
   await vi.waitFor(() => expect(redis.status).toBe('ready'))
   const presence = createRedisPresence(logger)
   const ledger = opened.use(createRedisLedger({ redis, name: 'throttle', rates, presence }))
@@ -45,15 +48,21 @@ const patience =
     until: Date.now() + ms,
     signal: new AbortController().signal,
   })
-const mostWithin = (sentAt: readonly number[], windowMs: number): number =>
-  Math.max(
-    ...sentAt.map((from) => sentAt.filter((at) => at >= from && at < from + windowMs).length),
-  )
+/** The most calls within any second, by Redis's clock: this process may hear late of its permits. */
+async function mostWithinASecond({ redis }: Awaited<ReturnType<typeof replica>>): Promise<number> {
+  const sentAt = (await redis.zrange('throttle:{1}:calls', 0, '-1', 'WITHSCORES'))
+    .filter((_, index) => index % 2 === 1)
+    .map(Number)
+  // A millisecond less: both its ends are rounded.
+  const within = (from: number) => sentAt.filter((at) => at >= from && at < from + 999).length
+  return Math.max(...sentAt.map(within))
+}
 
 describe('the throttle over two replicas', () => {
   it('lets out together what one realm may send, and loses no call', async () => {
     const rates = { perSecond: 10, perMinute: 1_000, concurrent: 1_000 }
-    const replicas = [await replica(rates), await replica(rates)]
+    const one = await replica(rates)
+    const replicas = [one, await replica(rates)]
     const sentAt: number[] = []
     await Promise.all(
       Array.from({ length: 35 }, async (_, index) => {
@@ -63,8 +72,8 @@ describe('the throttle over two replicas', () => {
       }),
     )
     expect(sentAt).toHaveLength(35)
-    // The ledger's clock is exact; what is measured here is when this process heard of it.
-    expect(mostWithin(sentAt, 950)).toBeLessThanOrEqual(10)
+    for (const { ledger } of replicas) await ledger[Symbol.asyncDispose]()
+    expect(await mostWithinASecond(one)).toBe(10)
     expect(Math.max(...sentAt) - Math.min(...sentAt)).toBeGreaterThan(2_900)
   })
 
@@ -171,8 +180,9 @@ describe('a slice that is borrowed ahead', () => {
 
   it('never makes three replicas together exceed the rates or the places', async () => {
     const rates = { perSecond: 30, perMinute: 70, concurrent: 12 }
-    const replicas = [await replica(rates), await replica(rates), await replica(rates)]
-    const sentAt: number[] = []
+    const one = await replica(rates)
+    const replicas = [one, await replica(rates), await replica(rates)]
+    let sent = 0
     let underWay = 0
     let most = 0
     let refused = 0
@@ -180,7 +190,7 @@ describe('a slice that is borrowed ahead', () => {
       for (let made = 0; made < 40; made += 1) {
         try {
           const permit = await limits.acquire('1', patience(3_000))
-          sentAt.push(Date.now())
+          sent += 1
           most = Math.max(most, (underWay += 1))
           await new Promise((resolve) => setTimeout(resolve, pauseMs()))
           underWay -= 1
@@ -198,11 +208,12 @@ describe('a slice that is borrowed ahead', () => {
       ),
     )
     expect(most).toBeLessThanOrEqual(12)
-    expect(mostWithin(sentAt, 900)).toBeLessThanOrEqual(30)
-    expect(sentAt.length).toBeLessThanOrEqual(70)
+    expect(sent).toBeLessThanOrEqual(70)
     // All of it can be had: what one has in stock comes back to the others.
-    expect(sentAt.length).toBeGreaterThanOrEqual(60)
+    expect(sent).toBeGreaterThanOrEqual(60)
     expect(refused).toBe(18)
+    for (const { ledger } of replicas) await ledger[Symbol.asyncDispose]()
+    expect(await mostWithinASecond(one)).toBeLessThanOrEqual(30)
   }, 60_000)
 
   it('comes back when its replica has no use for it', async () => {
@@ -236,7 +247,7 @@ describe('without Redis', () => {
   it('each replica counts alone and goes on, with what it has sent before; told once each way', async () => {
     await using relay = await startRelay(url, 6379)
     const rates = { perSecond: 1_000, perMinute: 8, concurrent: 1_000 }
-    const { limits, redis, lines } = await replica(rates, relay.url)
+    const { limits, redis, lines } = await replica(rates, relay.url, 250)
     for (let call = 0; call < 3; call += 1) (await limits.acquire('1', patience())).release()
     relay.away()
     for (let call = 0; call < 5; call += 1) (await limits.acquire('1', patience())).release()
@@ -257,7 +268,7 @@ describe('without Redis', () => {
   it('a silent Redis costs one call a moment, not every call', async () => {
     await using relay = await startRelay(url, 6379)
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 1_000 }
-    const { limits } = await replica(rates, relay.url)
+    const { limits } = await replica(rates, relay.url, 250)
     ;(await limits.acquire('1', patience())).release()
     relay.stall()
     const from = performance.now()
