@@ -12,7 +12,8 @@ import type { TransactionView } from '@integration-host/shared/contracts/transac
 import { createHealth } from '@integration-host/shared/health'
 import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
 import { createLogger } from '@integration-host/shared/logger'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import invoiceProcess from './invoice-process.ts'
 
 const key = 'k'.repeat(40)
@@ -105,16 +106,13 @@ describe('the process of the guide', () => {
       body: JSON.stringify({ TransactionID: 'sale-1', InitialData: initialData, Realm: '42' }),
     })
   const reached = (status: string) =>
-    vi.waitFor(
-      async () => {
-        const run = (await (
-          await fetch(`${coordinator}/sale-1`, { headers })
-        ).json()) as TransactionView
-        expect(run.Status).toBe(status)
-        return run
-      },
-      { timeout: 20_000, interval: 10 },
-    )
+    eventually(async () => {
+      const run = (await (
+        await fetch(`${coordinator}/sale-1`, { headers })
+      ).json()) as TransactionView
+      expect(run.Status).toBe(status)
+      return run
+    })
   const sale = () => ({ customer: 'Rosewood', amount: 66, notify: `${outside}/messages` })
 
   it('creates customer and invoice in the books of the company, and tells of it', async () => {

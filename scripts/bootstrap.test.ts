@@ -12,7 +12,8 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { until } from '../packages/shared/test-support/eventually.ts'
 
 /*
  * A workspace as small as can be, with the real bootstrap in it and a stand-in for `npx` that writes down
@@ -151,7 +152,7 @@ describe('installing before a start', () => {
   it('stops the installer when told to stop, starts nothing, and leaves no lock behind', async () => {
     write('hold', '')
     const { child, result } = start({}, 'app/entry.mjs')
-    await vi.waitUntil(() => installs().length === 1)
+    await until(() => installs().length === 1)
     child.kill('SIGTERM')
     expect(await result).toMatchObject({ code: 143, started: undefined })
 
@@ -166,9 +167,9 @@ describe('two terminals at a time', () => {
   it('install once, one after the other, and both start', async () => {
     write('hold', '')
     const first = start({}, 'app/entry.mjs', 'first')
-    await vi.waitUntil(() => installs().length === 1)
+    await until(() => installs().length === 1)
     const second = start({}, 'app/entry.mjs', 'second')
-    await vi.waitUntil(() => second.errorSoFar().includes('Another terminal'))
+    await until(() => second.errorSoFar().includes('Another terminal'))
     rmSync(join(root, 'hold'))
     expect(await first.result).toMatchObject({ code: 0, started: ['first'] })
     expect(await second.result).toMatchObject({ code: 0, started: ['second'] })
@@ -178,12 +179,12 @@ describe('two terminals at a time', () => {
   it('do not stay blocked by one that was killed', async () => {
     write('hold', '')
     const killed = start({}, 'app/entry.mjs')
-    await vi.waitUntil(() => installs().length === 1)
+    await until(() => installs().length === 1)
     const waiting = ['a', 'b', 'c'].map((name) => start({}, 'app/entry.mjs', name))
-    await vi.waitUntil(() => waiting.every((one) => one.errorSoFar().includes('Another terminal')))
+    await until(() => waiting.every((one) => one.errorSoFar().includes('Another terminal')))
 
     killed.child.kill('SIGKILL')
-    await vi.waitUntil(() => installs().length === 2)
+    await until(() => installs().length === 2)
     rmSync(join(root, 'hold'))
     const results = await Promise.all(waiting.map((one) => one.result))
     expect(results.map((one) => one.started)).toEqual([['a'], ['b'], ['c']])
@@ -212,7 +213,7 @@ describe('running', () => {
     'passes %s on and waits for the end',
     async (signal) => {
       const { child, result, outputSoFar } = start({}, 'app/entry.mjs', 'wait')
-      await vi.waitUntil(() => outputSoFar().includes('started'))
+      await until(() => outputSoFar().includes('started'))
       child.kill(signal)
       const { code, out } = await result
       expect(out.match(/got \w+/g)).toEqual([`got ${signal}`])
@@ -230,9 +231,9 @@ describe('running', () => {
     running.add(shell)
     let out = ''
     shell.stdout.on('data', (chunk) => (out += String(chunk)))
-    await vi.waitUntil(() => out.includes('started'))
+    await until(() => out.includes('started'))
     shell.kill('SIGKILL')
-    await vi.waitUntil(() => out.includes('got SIGTERM'), { timeout: 5_000 })
+    await until(() => out.includes('got SIGTERM'))
   })
 
   it('runs in the root of the repository, wherever it is called from', async () => {

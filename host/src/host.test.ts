@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Host, hostReady, startHost } from './host.ts'
 import { tellStory } from './story.ts'
 
@@ -154,7 +155,7 @@ describe('the embedded host', () => {
     await first.kill()
     const second = run()
     const replay = `${await second.demoApi}/replay?number=66`
-    await vi.waitFor(async () => expect(await ask(replay)).toBe('Replay started for 66'), 10_000)
+    await eventually(async () => expect(await ask(replay)).toBe('Replay started for 66'))
     await second.kill()
   })
 

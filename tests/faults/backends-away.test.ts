@@ -1,6 +1,6 @@
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { startRelay, type Relay } from '@integration-host/shared/test-support/relay'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { ask, companyInfoUrl, connectCompany, runOf } from '../support/story-steps.ts'
 import { backend, type ServiceName, startSystem, type System } from '../support/system.ts'
 
@@ -76,7 +76,7 @@ describe('a system whose backends come and go', () => {
     await waitsFor('coordinator', 'rabbitmq')
     expect((await ask(system, '/queue?number=2')).status).toBe(200)
     rabbitmq.restore()
-    await runOf(system, '2', 0, 'Completed', 30)
+    await runOf(system, '2', 0, 'Completed')
   })
 
   it('refuses orders while Postgres is away, and goes on when it is back', async () => {
@@ -84,11 +84,8 @@ describe('a system whose backends come and go', () => {
     await waitsFor('coordinator', 'postgres')
     expect((await ask(system, '/queue?number=3')).status).toBe(503)
     postgres.restore()
-    await eventually(
-      async () => expect((await ask(system, '/queue?number=3')).status).toBe(200),
-      30,
-    )
-    await runOf(system, '3', 0, 'Completed', 30)
+    await eventually(async () => expect((await ask(system, '/queue?number=3')).status).toBe(200))
+    await runOf(system, '3', 0, 'Completed')
   })
 
   it('serves tokens it has while Redis is away, and goes on when it is back', async () => {

@@ -1,5 +1,5 @@
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, describe, expect, it, vi } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { startSystem } from '../support/system.ts'
 import { openBooks } from './support/books.ts'
 import { orders, queueBulk } from './support/coordinators.ts'
@@ -83,7 +83,7 @@ describe.runIf(isFaultRun)('C16: a RabbitMQ that raises an alarm', () => {
       await eventually(
         async () =>
           expect(await books.count()).toEqual({ headers: ids.length, completed: ids.length }),
-        60,
+        { seconds: 60 },
       )
       slowestMs = Math.max(slowestMs, performance.now() - overAt)
       await system.ready('coordinator')

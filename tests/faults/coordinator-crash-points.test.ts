@@ -2,8 +2,8 @@
  * Every point of the step protocol at which a coordinator can die, as docs/coordinator.md lists them: what it
  * leaves behind, and how another coordinator goes on from there.
  */
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { type ServiceProcess, startSystem, type System } from '../support/system.ts'
 import { type Books, openBooks } from './support/books.ts'
 import { addressOf, dyingMain, post, queueOrder, startBeside } from './support/coordinators.ts'

@@ -3,9 +3,9 @@ import {
   type CredentialEvent,
   credentialRoutingKey,
 } from '@integration-host/shared/contracts/credential-event'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { backend, startSystem, type System } from '../support/system.ts'
 import { openBooks } from './support/books.ts'
 import { dyingMain, orders, queueBulk } from './support/coordinators.ts'
@@ -70,14 +70,13 @@ describe.runIf(isFaultRun)('transactions of companies', () => {
         select count(*)::int as count from "Order_Header" where "Status" = 'Waiting'`
       return row?.count ?? 0
     }
-    await eventually(async () => expect(await waiting()).toBe(PARKED), 30)
+    await eventually(async () => expect(await waiting()).toBe(PARKED))
     const before = messages.published
     isFaulted = false
     const wokenAt = performance.now()
     await tellStored(system, '7001')
-    await eventually(
-      async () => expect(await books.count()).toEqual({ headers: PARKED, completed: PARKED }),
-      30,
+    await eventually(async () =>
+      expect(await books.count()).toEqual({ headers: PARKED, completed: PARKED }),
     )
     const seconds = ((performance.now() - wokenAt) / 1_000).toFixed(1)
     expect(target.calls).toHaveLength(2 * PARKED)
@@ -114,7 +113,7 @@ describe.runIf(isFaultRun)('transactions of companies', () => {
     await eventually(async () => expect(await completed('8002')).toBe(free.length))
     const freeAt = performance.now()
     expect(await completed('8001')).toBe(0)
-    await eventually(async () => expect(await completed('8001')).toBe(held.length), 60)
+    await eventually(async () => expect(await completed('8001')).toBe(held.length), { seconds: 60 })
     const calls = (realm: string) => target.calls.filter((call) => realmOf(call) === realm).length
     expect(calls('8002')).toBe(free.length)
     // What was in hand with the first 429 may have been sent as well; of the others nothing leaves in vain.

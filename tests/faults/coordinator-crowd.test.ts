@@ -1,7 +1,7 @@
 import { deadQueue, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { backend, startSystem } from '../support/system.ts'
 import { openBooks } from './support/books.ts'
 import { orders, queueBulk } from './support/coordinators.ts'

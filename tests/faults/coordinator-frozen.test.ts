@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ServerResponse } from 'node:http'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { startSystem } from '../support/system.ts'
 import { openBooks } from './support/books.ts'
 import {
@@ -45,7 +45,7 @@ describe('a coordinator that is frozen for longer than its lease', () => {
       await addressOf(other)
       await eventually(
         async () => expect(await books.count()).toEqual({ headers: ORDERS, completed: ORDERS }),
-        60,
+        { seconds: 60 },
       )
       const rows = () => books.sql`
         select h.*, to_jsonb(i) as item from "Order_Header" h

@@ -1,5 +1,5 @@
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { startSystem } from '../support/system.ts'
 import { openBooks } from './support/books.ts'
 import { dyingMain, logged, orders, queueBulk } from './support/coordinators.ts'
@@ -54,7 +54,7 @@ describe.runIf(isFaultRun)('a process that requires the internet, which comes an
     target.latencyMs = 0
     await eventually(
       async () => expect(await books.count()).toEqual({ headers: ORDERS, completed: ORDERS }),
-      60,
+      { seconds: 60 },
     )
     await eventually(async () => expect(await books.waiting()).toEqual({}))
     const [row] = await books.sql<{ charged: number; failed: number }[]>`

@@ -1,7 +1,7 @@
 /** C12 and C13 of docs/coordinator.md: a backend is away while a coordinator has a step in its hand. */
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import { expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { backend, startSystem } from '../support/system.ts'
 import { openBooks } from './support/books.ts'
 import { queueOrder } from './support/coordinators.ts'

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { startSystem } from '../support/system.ts'
 import { openBooks } from './support/books.ts'
 import { addressOf, startBeside } from './support/coordinators.ts'
@@ -39,9 +39,9 @@ describe.runIf(isFaultRun)('the pulls, with stuck rows and a worker that keeps d
     await addressOf(last)
     await eventually(
       async () => expect(await books.count()).toEqual({ headers: ROWS, completed: ROWS }),
-      240,
+      { seconds: 240 },
     )
-    await eventually(async () => expect(await books.waiting()).toEqual({}), 60)
+    await eventually(async () => expect(await books.waiting()).toEqual({}), { seconds: 60 })
     const ids = Array.from({ length: ROWS }, (_, n) => `p${n + 1}`)
     const { repeatedCalls } = await books.balance(ids, target)
     const perTransaction = messages.published / ROWS

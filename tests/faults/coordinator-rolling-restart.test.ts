@@ -1,5 +1,5 @@
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { startSystem } from '../support/system.ts'
 import { openBooks } from './support/books.ts'
 import { addressOf, orders, queueBulk, startBeside } from './support/coordinators.ts'
@@ -39,7 +39,7 @@ describe('three coordinators that are replaced one after the other, under load',
     target.latencyMs = 0
     await eventually(
       async () => expect(await books.count()).toEqual({ headers: ORDERS, completed: ORDERS }),
-      60,
+      { seconds: 60 },
     )
     await eventually(async () => expect(await books.waiting()).toEqual({}))
     const ids = wanted.map(({ TransactionID }) => TransactionID)

@@ -2,12 +2,12 @@
  * RabbitMQ leaves while companies are refreshed by three token-services, each its own process: the refreshes
  * go on, and what there is to tell waits in the outbox.
  */
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import { type ChannelModel, connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { collectEvents, type EventCollector } from '../support/credential-events.ts'
-import { eventually } from '../support/eventually.ts'
 import { sandboxOf } from '../support/sandbox-control.ts'
 import { connectCompany } from '../support/story-steps.ts'
 import { backend, startSystem, type System } from '../support/system.ts'
@@ -51,7 +51,7 @@ describe('refreshes whose RabbitMQ leaves', () => {
   })
 
   const outboxRelayed = (): Promise<void> =>
-    eventually(async () => expect(await redis.xlen('credentials:outbox')).toBe(0), 30)
+    eventually(async () => expect(await redis.xlen('credentials:outbox')).toBe(0))
 
   it.each(['away', 'stall'] as const)(
     'go on, and are told in their order and once when it is back (%s)',

@@ -6,13 +6,13 @@
  * The three sweeps run at the same time, each with a provider and a token-service of its own.
  */
 import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { type ChannelModel, connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { credentialsOf, type Told } from '../support/credential-calls.ts'
 import { collectEvents, eventsOf } from '../support/credential-events.ts'
-import { eventually } from '../support/eventually.ts'
 import { startMortalRedis } from '../support/private-servers.ts'
 import { type RefreshCalls, sandboxOf } from '../support/sandbox-control.ts'
 import { startStoreTrap, type StoreWrite } from '../support/store-trap.ts'
@@ -105,7 +105,7 @@ describe('a refresh whose Redis leaves', () => {
       provider.accepts(realm, token.Authenticator)
 
     const outboxRelayed = (): Promise<void> =>
-      eventually(async () => expect(await redis.xlen('credentials:outbox')).toBe(0), 30)
+      eventually(async () => expect(await redis.xlen('credentials:outbox')).toBe(0))
     const untilStored = (name: string): Promise<void> =>
       eventually(async () => expect(await redis.hget(name, 'Version')).toBe('2'))
 
@@ -155,7 +155,7 @@ describe('a refresh whose Redis leaves', () => {
       // A lease whose holder was never told of it runs out by itself.
       await eventually(
         async () => expect((await service.refresh(realm, { Version: 1 })).status).toBe(200),
-        40,
+        { seconds: 40 },
       )
       const token = await service.token(realm)
       return {

@@ -3,9 +3,9 @@
  * The token endpoint is behind a gate, so that a test says when the provider's answer comes.
  */
 import type { AccessTokenView } from '@integration-host/shared/contracts/credential'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { type RefreshCalls, sandboxOf } from '../support/sandbox-control.ts'
 import { companyInfoUrl, connectCompany } from '../support/story-steps.ts'
 import { backend, startSystem, type System } from '../support/system.ts'

@@ -13,12 +13,12 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { deserialize, serialize } from 'node:v8'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type ChannelModel, connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { credentialsOf, type Told } from '../support/credential-calls.ts'
 import { collectEvents, eventsOf } from '../support/credential-events.ts'
-import { eventually } from '../support/eventually.ts'
 import { type RefreshCalls, sandboxOf } from '../support/sandbox-control.ts'
 import { connectCompany } from '../support/story-steps.ts'
 import { backend, startSystem, type System } from '../support/system.ts'
@@ -105,9 +105,8 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     const provider = sandboxOf(system)
     const service = credentialsOf(system)
     const outboxRelayed = (): Promise<void> =>
-      eventually(
-        async () => expect(await redis.xlen(`${system.redisKeyPrefix}credentials:outbox`)).toBe(0),
-        30,
+      eventually(async () =>
+        expect(await redis.xlen(`${system.redisKeyPrefix}credentials:outbox`)).toBe(0),
       )
     const stop = async (): Promise<void> => {
       await outboxRelayed()
@@ -144,11 +143,14 @@ describe('a token-service that is killed in the middle of a refresh', () => {
 
     async function recover(point: Point) {
       const startedAt = performance.now()
-      const { status } = await eventually(async () => {
-        const answer = await service.refresh(realmOf(point), { Version: 2 })
-        expect(answer.status).not.toBe(503)
-        return answer
-      }, 40)
+      const { status } = await eventually(
+        async () => {
+          const answer = await service.refresh(realmOf(point), { Version: 2 })
+          expect(answer.status).not.toBe(503)
+          return answer
+        },
+        { seconds: 40 },
+      )
       const recoverySeconds = (performance.now() - startedAt) / 1_000
       const { granted, refused, reused } = await provider.calls(realmOf(point))
       const found = {

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { runOf } from '../support/story-steps.ts'
 import { startSystem, type System } from '../support/system.ts'
 
@@ -134,9 +134,12 @@ describe('transactions from the command line, against a coordinator', () => {
   })
 
   it('lists all of them once, the newest first, whatever the page', async () => {
-    await eventually(async () => {
-      expect(idsOf(await json('list', '--all', '--status', 'Completed'))).toHaveLength(702)
-    }, 60)
+    await eventually(
+      async () => {
+        expect(idsOf(await json('list', '--all', '--status', 'Completed'))).toHaveLength(702)
+      },
+      { seconds: 60 },
+    )
     const all = idsOf(await json('list', '--all'))
     expect(new Set(all.filter((id) => String(id).startsWith('f'))).size).toBe(698)
     const first = await json('list', '--limit', '10')

@@ -99,7 +99,7 @@ describe('an order over RabbitMQ and Postgres', () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData") values ('OrderProcess', 'by-hand', '"by-hand"')`
     await sql.end()
-    await runOf(system, 'by-hand', 0, 'Completed', 25)
+    await runOf(system, 'by-hand', 0, 'Completed')
     expect(await file('Order_by-hand.0.csv')).toContain('O-by-hand')
   })
 

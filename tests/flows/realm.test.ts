@@ -2,10 +2,10 @@ import {
   CREDENTIALS_EXCHANGE,
   CredentialEvent,
 } from '@integration-host/shared/contracts/credential-event'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { companyInfoUrl, connectCompany } from '../support/story-steps.ts'
 import { backend, startSystem, type System } from '../support/system.ts'
 

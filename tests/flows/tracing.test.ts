@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import postgres from 'postgres'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { ask, companyInfoUrl, connectCompany, runOf } from '../support/story-steps.ts'
 import { serviceNames, startSystem, type System } from '../support/system.ts'
 import { startTraceCollector, type TraceCollector, treeOf } from '../support/trace-collector.ts'

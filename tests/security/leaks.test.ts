@@ -15,8 +15,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { eventually } from '../support/eventually.ts'
 import { ask, companyInfoUrl, runOf } from '../support/story-steps.ts'
 import {
   backend,

@@ -1,7 +1,7 @@
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { ChannelModel } from 'amqplib'
 import { expect } from 'vitest'
-import { eventually } from './eventually.ts'
 import type { System } from './system.ts'
 
 /** The credential events since its start as `<name>/<version>/<kind>`, in order, what came twice twice. */

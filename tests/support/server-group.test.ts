@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { ServerGroup } from './server-group.ts'
 
@@ -46,7 +47,7 @@ describe('the servers of a test run', () => {
     const pid = await pidIn(join(folder, 'pid'))
 
     owner.kill('SIGKILL')
-    await vi.waitUntil(() => !isRunning(pid) && !existsSync(folder), { timeout: 15_000 })
+    await until(() => !isRunning(pid) && !existsSync(folder))
   })
 
   it('tell with the end of their log that they stopped', async () => {
@@ -63,7 +64,7 @@ describe('the servers of a test run', () => {
           () => '',
           (error: unknown) => String(error),
         )
-      await vi.waitUntil(async () => (await failure()).includes('port 1 is taken'))
+      await until(async () => (await failure()).includes('port 1 is taken'))
     } finally {
       await group.stop()
     }
@@ -78,7 +79,7 @@ describe('the servers of a test run', () => {
         logFile: join(group.folder, 'log'),
         stopSignal: 'TERM',
       })
-      await vi.waitFor(() => expect(missing.assertRunning()).rejects.toThrow('ENOENT'))
+      await eventually(() => expect(missing.assertRunning()).rejects.toThrow('ENOENT'))
     } finally {
       await group.stop()
     }

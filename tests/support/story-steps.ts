@@ -1,6 +1,6 @@
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect } from 'vitest'
-import { eventually } from './eventually.ts'
 import type { System } from './system.ts'
 
 /** Authorizes a company as a browser would: redirect by redirect, keeping the cookie. Resolves with the last answer. */
@@ -34,7 +34,6 @@ export const runOf = (
   number: string,
   replayId: number,
   status: TransactionView['Status'],
-  seconds?: number,
 ): Promise<TransactionView> =>
   eventually(async () => {
     const answer = await system.call(`${transactionUrl(system, number)}?replay=${replayId}`)
@@ -42,4 +41,4 @@ export const runOf = (
     const run = (await answer.json()) as TransactionView
     expect(run.Status).toBe(status)
     return run
-  }, seconds)
+  })

@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { eventually } from '../test-support/eventually.ts'
 import type { Delivery, MessageBus, OutgoingMessage, Settlement, Topology } from './message-bus.ts'
 
 const topology: Topology = {
@@ -60,10 +61,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
         return settlement(delivery)
       })
       const arrived = (count: number) =>
-        vi.waitFor(() => expect(deliveries.length).toBeGreaterThanOrEqual(count), {
-          timeout: 10_000,
-          interval: 5,
-        })
+        eventually(() => expect(deliveries.length).toBeGreaterThanOrEqual(count))
       return { deliveries, consumer, arrived }
     }
 
@@ -112,13 +110,10 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
         return 'ack'
       })
       for (const id of ['1', '2', '3', '4', '5']) await bus.publish(order(id))
-      await vi.waitFor(
-        () => {
-          release.splice(0).forEach((resolve) => resolve())
-          expect(done).toBe(5)
-        },
-        { timeout: 10_000, interval: 5 },
-      )
+      await eventually(() => {
+        release.splice(0).forEach((resolve) => resolve())
+        expect(done).toBe(5)
+      })
       expect(most).toBe(2)
     })
 
@@ -197,17 +192,15 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(isCancelled).toBe(false)
       finish.resolve()
       await cancelled
-      await vi.waitFor(
-        async () => expect(await bus.depth('orders')).toEqual({ ready: 1, consumers: 0 }),
-        { timeout: 10_000 },
+      await eventually(async () =>
+        expect(await bus.depth('orders')).toEqual({ ready: 1, consumers: 0 }),
       )
     })
 
     it('tells the depth of a queue, and nothing of a queue that is not there', async () => {
       await bus.publish(order('1'))
-      await vi.waitFor(
-        async () => expect(await bus.depth('orders')).toEqual({ ready: 1, consumers: 0 }),
-        { timeout: 10_000 },
+      await eventually(async () =>
+        expect(await bus.depth('orders')).toEqual({ ready: 1, consumers: 0 }),
       )
       expect(await bus.depth('no-such-queue')).toBeNull()
     })

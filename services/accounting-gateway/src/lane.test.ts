@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { assert as holds, asyncProperty, integer, uniqueArray } from 'fast-check'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createLane, type Serve } from './lane.ts'
 import { Attempt } from './proxy/attempt.ts'
@@ -298,7 +299,7 @@ it('at shutdown lets an answer go out that its caller has yet to take', async ()
   const { lane, port, sockets } = await bareLane(answerLong)
   const { socket, takes } = await slowCaller(port)
   socket.write(get())
-  await vi.waitFor(() => expect(sockets[0]?.writableNeedDrain).toBe(true))
+  await eventually(() => expect(sockets[0]?.writableNeedDrain).toBe(true))
   lane.leave()
   const closed = once(socket, 'close')
   expect(await takes(LONG.length)).toBe(true)
@@ -318,7 +319,7 @@ it('at shutdown closes a connection after its last answer, though its caller sta
   lane.leave()
   response.writeHead(200, ['Content-Length', '0'])
   response.end()
-  await vi.waitFor(() => expect(sockets[0]?.closed).toBe(true))
+  await eventually(() => expect(sockets[0]?.closed).toBe(true))
 })
 
 it('takes no more requests from a caller that takes no answers', async () => {
@@ -327,7 +328,7 @@ it('takes no more requests from a caller that takes no answers', async () => {
   const { socket, takes } = await slowCaller(port)
   for (let n = 1; n <= 3; n += 1) {
     await written(socket, get())
-    await vi.waitFor(() => expect(sockets[0]?.bytesRead).toBe(n * get().length))
+    await eventually(() => expect(sockets[0]?.bytesRead).toBe(n * get().length))
   }
   expect(serve).toHaveBeenCalledOnce()
   expect(await takes(3 * LONG.length)).toBe(true)

@@ -3,7 +3,8 @@ import { createLogger } from '@integration-host/shared/logger'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { Secret } from '@integration-host/shared/secret'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { NOWHERE, nothingReachable, type Running, startMain } from './main.rig.ts'
 import {
   echo,
@@ -52,7 +53,7 @@ describe('the gateway as a process', () => {
     const gateway = start(nothingReachable)
     const url = await gateway.url()
     expect((await fetch(`${url}/health/live`)).status).toBe(200)
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const ready = await fetch(`${url}/health/ready`)
       expect(ready.status).toBe(503)
       expect(await ready.json()).toMatchObject({
@@ -63,7 +64,7 @@ describe('the gateway as a process', () => {
           'token-service': { status: 'down', reason: 'ECONNREFUSED' },
         },
       })
-    }, 5_000)
+    })
     expect((await ask(url, '/v3/company/1/x')).status).toBe(503)
     gateway.child.kill('SIGTERM')
     expect(await gateway.exit()).toBe(0)
@@ -87,7 +88,7 @@ describe('the gateway as a process', () => {
     const url = await gateway.url()
     const answer = await ask(url, '/v3/company/1/x')
     gateway.child.kill('SIGTERM')
-    await vi.waitFor(() => expect(fetch(`${url}/health/live`)).rejects.toThrow('fetch failed'))
+    await eventually(() => expect(fetch(`${url}/health/live`)).rejects.toThrow('fetch failed'))
     finish()
     expect(await answer.text()).toBe('half whole')
     expect(await gateway.exit()).toBe(0)
@@ -128,10 +129,7 @@ describe('two gateways over Redis and RabbitMQ', () => {
     const urls = await Promise.all(gateways.map((gateway) => gateway.url()))
     // Also the one without Redis: it can do its work.
     for (const url of urls)
-      await vi.waitFor(async () => expect((await fetch(`${url}/health/ready`)).status).toBe(200), {
-        timeout: 10_000,
-        interval: 50,
-      })
+      await eventually(async () => expect((await fetch(`${url}/health/ready`)).status).toBe(200))
 
     for (const url of urls) expect((await ask(url, '/v3/company/1/x')).status).toBe(200)
     expect(tokens.tokens()).toHaveLength(3)
@@ -150,14 +148,14 @@ describe('two gateways over Redis and RabbitMQ', () => {
     await bus.declare({ exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }], queues: [] })
     await publishEvent(bus, '1', 'refreshed', 2)
     for (const url of urls)
-      await vi.waitFor(
+      await eventually(
         async () => {
           const answer = (await (await ask(url, '/v3/company/1/x')).json()) as {
             headers: { authorization: string }
           }
           expect(answer.headers.authorization).toBe(`Bearer ${tokenOf('1', 2)}`)
         },
-        { timeout: 5_000, interval: 300 },
+        { everyMs: 300 },
       )
 
     // Twelve calls over two replicas: ten in the first second, the others later.

@@ -2,7 +2,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { expect, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { expect } from 'vitest'
 import { KEY } from './service.rig.ts'
 
 const MAIN = new URL('main.ts', import.meta.url)
@@ -44,14 +45,11 @@ export function startMain(env: Readonly<Record<string, string>>, main: URL = MAI
     child,
     output: () => output,
     url: () =>
-      vi.waitFor(
-        () => {
-          const line = lines().find(({ msg }) => msg === 'service is listening')
-          expect(line, output).toBeDefined()
-          return String(line?.['url'])
-        },
-        { timeout: 10_000, interval: 20 },
-      ),
+      eventually(() => {
+        const line = lines().find(({ msg }) => msg === 'service is listening')
+        expect(line, output).toBeDefined()
+        return String(line?.['url'])
+      }),
     exit: () => exited,
     async [Symbol.asyncDispose]() {
       if (child.exitCode === null) child.kill('SIGKILL')

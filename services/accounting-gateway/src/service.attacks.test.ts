@@ -1,6 +1,7 @@
 /** Bytes that an attacker sends through a connection of its own, or through the accounting API's answers. */
 import { PerformanceObserver } from 'node:perf_hooks'
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
   AUTH,
   bodyOf,
@@ -342,7 +343,7 @@ describe('names and addresses (DNS rebinding)', () => {
     expect(new Set(upstream.seen.map(({ headers }) => headers.host))).toEqual(
       new Set([`localhost:${port}`]),
     )
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(asked.filter((name) => name === 'localhost').length).toBe(connections.size),
     )
     expect(new Set(asked)).toEqual(new Set(['localhost']))

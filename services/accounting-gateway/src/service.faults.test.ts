@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createGatewayLimits } from './realm/process-ledger.ts'
 import { providerProfiles } from './realm/provider-profile.ts'
 import {
@@ -200,7 +201,7 @@ describe('a 401 from upstream', () => {
     })
     expect(big.status).toBe(401)
     await big.arrayBuffer()
-    await vi.waitFor(() => expect(tokens.refreshes()).toHaveLength(1))
+    await eventually(() => expect(tokens.refreshes()).toHaveLength(1))
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
@@ -214,13 +215,13 @@ describe('a 401 from upstream', () => {
 
     // token-service's own event of that refresh is no reason to try again; a new grant is.
     await publishEvent(proxy.bus, '1', 'refreshed', 2)
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       expect((await call(proxy, 'GET')).status).toBe(401)
       expect(tokens.tokens().length).toBeGreaterThan(2)
     })
     expect(tokens.refreshes()).toHaveLength(1)
     await publishEvent(proxy.bus, '1', 'stored', 3)
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       expect((await call(proxy, 'GET')).status).toBe(401)
       expect(tokens.refreshes()).toHaveLength(2)
     })
@@ -246,7 +247,7 @@ describe('a 429 from upstream', () => {
     const proxy = await open()
     const startedAt = performance.now()
     const first = call(proxy, 'GET')
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect(await (await fetch(`${proxy.url}/metrics`)).text()).toMatch(
         /gateway_realms_on_hold\{[^}]*\} 1/,
       ),
@@ -353,11 +354,11 @@ describe('the throttle', () => {
     const proxy = await open({ settings: { CONCURRENT_REQUESTS: '1' } })
     const gone = new AbortController()
     const first = proxy.call('/v3/company/1/x', { signal: gone.signal }).catch(() => null)
-    await vi.waitFor(() => expect(held).toHaveLength(1))
+    await eventually(() => expect(held).toHaveLength(1))
     const second = call(proxy, 'GET')
     gone.abort()
     await first
-    await vi.waitFor(() => expect(held).toHaveLength(2))
+    await eventually(() => expect(held).toHaveLength(2))
     held[1]?.()
     expect((await second).status).toBe(200)
   })
@@ -372,14 +373,13 @@ describe('token-service away', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
     await tokens[Symbol.asyncDispose]()
     expect((await call(proxy, 'GET')).status).toBe(200)
-    await vi.waitFor(async () => expect((await call(proxy, 'GET')).status).toBe(503), {
-      timeout: 10_000,
-      interval: 250,
+    await eventually(async () => expect((await call(proxy, 'GET')).status).toBe(503), {
+      everyMs: 250,
     })
     const answer = await call(proxy, 'GET')
     expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
     expect(await problem(answer)).toMatchObject({ code: 'token_service_unavailable' })
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const ready = await fetch(`${proxy.url}/health/ready`)
       expect([ready.status, JSON.stringify(await ready.json())]).toEqual([
         503,
@@ -388,9 +388,9 @@ describe('token-service away', () => {
     })
     const { port } = tokens
     opened.use(await tokenService(['1'], port))
-    await vi.waitFor(
+    await eventually(
       async () => expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200),
-      { timeout: 10_000, interval: 100 },
+      { everyMs: 100 },
     )
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
@@ -451,7 +451,7 @@ describe('a credential event', () => {
       const credential = tokens.credentials.get('1')
       if (credential !== undefined) credential.version = 2
       await publishEvent(proxy.bus, '1', kind, 2)
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         await (await call(proxy, 'GET')).text()
         expect(upstream.seen.at(-1)?.headers.authorization).toBe(`Bearer ${tokenOf('1', 2)}`)
       })
@@ -470,7 +470,7 @@ describe('where the accounting API is', () => {
       ),
     )
     const proxy = await open(settings(`${provider.url}/.well-known/x`))
-    await vi.waitFor(async () => expect((await call(proxy, 'GET')).status).toBe(200))
+    await eventually(async () => expect((await call(proxy, 'GET')).status).toBe(200))
     expect(upstream.seen.at(-1)?.url).toBe('/base/v3/company/1/x')
     expect(provider.seen).toHaveLength(1)
   })
@@ -485,10 +485,7 @@ describe('where the accounting API is', () => {
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(503)
     provider.handle = (_request, response) =>
       response.end(JSON.stringify({ accounting_url: upstream.url }))
-    await vi.waitFor(async () => expect((await call(proxy, 'GET')).status).toBe(200), {
-      timeout: 5_000,
-      interval: 50,
-    })
+    await eventually(async () => expect((await call(proxy, 'GET')).status).toBe(200))
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 

@@ -1,6 +1,7 @@
 /** What callers can ask too much of. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
   AUTH,
@@ -191,7 +192,7 @@ it('takes 4,096 connections, closes any more at once, and goes on with those it 
   }
   held[0]?.destroy()
   // Its place is free once the gateway has seen that.
-  await vi.waitFor(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
+  await eventually(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
 }, 60_000)
 
 it('serves others beside 1,000 idle connections and 200 slow readers, and keeps little for these', async () => {

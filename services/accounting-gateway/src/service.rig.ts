@@ -19,7 +19,8 @@ import { createHealth } from '@integration-host/shared/health'
 import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
 import { createLogger } from '@integration-host/shared/logger'
 import type { MessageBus } from '@integration-host/shared/message-bus'
-import { expect, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { expect } from 'vitest'
 import { readEmbeddedConfig } from './config.ts'
 import type { GatewayLimits } from './realm/throttle.ts'
 import { startAccountingGateway } from './service.ts'
@@ -251,14 +252,14 @@ export function send(
 /** Resolves with what a writer has written once it gets no further: every buffer on the way is full. */
 export async function stalled(written: () => number): Promise<number> {
   let before = -1
-  await vi.waitFor(
+  await eventually(
     () => {
       const now = written()
       const isStalled = now === before
       before = now
       expect(isStalled).toBe(true)
     },
-    { interval: 500, timeout: 20_000 },
+    { everyMs: 500 },
   )
   return before
 }

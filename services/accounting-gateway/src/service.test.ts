@@ -3,7 +3,8 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { Readable } from 'node:stream'
 import { gunzipSync, gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
   bodyOf,
   echo,
@@ -115,7 +116,7 @@ describe('a call through the gateway', () => {
     )
     const requestId = answer.headers.get('x-request-id') ?? ''
     await answer.text()
-    await vi.waitFor(() => {
+    await eventually(() => {
       expect(proxy.log).toContainEqual(
         expect.objectContaining({
           requestId,
@@ -214,7 +215,7 @@ describe('a call through the gateway', () => {
       'Transfer-Encoding': 'chunked',
     })
     request.write('first')
-    await vi.waitFor(() => expect(parts).toEqual(['first']))
+    await eventually(() => expect(parts).toEqual(['first']))
     request.end('second')
     expect((await bodyOf(await answer)).toString()).toBe('done')
     expect(parts.join('')).toBe('firstsecond')
@@ -272,7 +273,7 @@ describe('a call through the gateway', () => {
     await once(await answer, 'data')
     request.destroy()
     await closed
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(proxy.log).toContainEqual(expect.objectContaining({ status: 499 })),
     )
   })
@@ -285,7 +286,7 @@ describe('a call through the gateway', () => {
     answer.catch(() => {})
     request.on('error', () => {})
     request.end()
-    await vi.waitFor(() => expect(upstream.seen).toHaveLength(1))
+    await eventually(() => expect(upstream.seen).toHaveLength(1))
     request.destroy()
     await closed
   })

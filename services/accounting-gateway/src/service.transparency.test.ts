@@ -2,7 +2,8 @@
 import type { InformationEvent } from 'node:http'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   AUTH,
   bodyOf,
@@ -67,7 +68,7 @@ describe('an answer before the answer', () => {
   it('is kept from a caller whose answer before is not out yet: Node would put it into a body', async () => {
     upstream.handle = async ({ url }, response) => {
       if (url === `${PATH}2`) response.writeEarlyHints({ link: '</a.css>; rel=preload' })
-      else await vi.waitFor(() => expect(proxy.log.some(({ status }) => status === 200)).toBe(true))
+      else await eventually(() => expect(proxy.log.some(({ status }) => status === 200)).toBe(true))
       response.end('ok')
     }
     const call = (n: number, more = '') =>
@@ -238,10 +239,10 @@ describe('an upload', () => {
     socket.write(
       `PUT ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n`,
     )
-    await vi.waitFor(() => expect(upstream.seen).toHaveLength(1))
+    await eventually(() => expect(upstream.seen).toHaveLength(1))
     socket.destroy()
     expect(await ended).toBe('broken off')
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(proxy.log).toContainEqual(expect.objectContaining({ status: 499 })),
     )
   })

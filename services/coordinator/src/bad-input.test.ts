@@ -5,6 +5,7 @@ import { mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promis
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   type Backends,
@@ -12,7 +13,6 @@ import {
   type FixtureOptions,
   openBackends,
   startFixture,
-  until,
 } from '../test-support/fixture.ts'
 import { answer } from '../test-support/target.ts'
 import { defineProcess } from './process/definition.ts'

@@ -1,15 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chargeProcess } from '../test-support/charge-process.ts'
-import {
-  type Backends,
-  openBackends,
-  serviceKey,
-  startFixture,
-  until,
-} from '../test-support/fixture.ts'
+import { type Backends, openBackends, serviceKey, startFixture } from '../test-support/fixture.ts'
 import { answer, startTarget } from '../test-support/target.ts'
 
 const main = fileURLToPath(new URL('../test-support/charge-main.ts', import.meta.url))

@@ -4,9 +4,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { until } from '@integration-host/shared/test-support/eventually'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { until } from '../test-support/fixture.ts'
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url))
 let dataDir: string

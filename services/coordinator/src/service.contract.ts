@@ -7,6 +7,7 @@ import {
 } from '@integration-host/shared/contracts/credential-event'
 import { stepRoutingKey, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
 import type { MessageBus } from '@integration-host/shared/message-bus'
+import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import {
   type Backends,
@@ -15,7 +16,6 @@ import {
   openBackends,
   serviceKey,
   startFixture,
-  until,
   watchEvents,
 } from '../test-support/fixture.ts'
 import { startInternet } from '../test-support/internet.ts'

@@ -8,16 +8,11 @@ import {
   type TransactionEvent,
   TRANSACTIONS_EXCHANGE,
 } from '@integration-host/shared/contracts/transaction-event'
+import { until } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { connect } from 'amqplib'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type Backends,
-  openBackends,
-  startFixture,
-  until,
-  watchEvents,
-} from '../test-support/fixture.ts'
+import { type Backends, openBackends, startFixture, watchEvents } from '../test-support/fixture.ts'
 import { coordinatorContract } from './service.contract.ts'
 
 coordinatorContract('real', 'message')

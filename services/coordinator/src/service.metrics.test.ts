@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { type Backends, openBackends, startFixture, until } from '../test-support/fixture.ts'
+import { eventually, until } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Backends, openBackends, startFixture } from '../test-support/fixture.ts'
 import { defineProcess } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 
@@ -58,11 +59,11 @@ describe('the figures of the coordinator', () => {
     await host.call('/processes/Measured/pause', { method: 'POST' })
     await host.call('/processes/Measured/transactions/canary-bad/resume', { method: 'POST' })
     await until(failed(0))
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const text = await (await fetch(`${host.url}/metrics`)).text()
       expect(text).toMatch(/coordinator_due_runs\{[^}]*step="bad"[^}]*\} 1\n/)
       expect(text).toMatch(/coordinator_oldest_due_seconds\{[^}]*step="bad"[^}]*\} (?!0\n)/)
-    }, 20_000)
+    })
   })
 
   it('count a retry that there is no attempt left for as a failure', async () => {
@@ -78,10 +79,10 @@ describe('the figures of the coordinator', () => {
     await host.queue('canary-unlucky')
     await host.reached('canary-unlucky', 'Failed')
     const steps = 'coordinator_steps_total{process="Unlucky",step="only"'
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const text = await (await fetch(`${host.url}/metrics`)).text()
       for (const outcome of ['retry', 'failed'])
         expect(text).toContain(`${steps},outcome="${outcome}",service="coordinator"} 1\n`)
-    }, 20_000)
+    })
   })
 })

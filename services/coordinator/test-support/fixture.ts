@@ -17,8 +17,8 @@ import { createLogger, type Logger } from '@integration-host/shared/logger'
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { Secret } from '@integration-host/shared/secret'
+import { until } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
-import { vi } from 'vitest'
 import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { createMemoryTransactionSource } from '../src/adapters/memory/transaction-source.ts'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
@@ -255,12 +255,3 @@ export async function watchEvents(host: Fixture, transactionId: string, lastId?:
   )
   return { seen, ids, text: () => text, isWholeAtEnd, stop: () => controller.abort() }
 }
-
-/** Resolves when the condition holds; rejects after 20 seconds. */
-export const until = (condition: () => boolean | Promise<boolean>): Promise<void> =>
-  vi.waitFor(
-    async () => {
-      if (!(await condition())) throw new Error('the condition does not hold')
-    },
-    { timeout: 20_000, interval: 10 },
-  )

@@ -3,7 +3,8 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { buffer, text } from 'node:stream/consumers'
 import { createHealth } from '@integration-host/shared/health'
 import { createLogger } from '@integration-host/shared/logger'
-import { describe, expect, it, vi } from 'vitest'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { describe, expect, it } from 'vitest'
 import { type Endpoint, startForwarder } from './forwarder.ts'
 
 interface Replica extends Endpoint, AsyncDisposable {
@@ -41,7 +42,7 @@ const closeOf = (socket: Socket): Promise<boolean> =>
 /** Once a figure has stopped changing. */
 async function settled(figure: () => number | undefined): Promise<void> {
   let before = Number.NaN
-  await vi.waitUntil(() => before === (before = figure() ?? 0), { interval: 100 })
+  await until(() => before === (before = figure() ?? 0), { everyMs: 100 })
 }
 
 /** Says its name and ends. */

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { connect } from 'amqplib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { generateKeyRing } from '@integration-host/shared/envelope'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import {
@@ -16,7 +17,7 @@ import {
   CLIENT_SECRET,
   startScriptedProvider,
 } from '../test-support/scripted-provider.ts'
-import { dropKeys, eventually, json, SERVICE_KEY } from '../test-support/service-fixture.ts'
+import { dropKeys, json, SERVICE_KEY } from '../test-support/service-fixture.ts'
 
 const main = fileURLToPath(new URL('main.ts', import.meta.url))
 let cleanup: AsyncDisposableStack

@@ -1,12 +1,8 @@
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { deedOf, grantOf } from '../test-support/grants.ts'
 import { type ScriptedProvider, startScriptedProvider } from '../test-support/scripted-provider.ts'
-import {
-  eventually,
-  openTestFile,
-  startTestService,
-  testKeys,
-} from '../test-support/service-fixture.ts'
+import { openTestFile, startTestService, testKeys } from '../test-support/service-fixture.ts'
 import type { CredentialStore } from './credential/credential-store.ts'
 
 const HOUR_MS = 3_600_000

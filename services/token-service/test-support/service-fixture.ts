@@ -11,6 +11,7 @@ import { createLogger, type Logger } from '@integration-host/shared/logger'
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { Secret } from '@integration-host/shared/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { createFileCredentialStore } from '../src/adapters/file/credential-store.ts'
 import { createRedisAuthorizationStore } from '../src/adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from '../src/adapters/redis/credential-store.ts'
@@ -88,19 +89,6 @@ export async function dropKeys(prefix: string): Promise<void> {
     if (found.length > 0) await redis.del(...found)
   }
   redis.disconnect()
-}
-
-/** Repeats `look` until it does not throw. */
-export async function eventually<T>(look: () => T | Promise<T>, deadlineMs = 10_000): Promise<T> {
-  const until = Date.now() + deadlineMs
-  for (;;) {
-    try {
-      return await look()
-    } catch (error) {
-      if (Date.now() > until) throw error
-      await new Promise((done) => setTimeout(done, 10))
-    }
-  }
 }
 
 /** Short waits in place of the protocol's own; the order of things is the same. */

@@ -1,8 +1,8 @@
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect } from 'vitest'
 import type { ServiceProcess, System } from '../../support/system.ts'
-import { eventually } from '../../support/eventually.ts'
 
 /** The coordinator as the fault tests start it: on its real adapters, with settings for shorter times. */
 export const dyingMain = 'test-support/dying-main.ts'

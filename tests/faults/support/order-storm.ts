@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect } from 'vitest'
-import { eventually } from '../../support/eventually.ts'
 import type { ServiceProcess, System } from '../../support/system.ts'
 import { logged, startBeside } from './coordinators.ts'
 import { type Balance, type Books, openBooks } from './books.ts'
@@ -77,7 +77,7 @@ export async function orderStorm(system: System, options: StormOptions): Promise
   await queueing
   await eventually(
     async () => expect(await books.count()).toEqual({ headers: ids.length, completed: ids.length }),
-    RECOVERY_SECONDS,
+    { seconds: RECOVERY_SECONDS },
   )
   const recoverySeconds = (performance.now() - lastFaultAt) / 1_000
   await eventually(async () => expect(await books.waiting()).toEqual({})).catch(

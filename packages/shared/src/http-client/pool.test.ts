@@ -5,6 +5,7 @@ import { createServer as createHttps } from 'node:https'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '../../test-support/eventually.ts'
 import { type Flow, HttpFailure } from './exchange.ts'
 import { ask } from './ask.ts'
 import { Pool, type PoolOptions } from './pool.ts'
@@ -218,7 +219,7 @@ describe('a pool', () => {
     const pool = client(server.url, { maxConnections: 2 })
     const calls = Array.from({ length: 5 }, () => call(pool))
     for (let done = 0; done < calls.length; done += 1) {
-      await vi.waitFor(() => expect(held.length).toBeGreaterThan(0))
+      await eventually(() => expect(held.length).toBeGreaterThan(0))
       held.shift()?.write(OK)
       expect(await calls[done]?.ended).toBe('answered')
       expect(seen - done).toBeLessThanOrEqual(2)

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { connect } from 'amqplib'
-import { afterAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
+import { eventually } from '../../test-support/eventually.ts'
 import { createHealth } from '../health.ts'
 import { createLogger } from '../logger.ts'
 import { messageBusContract } from '../message-bus.contract.ts'
@@ -67,7 +68,7 @@ describe('the RabbitMQ bus on a bad line', () => {
       dependency: health.dependency('rabbitmq'),
       logger,
     })
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(health.report().dependencies['rabbitmq']).toMatchObject({
         status: 'down',
         reason: expect.stringMatching(/^version: 2\.\d+\.\d+\. Upgrade to 3\.10 or newer\.$/),
@@ -90,11 +91,8 @@ describe('the RabbitMQ bus on a bad line', () => {
     })
     await bus.publish(message)
     line.cut()
-    await vi.waitFor(() => bus.publish({ ...message, messageId: '2' }), {
-      timeout: 15_000,
-      interval: 50,
-    })
-    await vi.waitFor(() => expect(ids).toContain('2'), { timeout: 10_000 })
+    await eventually(() => bus.publish({ ...message, messageId: '2' }))
+    await eventually(() => expect(ids).toContain('2'))
     await bus[Symbol.asyncDispose]()
     await line[Symbol.asyncDispose]()
   })
@@ -109,7 +107,7 @@ describe('the RabbitMQ bus on a bad line', () => {
       line.cut()
       await delay(100 + afterMs)
     }
-    await vi.waitFor(() => bus.publish(message), { timeout: 15_000, interval: 50 })
+    await eventually(() => bus.publish(message))
     await bus[Symbol.asyncDispose]()
   })
 
@@ -123,7 +121,7 @@ describe('the RabbitMQ bus on a bad line', () => {
       ids.push(messageId)
       return 'ack'
     })
-    await vi.waitFor(async () => expect(await bus.depth('orders')).toMatchObject({ consumers: 1 }))
+    await eventually(async () => expect(await bus.depth('orders')).toMatchObject({ consumers: 1 }))
     let isEnded = false
     line.edit = (answer) => {
       if (isEnded || !answer.includes(CONSUME_OK)) return answer
@@ -131,9 +129,9 @@ describe('the RabbitMQ bus on a bad line', () => {
       return Buffer.concat([answer, CONNECTION_CLOSE])
     }
     line.cut()
-    await vi.waitFor(() => expect(isEnded).toBe(true), 15_000)
-    await vi.waitFor(() => bus.publish(message), { timeout: 15_000, interval: 50 })
-    await vi.waitFor(() => expect(ids).toContain(message.messageId), 15_000)
+    await eventually(() => expect(isEnded).toBe(true))
+    await eventually(() => bus.publish(message))
+    await eventually(() => expect(ids).toContain(message.messageId))
     await consumer.cancel()
     await bus[Symbol.asyncDispose]()
   })
@@ -156,7 +154,7 @@ describe('the RabbitMQ bus on a bad line', () => {
     await bus.ready(AbortSignal.timeout(10_000))
     await bus.declare(topology)
     const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => 'ack')
-    await vi.waitFor(async () => expect(await bus.depth('orders')).toMatchObject({ consumers: 1 }))
+    await eventually(async () => expect(await bus.depth('orders')).toMatchObject({ consumers: 1 }))
     line.stall()
     await consumer.cancel()
     await bus[Symbol.asyncDispose]()
@@ -182,7 +180,7 @@ describe('the RabbitMQ bus on a bad line', () => {
       logger,
     })
     await expect(bus.publish(message)).rejects.toMatchObject({ code: 'broker_unavailable' })
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(health.report().dependencies['rabbitmq']).toMatchObject({
         status: 'down',
         reason: 'ECONNREFUSED',
@@ -260,19 +258,17 @@ describe('a queue that exists with other arguments than it needs', () => {
     ['before it is connected', false],
   ])('keeps the bus unready with that reason, declared %s', async (_, isConnectedFirst) => {
     await using over = await openOver(ours, isConnectedFirst)
-    await vi.waitFor(
-      () =>
-        expect(over.report().dependencies['rabbitmq']).toMatchObject({
-          status: 'down',
-          reason: `queue ${over.prefix}orders exists with another x-message-ttl (1000) than it needs (5000)`,
-        }),
-      { timeout: 10_000 },
+    await eventually(() =>
+      expect(over.report().dependencies['rabbitmq']).toMatchObject({
+        status: 'down',
+        reason: `queue ${over.prefix}orders exists with another x-message-ttl (1000) than it needs (5000)`,
+      }),
     )
   })
 
   it('is one line in the log that says what differs and how to mend it, however often it is tried', async () => {
     await using over = await openOver(ours, false)
-    await vi.waitFor(() => expect(over.line.connections).toBeGreaterThan(3), { timeout: 10_000 })
+    await eventually(() => expect(over.line.connections).toBeGreaterThan(3))
     expect(over.errors()).toMatchObject([
       {
         kind: 'queue',
@@ -287,9 +283,9 @@ describe('a queue that exists with other arguments than it needs', () => {
 
   it('is used as soon as somebody deleted it', async () => {
     await using over = await openOver(ours, true)
-    await vi.waitFor(() => expect(over.errors()).toHaveLength(1), { timeout: 10_000 })
+    await eventually(() => expect(over.errors()).toHaveLength(1))
     await over.mend()
-    await vi.waitFor(() => expect(over.report().status).toBe('ready'), { timeout: 10_000 })
+    await eventually(() => expect(over.report().status).toBe('ready'))
     const message = { messageId: '1', type: 'order', body: {}, mandatory: true }
     await over.bus.publish({ exchange: 'work', routingKey: 'order', ...message })
   })
@@ -305,8 +301,8 @@ describe('a queue that exists with other arguments than it needs', () => {
       queueMicrotask(() => line.silence())
       return answer
     }
-    await vi.waitFor(() => expect(isSilent).toBe(true), 10_000)
+    await eventually(() => expect(isSilent).toBe(true))
     await over.mend()
-    await vi.waitFor(() => expect(over.report().status).toBe('ready'), { timeout: 10_000 })
+    await eventually(() => expect(over.report().status).toBe('ready'))
   })
 })

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Redis } from 'ioredis'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { eventually } from '../../test-support/eventually.ts'
 import { edited, startRelay } from '../../test-support/relay.ts'
 import { createHealth } from '../health.ts'
 import { createLogger } from '../logger.ts'
@@ -27,7 +28,7 @@ describe('a Redis that has been reached', () => {
     await using relay = await redisRelay()
     relay.edit = (answer) => edited(answer, /redis_version:\d/, 'redis_version:5')
     await using connection = connect(relay)
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(connection.state()).toMatchObject({
         status: 'down',
         reason: expect.stringMatching(/^version: 5\.\S+ Upgrade to 6\.2 or newer\.$/),
@@ -35,7 +36,7 @@ describe('a Redis that has been reached', () => {
     )
     relay.edit = null
     relay.cut() // as an upgrade does
-    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     expect(connection.remarks()).toEqual([])
   })
 
@@ -47,7 +48,7 @@ describe('a Redis that has been reached', () => {
     try {
       const own = Object.assign(new URL(url), { username: user, password: 'password' })
       await using connection = connect({ url: own.href })
-      await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+      await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     } finally {
       await admin.call('ACL', 'DELUSER', user)
       admin.disconnect()
@@ -64,7 +65,7 @@ describe('a Redis that has been reached', () => {
         (_, length: string, front: string) => length + String(Number(front) + 1),
       )
     await using connection = connect(relay)
-    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     expect(connection.remarks()).toEqual([
       expect.objectContaining({
         dependency: 'redis',
@@ -84,26 +85,26 @@ describe('a line to Redis', () => {
   ])('to a server that is no primary any more is opened anew: %s', async (refusal) => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
-    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     // The old primary goes on to answer on the lines it has; a new one leads to the new primary.
     relay.edit = () => Buffer.from(`${refusal}\r\n`)
     const lines = relay.connections
     await expect(connection.redis.ping()).rejects.toThrow(refusal.slice(1))
     relay.edit = null
-    await vi.waitFor(async () => expect(await connection.redis.ping()).toBe('PONG'))
+    await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))
     expect(relay.connections).toBe(lines + 1)
   })
 
   it('is not opened anew for each command while no server is a primary', async () => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
-    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     const refusal = "READONLY You can't write against a read only replica."
     relay.edit = (answer) =>
       answer.toString('latin1') === '+PONG\r\n' ? Buffer.from(`-${refusal}\r\n`) : answer
     const lines = relay.connections
     await expect(connection.redis.ping()).rejects.toThrow(refusal)
-    await vi.waitFor(() => expect(connection.redis.ping()).rejects.toThrow(refusal))
+    await eventually(() => expect(connection.redis.ping()).rejects.toThrow(refusal))
     await expect(connection.redis.ping()).rejects.toThrow(refusal)
     expect(relay.connections).toBe(lines + 1)
   })
@@ -111,10 +112,10 @@ describe('a line to Redis', () => {
   it('that falls silent is given up, and a new one answers', async () => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
-    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+    await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     relay.silence()
     await expect(connection.redis.ping()).rejects.toThrow('timed out')
-    await vi.waitFor(async () => expect(await connection.redis.ping()).toBe('PONG'), 20_000)
+    await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))
   })
 
   it('is looked at again when the server had no time for the first look', async () => {
@@ -125,7 +126,7 @@ describe('a line to Redis', () => {
     relay.edit = (answer) =>
       answer.toString('latin1').startsWith('*2\r\n$10') && (looks += 1) === 1 ? busy : answer
     await using connection = connect(relay)
-    await vi.waitFor(() => expect(connection.state()).toMatchObject({ status: 'up' }), 10_000)
+    await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     expect([looks, relay.connections]).toEqual([2, 1])
   })
 })

@@ -3,6 +3,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Worker } from 'node:worker_threads'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { writeFiles } from './file-writer.ts'
 import { removeStrays, writeWholeFile } from './whole-file.ts'
@@ -39,7 +40,7 @@ describe('a file that is written whole', () => {
   it('does not wait for a folder that hangs', async () => {
     const given = vi.spyOn(Worker.prototype, 'postMessage').mockImplementationOnce(() => {})
     const hanging = writeWholeFile(join(folder, 'a.csv'), 'never')
-    await vi.waitFor(() => expect(given).toHaveBeenCalledOnce())
+    await eventually(() => expect(given).toHaveBeenCalledOnce())
     await writeWholeFile(join(folder, 'b.csv'), '1')
     expect(await readdir(folder)).toEqual(['b.csv'])
     await (given.mock.contexts[0] as Worker).terminate()

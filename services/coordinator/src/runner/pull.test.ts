@@ -1,5 +1,6 @@
 import { createLogger } from '@integration-host/shared/logger'
-import { describe, expect, it, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { describe, expect, it } from 'vitest'
 import { defineProcess } from '../process/definition.ts'
 import type { Header } from '../transaction/header.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
@@ -84,17 +85,16 @@ function pulls(given: {
     [Symbol.asyncDispose]: () => pulling[Symbol.asyncDispose](),
   }
 }
-const soon = (check: () => void) => vi.waitFor(check, { timeout: 10_000, interval: 5 })
 
 describe('the local pull', () => {
   it('looks at once when the source hints at rows, once for many hints', async () => {
     await using pull = pulls({})
     const { looks, hint } = pull
-    await soon(() => expect(looks).toHaveLength(1))
+    await eventually(() => expect(looks).toHaveLength(1))
     for (let n = 0; n < 10_000; n += 1) hint()
-    await soon(() => expect(looks).toHaveLength(2))
+    await eventually(() => expect(looks).toHaveLength(2))
     hint()
-    await soon(() => expect(looks).toHaveLength(3))
+    await eventually(() => expect(looks).toHaveLength(3))
   })
 
   it('sends five thousand at most, and the rest when the queues are short again', async () => {
@@ -111,7 +111,7 @@ describe('the local pull', () => {
     })
     const { sent, swept } = pull
     for (const total of [5_000, 10_000, 12_000]) {
-      await soon(() => expect(sent).toHaveLength(total))
+      await eventually(() => expect(sent).toHaveLength(total))
       ready = 0 // the workers took them
     }
     expect(swept.reduce((sum, count) => sum + count)).toBe(12_000)
@@ -123,7 +123,7 @@ describe('the local pull', () => {
     ['a queue that another version of the process takes from', () => 2, 0],
   ])('fails what is due at a step it does not know: %s', async (_, consumers, refusals) => {
     const pull = pulls({ misplaced: [header(1, 'gone')], consumers })
-    await soon(() => expect(pull.looks).toHaveLength(1))
+    await eventually(() => expect(pull.looks).toHaveLength(1))
     await pull[Symbol.asyncDispose]()
     expect(pull.refused).toHaveLength(refusals)
     if (refusals > 0) expect(pull.refused[0]).toContain('step_unknown')
@@ -136,7 +136,7 @@ describe('the local pull', () => {
       // There when the pull began, away when it asks for the step.
       waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
     })
-    await soon(() => expect(pull.looks).toHaveLength(1))
+    await eventually(() => expect(pull.looks).toHaveLength(1))
     await pull[Symbol.asyncDispose]()
     expect(pull.refused).toEqual([])
   })

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { Header } from './header.ts'
@@ -562,7 +563,7 @@ export function transactionSourceContract(
 
     it('counts what is out of balance', async () => {
       await queue('1')
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         const { violations, dueBySteps, headers } = await source.audit(['Another'])
         expect(headers).toEqual({ Queued: 1 })
         expect(violations).toMatchObject({ unknownProcess: 1, stuck: 0, itemAhead: 0 })

@@ -6,10 +6,10 @@ import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import {
   dropKeys,
-  eventually,
   json,
   openTestRedis,
   type ServiceOptions,

@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { text } from 'node:stream/consumers'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   callBack,
@@ -13,7 +14,6 @@ import {
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
 import {
-  eventually,
   json,
   openTestFile,
   SERVICE_KEY,

@@ -9,13 +9,13 @@ import type {
 } from '@integration-host/shared/contracts/custody'
 import { generateKeyRing, type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
 import { Secret } from '@integration-host/shared/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
 import {
   dropKeys,
-  eventually,
   json,
   openTestRedis,
   type ServiceOptions,

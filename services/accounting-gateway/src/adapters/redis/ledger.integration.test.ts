@@ -3,6 +3,7 @@ import { startRelay } from '@integration-host/shared/test-support/relay'
 import { createLogger } from '@integration-host/shared/logger'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { Secret } from '@integration-host/shared/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createRealmLimits, type RealmRates } from '../../realm/throttle.ts'
 import { createRedisLedger, createRedisPresence } from './ledger.ts'
@@ -17,7 +18,7 @@ beforeEach(() => {
 })
 afterEach(async () => {
   const { redis } = opened.use(open(url, 'cleaner', 10_000))
-  await vi.waitFor(() => expect(redis.status).toBe('ready'))
+  await eventually(() => expect(redis.status).toBe('ready'))
   const keys = await redis.keys(`${keyPrefix}*`)
   await Promise.all(keys.map((key) => redis.del(key.slice(keyPrefix.length))))
   await opened.disposeAsync()
@@ -36,7 +37,7 @@ async function replica(rates: RealmRates, address = url, commandTimeoutMs = 10_0
   const lines: string[] = []
   const logger = createLogger('test', 'info', { write: (text) => void lines.push(text) })
   const { redis } = opened.use(open(address, 'test', commandTimeoutMs))
-  await vi.waitFor(() => expect(redis.status).toBe('ready'))
+  await eventually(() => expect(redis.status).toBe('ready'))
   const presence = createRedisPresence(logger)
   const ledger = opened.use(createRedisLedger({ redis, name: 'throttle', rates, presence }))
   return { ledger, redis, lines, limits: createRealmLimits({ ledger, now: Date.now }) }
@@ -107,7 +108,7 @@ describe('the throttle over two replicas', () => {
     const [one, two] = [await replica(rates), await replica(rates)]
     one.limits.hold('1', 60_000)
     one.limits.hold('1', 1_000)
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await expect(two.limits.acquire('1', patience(1_500))).rejects.toMatchObject({
         code: 'throttled',
         retryAfterSeconds: 60,
@@ -134,7 +135,7 @@ describe('the throttle over two replicas', () => {
     const { limits, redis } = await replica({ perSecond: 10, perMinute: 10, concurrent: 10 })
     await limits.acquire('1', patience())
     limits.hold('1', 1_000)
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       for (const what of ['calls', 'open', 'hold'])
         expect(await redis.pttl(`throttle:{1}:${what}`)).toBeGreaterThan(0)
     })
@@ -255,13 +256,13 @@ describe('without Redis', () => {
     expect(lines.filter((text) => text.includes('counts its calls alone'))).toHaveLength(1)
 
     relay.restore()
-    await vi.waitFor(() => expect(redis.status).toBe('ready'), { timeout: 10_000 })
-    await vi.waitFor(
+    await eventually(() => expect(redis.status).toBe('ready'))
+    await eventually(
       async () => {
         ;(await limits.acquire('2', patience())).release()
         expect(lines.filter((text) => text.includes('Redis is back'))).toHaveLength(1)
       },
-      { timeout: 5_000, interval: 200 },
+      { everyMs: 200 },
     )
   })
 

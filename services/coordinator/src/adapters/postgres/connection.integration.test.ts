@@ -1,14 +1,14 @@
 import { createHealth } from '@integration-host/shared/health'
 import { createLogger } from '@integration-host/shared/logger'
 import { Secret } from '@integration-host/shared/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { edited, startRelay } from '@integration-host/shared/test-support/relay'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
 import { MIGRATION_LOCK } from './migrate.ts'
 import { connectPostgres, isoTime, type PostgresConnection } from './connection.ts'
 
 const logger = createLogger('test', 'silent')
-const PATIENCE = { timeout: 20_000 }
 
 let database: TestDatabase
 beforeAll(async () => {
@@ -21,7 +21,7 @@ async function connect(url = database.url, options: { answerMs?: number } = {}) 
   const dependency = health.dependency('postgres')
   const about = { name: 'test', dependency, logger, ...options }
   const connection = connectPostgres(new Secret(url), about)
-  await vi.waitFor(() => expect(health.report().status).toBe('ready'), PATIENCE)
+  await eventually(() => expect(health.report().status).toBe('ready'))
   return connection
 }
 
@@ -51,7 +51,7 @@ describe('a connection to Postgres', () => {
     for (const column of ['a', 'b', 'c']) {
       await database.sql`alter table asked add column ${database.sql(column)} int`
       const seen = next
-      await vi.waitFor(() => expect(next).toBeGreaterThan(seen + 500), { timeout: 10_000 })
+      await eventually(() => expect(next).toBeGreaterThan(seen + 500))
     }
     isChanging.abort()
     await Promise.all(asking)
@@ -131,7 +131,7 @@ describe('lines to Postgres', () => {
       ),
     )
   const expectAllAnswer = (connection: PostgresConnection): Promise<void> =>
-    vi.waitFor(async () => expect(new Set(await askAll(connection)).size).toBe(LINES), PATIENCE)
+    eventually(async () => expect(new Set(await askAll(connection)).size).toBe(LINES))
 
   // The driver as published keeps what was asked between the reset and the end of a line, and waits for it for ever
   // on the next one (patches/).
@@ -152,7 +152,7 @@ describe('lines to Postgres', () => {
       ),
     )
     const ended = Promise.allSettled(works)
-    await vi.waitFor(() => expect(begun).toBe(LINES), PATIENCE)
+    await eventually(() => expect(begun).toBe(LINES))
     relay.cut(how)
     for (const work of await ended)
       expect(work).toMatchObject({ status: 'rejected', reason: { code: 'store_unavailable' } })
@@ -186,11 +186,11 @@ describe('lines to Postgres', () => {
     await replica`select pg_advisory_lock(${MIGRATION_LOCK})`
     const about = { name: 'test', dependency: createHealth(logger).dependency('postgres'), logger }
     const connection = connectPostgres(new Secret(own.url), about)
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const waiting =
         await own.sql`select from pg_locks where locktype = 'advisory' and not granted`
       expect(waiting).toHaveLength(1)
-    }, PATIENCE)
+    })
     await connection[Symbol.asyncDispose]()
     await replica`select pg_advisory_unlock(${MIGRATION_LOCK})`
     replica.release()
@@ -233,10 +233,10 @@ describe('lines to Postgres', () => {
       sql.unsafe(`alter database "${name}" with allow_connections ${isAllowed}`)
     await allow(false)
     await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${name}`
-    const refused = vi.waitFor(async () => {
+    const refused = eventually(async () => {
       const error: unknown = await connection.run((own_) => own_`select 1`).catch((e: unknown) => e)
       expect(error).toMatchObject({ code: 'store_unavailable', cause: { code: '55000' } })
-    }, PATIENCE)
+    })
     await refused
     await allow(true)
     await expectAllAnswer(connection)
@@ -257,12 +257,12 @@ describe('a database that is not as it has to be', () => {
     return {
       lines,
       waiting,
-      ready: () => vi.waitFor(() => expect(health.report().status).toBe('ready'), PATIENCE),
+      ready: () => eventually(() => expect(health.report().status).toBe('ready')),
       reason: () =>
-        vi.waitFor(() => {
+        eventually(() => {
           expect(waiting()).toHaveLength(1)
           return String(waiting()[0]?.['reason'])
-        }, PATIENCE),
+        }),
       [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
     }
   }

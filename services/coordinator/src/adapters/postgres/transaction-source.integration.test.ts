@@ -2,8 +2,9 @@ import { readFile } from 'node:fs/promises'
 import { createHealth } from '@integration-host/shared/health'
 import { createLogger } from '@integration-host/shared/logger'
 import { Secret } from '@integration-host/shared/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
 import {
   contractTimes,
@@ -28,11 +29,7 @@ function connect(url: string) {
   const dependency = health.dependency('postgres')
   const connection = connectPostgres(new Secret(url), { name: 'test', dependency, logger })
   const source = createPostgresTransactionSource(connection, contractTimes)
-  const ready = () =>
-    vi.waitFor(() => expect(health.report().status).toBe('ready'), {
-      timeout: 20_000,
-      interval: 10,
-    })
+  const ready = () => eventually(() => expect(health.report().status).toBe('ready'))
   return { source, health, ready }
 }
 
@@ -88,14 +85,14 @@ describe('the tables', () => {
       })
       expect(claimed.kind).toBe('claimed')
     }
-    await vi.waitFor(
+    await eventually(
       async () => {
         const after = await readsOf()
         const key = Object.keys(after).find((name) => name.endsWith('_pk')) ?? ''
         expect(after[key]).toBeGreaterThanOrEqual((before[key] ?? 0) + ids.length)
         expect(after['Order_Header_newest']).toBe(before['Order_Header_newest'])
       },
-      { timeout: 20_000, interval: 100 },
+      { everyMs: 100 },
     )
     await source[Symbol.asyncDispose]()
   })
@@ -115,7 +112,7 @@ describe('the tables', () => {
       owner: 'a worker that dies',
     })
     expect(claimed.kind).toBe('claimed')
-    await vi.waitFor(async () => expect(await source.adopt(10)).toHaveLength(1))
+    await eventually(async () => expect(await source.adopt(10)).toHaveLength(1))
   })
 
   it('take a run that somebody sets back to Queued, with what was left of its end', async () => {
@@ -170,10 +167,7 @@ describe('rows that other hands insert', () => {
     return hints
   }
   const reaches = (hints: { count: number }, count: number) =>
-    vi.waitFor(() => expect(hints.count).toBeGreaterThanOrEqual(count), {
-      timeout: 20_000,
-      interval: 10,
-    })
+    eventually(() => expect(hints.count).toBeGreaterThanOrEqual(count))
 
   it('are told of, ten thousand of one statement once', async () => {
     const source = await open()
@@ -231,7 +225,7 @@ describe('a database that goes away', () => {
     const { source, health, ready } = connect(line.url)
     await ready()
     line.away()
-    await vi.waitFor(() => expect(health.report().status).toBe('waiting'), { timeout: 10_000 })
+    await eventually(() => expect(health.report().status).toBe('waiting'))
     const startedAt = performance.now()
     await expect(
       source.queue(outline, [{ TransactionID: 'x', InitialData: 1 }]),

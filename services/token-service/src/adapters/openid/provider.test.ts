@@ -5,6 +5,7 @@ import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createHealth } from '@integration-host/shared/health'
 import { Secret } from '@integration-host/shared/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
   CLIENT_ID,
   CLIENT_SECRET,
@@ -12,7 +13,7 @@ import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../../test-support/scripted-provider.ts'
-import { eventually, silent } from '../../../test-support/service-fixture.ts'
+import { silent } from '../../../test-support/service-fixture.ts'
 import type { Provider, TokenOutcome, TokenSet } from '../../provider/provider.ts'
 import { type Discovery, watchDiscovery } from './discovery.ts'
 import { createOpenIdProvider } from './provider.ts'

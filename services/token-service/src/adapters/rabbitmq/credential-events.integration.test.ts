@@ -9,6 +9,7 @@ import { createHealth } from '@integration-host/shared/health'
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { Secret } from '@integration-host/shared/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import {
   type ScriptedProvider,
@@ -16,7 +17,6 @@ import {
 } from '../../../test-support/scripted-provider.ts'
 import {
   dropKeys,
-  eventually,
   openTestRedis,
   silent,
   startTestService,
@@ -159,7 +159,7 @@ describe('credential events', () => {
     }
     expect(await outboxLength()).toBe(5)
     line.restore()
-    await eventually(() => expect(seen).toHaveLength(6), 20_000)
+    await eventually(() => expect(seen).toHaveLength(6))
     expect(ids()).toEqual([
       'ACC-1/1/stored',
       ...[2, 3, 4, 5, 6].map((version) => `ACC-1/${version}/refreshed`),
@@ -176,7 +176,7 @@ describe('credential events', () => {
     await first[Symbol.asyncDispose]()
     line.restore()
     await start()
-    await eventually(() => expect(ids()).toEqual(['ACC-1/1/stored', 'ACC-2/1/stored']), 30_000)
+    await eventually(() => expect(ids()).toEqual(['ACC-1/1/stored', 'ACC-2/1/stored']))
   })
 
   it('come once and in order for each credential from three replicas', async () => {

@@ -2,10 +2,10 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import { EnvelopeRefused, type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
 import { Secret } from '@integration-host/shared/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { deedOf, grantOf } from '../../../test-support/grants.ts'
 import {
   dropKeys,
-  eventually,
   openTestRedis,
   type TestRedis,
   testKeys,
