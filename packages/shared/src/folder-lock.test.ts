@@ -1,6 +1,7 @@
-import { spawnSync } from 'node:child_process'
-import { mkdir, mkdtemp, rm, utimes, writeFile } from 'node:fs/promises'
-import { hostname, tmpdir } from 'node:os'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { lockFolder } from './folder-lock.ts'
@@ -13,42 +14,77 @@ beforeEach(async () => {
 })
 afterEach(() => rm(folder, { recursive: true }))
 
-/** The lock as a process leaves it that was killed, and who signed it. */
-async function leftBehind(holder: string | null, ageMs = 0): Promise<void> {
-  await mkdir(`${file}.lock`)
-  const at = new Date(Date.now() - ageMs)
-  await utimes(`${file}.lock`, at, at)
-  if (holder !== null) await writeFile(`${file}.lock.json`, holder)
+const takenAndFreed = async (): Promise<void> => (await lockFolder(folder, file))()
+const REFUSED = { name: 'StartRefused', message: expect.stringContaining('in use by another') }
+
+/** A process of its own that has the lock, or was refused it: what it says of that first. */
+async function another(): Promise<
+  AsyncDisposable & { says: string; kill(signal: NodeJS.Signals): void }
+> {
+  const module = JSON.stringify(new URL('folder-lock.ts', import.meta.url).href)
+  const program = `
+    import { lockFolder } from ${module}
+    const [folder, file] = process.argv.slice(1)
+    globalThis.unlock = await lockFolder(folder, file).catch((error) => error.name)
+    console.log(typeof unlock === 'string' ? unlock : 'locked')
+    setInterval(() => {}, 1_000)`
+  const child = spawn(
+    process.execPath,
+    ['--input-type=module', '--eval', program, '--', folder, file],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  )
+  const exit = once(child, 'exit')
+  const [said] = (await once(child.stdout, 'data')) as [Buffer]
+  return {
+    says: said.toString().trim(),
+    kill: (signal) => void child.kill(signal),
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGKILL')
+      await exit
+    },
+  }
 }
 
-const takenAndFreed = async (): Promise<void> => (await lockFolder(folder, file, () => {}))()
-
-const goneProcess = (): number => spawnSync(process.execPath, ['-e', '']).pid
-
 describe('the lock of a data folder', () => {
-  it('is refused while its process lives, and free when that has let go', async () => {
-    const unlock = await lockFolder(folder, file, () => {})
-    await expect(lockFolder(folder, file, () => {})).rejects.toThrow('in use by another process')
-    await unlock()
+  it('is refused while its process lives, also to itself, and free when that has let go', async () => {
+    const unlock = await lockFolder(folder, file)
+    await expect(lockFolder(folder, file)).rejects.toMatchObject(REFUSED)
+    {
+      await using other = await another()
+      expect(other.says).toBe('StartRefused')
+    }
+    unlock()
     await expect(takenAndFreed()).resolves.toBeUndefined()
   })
 
-  it('is taken at once from a process that is gone', async () => {
-    await leftBehind(JSON.stringify({ pid: goneProcess(), host: hostname() }))
+  it('is taken at once from a process that was killed', async () => {
+    {
+      await using other = await another()
+      expect(other.says).toBe('locked')
+    }
     await expect(takenAndFreed()).resolves.toBeUndefined()
   })
 
-  it('is not taken from a process of another machine', async () => {
-    await leftBehind(JSON.stringify({ pid: goneProcess(), host: 'elsewhere' }))
-    await expect(lockFolder(folder, file, () => {})).rejects.toThrow('in use by another process')
+  it('stays with a process that is stopped', async () => {
+    await using other = await another()
+    other.kill('SIGSTOP')
+    await expect(takenAndFreed()).rejects.toMatchObject(REFUSED)
   })
 
-  it.each([
-    ['before it could sign', null],
-    ['while it signed', '{"pid":'],
-    ['and somebody emptied its signature', 'null'],
-  ])('is waited for when its process was killed %s', async (_, holder) => {
-    await leftBehind(holder, 9_500)
-    await expect(takenAndFreed()).resolves.toBeUndefined()
+  it('goes to one of many that come at the same time, after one that was killed as well', async () => {
+    for (let round = 1; round <= 2; round += 1) {
+      await using all = new AsyncDisposableStack()
+      const others = await Promise.all(Array.from({ length: 6 }, another))
+      for (const other of others) all.use(other)
+      expect(others.filter(({ says }) => says === 'locked')).toHaveLength(1)
+    }
+  })
+
+  it('is refused with the reason where its file can be no lock', async () => {
+    await mkdir(`${file}.lock`)
+    await expect(takenAndFreed()).rejects.toMatchObject({
+      name: 'StartRefused',
+      message: expect.stringContaining(`${folder} cannot be locked: ${file}.lock: `),
+    })
   })
 })

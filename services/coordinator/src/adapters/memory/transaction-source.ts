@@ -75,8 +75,7 @@ export async function createMemoryTransactionSource(
   const { now = Date.now, sweepMs = SWEEP_MS, leaseMs = LEASE_MS } = options
   const path = join(dataDir, 'ITSourceMemory.json')
   const journalPath = join(dataDir, 'ITSourceMemory.journal')
-  // A process that was stopped for long goes on with its lock; the next start then finds it fresh again.
-  const unlock = await lockFolder(dataDir, path, () => {})
+  const unlock = await lockFolder(dataDir, path)
 
   const runs = new Map<string, Kept>()
   /** Replay ids of a transaction, so that its latest run needs no search. */
@@ -151,7 +150,7 @@ export async function createMemoryTransactionSource(
       loaded,
     )
   } catch (error) {
-    await unlock()
+    unlock()
     throw error
   }
 
@@ -568,7 +567,7 @@ export async function createMemoryTransactionSource(
 
     async [Symbol.asyncDispose]() {
       await journal.close()
-      await unlock()
+      unlock()
     },
   }
 }

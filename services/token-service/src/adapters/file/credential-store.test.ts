@@ -58,7 +58,6 @@ describe('the credential file', () => {
     expect((await readdir(folder)).toSorted()).toEqual([
       'credentials.json',
       'credentials.json.lock',
-      'credentials.json.lock.json',
     ])
   })
 

@@ -71,20 +71,15 @@ export async function createFileCredentialStore(
   now: () => number = Date.now,
 ): Promise<CredentialStore & AsyncDisposable> {
   const path = join(folder, FILE_NAME)
-  const ownership = { isLost: false }
-  // A machine that slept: another process may have the folder by now, and two writers lose rotations.
-  const unlock = await lockFolder(folder, path, () => (ownership.isLost = true))
+  const unlock = await lockFolder(folder, path)
   try {
     const state = await load(path, keys)
     return {
-      ...openStore({ path, loaded: state, keys, now, ownership }),
-      [Symbol.asyncDispose]: async () => {
-        // Not ours any more, or the folder is gone: then there is nothing to give back.
-        if (!ownership.isLost) await unlock().catch(() => {})
-      },
+      ...openStore({ path, loaded: state, keys, now }),
+      [Symbol.asyncDispose]: async () => unlock(),
     }
   } catch (error) {
-    await unlock()
+    unlock()
     throw error
   }
 }
@@ -158,9 +153,8 @@ function openStore(options: {
   readonly loaded: FileState
   readonly keys: KeyRing
   readonly now: () => number
-  readonly ownership: { readonly isLost: boolean }
 }): CredentialStore {
-  const { path, keys, now, ownership } = options
+  const { path, keys, now } = options
   const auditPath = join(dirname(path), AUDIT_FILE_NAME)
   let state = options.loaded
   let writing: Promise<unknown> = Promise.resolve()
@@ -184,7 +178,6 @@ function openStore(options: {
     const run = async (): Promise<T> => {
       const { next, answer } = await decide(state)
       if (next !== null) {
-        if (ownership.isLost) throw unwritable(new Error('the lock on the folder was lost'))
         try {
           await replaceFile(path, JSON.stringify(next))
         } catch (cause) {
