@@ -155,7 +155,7 @@ describe('an attempt that fails', () => {
   it('ends as 408 when the caller does not finish its body', async () => {
     const proxy = await open({ settings: { DEADLINE_SECONDS: '1' } })
     const head = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Length: 10\r\n\r\n`
-    const answer = await raw(proxy.port, `${head}half`, 2_500)
+    const answer = await raw(proxy.port, `${head}half`)
     expect(answer.status).toBe(408)
     expect(upstream.seen).toHaveLength(0)
   })

@@ -271,15 +271,29 @@ export interface RawAnswer {
   readonly text: string
 }
 
-/** Sends bytes as they are, which ordinary clients would tidy up, and reads until the peer closes or `patienceMs` pass in silence. */
-export async function raw(port: number, bytes: string, patienceMs = 300): Promise<RawAnswer> {
+const TICK_MS = 50
+const FIRST_BYTE_MS = 20_000
+
+/**
+ * Sends bytes as they are, which ordinary clients would tidy up, and reads until the peer closes, or has answered
+ * something and is silent for `quietMs`: counted in ticks, because a process that stood still has heard no silence.
+ */
+export async function raw(port: number, bytes: string, quietMs = 300): Promise<RawAnswer> {
   const socket = connect(port, '127.0.0.1')
   const parts: Buffer[] = []
-  socket.on('data', (part: Buffer) => parts.push(part))
+  let ticks = 0
+  socket.on('data', (part: Buffer) => {
+    parts.push(part)
+    ticks = 0
+  })
   socket.on('error', () => {})
-  socket.setTimeout(patienceMs, () => socket.destroy())
+  const ticking = setInterval(() => {
+    ticks += 1
+    if (ticks * TICK_MS >= (parts.length === 0 ? FIRST_BYTE_MS : quietMs)) socket.destroy()
+  }, TICK_MS)
   socket.write(bytes, 'latin1')
   await once(socket, 'close')
+  clearInterval(ticking)
   const text = Buffer.concat(parts).toString('latin1')
   const [head = '', ...rest] = text.split('\r\n\r\n')
   return {
