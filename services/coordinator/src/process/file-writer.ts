@@ -3,7 +3,7 @@
  * cost one flush of their folder.
  */
 import fs from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { promisify } from 'node:util'
 
 export interface FileToWrite {
@@ -28,7 +28,7 @@ interface Underway {
 /** A disk that takes its time takes it for several flushes at once; in memory one after the other is cheaper. */
 const SLOW_FLUSH_MS = 0.2
 
-/** Writes each file whole or not at all; a result for each, null when it is written. */
+/** Writes each file whole or not at all, its folder made when it is missing; a result for each, null when it is written. */
 export async function writeFiles(files: readonly FileToWrite[]): Promise<(WriteFailure | null)[]> {
   const all = files.map((file): Underway => ({ file, descriptor: null, failure: null }))
   for (const one of all) attempt(one, open)
@@ -67,8 +67,25 @@ function give(one: Underway, error: unknown): void {
 
 function open(one: Underway): void {
   const { temporary, content } = one.file
-  one.descriptor = fs.openSync(temporary, 'wx', 0o600)
+  one.descriptor = openNew(temporary)
   fs.writeFileSync(one.descriptor, content)
+}
+
+function openNew(path: string): number {
+  try {
+    return fs.openSync(path, 'wx', 0o600)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    makeFolder(dirname(path))
+    return fs.openSync(path, 'wx', 0o600)
+  }
+}
+
+/** Makes a folder and those that lead to it; after a power cut they are there as the files in them are. */
+function makeFolder(folder: string): void {
+  const last = resolve(folder)
+  const first = resolve(fs.mkdirSync(last, { recursive: true }) ?? last)
+  for (let made = last; made.length >= first.length; made = dirname(made)) syncFolder(dirname(made))
 }
 
 function flush({ descriptor }: Underway): void {
@@ -94,14 +111,18 @@ function close(one: Underway): void {
 function flushFolder(folder: string, files: readonly Underway[]): void {
   if (files.every(({ failure }) => failure !== null)) return
   try {
-    const descriptor = fs.openSync(folder, 'r')
-    try {
-      fs.fsyncSync(descriptor)
-    } finally {
-      fs.closeSync(descriptor)
-    }
+    syncFolder(folder)
   } catch (error) {
     // Linux tells of a failed write once: the next flush would say that all is well.
     for (const one of files) if (one.failure === null) give(one, error)
+  }
+}
+
+function syncFolder(folder: string): void {
+  const descriptor = fs.openSync(folder, 'r')
+  try {
+    fs.fsyncSync(descriptor)
+  } finally {
+    fs.closeSync(descriptor)
   }
 }

@@ -1,7 +1,7 @@
 import fs from 'node:fs'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -27,6 +27,28 @@ describe('a file that is written whole', () => {
     const path = join(folder, 'some', 'where', 'a.csv')
     await Promise.all(['1', '2'].map((content) => writeWholeFile(path, content)))
     expect(await readdir(join(folder, 'some', 'where'))).toEqual(['a.csv'])
+  })
+
+  it('has its folder, and those that lead to it, flushed into theirs', async () => {
+    const [open, flush] = [fs.openSync, fs.fsyncSync]
+    const names = new Map<number, string>()
+    const flushed: string[] = []
+    vi.spyOn(fs, 'openSync').mockImplementation((...args) => {
+      const descriptor = open(...args)
+      names.set(descriptor, String(args[0]))
+      return descriptor
+    })
+    vi.spyOn(fs, 'fsyncSync').mockImplementation((descriptor) => {
+      flushed.push(names.get(descriptor) ?? '')
+      flush(descriptor)
+    })
+    const path = join(folder, 'some', 'where', 'a.csv')
+    const temporary = `${path}.01234567.tmp`
+    expect(await writeFiles([{ path, temporary, content: '' }])).toEqual([null])
+    expect(flushed.toSorted()).toEqual(
+      [folder, join(folder, 'some'), dirname(path), temporary].toSorted(),
+    )
+    vi.restoreAllMocks()
   })
 
   it('leaves nothing when it cannot be written', async () => {

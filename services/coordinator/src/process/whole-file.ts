@@ -1,4 +1,4 @@
-import { mkdir, readdir, rm } from 'node:fs/promises'
+import { readdir, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { FileToWrite, WriteFailure } from './file-writer.ts'
@@ -16,11 +16,7 @@ export async function writeWholeFile(path: string, content: string): Promise<voi
   if (typeof content !== 'string') throw new TypeError('a file is written from a string')
   const temporary = `${path}.${crypto.randomUUID().slice(0, 8)}.tmp`
   const file = { path, temporary, content }
-  let failure = await write(file)
-  if (failure?.code === 'ENOENT') {
-    await mkdir(dirname(path), { recursive: true })
-    failure = await write(file)
-  }
+  const failure = await write(file)
   if (failure !== null) throw Object.assign(new Error(failure.message), { code: failure.code })
 }
 
