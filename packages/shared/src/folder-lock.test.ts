@@ -81,10 +81,10 @@ describe('the lock of a data folder', () => {
   })
 
   it('is refused with the reason where its file can be no lock', async () => {
-    await mkdir(`${file}.lock`)
+    await mkdir(`${file}.lock.sqlite`)
     await expect(takenAndFreed()).rejects.toMatchObject({
       name: 'StartRefused',
-      message: expect.stringContaining(`${folder} cannot be locked: ${file}.lock: `),
+      message: expect.stringContaining(`${folder} cannot be locked: ${file}.lock.sqlite: `),
     })
   })
 })

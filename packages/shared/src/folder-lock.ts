@@ -8,13 +8,13 @@ const SQLITE_BUSY = 5
  * Makes this process the only writer of a store, until it lets go or ends: the lock is the kernel's own, which SQLite
  * takes for an exclusive transaction. However a process ends, its lock ends with it; one that sleeps keeps it.
  *
- * @param file the store's main file, which need not exist yet. Beside it `<file>.lock` stays, empty: were it removed,
+ * @param file the store's main file, which need not exist yet. Beside it `<file>.lock.sqlite` stays, empty: were it removed,
  *   two processes could each hold the lock of a file of that name.
  * @returns how to let go; the second time it does nothing.
  * @throws {StartRefused} naming the folder, when another process has it or nothing can be written there.
  */
 export async function lockFolder(folder: string, file: string): Promise<() => void> {
-  const path = `${file}.lock`
+  const path = `${file}.lock.sqlite`
   try {
     await mkdir(folder, { recursive: true, mode: 0o700 })
     // SQLite would make it as well, but tell no reason why it cannot.

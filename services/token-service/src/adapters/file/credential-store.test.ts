@@ -57,7 +57,7 @@ describe('the credential file', () => {
     expect(text).not.toContain('canary-')
     expect((await readdir(folder)).toSorted()).toEqual([
       'credentials.json',
-      'credentials.json.lock',
+      'credentials.json.lock.sqlite',
     ])
   })
 
