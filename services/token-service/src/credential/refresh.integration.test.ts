@@ -381,14 +381,14 @@ describe('a lease', () => {
         return redis.store.renew(lease, leaseMs)
       },
     }
-    const service = await start({ store, timing: { leaseMs: 150 } })
+    const service = await start({ store, timing: { leaseMs: 300 } })
     await service.connect('1')
     const ended: [fence: number, renewals: number][] = []
     // Each is long enough for renewals of the one before that were not stopped.
     for (const step of [
-      { latencyMs: 400 },
-      { latencyMs: 400, status: 400, body: '{"error":"invalid_scope"}' },
-      { latencyMs: 400 },
+      { latencyMs: 1_200 },
+      { latencyMs: 1_200, status: 400, body: '{"error":"invalid_scope"}' },
+      { latencyMs: 1_200 },
     ]) {
       provider.script(step)
       await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
