@@ -292,7 +292,7 @@ describe('the secrets of a system', () => {
     await crash()
     await misconfigure()
     await readDoors()
-  }, 120_000)
+  }, 300_000)
   afterAll(() => opened.disposeAsync())
 
   async function succeed(): Promise<void> {

@@ -137,7 +137,7 @@ describe('two gateways over Redis and RabbitMQ', () => {
     if (credential !== undefined) credential.version = 2
     const logger = createLogger('test', 'silent')
     const bus = opened.use(
-      await connectRabbitMq(new Secret(env.AMQP_URL), {
+      connectRabbitMq(new Secret(env.AMQP_URL), {
         name: 'test',
         dependency: createHealth(logger).dependency('rabbitmq'),
         logger,

@@ -24,7 +24,7 @@ await runService(NAME, async () => {
   const health = createHealth(logger)
   await using stack = new AsyncDisposableStack()
   const bus = stack.use(
-    await connectRabbitMq(config.AMQP_URL, {
+    connectRabbitMq(config.AMQP_URL, {
       name: NAME,
       dependency: health.dependency('rabbitmq'),
       logger,

@@ -17,7 +17,7 @@ await runService('coordinator', async () => {
   await using stack = new AsyncDisposableStack()
   const source = stack.use(await openSource(config))
   const bus = stack.use(
-    await connectRabbitMq(config.AMQP_URL, {
+    connectRabbitMq(config.AMQP_URL, {
       name: `coordinator (${process.pid})`,
       dependency: health.dependency('rabbitmq'),
       logger,

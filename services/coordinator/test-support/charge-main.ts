@@ -22,7 +22,7 @@ await runService('coordinator', async () => {
     }),
     { leaseMs: Number(process.env['LEASE_MS']) },
   )
-  const bus = await connectRabbitMq(config.AMQP_URL, {
+  const bus = connectRabbitMq(config.AMQP_URL, {
     name: `coordinator (${process.pid})`,
     dependency: health.dependency('rabbitmq'),
     logger,

@@ -154,7 +154,7 @@ await runService('coordinator', async () => {
     ),
   )
   const bus = stack.use(
-    await connectRabbitMq(config.AMQP_URL, {
+    connectRabbitMq(config.AMQP_URL, {
       name: `coordinator (${process.pid})`,
       dependency: health.dependency('rabbitmq'),
       logger,

@@ -70,7 +70,7 @@ export async function openBackends(
     },
     async openBus(url = amqpUrl()) {
       if (kind === 'embedded') return createInProcessBus(silent)
-      const bus = await connectRabbitMq(new Secret(url), {
+      const bus = connectRabbitMq(new Secret(url), {
         name: 'test',
         dependency: createHealth(silent).dependency('rabbitmq'),
         logger: silent,

@@ -33,7 +33,7 @@ export async function openBackends(
     watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger }),
   )
   const bus = opened.use(
-    await connectRabbitMq(config.AMQP_URL, {
+    connectRabbitMq(config.AMQP_URL, {
       name: 'token-service',
       dependency: health.dependency('rabbitmq'),
       logger,

@@ -19,7 +19,7 @@ async function open(address = url, confirmDeadlineMs = 5_000): Promise<MessageBu
   const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
   prefixes.push(prefix)
   const dependency = createHealth(logger).dependency('rabbitmq')
-  const bus = await connectRabbitMq(new Secret(address), {
+  const bus = connectRabbitMq(new Secret(address), {
     name: 'test',
     dependency,
     logger,
@@ -63,7 +63,7 @@ describe('the RabbitMQ bus on a bad line', () => {
     relay.edit = (answer) =>
       edited(answer, /(version\S{5})\d\.\d+/, (text) => text.replace(/\d(?=\.\d+$)/, '2'))
     const health = createHealth(logger)
-    await using bus = await connectRabbitMq(new Secret(relay.url), {
+    await using bus = connectRabbitMq(new Secret(relay.url), {
       name: 'test',
       dependency: health.dependency('rabbitmq'),
       logger,
@@ -136,6 +136,27 @@ describe('the RabbitMQ bus on a bad line', () => {
     await bus[Symbol.asyncDispose]()
   })
 
+  it.each([
+    ['greeted', 10, 10],
+    ['admitted', 10, 30],
+    ['opened', 10, 41],
+    ['given a channel', 20, 11],
+    ['promised confirms', 85, 11],
+  ])('leaves quietly when the line breaks just as it is %s', async (_, classId, methodId) => {
+    await using line = await startRelay(url, 5672)
+    const left = Promise.withResolvers<void>()
+    line.edit = (answer) => {
+      if (!answer.includes(method(classId, methodId))) return answer
+      line.edit = null
+      bus[Symbol.asyncDispose]().then(left.resolve, left.reject)
+      setImmediate(() => line.cut())
+      return answer
+    }
+    const bus = await open(line.url)
+    await left.promise
+    expect(line.connections).toBe(1)
+  })
+
   it('answers every question about a queue, also those whose channel was closing at the cut', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
@@ -174,7 +195,7 @@ describe('the RabbitMQ bus on a bad line', () => {
 
   it('fails a publish at once while the broker is away, and says so in the health report', async () => {
     const health = createHealth(logger)
-    const bus = await connectRabbitMq(new Secret('amqp://127.0.0.1:1'), {
+    const bus = connectRabbitMq(new Secret('amqp://127.0.0.1:1'), {
       name: 'test',
       dependency: health.dependency('rabbitmq'),
       logger,
@@ -227,7 +248,7 @@ describe('a queue that exists with other arguments than it needs', () => {
     const line = await startRelay(url, 5672)
     const heard = createLogger('test', 'info', { write: (text) => void lines.push(text) })
     const health = createHealth(heard)
-    const bus = await connectRabbitMq(new Secret(line.url), {
+    const bus = connectRabbitMq(new Secret(line.url), {
       name: 'test',
       dependency: health.dependency('rabbitmq'),
       logger: heard,

@@ -1,20 +1,13 @@
 /**
- * The message bus over RabbitMQ (3.10 to 4.x) with amqplib's own recovery.
+ * The message bus over RabbitMQ (3.10 to 4.x) with amqplib.
  *
  * I1  One way back: whatever breaks (connection, channel, a cancelled consumer) ends the connection, and
- *     recovery's `setup` builds all of it anew: publishing channel, topology, consumers.
+ *     `build` makes all of it anew on the next one: publishing channel, topology, consumers.
  * I2  A publish settles: by the broker's confirm, by the loss of its channel, or by our own deadline.
  * I3  A delivery is settled on the channel that brought it or not at all; the broker redelivers the rest.
  */
 import type { Duplex } from 'node:stream'
-import { setTimeout as delay } from 'node:timers/promises'
-import {
-  type Channel,
-  type ChannelModel,
-  type ConfirmChannel,
-  connect,
-  type ConsumeMessage,
-} from 'amqplib'
+import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
 import { corkWrites } from '../corked-writes.ts'
 import { IntegrationError } from '../errors.ts'
 import { refuseProblems, versionFinding } from '../findings/finding.ts'
@@ -32,6 +25,7 @@ import type {
   Topology,
 } from '../message-bus.ts'
 import type { Secret } from '../secret.ts'
+import { CLOSE_PATIENCE_MS, keepConnected, within } from './connection.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
 import { queueArguments } from './queue-arguments.ts'
 import { brokerReason, inequivalenceOf, versionOf } from './refusal.ts'
@@ -63,7 +57,7 @@ interface RunningConsumer {
 }
 
 /** Connects in the background; `ready()` tells when the broker is there. */
-export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Promise<MessageBus> {
+export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageBus {
   const { dependency, logger, prefix = '', confirmDeadlineMs = 5_000 } = options
   const topologies: Topology[] = []
   const consumers = new Set<RunningConsumer>()
@@ -84,34 +78,19 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
   // The queue goes with the connection, so nothing of it could ever be delivered again.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
-  // I1: whoever finds the connection broken ends it; recovery does the rest.
+  // I1: whoever finds the connection broken ends it; the next one follows by itself.
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
     logger.warn({ reason }, 'restarting the broker connection')
     current.close().catch(() => {})
   }
 
-  // amqplib's recovery goes on with a connection that ended in here as if it stood, and waits for ever for one to
-  // close that has no line any more.
-  async function setup(current: ChannelModel): Promise<void> {
-    let isOver = false
-    current.once('close', () => (isOver = true))
-    try {
-      await build(current)
-      if (isOver) throw new Error('the connection ended while it was set up')
-    } catch (error) {
-      await within(CLOSE_PATIENCE_MS, current.close())
-      throw error
-    }
-  }
-
   async function build(current: ChannelModel): Promise<void> {
-    // Recovery listens for errors only after this: one before would be thrown in the middle of amqplib's own
-    // clean-up, end the process, or leave recovery waiting for ever.
-    current.on('error', () => {})
     refuseProblems([versionFinding('rabbitmq', versionOf(current))])
     // Not in the types: the stream that amqplib opened for this connection.
     corkWrites((current.connection as unknown as { readonly stream: Duplex }).stream)
+    current.on('blocked', () => dependency.down('blocked by a resource alarm'))
+    current.on('unblocked', () => current === model && dependency.up())
     const channel = await current.createConfirmChannel()
     channel.on('return', (message) => {
       for (const publishing of publishings) {
@@ -207,33 +186,22 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     if (isOpen) await settlements.settle(message, settlement)
   }
 
-  const connection = await connect(withHeartbeat(url), {
-    // Without noDelay every small pair of frames waits for a delayed ACK: 100 ms a transaction instead of 9.
-    noDelay: true,
-    timeout: 5_000,
-    clientProperties: { connection_name: options.name },
-    recovery: { initialDelay: 100, maxDelay: 2_000, setup, waitForConnect: false },
-  })
-
-  connection.on('connect', () => {
-    dependency.up()
-    for (const resolve of waiting) resolve()
-    waiting.clear()
-  })
-  const lost = (reason: string): void => {
-    if (!isClosing) dependency.down(reason)
+  const lost = (error: unknown): void => {
+    if (!isClosing) dependency.down(brokerReason(error))
     model = null
     publisher = null
     for (const { settle: fail } of publishings) fail(unavailable('the connection was lost'))
   }
-  connection.on('connect-failed', (error: Error) => lost(brokerReason(error)))
-  connection.on('disconnect', (error: Error) => lost(brokerReason(error)))
-  connection.on('blocked', () => dependency.down('blocked by a resource alarm'))
-  connection.on('unblocked', () => dependency.up())
-  connection.on('error', () => {}) // told by 'disconnect'
-  connection.on('handler-error', (error: Error) =>
-    logger.error({ err: error }, 'broker event handler failed'),
-  )
+  const connection = keepConnected(url, {
+    name: options.name,
+    build,
+    stands() {
+      dependency.up()
+      for (const resolve of waiting) resolve()
+      waiting.clear()
+    },
+    lost,
+  })
 
   // I2, one timer for all: one for each publish costs more than the publish.
   const overdue = setInterval(() => {
@@ -348,41 +316,17 @@ export async function connectRabbitMq(url: Secret, options: RabbitMqOptions): Pr
     async [Symbol.asyncDispose]() {
       isClosing = true
       await Promise.all([...consumers].map((consumer) => Promise.allSettled(consumer.inHand)))
-      await within(CLOSE_PATIENCE_MS, connection.close())
+      await connection[Symbol.asyncDispose]()
       clearInterval(overdue)
-      lost('closed')
+      lost(new Error('closed'))
     },
   }
   return bus
 }
 
-const HEARTBEAT_SECONDS = '10'
-const CLOSE_PATIENCE_MS = 1_000
-
-/** What `work` came to, or null when it failed or a broker that no longer answers held it up. */
-async function within<Result>(ms: number, work: Promise<Result>): Promise<Result | null> {
-  const patience = new AbortController()
-  const late = delay(ms, null, { signal: patience.signal })
-  try {
-    return await Promise.race([work, late])
-  } catch {
-    return null
-  } finally {
-    patience.abort()
-    late.catch(() => {})
-  }
-}
-
 // amqplib's own promise never settles when the connection is lost before the broker's close-ok.
 const closeChannel = (channel: Channel): Promise<unknown> =>
   within(CLOSE_PATIENCE_MS, channel.close())
-
-// amqplib takes the heartbeat from the URL; an operator's own setting wins.
-function withHeartbeat(secret: Secret): string {
-  const url = new URL(secret.reveal())
-  if (!url.searchParams.has('heartbeat')) url.searchParams.set('heartbeat', HEARTBEAT_SECONDS)
-  return url.href
-}
 
 const unavailable = (why: string): IntegrationError =>
   new IntegrationError('broker_unavailable', `the broker did not take the message: ${why}`)

@@ -80,7 +80,7 @@ afterEach(() => cleanup.disposeAsync())
 async function connectBus(): Promise<MessageBus> {
   const dependency = createHealth(silent).dependency('rabbitmq')
   const bus = cleanup.use(
-    await connectRabbitMq(new Secret(line.url), {
+    connectRabbitMq(new Secret(line.url), {
       name: 'token-service test',
       dependency,
       logger: silent,
