@@ -4,6 +4,7 @@ import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { Secret } from '@integration-host/shared/secret'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { connect } from 'amqplib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { NOWHERE, nothingReachable, type Running, startMain } from './main.rig.ts'
 import {
@@ -114,6 +115,11 @@ describe('the gateway as a process', () => {
 describe('two gateways over Redis and RabbitMQ', () => {
   it('share the throttle and hear every event; no call fails when Redis is not there', async () => {
     const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
+    opened.defer(async () => {
+      const connection = await connect(process.env['TEST_AMQP_URL'] ?? '')
+      await (await connection.createChannel()).deleteExchange(prefix + CREDENTIALS_EXCHANGE)
+      await connection.close()
+    })
     const upstream: StandIn = opened.use(await standIn(echo))
     const tokens = opened.use(await tokenService(['1', '2']))
     const env = {
