@@ -18,7 +18,6 @@ import type {
   Consumer,
   Delivery,
   MessageBus,
-  OutgoingMessage,
   QueueDepth,
   QueueSpec,
   Settlement,
@@ -26,6 +25,7 @@ import type {
 } from '../message-bus.ts'
 import type { Secret } from '../secret.ts'
 import { CLOSE_PATIENCE_MS, keepConnected, within } from './connection.ts'
+import { deliveryOf, publishOptions } from './messages.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
 import { queueArguments } from './queue-arguments.ts'
 import { brokerReason, inequivalenceOf, versionOf } from './refusal.ts'
@@ -330,29 +330,3 @@ const closeChannel = (channel: Channel): Promise<unknown> =>
 
 const unavailable = (why: string): IntegrationError =>
   new IntegrationError('broker_unavailable', `the broker did not take the message: ${why}`)
-
-const publishOptions = (message: OutgoingMessage) => ({
-  persistent: true,
-  mandatory: message.mandatory,
-  contentType: 'application/json',
-  messageId: message.messageId,
-  type: message.type,
-  timestamp: Math.floor(Date.now() / 1_000),
-  // Always fresh headers: a copied x-death makes the broker see a dead-letter cycle and drop the message.
-  headers: { ...message.headers },
-  ...(message.correlationId !== undefined && { correlationId: message.correlationId }),
-})
-
-function deliveryOf(message: ConsumeMessage): Delivery {
-  const headers = (message.properties.headers ?? {}) as Record<string, unknown>
-  const count = headers['x-delivery-count']
-  return {
-    routingKey: message.fields.routingKey,
-    messageId: String(message.properties.messageId ?? ''),
-    type: String(message.properties.type ?? ''),
-    headers,
-    content: message.content,
-    redelivered: message.fields.redelivered,
-    deliveryCount: typeof count === 'number' ? count : 0,
-  }
-}

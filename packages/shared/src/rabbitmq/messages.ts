@@ -1,0 +1,29 @@
+/** Messages as AMQP has them. */
+import type { ConsumeMessage, Options } from 'amqplib'
+import type { Delivery, OutgoingMessage } from '../message-bus.ts'
+
+export const publishOptions = (message: OutgoingMessage): Options.Publish => ({
+  persistent: true,
+  mandatory: message.mandatory,
+  contentType: 'application/json',
+  messageId: message.messageId,
+  type: message.type,
+  timestamp: Math.floor(Date.now() / 1_000),
+  // Always fresh headers: a copied x-death makes the broker see a dead-letter cycle and drop the message.
+  headers: { ...message.headers },
+  ...(message.correlationId !== undefined && { correlationId: message.correlationId }),
+})
+
+export function deliveryOf(message: ConsumeMessage): Delivery {
+  const headers = (message.properties.headers ?? {}) as Record<string, unknown>
+  const count = headers['x-delivery-count']
+  return {
+    routingKey: message.fields.routingKey,
+    messageId: String(message.properties.messageId ?? ''),
+    type: String(message.properties.type ?? ''),
+    headers,
+    content: message.content,
+    redelivered: message.fields.redelivered,
+    deliveryCount: typeof count === 'number' ? count : 0,
+  }
+}
