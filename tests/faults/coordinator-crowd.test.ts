@@ -147,5 +147,5 @@ describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
       `${poison.length} kinds of poison, ${buried} messages: all in the dead queue with their reason; ${HEALTHY} healthy orders took ${median('healthy').toFixed(0)} ms alone and ${median('poisoned').toFixed(0)} ms among ${POISON_OF_A_KIND * poison.length} poison messages (medians of ${RUNS}; ${slower} % slower, median of the pairs)`,
       'figure',
     )
-  }, 120_000)
+  }, 300_000)
 })
