@@ -92,7 +92,7 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
   return relay
 }
 
-/** For `edit`: the bytes with a text in them replaced by one of the same length. */
+/** For `edit`: the bytes with a text in them replaced; by one of the same length, where the protocol tells lengths. */
 export const edited = (
   answer: Buffer,
   text: RegExp,

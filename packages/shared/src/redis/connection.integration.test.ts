@@ -100,8 +100,8 @@ describe('a line to Redis', () => {
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     const refusal = "READONLY You can't write against a read only replica."
-    relay.edit = (answer) =>
-      answer.toString('latin1') === '+PONG\r\n' ? Buffer.from(`-${refusal}\r\n`) : answer
+    // Other answers may come with it.
+    relay.edit = (answer) => edited(answer, /^\+PONG(?=\r\n)/m, `-${refusal}`)
     const lines = relay.connections
     await expect(connection.redis.ping()).rejects.toThrow(refusal)
     await eventually(() => expect(connection.redis.ping()).rejects.toThrow(refusal))
