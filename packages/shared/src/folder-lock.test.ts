@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -18,19 +18,20 @@ const takenAndFreed = async (): Promise<void> => (await lockFolder(folder, file)
 const REFUSED = { name: 'StartRefused', message: expect.stringContaining('in use by another') }
 
 /** A process of its own that has the lock, or was refused it: what it says of that first. */
-async function another(): Promise<
+async function another({ isNobody = false } = {}): Promise<
   AsyncDisposable & { says: string; kill(signal: NodeJS.Signals): void }
 > {
   const module = JSON.stringify(new URL('folder-lock.ts', import.meta.url).href)
   const program = `
     import { lockFolder } from ${module}
-    const [folder, file] = process.argv.slice(1)
+    const [folder, file, isNobody] = process.argv.slice(1)
+    if (isNobody === 'true') process.seteuid?.(65534)
     globalThis.unlock = await lockFolder(folder, file).catch((error) => error.name)
     console.log(typeof unlock === 'string' ? unlock : 'locked')
     setInterval(() => {}, 1_000)`
   const child = spawn(
     process.execPath,
-    ['--input-type=module', '--eval', program, '--', folder, file],
+    ['--input-type=module', '--eval', program, '--', folder, file, String(isNobody)],
     { stdio: ['ignore', 'pipe', 'inherit'] },
   )
   const exit = once(child, 'exit')
@@ -74,7 +75,7 @@ describe('the lock of a data folder', () => {
   it('goes to one of many that come at the same time, after one that was killed as well', async () => {
     for (let round = 1; round <= 2; round += 1) {
       await using all = new AsyncDisposableStack()
-      const others = await Promise.all(Array.from({ length: 6 }, another))
+      const others = await Promise.all(Array.from({ length: 6 }, () => another()))
       for (const other of others) all.use(other)
       expect(others.filter(({ says }) => says === 'locked')).toHaveLength(1)
     }
@@ -84,7 +85,31 @@ describe('the lock of a data folder', () => {
     await mkdir(`${file}.lock.sqlite`)
     await expect(takenAndFreed()).rejects.toMatchObject({
       name: 'StartRefused',
-      message: expect.stringContaining(`${folder} cannot be locked: ${file}.lock.sqlite: `),
+      message: expect.stringContaining(`${folder} cannot be used: ${file}.lock.sqlite: `),
     })
+  })
+
+  it('is refused with the reason where a file is in the place of the folder', async () => {
+    await writeFile(file, '')
+    await expect(lockFolder(file, join(file, 'store'))).rejects.toMatchObject({
+      name: 'StartRefused',
+      message: expect.stringContaining(`${file} cannot be used: EEXIST`),
+    })
+  })
+
+  it('leaves its file empty, and holds also when many in one process come first', async () => {
+    const all = await Promise.allSettled(Array.from({ length: 10 }, () => lockFolder(folder, file)))
+    expect(all.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    await using other = await another()
+    expect(other.says).toBe('StartRefused')
+    expect((await stat(`${file}.lock.sqlite`)).size).toBe(0)
+  })
+
+  it('is refused where its file may only be read', async () => {
+    await takenAndFreed()
+    await chmod(`${file}.lock.sqlite`, 0o444)
+    await chmod(folder, 0o777)
+    await using other = await another({ isNobody: process.getuid?.() === 0 })
+    expect(other.says).toBe('StartRefused')
   })
 })
