@@ -2,6 +2,8 @@
  * One connection to the broker after the other. amqplib's own recovery is not used: it waits for ever, or ends the
  * process, when a line breaks in the moment in which it is opened, set up or closed.
  */
+import { once } from 'node:events'
+import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ChannelModel, connect } from 'amqplib'
 import type { Secret } from '../secret.ts'
@@ -10,7 +12,7 @@ const CONNECT_TIMEOUT_MS = 5_000
 const HEARTBEAT_SECONDS = '10'
 const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 2_000
-/** What is closed politely has so long to answer; the connection then ends by its heartbeat. */
+/** What is closed politely has so long to answer. */
 export const CLOSE_PATIENCE_MS = 1_000
 
 export interface ConnectionUser {
@@ -28,10 +30,12 @@ export interface ConnectionUser {
 export function keepConnected(url: Secret, user: ConnectionUser): AsyncDisposable {
   const leaving = new AbortController()
   const { signal } = leaving
-  let current: ChannelModel | null = null
+  const left = once(signal, 'abort').then(() => Promise.reject(new Error('closed')))
+  left.catch(() => {})
+  let failures = 0
 
-  /** Resolves when the connection has ended after it stood, with why. @throws when it never stood. */
-  async function useOne(): Promise<Error> {
+  /** @throws why the connection could not be made, or has ended. */
+  async function useOne(): Promise<never> {
     const connection = await connect(withHeartbeat(url), {
       // Without noDelay every small pair of frames waits for a delayed ACK: 100 ms a transaction instead of 9.
       noDelay: true,
@@ -45,29 +49,19 @@ export function keepConnected(url: Secret, user: ConnectionUser): AsyncDisposabl
     })
     try {
       signal.throwIfAborted()
-      await Promise.race([user.build(connection), ended.then((error) => Promise.reject(error))])
-      signal.throwIfAborted()
-    } catch (error) {
-      // amqplib answers nobody who closes a line that is lost meanwhile.
-      await within(CLOSE_PATIENCE_MS, Promise.race([connection.close(), ended]))
-      throw error
+      const over = Promise.race([left, ended.then((error) => Promise.reject(error))])
+      await Promise.race([over, user.build(connection)])
+      failures = 0
+      user.stands()
+      return await over
+    } finally {
+      await closeConnection(connection)
     }
-    current = connection
-    user.stands()
-    const error = await ended
-    current = null
-    return error
   }
 
   async function keep(): Promise<void> {
-    for (let failures = 0; !signal.aborted; failures += 1) {
-      try {
-        const error = await useOne()
-        failures = 0
-        user.lost(error)
-      } catch (error) {
-        user.lost(error)
-      }
+    for (; !signal.aborted; failures += 1) {
+      await useOne().catch((error: unknown) => user.lost(error))
       const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** failures, LONGEST_PAUSE_MS)
       // Replicas that lost the same broker come back one after the other.
       await delay(pauseMs * (0.7 + 0.3 * Math.random()), undefined, { signal }).catch(() => {})
@@ -78,11 +72,23 @@ export function keepConnected(url: Secret, user: ConnectionUser): AsyncDisposabl
   return {
     async [Symbol.asyncDispose]() {
       leaving.abort()
-      current?.close().catch(() => {})
       await within(CLOSE_PATIENCE_MS, keeping)
     },
   }
 }
+
+/** Closes a connection politely, or with its line when the broker does not answer that. */
+export async function closeConnection(connection: ChannelModel): Promise<void> {
+  // amqplib answers nobody who closes a line that is lost meanwhile.
+  const ended = new Promise<void>((resolve) => connection.once('close', () => resolve()))
+  await within(CLOSE_PATIENCE_MS, Promise.race([connection.close(), ended]))
+  // Nothing, once it has ended; amqplib listens to errors of the line alone.
+  streamOf(connection).destroy(new Error('the broker did not answer the close'))
+}
+
+/** Not in the types: the stream that amqplib opened for this connection. */
+export const streamOf = ({ connection }: ChannelModel): Duplex =>
+  (connection as unknown as { readonly stream: Duplex }).stream
 
 /** What `work` came to, or null when it failed or a broker that no longer answers held it up. */
 export async function within<Result>(ms: number, work: Promise<Result>): Promise<Result | null> {

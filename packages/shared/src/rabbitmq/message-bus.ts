@@ -6,7 +6,6 @@
  * I2  A publish settles: by the broker's confirm, by the loss of its channel, or by our own deadline.
  * I3  A delivery is settled on the channel that brought it or not at all; the broker redelivers the rest.
  */
-import type { Duplex } from 'node:stream'
 import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
 import { corkWrites } from '../corked-writes.ts'
 import { IntegrationError } from '../errors.ts'
@@ -24,7 +23,13 @@ import type {
   Topology,
 } from '../message-bus.ts'
 import type { Secret } from '../secret.ts'
-import { CLOSE_PATIENCE_MS, keepConnected, within } from './connection.ts'
+import {
+  CLOSE_PATIENCE_MS,
+  closeConnection,
+  keepConnected,
+  streamOf,
+  within,
+} from './connection.ts'
 import { deliveryOf, publishOptions } from './messages.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
 import { queueArguments } from './queue-arguments.ts'
@@ -66,11 +71,12 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   let model: ChannelModel | null = null
   let publisher: ConfirmChannel | null = null
   let isClosing = false
+  let isBlocked = false
   let toldInequivalence: string | null = null
 
   const named = (name: string): string => prefix + name
   // A queue of this replica alone needs a name that no other replica has.
-  const ownSuffix = crypto.randomUUID().slice(0, 8)
+  let ownSuffix = ''
   const exclusiveQueues = new Set<string>()
   const queueName = (name: string): string =>
     exclusiveQueues.has(name) ? `${named(name)}.${ownSuffix}` : named(name)
@@ -82,15 +88,23 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
     logger.warn({ reason }, 'restarting the broker connection')
-    current.close().catch(() => {})
+    void closeConnection(current)
   }
 
   async function build(current: ChannelModel): Promise<void> {
     refuseProblems([versionFinding('rabbitmq', versionOf(current))])
-    // Not in the types: the stream that amqplib opened for this connection.
-    corkWrites((current.connection as unknown as { readonly stream: Duplex }).stream)
-    current.on('blocked', () => dependency.down('blocked by a resource alarm'))
-    current.on('unblocked', () => current === model && dependency.up())
+    corkWrites(streamOf(current))
+    // The broker may not have seen the end of the connection before, and keep its queues.
+    ownSuffix = crypto.randomUUID().slice(0, 8)
+    isBlocked = false
+    current.on('blocked', () => {
+      isBlocked = true
+      dependency.down(BLOCKED)
+    })
+    current.on('unblocked', () => {
+      isBlocked = false
+      if (current === model) dependency.up()
+    })
     const channel = await current.createConfirmChannel()
     channel.on('return', (message) => {
       for (const publishing of publishings) {
@@ -153,7 +167,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       if (wasCurrent && !consumer.isCancelled) restart(current, 'consuming channel closed')
     })
     await channel.prefetch(consumer.options.prefetch)
-    if (consumer.isCancelled) return void (await closeChannel(channel))
+    if (consumer.isCancelled || isClosing) return void (await closeChannel(channel))
     consumer.channel = channel
     const settlements = createSettlements(channel)
     const onMessage = (message: ConsumeMessage | null): void => {
@@ -196,7 +210,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     name: options.name,
     build,
     stands() {
-      dependency.up()
+      if (isBlocked) dependency.down(BLOCKED)
+      else dependency.up()
       for (const resolve of waiting) resolve()
       waiting.clear()
     },
@@ -315,14 +330,20 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
 
     async [Symbol.asyncDispose]() {
       isClosing = true
-      await Promise.all([...consumers].map((consumer) => Promise.allSettled(consumer.inHand)))
+      const handled = () =>
+        Promise.all([...consumers].map(({ inHand }) => Promise.allSettled(inHand)))
+      await handled()
       await connection[Symbol.asyncDispose]()
+      // What was delivered until it had ended.
+      await handled()
       clearInterval(overdue)
       lost(new Error('closed'))
     },
   }
   return bus
 }
+
+const BLOCKED = 'blocked by a resource alarm'
 
 // amqplib's own promise never settles when the connection is lost before the broker's close-ok.
 const closeChannel = (channel: Channel): Promise<unknown> =>
