@@ -6,11 +6,13 @@ import { createServer } from 'node:net'
  * connection, before the server under test listens on it.
  */
 const FIRST = 10_000
-/** Processes that run at the same time have other pids, so each asks among ports that are its own. */
 const SLICE = 100
 const SLICES = 55
-const first = FIRST + (process.pid % SLICES) * SLICE
-let asked = 0
+/** Workers of a run that live at the same time have other numbers, so each asks among ports that are its own; */
+const worker = Number(process.env['VITEST_POOL_ID'] ?? process.pid) % SLICES
+const first = FIRST + worker * SLICE
+/** and those of another run beside it begin elsewhere. */
+let asked = Math.floor(Math.random() * SLICE)
 
 /** Ports of the loopback interface that nothing listens on now, for servers that have to know theirs beforehand. */
 export async function freePorts(count: number): Promise<number[]> {

@@ -11,8 +11,11 @@ export interface Relay extends AsyncDisposable {
   readonly connections: number
   /** Ends every connection and refuses new ones until `restore`; `end` takes them, and ends them at once. */
   away(how?: 'reset' | 'end'): void
-  /** Ends every connection, `reset` by an RST to whoever came; new ones are taken at once. */
-  cut(how?: 'end' | 'reset'): void
+  /**
+   * Ends every connection, `reset` by an RST to whoever came; new ones are taken at once. `half`: the backend sees
+   * nothing of it.
+   */
+  cut(how?: 'end' | 'reset' | 'half'): void
   /** Passes nothing more on over the connections there are; new ones work. */
   silence(): void
   /** Keeps connections and passes nothing on, either way, until `restore`. */
@@ -26,6 +29,7 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
   const sockets = new Set<Socket>()
   const clients = new Set<Socket>()
   const silent = new Set<Socket>()
+  let isHalf = false
   let state: 'open' | 'reset' | 'end' | 'stalled' = 'open'
   let connections = 0
   const server = createServer((client) => {
@@ -47,6 +51,7 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
       socket.on('error', () => {})
       socket.on('close', () => {
         for (const all of [sockets, clients, silent]) all.delete(socket)
+        if (isHalf) return
         client.destroy()
         backend.destroy()
       })
@@ -60,9 +65,10 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
   const address = new URL(backendUrl)
   address.hostname = '127.0.0.1'
   address.port = String((server.address() as { port: number }).port)
-  const cut = (how: 'end' | 'reset' = 'end'): void => {
-    if (how === 'reset') for (const client of clients) client.resetAndDestroy()
-    for (const socket of sockets) socket.destroy()
+  const cut = (how: 'end' | 'reset' | 'half' = 'end'): void => {
+    isHalf = how === 'half'
+    if (how !== 'end') for (const client of clients) client.resetAndDestroy()
+    if (!isHalf) for (const socket of sockets) socket.destroy()
   }
   const relay: Relay = {
     url: address.href,

@@ -157,6 +157,35 @@ describe('the RabbitMQ bus on a bad line', () => {
     expect(line.connections).toBe(1)
   })
 
+  it('comes back at once when the broker has not seen the end of the line', async () => {
+    await using line = await startRelay(url, 5672)
+    const bus = await open(line.url)
+    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.declare({
+      exchanges: [{ name: 'news', type: 'fanout' }],
+      queues: [
+        { name: 'all-news', exclusive: true, bindings: [{ exchange: 'news', routingKey: '' }] },
+      ],
+    })
+    const ids: string[] = []
+    bus.consume('all-news', { prefetch: 1, tag: 'test' }, async ({ messageId }) => {
+      ids.push(messageId)
+      return 'ack'
+    })
+    const hears = (messageId: string) =>
+      eventually(
+        async () => {
+          await bus.publish({ ...message, exchange: 'news', messageId, mandatory: false })
+          expect(ids).toContain(messageId)
+        },
+        { seconds: 15, everyMs: 50 },
+      )
+    await hears('before')
+    line.cut('half')
+    await hears('after')
+    await bus[Symbol.asyncDispose]()
+  })
+
   it('answers every question about a queue, also those whose channel was closing at the cut', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)

@@ -85,7 +85,14 @@ function openNew(path: string): number {
 function makeFolder(folder: string): void {
   const last = resolve(folder)
   const first = resolve(fs.mkdirSync(last, { recursive: true }) ?? last)
-  for (let made = last; made.length >= first.length; made = dirname(made)) syncFolder(dirname(made))
+  try {
+    for (let made = last; made.length >= first.length; made = dirname(made))
+      syncFolder(dirname(made))
+  } catch (error) {
+    // Or the next attempt would find it, and say that all is well.
+    for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
+    throw error
+  }
 }
 
 function flush({ descriptor }: Underway): void {

@@ -51,6 +51,17 @@ describe('a file that is written whole', () => {
     vi.restoreAllMocks()
   })
 
+  it('is not there, nor its folder, when that could not be flushed', async () => {
+    vi.spyOn(fs, 'fsyncSync').mockImplementationOnce(() => {
+      throw Object.assign(new Error('EIO'), { code: 'EIO' })
+    })
+    const path = join(folder, 'some', 'where', 'a.csv')
+    const file = { path, temporary: `${path}.01234567.tmp`, content: '' }
+    expect(await writeFiles([file])).toEqual([{ code: 'EIO', message: 'EIO' }])
+    vi.restoreAllMocks()
+    expect(await readdir(folder)).toEqual([])
+  })
+
   it('leaves nothing when it cannot be written', async () => {
     await writeFile(join(folder, 'file'), '')
     await expect(writeWholeFile(join(folder, 'file', 'a.csv'), '')).rejects.toMatchObject({
