@@ -90,7 +90,11 @@ function makeFolder(folder: string): void {
       syncFolder(dirname(made))
   } catch (error) {
     // Or the next attempt would find it, and say that all is well.
-    for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
+    try {
+      for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
+    } catch {
+      // Somebody has written there meanwhile. What went wrong first is what counts.
+    }
     throw error
   }
 }
