@@ -1,0 +1,100 @@
+/**
+ * Intuit (QuickBooks Online) as it documents itself. docs/intuit.md has the source of each line, the test
+ * that holds it, and whether it was verified against the live service.
+ */
+import type { ProviderFault, ProviderFaultClass } from './provider-fault.ts'
+import type { ProviderProfile } from './provider-profile.ts'
+
+const ISSUER = 'https://oauth.platform.intuit.com/op/v1'
+const MINUTE_MS = 60_000
+const HOUR_MS = 60 * MINUTE_MS
+
+export const intuit: ProviderProfile = {
+  name: 'intuit',
+  authorization: {
+    // Not in `claims_supported`, and in no sample of an id token.
+    isNonceRequired: false,
+    realmClaim: 'realmid',
+    realmScopes: ['com.intuit.quickbooks.accounting', 'com.intuit.quickbooks.payment'],
+  },
+  token: {
+    // Opt-in: without it the response does not say when the grant ends for good.
+    requestHeaders: { 'x-include-refresh-token-hard-expires-in': 'true' },
+    idleExpiryMember: 'x_refresh_token_expires_in',
+    hardExpiryMember: 'x_refresh_token_hard_expires_in',
+  },
+  grant: {
+    idleLimitDays: 100,
+    // Sources disagree on whether there is a grace period; the older ones say 24 hours.
+    previousTokenGraceMs: 24 * HOUR_MS,
+    // The authorization FAQ says that an outage may return `invalid_grant`. A day in all.
+    rejectedGrantRetryDelaysMs: [5 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 17 * HOUR_MS],
+  },
+  revocation: {
+    body: 'json',
+    // A second revocation is answered with 400 and nothing else.
+    isAlreadyRevoked: ({ status, text }) => status === 400 && text.trim() === '',
+  },
+  accounting: {
+    addressOf: ({ issuer, userinfo_endpoint: userinfo }) => {
+      if (issuer !== ISSUER) return null
+      // The two discovery documents have the same issuer and differ in this member only.
+      return typeof userinfo === 'string' && new URL(userinfo).hostname.startsWith('sandbox-')
+        ? 'https://sandbox-quickbooks.api.intuit.com'
+        : 'https://quickbooks.api.intuit.com'
+    },
+    repeatablePost: { in: 'query', name: 'requestid' },
+    limits: {
+      calls: { perSecond: 10, perMinute: 500, concurrent: 10 },
+      batchesPerMinute: 40,
+      coolDownSeconds: 60,
+    },
+    faultOf,
+  },
+}
+
+const CLASSES: Readonly<Record<string, ProviderFaultClass>> = {
+  '120': 'provider_permission_denied',
+  '130': 'provider_environment_mixed',
+  '3100': 'provider_permission_denied',
+  '5020': 'provider_permission_denied',
+  '6190': 'provider_subscription_ended',
+}
+
+/**
+ * Reads Intuit's three error forms: `{"Fault":{"Error":[…]}}`, the lower-case envelope of its API gateway,
+ * and XML, which it also sends where JSON was asked for. So the first character decides, not the content type.
+ */
+function faultOf(body: string): ProviderFault | null {
+  const text = body.trimStart()
+  const code = text.startsWith('<') ? codeOfXml(text) : codeOfJson(text)
+  if (code === null) return null
+  return { code, class: CLASSES[code.replace(/^0+/, '')] ?? null }
+}
+
+function codeOfXml(text: string): string | null {
+  if (!/<Fault[\s>]/.test(text.slice(0, 4_096))) return null
+  return /<Error\b[^<>]*\bcode="(\d{1,9})"/.exec(text.slice(0, 8_192))?.[1] ?? ''
+}
+
+function codeOfJson(text: string): string | null {
+  // Most bodies are no error, and some are megabytes: they are not parsed for this.
+  if (!/"[Ff]ault"\s*:/.test(text.slice(0, 512))) return null
+  let document: unknown
+  try {
+    document = JSON.parse(text)
+  } catch {
+    return null
+  }
+  const fault = memberOf(document, 'fault')
+  if (typeof fault !== 'object' || fault === null) return null
+  const errors = memberOf(fault, 'error')
+  const code = memberOf(Array.isArray(errors) ? errors[0] : errors, 'code')
+  return typeof code === 'string' && /^\d{1,9}$/.test(code) ? code : ''
+}
+
+/** A member whose name is compared without case: `Fault`, `fault`. */
+function memberOf(value: unknown, name: string): unknown {
+  if (typeof value !== 'object' || value === null) return undefined
+  return Object.entries(value).find(([key]) => key.toLowerCase() === name)?.[1]
+}

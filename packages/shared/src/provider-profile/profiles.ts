@@ -1,0 +1,21 @@
+/** The built-in profiles by the names that `PROVIDER_PROFILE` takes. */
+import { z } from 'zod'
+import { generic } from './generic.ts'
+import { intuit } from './intuit.ts'
+import type { ProviderProfile } from './provider-profile.ts'
+
+const profiles = {
+  intuit,
+  generic,
+  /** The name that the first release gave to `generic`. */
+  unlimited: generic,
+} as const satisfies Readonly<Record<string, ProviderProfile>>
+
+type ProfileName = keyof typeof profiles
+
+/** The setting `PROVIDER_PROFILE`, parsed to the profile itself. */
+export const providerProfile = () =>
+  z
+    .enum(Object.keys(profiles) as ProfileName[])
+    .default('intuit')
+    .transform((name): ProviderProfile => profiles[name])
