@@ -278,7 +278,7 @@ describe('the secrets of a system', () => {
         DISCOVERY_URL: discovery,
         CREDENTIAL_KEYS: `k1:${key.toString('base64')}`,
       },
-      'accounting-gateway': { DISCOVERY_URL: discovery },
+      'accounting-gateway': { DISCOVERY_URL: discovery, ACCOUNTING_URL: provider.url },
       coordinator: { DATABASE_URL: database.href, DEMO_API_URL: await startApplication() },
     }
     for (const name of serviceNames) start(name)
