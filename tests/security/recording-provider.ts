@@ -68,7 +68,7 @@ export async function startRecordingProvider(target: string): Promise<RecordingP
     for (const name of SECRET_PARAMETERS) keep(`${name} that was sent`, form.get(name))
     if (request.headers['content-type']?.startsWith('application/json')) {
       const document = tokensOf(body.toString())
-      for (const name of SECRET_PARAMETERS) keep(`${name} that was sent as JSON`, document[name])
+      for (const name of SECRET_PARAMETERS) keep(`${name} that was sent`, document[name])
     }
 
     const { host: _, connection: __, ...headers } = request.headers
