@@ -17,12 +17,14 @@ export interface Surroundings {
   /** What somebody types, an answer for each question: then there is a terminal. */
   readonly typed?: readonly string[]
   readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
+  /** Called with each text that is written to standard error. */
+  readonly onErr?: (text: string) => void
 }
 
 /** Runs the command line in this process. */
 export async function run(
   args: readonly string[],
-  { url, env = {}, typed, stop }: Surroundings = {},
+  { url, env = {}, typed, stop, onErr }: Surroundings = {},
 ): Promise<Run> {
   const answers = [...(typed ?? [])]
   const stdin = Object.assign(new PassThrough(), { isTTY: typed !== undefined })
@@ -39,6 +41,7 @@ export async function run(
   }
   const out = collect()
   const err = collect((text) => {
+    onErr?.(text)
     if (/[:\]] $/.test(text)) setImmediate(() => stdin.write(`${answers.shift() ?? '\u0004'}\r`))
   })
   const code = await runCommandLine(args, {
