@@ -78,7 +78,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
     CLIENT_ID: 'integration-host',
     DISCOVERY_URL: `${at('sandboxProvider')}/.well-known/openid_configuration`,
     REDIRECT: `${at('tokenService')}/callback`,
-    ACCOUNTING_URL: '',
+    ACCOUNTING_URL: at('sandboxProvider'),
     BROWSER_URL: '',
   }
   const settings = (name: ServiceName): Environment => ({

@@ -61,8 +61,20 @@ const HELD =
     : ['--import', new URL('openapi/hold-process.ts', import.meta.url).href]
 const READY_DEADLINE_MS = 60_000
 
+/** What the sandbox is (services/sandbox-provider/src/control/personalities.ts). */
+export const personalities = ['intuit', 'strict'] as const
+export type Personality = (typeof personalities)[number]
+
+export interface SystemOptions {
+  /** Of the sandbox; token-service then assumes the provider that this is. Default: `intuit`. */
+  readonly personality?: Personality
+}
+
 /** Makes the system's own database and names; starts the services named, all of them when none is. */
-export async function startSystem(names: readonly ServiceName[] = serviceNames): Promise<System> {
+export async function startSystem(
+  names: readonly ServiceName[] = serviceNames,
+  { personality = 'intuit' }: SystemOptions = {},
+): Promise<System> {
   const id = `t${randomBytes(5).toString('hex')}`
   const dataDir = await mkdtemp(join(tmpdir(), 'integration-host-'))
   const serviceKey = `test-key-${randomBytes(24).toString('base64url')}`
@@ -88,18 +100,21 @@ export async function startSystem(names: readonly ServiceName[] = serviceNames):
     REDIRECT: `${url('token-service')}/callback`,
   }
   const settings: Record<ServiceName, Record<string, string>> = {
-    'sandbox-provider': client,
+    'sandbox-provider': { ...client, PERSONALITY: personality },
     'token-service': {
       ...redis,
       ...amqp,
       ...provider,
       ...client,
       CREDENTIAL_KEYS: `k1:${randomBytes(32).toString('base64')}`,
+      PROVIDER_PROFILE: personality === 'intuit' ? 'intuit' : 'generic',
     },
     'accounting-gateway': {
       ...redis,
       ...amqp,
       ...provider,
+      // Only the strict sandbox names it in its discovery document.
+      ...(personality === 'intuit' && { ACCOUNTING_URL: url('sandbox-provider') }),
       TOKEN_SERVICE_URL: url('token-service'),
     },
     coordinator: {

@@ -8,6 +8,7 @@ import { createPostedEntities } from './accounting/posted-entities.ts'
 import { createCompanies } from './company/companies.ts'
 import { createCounters } from './control/counters.ts'
 import { createFaults } from './control/faults.ts'
+import type { PersonalityName } from './control/personalities.ts'
 import { createSettings } from './control/settings.ts'
 import { createGrants } from './grant/grants.ts'
 import type { IdentitySigner } from './identity/identity-signer.ts'
@@ -27,8 +28,10 @@ export interface SandboxProviderDeps {
   readonly health: Health
   readonly metrics: Metrics
   readonly client: Client
-  /** Null: any on the loopback interface. */
+  /** `null`: any on the loopback interface. */
   readonly redirectUris: readonly string[] | null
+  /** The one that a reset goes back to. */
+  readonly personality: PersonalityName
   readonly signer: IdentitySigner
   /** Known once it listens. */
   readonly addresses: () => Addresses
@@ -43,7 +46,7 @@ const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // room for uploads through the gatewa
 
 /** A stand-in for the accounting provider: identity provider and accounting API in one, all in memory. */
 export function createApp(deps: SandboxProviderDeps): Hono {
-  const settings = createSettings()
+  const settings = createSettings(deps.personality)
   const counters = createCounters()
   const shared = {
     settings,
@@ -66,7 +69,8 @@ export function createApp(deps: SandboxProviderDeps): Hono {
   return createServiceApp(
     {
       name: 'sandbox-provider',
-      purpose: 'A stand-in accounting provider, so that everything runs without an account.',
+      purpose:
+        'A stand-in accounting provider, so that everything runs without an account. It behaves as Intuit documents itself (personality `intuit`) or as hard as the standards allow (`strict`). One exception: it accepts redirect URIs with a loopback address, such as http://127.0.0.1:7217/callback; Intuit accepts https without IP addresses, and http://localhost with development keys only.',
       logger: deps.logger,
       health: deps.health,
       metrics: deps.metrics,
@@ -76,8 +80,8 @@ export function createApp(deps: SandboxProviderDeps): Hono {
     (app) => {
       app.use(async (c, next) => {
         await next()
-        // What support asks for at the real one; on every answer.
         if (!c.req.path.startsWith('/v3/')) deps.changed()
+        // On every response, as Intuit does: its support asks for it.
         if (!c.res.headers.has('intuit_tid')) c.res.headers.set('intuit_tid', traceId(deps.now()))
       })
       app.route('/', discoveryRoutes(shared))

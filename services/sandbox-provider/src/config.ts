@@ -6,12 +6,15 @@ import {
   secret,
 } from '@integration-host/shared/config'
 import { z } from 'zod'
+import { personalityNames } from './control/personalities.ts'
 
 const Settings = z.object({
   ...listenSettings(7220),
   /** The one client that is registered here. */
   CLIENT_ID: z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be 1 to 256 printable characters'),
   CLIENT_SECRET: secret(),
+  /** How the provider behaves (control/personalities.ts); `PUT /sandbox/settings` changes it at run time. */
+  PERSONALITY: z.enum(personalityNames).default('intuit'),
   /** Registered redirect URIs, compared character by character; unset: any on the loopback interface. */
   REDIRECT: z
     .string()

@@ -26,14 +26,15 @@ describe('the process of the sandbox provider', () => {
       LOG_LEVEL: 'loud',
       REDIRECT: 'ftp://x/,http://ok/',
       BASE_URL: 'http://user:hidden@host/',
+      PERSONALITY: 'difficult',
       CLIENT_SECRET: SECRET,
     })
     expect(code).toBe(1)
     expect(written).toMatch(/^sandbox-provider: The settings are not usable:\n/)
-    for (const name of ['PORT', 'LOG_LEVEL', 'REDIRECT', 'BASE_URL', 'CLIENT_ID']) {
+    for (const name of ['PORT', 'LOG_LEVEL', 'REDIRECT', 'BASE_URL', 'CLIENT_ID', 'PERSONALITY']) {
       expect(written).toMatch(new RegExp(`^  ${name}[.:]`, 'm'))
     }
-    for (const value of ['not-a-port', 'loud', 'ftp:', 'hidden', SECRET]) {
+    for (const value of ['not-a-port', 'loud', 'ftp:', 'hidden', 'difficult', SECRET]) {
       expect(written).not.toContain(value)
     }
   })
@@ -52,7 +53,7 @@ describe('the process of the sandbox provider', () => {
     const gone = start({ CLIENT_ID: 'app', CLIENT_SECRET: SECRET })
     const url = await listening()
     const redirected = await fetch(
-      `${url}/connect/oauth2?client_id=app&response_type=code&scope=openid&redirect_uri=http://localhost/&sandbox_company=1`,
+      `${url}/connect/oauth2?client_id=app&response_type=code&scope=openid&state=s&redirect_uri=http://localhost/&sandbox_company=1`,
       { redirect: 'manual' },
     )
     const code = new URL(redirected.headers.get('Location') ?? '').searchParams.get('code') ?? ''

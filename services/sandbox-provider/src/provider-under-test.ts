@@ -17,14 +17,14 @@ export interface Tokens {
   readonly expires_in: number
 }
 
-/** A provider on a port of its own, spoken to over HTTP as its callers do; its clock can be moved. */
+/** A provider on a port of its own, called over HTTP; its clock can be moved. */
 export interface ProviderUnderTest extends AsyncDisposable {
   readonly url: string
   now(): number
   moveTime(ms: number): void
   /** The authorization endpoint with usual parameters; `null` leaves one out. */
   authorizeUrl(parameters?: Readonly<Record<string, string | null>>): string
-  /** A code for the realm, had without a page. */
+  /** A code for the realm, issued without a page. */
   code(realm?: string, parameters?: Readonly<Record<string, string>>): Promise<string>
   token(
     form: Readonly<Record<string, string>>,
@@ -73,10 +73,13 @@ export async function startProvider(
       return target.href
     },
     async code(realm = REALM, parameters = {}) {
-      const answer = await fetch(provider.authorizeUrl({ sandbox_company: realm, ...parameters }), {
-        redirect: 'manual',
-      })
-      return new URL(answer.headers.get('Location') ?? '').searchParams.get('code') ?? ''
+      const response = await fetch(
+        provider.authorizeUrl({ sandbox_company: realm, ...parameters }),
+        {
+          redirect: 'manual',
+        },
+      )
+      return new URL(response.headers.get('Location') ?? '').searchParams.get('code') ?? ''
     },
     token: (form, headers = {}) =>
       fetch(`${url}/oauth2/v1/tokens/bearer`, {
@@ -100,7 +103,14 @@ export async function startProvider(
     tokens: async (realm) =>
       (await (await provider.exchange(await provider.code(realm))).json()) as Tokens,
     api: (path, accessToken, init = {}) =>
-      fetch(`${url}${path}`, { ...init, headers: { Authorization: `Bearer ${accessToken}` } }),
+      fetch(`${url}${path}`, {
+        ...init,
+        headers: {
+          Accept: 'application/json',
+          ...(init.headers as Record<string, string>),
+          Authorization: `Bearer ${accessToken}`,
+        },
+      }),
     sandbox: (method, path, body) =>
       fetch(`${url}/sandbox/${path}`, {
         method,

@@ -37,6 +37,7 @@ export async function startSandboxProvider(
     metrics,
     client: { id: config.CLIENT_ID, secret: config.CLIENT_SECRET },
     redirectUris: config.REDIRECT ?? null,
+    personality: config.PERSONALITY,
     signer: await createIdentitySigner(),
     addresses,
     now,

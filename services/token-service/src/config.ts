@@ -10,6 +10,7 @@ import {
   serviceKeys,
 } from '@integration-host/shared/config'
 import { parseKeyRing } from '@integration-host/shared/envelope'
+import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { Secret } from '@integration-host/shared/secret'
 
 /** A URL that is compared or fetched exactly as written, so nothing of it may change in parsing. */
@@ -65,6 +66,7 @@ const keyRing = () =>
 const settings = {
   ...listenSettings(7217),
   SERVICE_API_KEY: serviceKeys(),
+  PROVIDER_PROFILE: providerProfile(),
   DISCOVERY_URL: exactUrl(),
   CLIENT_ID: z.string().max(512, 'must have at most 512 characters'),
   CLIENT_SECRET: clientSecrets(),
@@ -72,7 +74,8 @@ const settings = {
   SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),
-  IDLE_LIMIT_DAYS: integer(1, 3_650).default(100),
+  /** Absent: the profile's. */
+  IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
 }

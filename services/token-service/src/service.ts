@@ -100,7 +100,8 @@ export async function startTokenService(
   const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
     delay(ms, undefined, signal === undefined ? {} : { signal }).catch(() => {})
   const refreshAheadMs = config.REFRESH_AHEAD_SECONDS * 1_000
-  const idleLimitMs = config.IDLE_LIMIT_DAYS * 86_400_000
+  const profile = config.PROVIDER_PROFILE
+  const idleLimitMs = (config.IDLE_LIMIT_DAYS ?? profile.grant.idleLimitDays) * 86_400_000
   // A store that is away tells so itself, once; every other error is worth its line.
   const onError = (error: unknown): void => {
     if (hasCode(error, 'store_unavailable') || hasCode(error, 'shutting_down')) return
@@ -115,10 +116,15 @@ export async function startTokenService(
       'DISCOVERY_URL is plain http: tokens travel unprotected',
     )
   }
-  const discovery = opened.use(watchDiscovery(discoveryUrl, health.dependency('provider')))
+  const discovery = opened.use(
+    watchDiscovery(discoveryUrl, health.dependency('provider'), {
+      needsKeys: config.SCOPE.split(' ').includes('openid'),
+    }),
+  )
   const provider = breakOnRefusedClient(
     createOpenIdProvider({
       discovery,
+      profile,
       clientId: config.CLIENT_ID,
       clientSecrets: config.CLIENT_SECRET,
       redirectUri: config.REDIRECT,
@@ -126,9 +132,9 @@ export async function startTokenService(
       now,
       deadlineMs: PROVIDER_DEADLINE_MS,
       observe: (call, outcome, ms) => latency.observe({ call, outcome }, ms / 1_000),
-      onIdTokenRefused: () => {
+      onIdTokenRejected: (member) => {
         refusedIdTokens.inc()
-        logger.warn('an id token that came with a refresh did not check out and was not kept')
+        logger.warn({ member }, 'id token of a refresh is not valid: not kept, the tokens are')
       },
     }),
     {
@@ -153,7 +159,12 @@ export async function startTokenService(
       owner,
       refreshAheadMs,
       idleLimitMs,
-      timing: { ...refreshTiming, ...adapters.timing },
+      timing: {
+        ...refreshTiming,
+        graceMs: profile.grant.previousTokenGraceMs,
+        rejectedGrantRetryDelaysMs: profile.grant.rejectedGrantRetryDelaysMs,
+        ...adapters.timing,
+      },
       concurrency: REFRESHES_AT_A_TIME,
       now,
       random: Math.random,
@@ -204,6 +215,8 @@ export async function startTokenService(
     authorization: createAuthorization({
       authorizations,
       provider,
+      scope: config.SCOPE,
+      realmScopes: profile.authorization.realmScopes,
       returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
       now,
     }),

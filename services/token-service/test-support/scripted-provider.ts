@@ -34,7 +34,13 @@ export interface TokenRequest {
   readonly grant: string
   readonly form: URLSearchParams
   readonly authorization: string
+  readonly headers: IncomingMessage['headers']
   readonly at: number
+}
+
+export interface RevocationRequest {
+  readonly contentType: string
+  readonly members: Readonly<Record<string, unknown>>
 }
 
 interface GrantState {
@@ -49,7 +55,7 @@ export interface ScriptedProvider extends AsyncDisposable {
   readonly discoveryUrl: string
   /** Token requests in the order they came. */
   readonly requests: TokenRequest[]
-  readonly revocations: URLSearchParams[]
+  readonly revocations: RevocationRequest[]
   /** How many token requests were in hand at once, at most. */
   readonly mostAtOnce: number
   readonly knobs: {
@@ -64,6 +70,11 @@ export interface ScriptedProvider extends AsyncDisposable {
     sendsIssuer: boolean
     discoveryStatus: number
     revocationStatus: number
+    revocationBody: string
+    /** Members over the normal ones of the discovery document; undefined takes one away. */
+    metadata: Record<string, unknown>
+    /** Whether id tokens repeat the nonce of the authorization request. */
+    echoesNonce: boolean
     /** Claims over the normal ones of an id token. */
     idTokenClaims: Record<string, unknown>
     idTokenHeader: Record<string, unknown>
@@ -78,7 +89,7 @@ export interface ScriptedProvider extends AsyncDisposable {
 
 export async function startScriptedProvider(): Promise<ScriptedProvider> {
   const requests: TokenRequest[] = []
-  const revocations: URLSearchParams[] = []
+  const revocations: RevocationRequest[] = []
   const steps: Scripted[] = []
   const codes = new Map<
     string,
@@ -97,6 +108,9 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     sendsIssuer: false,
     discoveryStatus: 200,
     revocationStatus: 200,
+    revocationBody: '{}',
+    metadata: {},
+    echoesNonce: true,
     idTokenClaims: {},
     idTokenHeader: {},
   }
@@ -112,18 +126,24 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
       return send(response, 200, {
         keys: [{ ...publicKey.export({ format: 'jwk' }), kid: KEY_ID, alg: 'RS256', use: 'sig' }],
       })
-    const form = new URLSearchParams(await text(request))
+    const body = await text(request)
     if (pathname === '/revoke') {
-      revocations.push(form)
-      const grant = grants.find(({ refreshToken }) => refreshToken === form.get('token'))
+      const contentType = request.headers['content-type'] ?? ''
+      const members: Record<string, unknown> = contentType.startsWith('application/json')
+        ? (JSON.parse(body) as Record<string, unknown>)
+        : Object.fromEntries(new URLSearchParams(body))
+      revocations.push({ contentType, members })
+      const grant = grants.find(({ refreshToken }) => refreshToken === members['token'])
       if (knobs.revocationStatus === 200 && grant !== undefined) grant.isRevoked = true
-      return send(response, knobs.revocationStatus, {})
+      response.writeHead(knobs.revocationStatus, { 'Content-Type': 'application/json' })
+      return void response.end(knobs.revocationBody)
     }
+    const form = new URLSearchParams(body)
     if (pathname !== '/token') return send(response, 404, {})
     atOnce += 1
     mostAtOnce = Math.max(mostAtOnce, atOnce)
     try {
-      await token(form, request.headers.authorization ?? '', response)
+      await token(form, request.headers, response)
     } finally {
       atOnce -= 1
     }
@@ -131,10 +151,12 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
 
   async function token(
     form: URLSearchParams,
-    authorization: string,
+    headers: IncomingMessage['headers'],
     response: ServerResponse,
   ): Promise<void> {
-    requests.push({ grant: form.get('grant_type') ?? '', form, authorization, at: Date.now() })
+    const { authorization = '' } = headers
+    const grant = form.get('grant_type') ?? ''
+    requests.push({ grant, form, authorization, headers, at: Date.now() })
     const step = steps.shift() ?? {}
     const isPlain = step.status === undefined && step.cuts === undefined && step.body === undefined
     const answer =
@@ -152,10 +174,10 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
       setTimeout(() => response.destroy(), 10)
       return
     }
-    const headers = { intuit_tid: 'trace-1-0123456789', ...step.headers }
+    const added = { intuit_tid: 'trace-1-0123456789', ...step.headers }
     if (isPlain && answer !== null)
-      return send(response, answer.status, { ...answer.body, ...step.members }, headers)
-    response.writeHead(step.status ?? 200, { 'Content-Type': 'application/json', ...headers })
+      return send(response, answer.status, { ...answer.body, ...step.members }, added)
+    response.writeHead(step.status ?? 200, { 'Content-Type': 'application/json', ...added })
     response.end(step.body ?? '')
   }
 
@@ -198,7 +220,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     code.isUsed = true
     const grant: GrantState = { refreshToken: random('rt'), retired: new Map(), isRevoked: false }
     grants.push(grant)
-    return { status: 200, body: tokens(grant, code.nonce) }
+    return { status: 200, body: tokens(grant, knobs.echoesNonce ? code.nonce : null) }
   }
 
   const tokens = (grant: GrantState, nonce: string | null) => ({
@@ -237,6 +259,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     token_endpoint_auth_methods_supported: ['client_secret_basic'],
     ...(knobs.pkce && { code_challenge_methods_supported: ['S256'] }),
     ...(knobs.sendsIssuer && { authorization_response_iss_parameter_supported: true }),
+    ...knobs.metadata,
   })
 
   return {

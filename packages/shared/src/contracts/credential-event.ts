@@ -42,6 +42,12 @@ export function credentialEventKind(routingKey: string): CredentialEventKind | n
   return credentialEventKinds.find((kind) => credentialRoutingKey(kind) === routingKey) ?? null
 }
 
-/** Message id, stable over re-publishes so that consumers can drop a duplicate: `<Name>/<Version>/<kind>`. */
-export const credentialMessageId = (event: CredentialEvent, kind: CredentialEventKind): string =>
-  `${event.Name}/${event.Version}/${kind}`
+/**
+ * Message id, stable over re-publishes so that consumers can drop a duplicate: `<Name>/<Version>/<kind>`. A
+ * fault that becomes final is a second `faulted` event of the same version, so its id ends in `/final`.
+ */
+export function credentialMessageId(event: CredentialEvent, kind: CredentialEventKind): string {
+  const id = `${event.Name}/${event.Version}/${kind}`
+  const { Final = false, Rejections = 0 } = event.Fault ?? {}
+  return kind === 'faulted' && Final && Rejections > 1 ? `${id}/final` : id
+}

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { CredentialName } from './realm.ts'
 
-/** Why a refresh ended for good, and what mends it. Carries no token. */
+/** Why a refresh failed, whether that is final, and what to do. Carries no token. */
 export const Fault = z.object({
   Code: z.string().meta({ description: 'class of the fault, such as invalid_grant' }),
   Message: z.string().meta({
@@ -12,6 +12,18 @@ export const Fault = z.object({
   Attempts: z.int().nonnegative(),
   TraceId: z.string().optional().meta({ description: "the provider's trace id (intuit_tid)" }),
   Remedy: z.string().optional().meta({ description: 'what to do' }),
+  Final: z.boolean().optional().meta({
+    description: 'false while the same refresh token will be tried again; absent: the class says',
+  }),
+  Rejections: z
+    .int()
+    .positive()
+    .optional()
+    .meta({ description: 'how often the provider has rejected this refresh token' }),
+  NextTryAt: z.iso
+    .datetime()
+    .optional()
+    .meta({ description: 'when a rejected refresh token is tried again' }),
 })
 export type Fault = z.output<typeof Fault>
 

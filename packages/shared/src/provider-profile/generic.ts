@@ -13,8 +13,9 @@ export const generic: ProviderProfile = {
   },
   token: {
     requestHeaders: {},
+    // No standard has it; several providers do.
     idleExpiryMember: 'refresh_token_expires_in',
-    hardExpiryMember: 'refresh_token_hard_expires_in',
+    hardExpiryMember: null,
   },
   grant: {
     idleLimitDays: 100,

@@ -27,8 +27,8 @@ export interface ProviderProfile {
     readonly requestHeaders: Readonly<Record<string, string>>
     /** Member of a token response: seconds without a refresh after which the grant ends. */
     readonly idleExpiryMember: string
-    /** Member of a token response: seconds after which the grant ends however often it is refreshed. */
-    readonly hardExpiryMember: string
+    /** Member of a token response: seconds after which the grant ends however often it is refreshed; `null`: none is known. */
+    readonly hardExpiryMember: string | null
   }
 
   /** The life of a grant. */

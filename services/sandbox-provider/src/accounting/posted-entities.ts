@@ -1,53 +1,151 @@
-export interface Posted {
+import type { ApiErrorCode } from './api-errors.ts'
+import { type Entity, uniqueNames } from './entities.ts'
+
+export type Body = Readonly<Record<string, unknown>>
+
+export type Posted =
   /** The entity as it is stored, under its name: `{ Invoice: {…}, time }`. */
-  readonly document: Readonly<Record<string, unknown>>
-  readonly isPlayedBack: boolean
+  | { readonly kind: 'created' | 'updated' | 'deleted' | 'played-back'; readonly document: Body }
+  | { readonly kind: 'rejected'; readonly error: ApiErrorCode }
+
+export interface PostRequest {
+  readonly realm: string
+  readonly entity: Entity
+  readonly requestId: string | null
+  /** The query parameter `operation`. */
+  readonly operation: string | null
 }
 
 export interface PostedEntities {
   /**
-   * Creates an entity and answers it. A `requestId` that the company has used before creates nothing: the
-   * first answer is played back.
+   * Creates an entity, or updates or deletes the one that the body names by `Id` and `SyncToken`. A `requestId`
+   * that succeeded before for the company does nothing: its first response is played back. Intuit does not say
+   * for how long, nor what becomes of one that failed; here a failed one may be used again.
    */
-  post(
-    at: { readonly realm: string; readonly entity: string; readonly requestId: string | null },
-    body: Readonly<Record<string, unknown>>,
-    now: Date,
-  ): Posted
+  post(request: PostRequest, body: Body, now: Date): Posted
+  find(realm: string, entity: Entity, id: string): Body | null
+  /** In the order of their ids. */
+  list(realm: string, entity: Entity): readonly Body[]
   reset(): void
 }
 
+interface Stored {
+  readonly realm: string
+  readonly entity: Entity
+  readonly content: Body & { readonly Id: string; readonly SyncToken: string }
+}
+
+const MAX_REQUEST_ID = 50
+// A load test must not fill the memory: the oldest are forgotten.
 const PLAYED_BACK_REQUESTS = 10_000
+const STORED_ENTITIES = 10_000
 
 export function createPostedEntities(): PostedEntities {
-  const answers = new Map<string, Posted['document']>()
+  const responses = new Map<string, Body>()
+  /** By id: one sequence serves all companies. */
+  const stored = new Map<string, Stored>()
   let lastId = 0
+
+  function find(realm: string, entity: Entity, id: unknown): Stored | null {
+    const found = typeof id === 'string' ? stored.get(id) : undefined
+    return found?.realm === realm && found.entity === entity ? found : null
+  }
+
+  function isNameTaken({ realm, entity }: PostRequest, content: Body): boolean {
+    const rule = uniqueNames[entity]
+    const name = rule && nameOf(content[rule.member])
+    if (rule === undefined || name === undefined) return false
+    return [...stored.values()].some(
+      (other) =>
+        other.realm === realm &&
+        rule.among.includes(other.entity) &&
+        other.content.Id !== content['Id'] &&
+        nameOf(other.content[rule.member]) === name,
+    )
+  }
+
+  function store({ realm, entity }: PostRequest, content: Stored['content']): void {
+    stored.set(content.Id, { realm, entity, content })
+    forgetOldest(stored, STORED_ENTITIES)
+  }
+
+  function create(request: PostRequest, body: Body, now: Date): Posted {
+    const { Id: _, ...given } = body
+    if (isNameTaken(request, given)) return { kind: 'rejected', error: '6240' }
+    const at = now.toISOString()
+    const content = {
+      ...given,
+      domain: 'QBO',
+      sparse: false,
+      Id: String(++lastId),
+      SyncToken: '0',
+      MetaData: { CreateTime: at, LastUpdatedTime: at },
+    }
+    store(request, content)
+    return { kind: 'created', document: { [request.entity]: content, time: at } }
+  }
+
+  function change(request: PostRequest, body: Body, now: Date): Posted {
+    const known = find(request.realm, request.entity, body['Id'])
+    if (known === null) return { kind: 'rejected', error: '610' }
+    if (body['SyncToken'] === undefined) return { kind: 'rejected', error: '2020' }
+    const { Id, SyncToken, MetaData } = known.content
+    if (body['SyncToken'] !== SyncToken) return { kind: 'rejected', error: '5010' }
+    const at = now.toISOString()
+    if (request.operation === 'delete') {
+      stored.delete(Id)
+      const deleted = { domain: 'QBO', status: 'Deleted', Id }
+      return { kind: 'deleted', document: { [request.entity]: deleted, time: at } }
+    }
+    // A full update clears the members that are left out.
+    const content = {
+      ...(body['sparse'] === true && known.content),
+      ...body,
+      domain: 'QBO',
+      sparse: false,
+      Id,
+      SyncToken: String(Number(SyncToken) + 1),
+      MetaData: { ...(MetaData as object), LastUpdatedTime: at },
+    }
+    if (isNameTaken(request, content)) return { kind: 'rejected', error: '6240' }
+    store(request, content)
+    return { kind: 'updated', document: { [request.entity]: content, time: at } }
+  }
+
   return {
-    post({ realm, entity, requestId }, body, now) {
+    post(request, body, now) {
+      const { realm, requestId, operation } = request
+      if (requestId !== null && requestId.length > MAX_REQUEST_ID) {
+        return { kind: 'rejected', error: '2130' }
+      }
       const key = requestId === null ? null : `${realm}/${requestId}`
-      const known = key === null ? undefined : answers.get(key)
-      if (known !== undefined) return { document: known, isPlayedBack: true }
-      const document = {
-        [entity.charAt(0).toUpperCase() + entity.slice(1)]: {
-          ...body,
-          domain: 'QBO',
-          sparse: false,
-          Id: String(++lastId),
-          SyncToken: '0',
-          MetaData: { CreateTime: now.toISOString(), LastUpdatedTime: now.toISOString() },
-        },
-        time: now.toISOString(),
+      const known = key === null ? undefined : responses.get(key)
+      if (known !== undefined) return { kind: 'played-back', document: known }
+      const isChange = body['Id'] !== undefined || operation === 'delete'
+      const outcome = isChange ? change(request, body, now) : create(request, body, now)
+      if (key !== null && outcome.kind !== 'rejected') {
+        responses.set(key, outcome.document)
+        forgetOldest(responses, PLAYED_BACK_REQUESTS)
       }
-      if (key !== null) {
-        answers.set(key, document)
-        const [oldest] = answers.keys()
-        if (answers.size > PLAYED_BACK_REQUESTS && oldest !== undefined) answers.delete(oldest)
-      }
-      return { document, isPlayedBack: false }
+      return outcome
     },
+    find: (realm, entity, id) => find(realm, entity, id)?.content ?? null,
+    list: (realm, entity) =>
+      [...stored.values()]
+        .filter((one) => one.realm === realm && one.entity === entity)
+        .map(({ content }) => content),
     reset() {
-      answers.clear()
+      responses.clear()
+      stored.clear()
       lastId = 0
     },
   }
+}
+
+const nameOf = (name: unknown): string | undefined =>
+  typeof name === 'string' ? name.trim().toLowerCase() : undefined
+
+function forgetOldest(map: Map<string, unknown>, limit: number): void {
+  const [oldest] = map.keys()
+  if (map.size > limit && oldest !== undefined) map.delete(oldest)
 }

@@ -1,18 +1,20 @@
+import { isRegistered, type RegisteredRedirectUris } from './redirect-uri.ts'
+
 /** An authorization request that passed every check (RFC 6749 §4.1.1, RFC 7636 §4.3). */
 export interface AuthorizationRequest {
   readonly redirectUri: string
   readonly scope: readonly string[]
-  readonly state: string | null
+  readonly state: string
   readonly nonce: string | null
-  /** S256 challenge; null when the client sent none or PKCE is switched off. */
+  /** S256 challenge; `null` if PKCE is ignored. */
   readonly codeChallenge: string | null
 }
 
 export type Reading =
   | { readonly kind: 'valid'; readonly request: AuthorizationRequest }
-  /** Client or redirect URI cannot be trusted: the person is told, the browser goes nowhere (RFC 6749 §4.1.2.1). */
-  | { readonly kind: 'refused'; readonly reason: string }
-  /** The client is told, by redirect. */
+  /** Client or redirect URI cannot be trusted: an error page, and no redirect (RFC 6749 §4.1.2.1). */
+  | { readonly kind: 'rejected'; readonly reason: string }
+  /** An error response, by redirect. */
   | {
       readonly kind: 'error'
       readonly redirectUri: string
@@ -21,10 +23,9 @@ export type Reading =
       readonly description: string
     }
 
-export interface Registration {
+export interface Registration extends RegisteredRedirectUris {
   readonly clientId: string
-  /** Exact redirect URIs; null: any `http` one on the loopback interface. */
-  readonly redirectUris: readonly string[] | null
+  /** Whether an S256 challenge is required; false: challenges are ignored. */
   readonly pkce: boolean
 }
 
@@ -38,7 +39,7 @@ export const supportedScopes = [
   'com.intuit.quickbooks.payment',
 ] as const
 
-/** Parameters of the protocol; the page carries them from the question to the answer. */
+/** Parameters of the protocol; the page carries them along. */
 export const requestParameters = [
   'client_id',
   'redirect_uri',
@@ -60,16 +61,16 @@ export function readAuthorizationRequest(
   const isRepeated = (name: RequestParameter): boolean => parameters.getAll(name).length > 1
 
   if (isRepeated('client_id') || value('client_id') !== registration.clientId) {
-    return { kind: 'refused', reason: 'The application that asks (client_id) is not known here.' }
+    return { kind: 'rejected', reason: 'The application that asks (client_id) is not known here.' }
   }
   const redirectUri = value('redirect_uri')
   if (
     redirectUri === null ||
     isRepeated('redirect_uri') ||
-    !isRegistered(redirectUri, registration.redirectUris)
+    !isRegistered(redirectUri, registration)
   ) {
     return {
-      kind: 'refused',
+      kind: 'rejected',
       reason: 'The address to return to (redirect_uri) is not registered for this application.',
     }
   }
@@ -92,8 +93,11 @@ export function readAuthorizationRequest(
   if (!scope.every((name) => (supportedScopes as readonly string[]).includes(name))) {
     return error('invalid_scope', 'scope names something unknown')
   }
+  // Required by Intuit's FAQ, which does not say how a request without it is rejected. This way is ours.
+  if (state === null) return error('invalid_request', 'state is missing')
   const codeChallenge = registration.pkce ? value('code_challenge') : null
-  if (codeChallenge !== null) {
+  if (registration.pkce) {
+    if (codeChallenge === null) return error('invalid_request', 'code_challenge is missing')
     // A missing method means plain (RFC 7636 §4.3), which is not offered.
     if (value('code_challenge_method') !== 'S256') {
       return error('invalid_request', 'code_challenge_method must be S256')
@@ -101,8 +105,6 @@ export function readAuthorizationRequest(
     if (!/^[A-Za-z0-9_-]{43}$/.test(codeChallenge)) {
       return error('invalid_request', 'code_challenge must be 43 characters of base64url')
     }
-  } else if (registration.pkce && value('code_challenge_method') !== null) {
-    return error('invalid_request', 'code_challenge is missing')
   }
   return {
     kind: 'valid',
@@ -116,25 +118,13 @@ export function readAuthorizationRequest(
   }
 }
 
-function isRegistered(redirectUri: string, registered: readonly string[] | null): boolean {
-  if (registered !== null) return registered.includes(redirectUri)
-  if (!URL.canParse(redirectUri) || redirectUri.includes('#')) return false
-  const { protocol, hostname, username, password } = new URL(redirectUri)
-  return (
-    protocol === 'http:' &&
-    username === '' &&
-    password === '' &&
-    ['127.0.0.1', 'localhost', '[::1]'].includes(hostname)
-  )
-}
-
-/** The redirect URI with the answer's parameters added, whatever query it has of its own. */
+/** The redirect URI with the response's parameters added, whatever query it has of its own. */
 export function redirectTo(
   redirectUri: string,
-  answer: Readonly<Record<string, string | null>>,
+  response: Readonly<Record<string, string | null>>,
 ): string {
   const url = new URL(redirectUri)
-  for (const [name, value] of Object.entries(answer)) {
+  for (const [name, value] of Object.entries(response)) {
     if (value !== null) url.searchParams.set(name, value)
   }
   return url.href

@@ -10,8 +10,8 @@ export const RealmCounters = z.object({
   refreshesRefused: Count,
   tokenReuses: Count.meta({ description: 'refresh calls with a token that was already rotated' }),
   maxConcurrentRefreshes: Count,
-  apiCalls: Count.meta({ description: 'all calls that name the realm, refused ones too' }),
-  apiUnauthorized: Count.meta({ description: 'of these, answered 401' }),
+  apiCalls: Count.meta({ description: 'all calls that name the realm, rejected ones too' }),
+  apiUnauthorized: Count.meta({ description: 'of these, rejected with 401' }),
   entitiesCreated: Count,
   playedBack: Count.meta({ description: 'POST calls whose requestid was known' }),
   revocations: Count,
@@ -32,9 +32,9 @@ export type CountersView = z.output<typeof CountersView>
 /** What the provider saw since its start or the last reset. */
 export interface Counters {
   count(realm: string, what: RealmCounter): void
-  /** A refresh call of the realm is in hand until the returned function is called. */
+  /** A refresh call of the realm is in flight until the returned function is called. */
   refreshBegins(realm: string): () => void
-  clientRefused(): void
+  clientRejected(): void
   faultServed(target: FaultTarget): void
   view(): CountersView
   reset(): void
@@ -58,7 +58,7 @@ export function createCounters(): Counters {
   let realms = new Map<string, RealmCounters>()
   let faultsServed = { token: 0, api: 0, revoke: 0, discovery: 0 }
   let clientsRefused = 0
-  const inHand = new Map<string, number>()
+  const inFlight = new Map<string, number>()
   const of = (realm: string): RealmCounters => {
     const known = realms.get(realm)
     if (known !== undefined) return known
@@ -71,17 +71,17 @@ export function createCounters(): Counters {
   return {
     count: (realm, what) => void of(realm)[what]++,
     refreshBegins(realm) {
-      const now = (inHand.get(realm) ?? 0) + 1
-      inHand.set(realm, now)
+      const now = (inFlight.get(realm) ?? 0) + 1
+      inFlight.set(realm, now)
       const counters = of(realm)
       counters.maxConcurrentRefreshes = Math.max(counters.maxConcurrentRefreshes, now)
       return () => {
-        const left = (inHand.get(realm) ?? 1) - 1
-        if (left > 0) inHand.set(realm, left)
-        else inHand.delete(realm)
+        const left = (inFlight.get(realm) ?? 1) - 1
+        if (left > 0) inFlight.set(realm, left)
+        else inFlight.delete(realm)
       }
     },
-    clientRefused: () => void clientsRefused++,
+    clientRejected: () => void clientsRefused++,
     faultServed: (target) => void faultsServed[target]++,
     view: () => ({
       codeExchanges: sum('codeExchanges'),

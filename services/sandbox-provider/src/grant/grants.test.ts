@@ -6,7 +6,7 @@ import { createGrants, type Issued } from './grants.ts'
 const REALM = '9341453908059889'
 const consent = {
   realm: REALM,
-  scope: ['openid'],
+  scope: ['openid', 'com.intuit.quickbooks.accounting'],
   redirectUri: 'http://127.0.0.1/cb',
   nonce: 'n',
   codeChallenge: null,
@@ -39,13 +39,13 @@ describe('the grants of the provider', () => {
   const ofRealm = () => counters.view().realms[REALM]
 
   describe('a code', () => {
-    it('is refused when it comes ten minutes late', () => {
+    it('is rejected when it comes ten minutes late', () => {
       const code = grants.issueCode(consent)
       now += 600 * SECOND
       expect(grants.exchangeCode(code, proof)).toBeNull()
     })
 
-    it('is refused with another redirect URI, and is still good with its own', () => {
+    it('is rejected with another redirect URI, and is still good with its own', () => {
       const code = grants.issueCode(consent)
       expect(
         grants.exchangeCode(code, { ...proof, redirectUri: 'http://127.0.0.1/other' }),
@@ -64,7 +64,8 @@ describe('the grants of the provider', () => {
       expect(ofRealm()).toMatchObject({ codeExchanges: 1, codeReuses: 1, refreshesRefused: 1 })
     })
 
-    it('without a challenge is refused together with a verifier: somebody took the challenge away', () => {
+    it('without a challenge is rejected together with a verifier (RFC 9700 §4.8.2)', () => {
+      settings.change({ pkce: true })
       const code = grants.issueCode(consent)
       expect(grants.exchangeCode(code, { ...proof, codeVerifier: 'v'.repeat(43) })).toBeNull()
     })
@@ -89,14 +90,15 @@ describe('the grants of the provider', () => {
   })
 
   describe('rotation', () => {
-    it('always: answers another refresh token at every refresh', () => {
+    it('always: returns another refresh token at every refresh', () => {
+      settings.change({ rotation: 'always' })
       const first = connect()
       const second = refresh(first.refreshToken)
       const third = refresh(second.refreshToken)
       expect(new Set([first, second, third].map(({ refreshToken }) => refreshToken)).size).toBe(3)
     })
 
-    it('daily: answers the same refresh token until a day after it was new', () => {
+    it('daily: returns the same refresh token until a day after it was new', () => {
       settings.change({ rotation: 'daily' })
       const first = connect()
       now += DAY - 1
@@ -108,15 +110,15 @@ describe('the grants of the provider', () => {
       expect(refresh(rotated).refreshToken).toBe(rotated)
     })
 
-    it('never: answers the same refresh token for good', () => {
+    it('never: returns the same refresh token for good', () => {
       settings.change({ rotation: 'never' })
       const first = connect()
       now += 90 * DAY
       expect(refresh(first.refreshToken).refreshToken).toBe(first.refreshToken)
     })
 
-    it('answers the current token to a superseded one within its grace, so that a lost answer can be had again', () => {
-      settings.change({ graceSeconds: 60 })
+    it('returns the current token for a superseded one within its grace, so that a lost response can be recovered', () => {
+      settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const lost = refresh(first.refreshToken)
       now += 59_999
@@ -126,8 +128,8 @@ describe('the grants of the provider', () => {
       expect(ofRealm()).toMatchObject({ refreshes: 2, tokenReuses: 1, refreshesRefused: 0 })
     })
 
-    it('refuses a superseded token once its grace is over, and leaves the current one alone', () => {
-      settings.change({ graceSeconds: 60 })
+    it('rejects a superseded token once its grace is over, and leaves the current one alone', () => {
+      settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const second = refresh(first.refreshToken)
       now += 60_000
@@ -136,8 +138,8 @@ describe('the grants of the provider', () => {
       expect(ofRealm()).toMatchObject({ tokenReuses: 1, refreshesRefused: 1 })
     })
 
-    it('ends the whole grant on such a reuse when it is told to', () => {
-      settings.change({ graceSeconds: 0, revokeOnReuse: true })
+    it('ends the whole grant on such a reuse with revokeOnReuse', () => {
+      settings.change({ rotation: 'always', revokeOnReuse: true })
       const first = connect()
       const second = refresh(first.refreshToken)
       expect(grants.refresh(first.refreshToken)).toBeNull()
@@ -147,22 +149,32 @@ describe('the grants of the provider', () => {
   })
 
   describe('the life of a refresh token', () => {
-    it('is a hundred days from its last use', () => {
-      let { refreshToken } = connect()
-      now += 99 * DAY
-      ;({ refreshToken } = refresh(refreshToken))
-      now += 99 * DAY
-      ;({ refreshToken } = refresh(refreshToken))
-      now += 100 * DAY
+    it('counts from its rotation: it goes on counting down while the value stays the same', () => {
+      const issued = connect()
+      expect(issued.refreshTokenSeconds).toBe(101 * 86_400)
+      now += 3_600 * SECOND
+      expect(refresh(issued.refreshToken)).toMatchObject({
+        refreshToken: issued.refreshToken,
+        refreshTokenSeconds: 101 * 86_400 - 3_600,
+      })
+      now += DAY
+      expect(refresh(issued.refreshToken).refreshTokenSeconds).toBe(101 * 86_400)
+    })
+
+    it('is as long as the setting says, and counts from the last use where it never rotates', () => {
+      settings.change({ refreshTokenSeconds: 100, rotation: 'never' })
+      const { refreshToken } = connect()
+      now += 99 * SECOND
+      refresh(refreshToken)
+      now += 99 * SECOND
+      refresh(refreshToken)
+      now += 100 * SECOND
       expect(grants.refresh(refreshToken)).toBeNull()
     })
 
     it('ends five years after the consent, however often it was used', () => {
       let issued = connect()
-      expect(issued).toMatchObject({
-        refreshTokenSeconds: 8_640_000,
-        hardExpirySeconds: 157_680_000,
-      })
+      expect(issued).toMatchObject({ hardExpirySeconds: 157_680_000 })
       for (let day = 90; day <= 1_800; day += 90) {
         now += 90 * DAY
         issued = refresh(issued.refreshToken)
@@ -180,6 +192,16 @@ describe('the grants of the provider', () => {
       expect(grants.accessToken(issued.accessToken)).toBeNull()
       expect(grants.refresh(issued.refreshToken)).toBeNull()
       expect(grants.revokeToken(issued[which])).toBe(false)
+    })
+
+    it('does not come by a superseded refresh token, nor by an access token that has expired', () => {
+      settings.change({ rotation: 'always', accessTokenSeconds: 1 })
+      const first = connect()
+      const second = refresh(first.refreshToken)
+      now += SECOND
+      expect(grants.revokeToken(first.refreshToken)).toBe(false)
+      expect(grants.revokeToken(second.accessToken)).toBe(false)
+      expect(grants.refresh(second.refreshToken)).not.toBeNull()
     })
 
     it('comes to all grants of a realm and to no other realm', () => {
@@ -203,6 +225,6 @@ describe('the grants of the provider', () => {
 })
 
 function present<T>(value: T | null): T {
-  if (value === null) throw new Error('was refused')
+  if (value === null) throw new Error('was rejected')
   return value
 }

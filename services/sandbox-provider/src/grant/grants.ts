@@ -4,15 +4,22 @@
  * A code is exchanged once for a grant: one company, one application. A grant has one current refresh token
  * and any number of access tokens, each valid until it expires, whatever is refreshed meanwhile.
  *
- * G1 A refresh either rotates (the token it came with is superseded) or answers the current token again.
- * G2 A superseded token is taken within its grace, and then answers the current one: a rotation whose answer
- *    was lost can be recovered. After its grace it is refused.
- * G3 A code that comes again is refused and ends the grant it gave (RFC 6749 §4.1.2, as Intuit does).
+ * G1 A refresh either rotates (the token it came with is superseded) or returns the current token again.
+ * G2 A superseded token is accepted within its grace, and returns the current one: a rotation whose response
+ *    was lost can be recovered. After its grace it is not valid any more, neither for a refresh nor for a
+ *    revocation.
+ * G3 A code that comes again is rejected and ends its grant (RFC 6749 §4.1.2, as Intuit's FAQ warns).
  * G4 A grant that ended takes all its tokens with it.
+ * G5 A refresh token lives for `refreshTokenSeconds` from the rotation that made it; under `never`, from its
+ *    last use. No grant outlives five years from its consent.
+ *
+ * Not documented by Intuit, and so chosen: a refresh leaves earlier access tokens valid until they expire; a
+ * second authorization of a company leaves the first grant alone; a code lives for ten minutes.
  */
 import { createHash } from 'node:crypto'
 import type { Counters } from '../control/counters.ts'
-import type { SandboxSettings } from '../control/settings.ts'
+import { isCompanyNamed } from '../authorization/company-scopes.ts'
+import type { Behaviour } from '../control/behaviour.ts'
 
 export interface Consent {
   readonly realm: string
@@ -24,10 +31,11 @@ export interface Consent {
 
 /** What a successful token call gives. Durations count from now. */
 export interface Issued {
-  readonly realm: string
+  /** For the id token; `null` if that does not name the company. */
+  readonly realm: string | null
   readonly scope: readonly string[]
   readonly subject: string
-  /** Of the authorization request; null on refresh (OpenID Connect Core §12.2). */
+  /** For the id token; `null` on refresh (OpenID Connect Core §12.2), or if the provider ignores nonces. */
   readonly nonce: string | null
   /** Epoch seconds of the person's consent. */
   readonly authTime: number
@@ -47,18 +55,18 @@ export interface AccessTokenState {
 export interface Grants {
   /** A one-time code, good for ten minutes. */
   issueCode(consent: Consent): string
-  /** Null: `invalid_grant`. */
+  /** `null`: `invalid_grant`. */
   exchangeCode(
     code: string,
     proof: { readonly redirectUri: string | null; readonly codeVerifier: string | null },
   ): Issued | null
-  /** Null: `invalid_grant`. */
+  /** `null`: `invalid_grant`. */
   refresh(refreshToken: string): Issued | null
   /** The realm that a refresh token belongs or belonged to; null for a foreign one. */
   realmOf(refreshToken: string): string | null
-  /** Null: unknown, expired or ended. */
+  /** `null`: unknown, expired or ended. */
   accessToken(token: string): AccessTokenState | null
-  /** Ends the grant that an access or refresh token belongs to; false when it belongs to none. */
+  /** Ends the grant of a valid access or refresh token; false if the token is not valid (any more). */
   revokeToken(token: string): boolean
   /** Ends all grants of the realm; the number of those that still stood. */
   revokeRealm(realm: string): number
@@ -72,7 +80,7 @@ export interface GrantsDeps {
   readonly now: () => number
   /** An unguessable token. */
   readonly random: () => string
-  readonly settings: () => SandboxSettings
+  readonly settings: () => Behaviour
   readonly counters: Counters
   readonly memory?: GrantsMemory
 }
@@ -118,7 +126,6 @@ interface AccessToken {
 
 const CODE_MS = 600_000
 const DAY_MS = 86_400_000
-const REFRESH_MS = 100 * DAY_MS // from its last use
 const HARD_EXPIRY_MS = 5 * 365 * DAY_MS // from the consent, whatever is refreshed
 /** How many superseded tokens of a grant are recognised. */
 const SUPERSEDED = 100
@@ -134,7 +141,7 @@ export function createGrants({
   let sweepAccessTokensAt = 1_000
 
   function issue(grant: Grant, nonce: string | null): Issued {
-    const { accessTokenSeconds } = settings()
+    const { accessTokenSeconds, rotation, refreshTokenSeconds, ...behaviour } = settings()
     const accessToken = `sandbox-access-${random()}`
     if (accessTokens.size >= sweepAccessTokensAt) {
       for (const [token, { expiresAt }] of accessTokens) {
@@ -143,12 +150,16 @@ export function createGrants({
       sweepAccessTokensAt = Math.max(1_000, 2 * accessTokens.size)
     }
     accessTokens.set(accessToken, { grant, expiresAt: now() + accessTokenSeconds * 1_000 })
-    grant.refreshExpiresAt = Math.min(now() + REFRESH_MS, grant.grantedAt + HARD_EXPIRY_MS)
+    const livesFrom = rotation === 'never' ? now() : grant.current.rotatedAt // G5
+    grant.refreshExpiresAt = Math.min(
+      livesFrom + refreshTokenSeconds * 1_000,
+      grant.grantedAt + HARD_EXPIRY_MS,
+    )
     return {
-      realm: grant.realm,
+      realm: isCompanyNamed(grant.scope, behaviour) ? grant.realm : null,
       scope: grant.scope,
       subject: grant.subject,
-      nonce,
+      nonce: behaviour.nonce ? nonce : null,
       authTime: Math.floor(grant.grantedAt / 1_000),
       accessToken,
       accessTokenSeconds,
@@ -182,12 +193,25 @@ export function createGrants({
 
   function provesPossession(challenge: string | null, verifier: string | null): boolean {
     if (!settings().pkce) return true
-    // A verifier for a code without challenge means that somebody took the challenge away (RFC 9700 §4.8.2).
+    // A verifier for a code without challenge means that the challenge was removed on its way (RFC 9700 §4.8.2).
     if (challenge === null || verifier === null) return challenge === verifier
     return (
       /^[A-Za-z0-9._~-]{43,128}$/.test(verifier) &&
       createHash('sha256').update(verifier).digest('base64url') === challenge
     )
+  }
+
+  function grantOfAccessToken(token: string): Grant | null {
+    const found = accessTokens.get(token)
+    if (found === undefined || found.expiresAt <= now() || found.grant.isEnded) return null
+    return found.grant
+  }
+
+  /** The grant for which a refresh token is valid now; `null` if there is none. */
+  function grantOfRefreshToken(token: string): Grant | null {
+    const grant = refreshTokens.get(token)
+    if (grant === undefined || grant.isEnded || grant.refreshExpiresAt <= now()) return null
+    return (grant.superseded.get(token) ?? Infinity) > now() ? grant : null
   }
 
   const standing = (realm: string): Grant[] =>
@@ -222,7 +246,7 @@ export function createGrants({
         grantedAt: now(),
         current: { token: `sandbox-refresh-${random()}`, rotatedAt: now() },
         superseded: new Map(),
-        refreshExpiresAt: now() + REFRESH_MS,
+        refreshExpiresAt: now(),
         isEnded: false,
       }
       code.spentOn = grant
@@ -235,18 +259,18 @@ export function createGrants({
     refresh(token) {
       const grant = refreshTokens.get(token)
       if (grant === undefined) return null
-      const refuse = (): null => {
+      const reject = (): null => {
         counters.count(grant.realm, 'refreshesRefused')
         return null
       }
       const graceEndsAt = grant.superseded.get(token)
       if (graceEndsAt !== undefined) counters.count(grant.realm, 'tokenReuses')
-      if (grant.isEnded || grant.refreshExpiresAt <= now()) return refuse()
+      if (grant.isEnded || grant.refreshExpiresAt <= now()) return reject()
       if (graceEndsAt === undefined) {
         if (isRotationDue(grant)) rotate(grant) // G1
       } else if (graceEndsAt <= now()) {
         if (settings().revokeOnReuse) grant.isEnded = true
-        return refuse()
+        return reject()
       } // else G2: the current token again
       counters.count(grant.realm, 'refreshes')
       return issue(grant, null)
@@ -254,15 +278,11 @@ export function createGrants({
 
     realmOf: (token) => refreshTokens.get(token)?.realm ?? null,
 
-    accessToken(token) {
-      const found = accessTokens.get(token)
-      if (found === undefined || found.expiresAt <= now() || found.grant.isEnded) return null
-      return found.grant
-    },
+    accessToken: grantOfAccessToken,
 
     revokeToken(token) {
-      const grant = refreshTokens.get(token) ?? accessTokens.get(token)?.grant
-      if (grant === undefined || grant.isEnded) return false
+      const grant = grantOfRefreshToken(token) ?? grantOfAccessToken(token)
+      if (grant === null) return false
       grant.isEnded = true
       counters.count(grant.realm, 'revocations')
       return true
@@ -293,4 +313,7 @@ export function createGrants({
 
 /** One made-up person per company, the same at every consent. */
 const subjectOf = (realm: string): string =>
-  createHash('sha256').update(`sandbox subject ${realm}`).digest('hex').slice(0, 32)
+  createHash('sha256')
+    .update(`sandbox subject ${realm}`)
+    .digest('hex')
+    .replace(/^(.{8})(.{4})(.{4})(.{4})(.{12}).*$/, '$1-$2-$3-$4-$5')

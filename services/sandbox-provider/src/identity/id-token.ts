@@ -2,22 +2,28 @@ import type { Issued } from '../grant/grants.ts'
 
 const ID_TOKEN_SECONDS = 3_600
 
-/** The claims of an id token (OpenID Connect Core §2), with Intuit's `realmid`. `nowSeconds` is epoch seconds. */
+/**
+ * The claims of an id token (OpenID Connect Core §2) as in Intuit's samples: `aud` is an array, `realmid` is in
+ * lower case, `auth_time` is there although `claims_supported` does not list it. Whether Intuit sends `realmid`
+ * to a client that did not request it by the parameter `claims` is not clear; this provider does.
+ *
+ * @param at `nowSeconds` is epoch seconds
+ */
 export const idTokenClaims = (
   issued: Issued,
   at: { readonly issuer: string; readonly clientId: string; readonly nowSeconds: number },
 ): Readonly<Record<string, unknown>> => ({
-  iss: at.issuer,
   sub: issued.subject,
   aud: [at.clientId],
-  iat: at.nowSeconds,
-  exp: at.nowSeconds + ID_TOKEN_SECONDS,
+  ...(issued.realm !== null && { realmid: issued.realm }),
   auth_time: issued.authTime,
-  realmid: issued.realm,
+  iss: at.issuer,
+  exp: at.nowSeconds + ID_TOKEN_SECONDS,
+  iat: at.nowSeconds,
   ...(issued.nonce !== null && { nonce: issued.nonce }),
 })
 
-/** The claims of the userinfo endpoint, for the scopes that were granted. */
+/** The claims of the userinfo endpoint for the granted scopes, spelled as Intuit spells them. */
 export const userInfo = (
   subject: string,
   scope: readonly string[],
@@ -28,5 +34,14 @@ export const userInfo = (
     emailVerified: true,
   }),
   ...(scope.includes('profile') && { givenName: 'Sam', familyName: 'Sandbox' }),
+  ...(scope.includes('address') && {
+    address: {
+      streetAddress: '2500 Garcia Ave',
+      locality: 'Mountain View',
+      region: 'CA',
+      postalCode: '94043',
+      country: 'US',
+    },
+  }),
   ...(scope.includes('phone') && { phoneNumber: '+1 6505550100', phoneNumberVerified: false }),
 })

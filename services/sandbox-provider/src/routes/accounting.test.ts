@@ -53,10 +53,11 @@ describe('the query of CompanyInfo', () => {
 
   it.each([
     '',
-    'select * from Invoice',
+    'select * from Companies',
+    "select * from Customer where DisplayName = 'x'",
     'select * from CompanyInfo; drop table x',
     ' '.repeat(3_000),
-  ])('answers another one with a ValidationFault (%#)', async (statement) => {
+  ])('rejects another one with a ValidationFault (%#)', async (statement) => {
     const answer = await provider.api(queryPath(statement), accessToken)
     expect(answer.status).toBe(400)
     expect(await answer.json()).toMatchObject({
@@ -64,7 +65,7 @@ describe('the query of CompanyInfo', () => {
     })
   })
 
-  it('answers an operation it does not have with a ValidationFault', async () => {
+  it('rejects an operation it does not have with a ValidationFault', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/reports/x/y`, accessToken)
     expect(answer.status).toBe(400)
     expect(await answer.json()).toHaveProperty('Fault.Error.0.Message', 'Unsupported Operation')
@@ -82,7 +83,9 @@ describe('a call of the accounting API', () => {
   }
 
   it('without a token is answered 401', async () => {
-    const answer = await fetch(provider.url + queryPath('select * from CompanyInfo'))
+    const answer = await fetch(provider.url + queryPath('select * from CompanyInfo'), {
+      headers: { Accept: 'application/json' },
+    })
     expect(answer.status).toBe(401)
     expect(answer.headers.get('WWW-Authenticate')).toContain('invalid_token')
     expect(await answer.json()).toMatchObject(failed401)
@@ -146,16 +149,169 @@ describe('creating an entity', () => {
     })
   })
 
-  it.each(['', '[]', 'null', '"text"', '{'])('refuses %j as a body', async (body) => {
+  it.each(['', '[]', 'null', '"text"', '{'])('rejects %j as a body', async (body) => {
     const answer = await post('r1', body)
     expect(answer.status).toBe(400)
     expect(await answer.json()).toHaveProperty('Fault.type', 'ValidationFault')
     expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 0 })
   })
 
-  it('takes a body that claims to be a prototype for what it is', async () => {
+  it('reads a body that claims to be a prototype as any other', async () => {
     const answer = await post(null, '{"__proto__":{"polluted":1}}')
     expect(answer.status).toBe(200)
     expect(({} as { polluted?: number }).polluted).toBeUndefined()
+  })
+})
+
+describe('a posted entity', () => {
+  const at = (path: string) => `/v3/company/${REALM}/${path}`
+  const post = (entity: string, body: object) =>
+    provider.api(at(entity), accessToken, { method: 'POST', body: JSON.stringify(body) })
+  const get = async (path: string) => {
+    const response = await provider.api(at(path), accessToken)
+    return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+  }
+  const faultOf = async (response: Response) => ({
+    status: response.status,
+    ...((await response.json()) as { Fault: { Error: { code: string }[] } }).Fault.Error[0],
+  })
+
+  it('is found by its id, in its own company and kind only', async () => {
+    await post('salesreceipt', { DocNumber: '1' })
+    expect(await get('salesreceipt/1')).toMatchObject({
+      status: 200,
+      body: { SalesReceipt: { Id: '1', DocNumber: '1' }, time: expect.any(String) },
+    })
+    for (const path of ['salesreceipt/2', 'invoice/1']) {
+      expect(await get(path)).toMatchObject({
+        status: 400,
+        body: {
+          Fault: { Error: [{ Message: 'Object Not Found', code: '610' }], type: 'ValidationFault' },
+        },
+      })
+    }
+  })
+
+  it('is updated with the SyncToken that it has, whole or sparse', async () => {
+    await post('invoice', { DocNumber: '1', PrivateNote: 'a' })
+    const sparse = { Id: '1', SyncToken: '0', sparse: true, PrivateNote: 'b' }
+    expect(await (await post('invoice', sparse)).json()).toMatchObject({
+      Invoice: { Id: '1', SyncToken: '1', DocNumber: '1', PrivateNote: 'b', sparse: false },
+    })
+    const whole = { Id: '1', SyncToken: '1', DocNumber: '2' }
+    expect(await (await post('invoice', whole)).json()).toMatchObject({
+      Invoice: { Id: '1', SyncToken: '2', DocNumber: '2' },
+    })
+    expect((await get('invoice/1')).body['Invoice']).not.toHaveProperty('PrivateNote')
+    expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 1 })
+  })
+
+  it.each([
+    ['a SyncToken of before', { Id: '1', SyncToken: '0' }, '5010'],
+    ['no SyncToken', { Id: '1' }, '2020'],
+    ['an unknown id', { Id: '9', SyncToken: '0' }, '610'],
+  ])('is not updated with %s', async (_, body, code) => {
+    await post('invoice', {})
+    await post('invoice', { Id: '1', SyncToken: '0', DocNumber: 'kept' })
+    expect(await faultOf(await post('invoice', body))).toMatchObject({ status: 400, code })
+    expect(await get('invoice/1')).toMatchObject({
+      body: { Invoice: { SyncToken: '1', DocNumber: 'kept' } },
+    })
+  })
+
+  it('is deleted', async () => {
+    await post('invoice', {})
+    const deleted = await post('invoice?operation=delete', { Id: '1', SyncToken: '0' })
+    expect(await deleted.json()).toMatchObject({ Invoice: { status: 'Deleted', Id: '1' } })
+    expect(await get('invoice/1')).toMatchObject({ status: 400 })
+  })
+
+  it.each<[string, object, string, object]>([
+    ['customer', { DisplayName: 'Tea & Sons' }, 'customer', { DisplayName: 'tea & sons' }],
+    ['customer', { DisplayName: 'Tea & Sons' }, 'vendor', { DisplayName: 'Tea & Sons ' }],
+    ['item', { Name: 'Tea' }, 'item', { Name: 'Tea' }],
+  ])('of the kind %s with the name %j rejects a %s %j', async (kind, first, other, second) => {
+    expect((await post(kind, first)).status).toBe(200)
+    expect(await faultOf(await post(other, second))).toMatchObject({
+      status: 400,
+      code: '6240',
+      Message: 'Duplicate Name Exists Error',
+    })
+    expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 1 })
+  })
+
+  it('keeps its name through an update, which cannot give it the name of another', async () => {
+    await post('customer', { DisplayName: 'A' })
+    await post('customer', { DisplayName: 'B' })
+    const same = await post('customer', { Id: '1', SyncToken: '0', DisplayName: 'A' })
+    expect(same.status).toBe(200)
+    const taken = await post('customer', { Id: '1', SyncToken: '1', DisplayName: 'b' })
+    expect(await faultOf(taken)).toMatchObject({ code: '6240' })
+  })
+
+  it('that was rejected does not use up its requestid', async () => {
+    await post('customer', { DisplayName: 'A' })
+    expect((await post('customer?requestid=r', { DisplayName: 'A' })).status).toBe(400)
+    expect((await post('customer?requestid=r', { DisplayName: 'B' })).status).toBe(200)
+    const tooLong = await post(`customer?requestid=${'r'.repeat(51)}`, { DisplayName: 'C' })
+    expect(await faultOf(tooLong)).toMatchObject({ status: 400, code: '2130' })
+  })
+
+  it('is listed and counted by a query', async () => {
+    for (const DocNumber of ['1', '2', '3']) await post('invoice', { DocNumber })
+    const queried = async (statement: string) =>
+      (await (await provider.api(queryPath(statement), accessToken)).json()) as object
+    expect(await queried('select * from Invoice')).toMatchObject({
+      QueryResponse: {
+        Invoice: [{ DocNumber: '1' }, { DocNumber: '2' }, { DocNumber: '3' }],
+        startPosition: 1,
+        maxResults: 3,
+      },
+    })
+    expect(await queried('select * from Invoice startposition 2 maxresults 1')).toMatchObject({
+      QueryResponse: { Invoice: [{ DocNumber: '2' }], startPosition: 2, maxResults: 1 },
+    })
+    expect(await queried('select count(*) from Invoice')).toMatchObject({
+      QueryResponse: { totalCount: 3 },
+    })
+    expect(await queried('select * from Bill')).toMatchObject({ QueryResponse: {} })
+  })
+})
+
+describe('an error body', () => {
+  const errorTo = async (accept: string | null, token = accessToken) => {
+    const response = await fetch(`${provider.url}/v3/company/${REALM}/invoice/9`, {
+      headers: { Authorization: `Bearer ${token}`, ...(accept !== null && { Accept: accept }) },
+    })
+    return [response.headers.get('Content-Type'), await response.text()] as const
+  }
+
+  it.each([null, '*/*', 'application/xml'])('is XML for Accept %s', async (accept) => {
+    const [contentType, body] = await errorTo(accept)
+    expect(contentType).toBe('application/xml')
+    expect(body).toMatch(
+      /^<\?xml version="1\.0" encoding="UTF-8" standalone="yes"\?><IntuitResponse xmlns="http:\/\/schema\.intuit\.com\/finance\/v3" time="[^"]+"><Fault type="ValidationFault"><Error code="610" element=""><Message>Object Not Found<\/Message><Detail>Object Not Found : /,
+    )
+  })
+
+  it.each(['application/json', 'text/html, application/JSON;q=0.5'])(
+    'is JSON for Accept %s',
+    async (accept) => {
+      const [contentType, body] = await errorTo(accept)
+      expect(contentType).toBe('application/json')
+      expect(JSON.parse(body)).toMatchObject({ Fault: { Error: [{ code: '610' }] } })
+    },
+  )
+
+  it.each([
+    [
+      'application/json',
+      '{"warnings":null,"intuitObject":null,"fault":{"error":[{"message":"message=AuthenticationFailed',
+    ],
+    ['*/*', '<?xml'],
+  ])('of the gateway, to %s', async (accept, start) => {
+    const [, body] = await errorTo(accept, 'guessed')
+    expect(body.startsWith(start)).toBe(true)
+    expect(body).toContain('3200')
   })
 })

@@ -1,13 +1,12 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import {
-  authenticationFailed,
-  authorizationFailed,
-  validationFault,
-} from '../accounting/documents.ts'
-import type { PostedEntities } from '../accounting/posted-entities.ts'
+import { apiErrorBody, type ApiErrorCode, apiErrors } from '../accounting/api-errors.ts'
+import { entityOf } from '../accounting/entities.ts'
+import type { Body, Posted, PostedEntities } from '../accounting/posted-entities.ts'
+import { parseQuery } from '../accounting/query.ts'
 import type { Companies } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
+import type { RealmCounter } from '../control/counters.ts'
 import type { Grants } from '../grant/grants.ts'
 import { bearerToken } from './client-authentication.ts'
 import {
@@ -25,43 +24,51 @@ export interface AccountingDeps extends UnderFaultsDeps {
 
 const SCOPE = 'com.intuit.quickbooks.accounting'
 const COMPANY = '/v3/company/:realm'
+const ENTITY = ':entity{[a-z]+}'
 
-/** The accounting API under `/v3/company/{realm}`. JSON whatever is accepted, but for the throttle's XML. */
+/**
+ * The accounting API under `/v3/company/{realm}`: CompanyInfo, and entities that can be posted, read, updated,
+ * deleted and listed. It keeps no books: references and amounts are not checked, and no limit on calls is
+ * enforced. Entities are JSON whatever is accepted, where Intuit would send XML unless JSON is accepted.
+ */
 export function accountingRoutes(deps: AccountingDeps) {
   const { companies, posted, counters } = deps
   const clock = (): Date => new Date(deps.now())
+  const rejected = (c: Context, code: ApiErrorCode) => apiErrorResponse(c, code, clock())
 
   const query = (c: Context, statement: string) => {
-    // Case and white space do not count.
-    const words = statement.trim().split(/\s+/).join(' ').toLowerCase()
-    const company = companies.find(c.req.param('realm') ?? '')
-    if (words !== 'select * from companyinfo' || company === null) {
-      const error = {
-        Message: 'Error parsing query',
-        Detail: 'QueryParserError: the sandbox answers select * from CompanyInfo',
-        code: '4000',
-      }
-      return c.json(validationFault(error, clock()), 400)
-    }
+    const parsed = parseQuery(statement)
+    const found = parsed && entitiesOf(c.req.param('realm') ?? '', parsed.entity)
+    if (parsed === null || found === null) return rejected(c, '4000')
+    const time = clock().toISOString()
+    const { isCount, startPosition, maxResults } = parsed
+    if (isCount) return c.json({ QueryResponse: { totalCount: found.all.length }, time })
+    const page = found.all.slice(startPosition - 1, startPosition - 1 + maxResults)
+    if (page.length === 0) return c.json({ QueryResponse: {}, time })
     return c.json({
-      QueryResponse: { CompanyInfo: [companyInfo(company)], maxResults: 1 },
-      time: clock().toISOString(),
+      QueryResponse: { [found.name]: page, startPosition, maxResults: page.length },
+      time,
     })
   }
 
-  const unsupported = (c: Context) => {
-    const error = {
-      Message: 'Unsupported Operation',
-      Detail: 'The sandbox does not have this operation.',
-      code: '500',
+  function entitiesOf(
+    realm: string,
+    name: string,
+  ): { readonly name: string; readonly all: readonly Body[] } | null {
+    if (name.toLowerCase() === 'companyinfo') {
+      const company = companies.find(realm)
+      return company && { name: 'CompanyInfo', all: [companyInfo(company)] }
     }
-    return c.json(validationFault(error, clock()), 400)
+    const entity = entityOf(name)
+    return entity && { name: entity, all: posted.list(realm, entity) }
   }
 
   return new Hono<AnsweredEnv>()
     .use('/v3/*', counted(deps), underFaults('api', deps), authorized(deps))
-    .get(`${COMPANY}/query`, describeRoute(operation('Query; select * from CompanyInfo')), (c) =>
-      query(c, c.req.query('query') ?? ''),
+    .get(
+      `${COMPANY}/query`,
+      describeRoute(operation('Query; select * or count(*) from an entity, without conditions')),
+      (c) => query(c, c.req.query('query') ?? ''),
     )
     .post(
       `${COMPANY}/query`,
@@ -70,30 +77,57 @@ export function accountingRoutes(deps: AccountingDeps) {
     )
     .get(`${COMPANY}/companyinfo/:id`, describeRoute(operation('CompanyInfo by id')), (c) => {
       const company = companies.find(c.req.param('realm'))
-      if (company === null || c.req.param('id') !== company.realm) return unsupported(c)
+      if (company === null || c.req.param('id') !== company.realm) return rejected(c, '500')
       return c.json({ CompanyInfo: companyInfo(company), time: clock().toISOString() })
     })
+    .get(`${COMPANY}/${ENTITY}/:id`, describeRoute(operation('A posted entity by id')), (c) => {
+      const entity = entityOf(c.req.param('entity'))
+      if (entity === null) return rejected(c, '500')
+      const found = posted.find(c.req.param('realm'), entity, c.req.param('id'))
+      if (found === null) return rejected(c, '610')
+      return c.json({ [entity]: found, time: clock().toISOString() })
+    })
     .post(
-      `${COMPANY}/:entity{[a-z]+}`,
-      describeRoute(operation('Create an entity; a repeated requestid creates nothing')),
+      `${COMPANY}/${ENTITY}`,
+      describeRoute(
+        operation(
+          'Create an entity, or update (Id, SyncToken) or delete it (operation=delete); a repeated requestid does nothing',
+        ),
+      ),
       async (c) => {
-        const { realm, entity } = c.req.param()
+        const realm = c.req.param('realm')
+        const entity = entityOf(c.req.param('entity'))
+        if (entity === null) return rejected(c, '500')
         const body = await readObject(c)
-        if (body === null) {
-          const error = {
-            Message: 'Request has invalid or unsupported property',
-            Detail: 'The body must be a JSON object.',
-            code: '2010',
-          }
-          return c.json(validationFault(error, clock()), 400)
-        }
+        if (body === null) return rejected(c, '2010')
         const requestId = c.req.query('requestid') || null
-        const { document, isPlayedBack } = posted.post({ realm, entity, requestId }, body, clock())
-        counters.count(realm, isPlayedBack ? 'playedBack' : 'entitiesCreated')
-        return c.json(document)
+        const outcome = posted.post(
+          { realm, entity, requestId, operation: c.req.query('operation') || null },
+          body,
+          clock(),
+        )
+        if (outcome.kind === 'rejected') return rejected(c, outcome.error)
+        const counter = COUNTERS[outcome.kind]
+        if (counter !== null) counters.count(realm, counter)
+        return c.json(outcome.document)
       },
     )
-    .all('/v3/*', unsupported)
+    .all('/v3/*', (c) => rejected(c, '500'))
+}
+
+const COUNTERS: Readonly<Record<Exclude<Posted['kind'], 'rejected'>, RealmCounter | null>> = {
+  created: 'entitiesCreated',
+  updated: null,
+  deleted: null,
+  'played-back': 'playedBack',
+}
+
+function apiErrorResponse(c: Context, code: ApiErrorCode, now: Date): Response {
+  const error = apiErrors[code]
+  const { body, contentType } = apiErrorBody(error, c.req.header('Accept'), now)
+  c.status(error.status)
+  c.header('Content-Type', contentType)
+  return c.body(body)
 }
 
 const realmIn = (c: Context): string => /^\/v3\/company\/([^/]*)/.exec(c.req.path)?.[1] ?? ''
@@ -114,10 +148,10 @@ function authorized({ grants, now }: AccountingDeps): MiddlewareHandler {
     const access = grants.accessToken(bearerToken(c) ?? '')
     if (access === null) {
       c.header('WWW-Authenticate', 'Bearer realm="Intuit", error="invalid_token"')
-      return c.json(authenticationFailed(new Date(now())), 401)
+      return apiErrorResponse(c, '3200', new Date(now()))
     }
     if (access.realm !== realmIn(c) || !access.scope.includes(SCOPE)) {
-      return c.json(authorizationFailed(new Date(now())), 403)
+      return apiErrorResponse(c, '3100', new Date(now()))
     }
     return next()
   }
@@ -138,9 +172,9 @@ const operation = (summary: string) => ({
   summary,
   responses: responsesUnderFaults({
     200: 'the entity, or a query response',
-    400: 'ValidationFault',
+    400: 'ValidationFault, as XML unless application/json is accepted',
     401: 'AuthenticationFailed, 3200: the token is missing, bad or expired',
-    403: 'AuthorizationFailed, 3100: the token is for another company',
+    403: 'ApplicationAuthorizationFailed, 3100: the token is for another company',
     429: 'ThrottleExceeded, 3001, as XML',
   }),
 })

@@ -104,8 +104,8 @@ export const authorizePage = ({ action, carried, companies, freshRealm, problem 
       </form>`,
   )
 
-/** Told to the person when the browser cannot be sent anywhere. */
-export const refusedPage = (reason: string) =>
+/** The generic error page: there is no redirect URI that can be trusted. */
+export const rejectedPage = (reason: string) =>
   page(
     'Not possible (sandbox)',
     html`<h1>This cannot be connected</h1>

@@ -10,11 +10,18 @@ import {
 } from '../provider-under-test.ts'
 
 let provider: ProviderUnderTest
+let strict: ProviderUnderTest
 
 beforeAll(async () => {
   provider = await startProvider()
+  strict = await startProvider({ PERSONALITY: 'strict' })
 })
-afterAll(() => provider[Symbol.asyncDispose]())
+afterAll(async () => {
+  await provider[Symbol.asyncDispose]()
+  await strict[Symbol.asyncDispose]()
+})
+
+const challenge = { code_challenge: 'c'.repeat(43), code_challenge_method: 'S256' }
 
 const get = (url: string) => fetch(url, { redirect: 'manual' })
 const location = (answer: Response): URL => new URL(answer.headers.get('Location') ?? '')
@@ -52,11 +59,10 @@ describe('the authorization page', () => {
 
     expect(answer.status).toBe(303)
     expect(location(answer).href.startsWith(`${REDIRECT_URI}?`)).toBe(true)
-    expect(answered(answer)).toMatchObject({
-      code: expect.stringMatching(/^.{20,}$/),
+    expect(answered(answer)).toEqual({
+      code: expect.stringMatching(/^.{20,512}$/),
       state: `"><'&`,
       realmId: '9341453908059889',
-      iss: `${provider.url}/op/v1`,
     })
   })
 
@@ -82,16 +88,12 @@ describe('the authorization page', () => {
     expect(answered(answer)['realmId']).toMatch(/^\d{16}$/)
   })
 
-  it('tells the application of a refusal', async () => {
+  it('returns a denial to the application', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), { decision: 'cancel' })
-    expect(answered(answer)).toEqual({
-      error: 'access_denied',
-      state: 'a state',
-      iss: `${provider.url}/op/v1`,
-    })
+    expect(answered(answer)).toEqual({ error: 'access_denied', state: 'a state' })
   })
 
-  it('asks again, with the reason, when the realm id is no realm id', async () => {
+  it('is shown with the reason once more when the realm id is no realm id', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -134,19 +136,40 @@ describe('the way for scripts', () => {
     expect(await (await get(provider.authorizeUrl())).text()).toContain('A: B')
   })
 
-  it('refuses at once', async () => {
+  it('denies at once', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: 'deny' }))
     expect(answered(answer)).toMatchObject({ error: 'access_denied', state: 'a state' })
   })
 
   it.each(['', ':name', 'a/b', 'x'.repeat(65), 'ok:\u0000', `ok:${'x'.repeat(101)}`])(
-    'refuses %j as a company',
+    'rejects %j as a company',
     async (company) => {
       const answer = await get(provider.authorizeUrl({ sandbox_company: company }))
       expect(answer.status).toBe(400)
       expect(answer.headers.has('Location')).toBe(false)
     },
   )
+})
+
+describe('the authorization response', () => {
+  it.each([
+    ['openid com.intuit.quickbooks.accounting', REALM],
+    ['com.intuit.quickbooks.payment', REALM],
+    ['openid profile email', undefined],
+  ])('of intuit to the scope %j has realmId %s', async (scope, realmId) => {
+    const response = await get(provider.authorizeUrl({ sandbox_company: REALM, scope }))
+    expect(answered(response)['realmId']).toBe(realmId)
+  })
+
+  it('of strict has the issuer and the company, whatever was requested', async () => {
+    const scripted = { sandbox_company: REALM, scope: 'openid', ...challenge }
+    expect(answered(await get(strict.authorizeUrl(scripted)))).toEqual({
+      code: expect.any(String),
+      state: 'a state',
+      realmId: REALM,
+      iss: `${strict.url}/op/v1`,
+    })
+  })
 })
 
 describe('an authorization request', () => {
@@ -157,6 +180,7 @@ describe('an authorization request', () => {
     ['of an unknown client', { client_id: 'other' }],
     ['without redirect URI', { redirect_uri: null }],
     ['back to another host', { redirect_uri: 'http://evil.example/callback' }],
+    ['back to another host by https', { redirect_uri: 'https://evil.example/callback' }],
     [
       'back to a host that only begins like loopback',
       { redirect_uri: 'http://127.0.0.1.evil.example/' },
@@ -166,7 +190,9 @@ describe('an authorization request', () => {
     ['back to a script', { redirect_uri: 'javascript:alert(1)' }],
     ['back to a fragment', { redirect_uri: 'http://127.0.0.1/#x' }],
     ['back to no address', { redirect_uri: '/callback' }],
-  ])('%s is refused on a page and never redirected', async (_, parameters) => {
+    ['back to a query', { redirect_uri: 'http://localhost:1/cb?a=1' }],
+    ['back to an empty query', { redirect_uri: 'http://localhost:1/cb?' }],
+  ])('%s is rejected on the error page and never redirected', async (_, parameters) => {
     const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
     expect(answer.status).toBe(400)
     expect(answer.headers.has('Location')).toBe(false)
@@ -178,27 +204,41 @@ describe('an authorization request', () => {
     ['for a token at once', { response_type: 'token' }, 'unsupported_response_type'],
     ['without scope', { scope: null }, 'invalid_scope'],
     ['with an unknown scope', { scope: 'openid everything' }, 'invalid_scope'],
-    [
-      'with a plain challenge',
-      { code_challenge: 'c'.repeat(43), code_challenge_method: 'plain' },
-      'invalid_request',
-    ],
-    ['with a challenge without method', { code_challenge: 'c'.repeat(43) }, 'invalid_request'],
-    ['with a method without challenge', { code_challenge_method: 'S256' }, 'invalid_request'],
-    [
-      'with a short challenge',
-      { code_challenge: 'c', code_challenge_method: 'S256' },
-      'invalid_request',
-    ],
-  ])('%s is told to the application as an error', async (_, parameters, error) => {
+  ])('%s is an error for the application', async (_, parameters, error) => {
     const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
     expect(answer.status).toBe(302)
-    expect(answered(answer)).toMatchObject({
-      error,
-      state: 'a state',
-      iss: `${provider.url}/op/v1`,
-    })
+    expect(answered(answer)).toMatchObject({ error, state: 'a state' })
     expect(answered(answer)).not.toHaveProperty('code')
+    expect(answered(answer)).not.toHaveProperty('iss')
+  })
+
+  it('without state is rejected', async () => {
+    const response = await get(provider.authorizeUrl({ ...scripted, state: null }))
+    expect(answered(response)).toMatchObject({ error: 'invalid_request' })
+    expect(answered(response)).not.toHaveProperty('code')
+  })
+
+  const badChallenges: [string, Record<string, string>][] = [
+    ['without a challenge', {}],
+    ['with a plain challenge', { ...challenge, code_challenge_method: 'plain' }],
+    ['with a challenge without method', { code_challenge: 'c'.repeat(43) }],
+    ['with a method without challenge', { code_challenge_method: 'S256' }],
+    ['with a short challenge', { ...challenge, code_challenge: 'c' }],
+  ]
+
+  it.each(badChallenges)('%s is an error for strict, with the issuer', async (_, parameters) => {
+    const response = await get(strict.authorizeUrl({ ...scripted, ...parameters }))
+    expect(answered(response)).toEqual({
+      error: 'invalid_request',
+      error_description: expect.stringMatching(/^code_challenge/),
+      state: 'a state',
+      iss: `${strict.url}/op/v1`,
+    })
+  })
+
+  it.each(badChallenges)('%s is accepted by intuit, which ignores PKCE', async (_, parameters) => {
+    const response = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
+    expect(answered(response)).toHaveProperty('code')
   })
 
   it('with a parameter twice is an error (RFC 6749 §3.1)', async () => {
@@ -213,56 +253,108 @@ describe('an authorization request', () => {
     expect(answer.status).toBe(400)
     expect(answer.headers.has('Location')).toBe(false)
   })
+})
 
-  it('keeps the query that a redirect URI has', async () => {
-    const answer = await get(
-      provider.authorizeUrl({ ...scripted, redirect_uri: 'http://localhost:1/cb?a=1' }),
-    )
-    expect(answered(answer)).toMatchObject({ a: '1', realmId: REALM })
+describe('the redirect URIs', () => {
+  const uris = {
+    https: 'https://app.example/callback',
+    localhost: 'http://localhost:1/cb',
+    'https on localhost': 'https://localhost/cb',
+    'a loopback address (our exception)': 'http://127.0.0.1:1/cb',
+    'an IP address': 'https://192.0.2.1/cb',
+    'an IPv6 address': 'https://[2001:db8::1]/cb',
+    'a query': 'https://app.example/callback?a=1',
+    'http on another host': 'http://app.example/callback',
+  }
+  const REDIRECT = Object.values(uris).join(',')
+  const accepted: Record<string, readonly (keyof typeof uris)[]> = {
+    intuit: ['https', 'localhost', 'https on localhost', 'a loopback address (our exception)'],
+    strict: Object.keys(uris).filter((what) => !what.startsWith('http on')) as [],
+  }
+
+  it.each(['intuit', 'strict'])('that %s accepts, all of them configured', async (name) => {
+    await using held = await startProvider({ PERSONALITY: name, REDIRECT })
+    const request = { sandbox_company: REALM, ...challenge }
+    const found = []
+    for (const [what, redirect_uri] of Object.entries(uris)) {
+      const { status } = await get(held.authorizeUrl({ ...request, redirect_uri }))
+      if (status === 302) found.push(what)
+    }
+    expect(found).toEqual(accepted[name])
   })
 
-  it('is held to the registered redirect URIs, character by character', async () => {
-    await using strict = await startProvider({
+  it('keep the query that they have', async () => {
+    const redirect_uri = 'http://localhost:1/cb?a=1'
+    const request = { sandbox_company: REALM, ...challenge, redirect_uri }
+    expect(answered(await get(strict.authorizeUrl(request)))).toMatchObject({
+      a: '1',
+      realmId: REALM,
+    })
+  })
+
+  it('are compared character by character', async () => {
+    await using held = await startProvider({
       REDIRECT: 'https://app.example/callback, http://localhost:1/cb',
     })
     const status = async (redirect_uri: string) =>
-      (await get(strict.authorizeUrl({ ...scripted, redirect_uri }))).status
+      (await get(held.authorizeUrl({ sandbox_company: REALM, redirect_uri }))).status
     expect(await status('https://app.example/callback')).toBe(302)
     expect(await status('http://localhost:1/cb')).toBe(302)
     expect(await status('https://app.example/callback/')).toBe(400)
-    expect(await status('https://app.example/callback?x')).toBe(400)
+    expect(await status('https://app.example/Callback')).toBe(400)
     expect(await status(REDIRECT_URI)).toBe(400)
   })
 })
 
 describe('the discovery document', () => {
+  const documentOf = async ({ url }: ProviderUnderTest, spelling = 'openid_configuration') =>
+    (await (await fetch(`${url}/.well-known/${spelling}`)).json()) as Record<string, unknown>
+  const ofIntuit = (url: string) => ({
+    issuer: `${url}/op/v1`,
+    authorization_endpoint: `${url}/connect/oauth2`,
+    token_endpoint: `${url}/oauth2/v1/tokens/bearer`,
+    userinfo_endpoint: `${url}/v1/openid_connect/userinfo`,
+    revocation_endpoint: `${url}/v2/oauth2/tokens/revoke`,
+    jwks_uri: `${url}/op/v1/jwks`,
+    response_types_supported: ['code'],
+    subject_types_supported: ['public'],
+    id_token_signing_alg_values_supported: ['RS256'],
+    scopes_supported: ['openid', 'email', 'profile', 'address', 'phone'],
+    token_endpoint_auth_methods_supported: ['client_secret_post', 'client_secret_basic'],
+    claims_supported: ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub'],
+  })
+
   it.each([
     'openid_configuration',
     'openid-configuration',
     'openid_sandbox_configuration',
     'openid-sandbox-configuration',
-  ])('is found as %s', async (spelling) => {
-    const answer = await fetch(`${provider.url}/.well-known/${spelling}`)
-    expect(await answer.json()).toMatchObject({
-      issuer: `${provider.url}/op/v1`,
-      token_endpoint: `${provider.url}/oauth2/v1/tokens/bearer`,
-      accounting_url: provider.url,
+  ])('of intuit has exactly the documented members, at %s', async (spelling) => {
+    expect(await documentOf(provider, spelling)).toEqual(ofIntuit(provider.url))
+  })
+
+  it('of strict announces everything that it requires', async () => {
+    const { scopes_supported: _, ...same } = ofIntuit(strict.url)
+    expect(await documentOf(strict)).toEqual({
+      ...same,
+      grant_types_supported: ['authorization_code', 'refresh_token'],
+      scopes_supported: expect.arrayContaining(['openid', 'com.intuit.quickbooks.accounting']),
       token_endpoint_auth_methods_supported: ['client_secret_basic'],
-      id_token_signing_alg_values_supported: ['RS256'],
+      revocation_endpoint_auth_methods_supported: ['client_secret_basic'],
+      claims_supported: ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub', 'nonce'],
       authorization_response_iss_parameter_supported: true,
       code_challenge_methods_supported: ['S256'],
+      accounting_url: strict.url,
     })
   })
 
   it('sends browsers and services to the addresses that each can reach', async () => {
     await using behind = await startProvider({
+      PERSONALITY: 'strict',
       BASE_URL: 'http://sandbox-provider:7220',
       BROWSER_URL: 'http://localhost:17220',
     })
-    const document = (await (
-      await fetch(`${behind.url}/.well-known/openid_configuration`)
-    ).json()) as Record<string, unknown>
-    const { authorization_endpoint: authorize, ...others } = document
+    const { authorization_endpoint: authorize, ...others } = await documentOf(behind)
     expect(authorize).toBe('http://localhost:17220/connect/oauth2')
     const addresses = Object.values(others).filter((value) => String(value).startsWith('http'))
     expect(addresses).toHaveLength(6)
@@ -271,13 +363,25 @@ describe('the discovery document', () => {
     ).toEqual([])
   })
 
-  it('does not offer PKCE when that is switched off, and then ignores a challenge', async () => {
-    await using without = await startProvider()
-    await without.sandbox('PUT', 'settings', { pkce: false })
-    const document = await (await fetch(`${without.url}/.well-known/openid_configuration`)).json()
-    expect(document).not.toHaveProperty('code_challenge_methods_supported')
-    const code = await without.code(REALM, { code_challenge: 'anything' })
-    expect((await without.exchange(code)).status).toBe(200)
+  it('follows single settings', async () => {
+    await using changed = await startProvider({ PERSONALITY: 'strict' })
+    await changed.sandbox('PUT', 'settings', {
+      pkce: false,
+      nonce: false,
+      responseIssuer: false,
+      discoveryNamesAccountingUrl: false,
+    })
+    const document = await documentOf(changed)
+    for (const member of [
+      'code_challenge_methods_supported',
+      'authorization_response_iss_parameter_supported',
+      'accounting_url',
+    ]) {
+      expect(document).not.toHaveProperty(member)
+    }
+    expect(document['claims_supported']).not.toContain('nonce')
+    const code = await changed.code(REALM, { code_challenge: 'anything' })
+    expect((await changed.exchange(code)).status).toBe(200)
   })
 })
 

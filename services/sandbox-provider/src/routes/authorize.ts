@@ -7,16 +7,17 @@ import {
   redirectTo,
   requestParameters,
 } from '../authorization/authorization-request.ts'
+import { isCompanyNamed } from '../authorization/company-scopes.ts'
 import { readDecision } from '../authorization/decision.ts'
 import type { Companies } from '../company/companies.ts'
 import type { SettingsControl } from '../control/settings.ts'
 import type { Grants } from '../grant/grants.ts'
 import { type Addresses, issuerOf, paths } from './addresses.ts'
-import { authorizePage, pagePolicy, refusedPage } from './authorize-page.ts'
+import { authorizePage, pagePolicy, rejectedPage } from './authorize-page.ts'
 
 export interface AuthorizeDeps {
   readonly clientId: string
-  /** Null: any on the loopback interface. */
+  /** `null`: any on the loopback interface. */
   readonly redirectUris: readonly string[] | null
   readonly addresses: () => Addresses
   readonly companies: Companies
@@ -42,20 +43,23 @@ export function authorizeRoutes(deps: AuthorizeDeps) {
 
 function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps) {
   const { companies, grants } = deps
+  const settings = deps.settings.current()
   const reading = readAuthorizationRequest(parameters, {
     clientId: deps.clientId,
     redirectUris: deps.redirectUris,
-    pkce: deps.settings.current().pkce,
+    rules: settings.redirectUris,
+    pkce: settings.pkce,
   })
-  const iss = issuerOf(deps.addresses()) // RFC 9207: in every answer, so that issuers cannot be mixed up
+  // RFC 9207: in error responses too.
+  const iss = settings.responseIssuer ? issuerOf(deps.addresses()) : null
   // After a form, the browser must not post it again to where it is sent (RFC 9700 §4.12).
-  const redirect = (to: string, answer: Readonly<Record<string, string | null>>) =>
-    c.redirect(redirectTo(to, { ...answer, iss }), c.req.method === 'POST' ? 303 : 302)
+  const redirect = (to: string, response: Readonly<Record<string, string | null>>) =>
+    c.redirect(redirectTo(to, { ...response, iss }), c.req.method === 'POST' ? 303 : 302)
 
   switch (reading.kind) {
-    case 'refused':
+    case 'rejected':
       c.header('Content-Security-Policy', pagePolicy(null))
-      return c.html(refusedPage(reading.reason), 400)
+      return c.html(rejectedPage(reading.reason), 400)
     case 'error':
       return redirect(reading.redirectUri, {
         error: reading.error,
@@ -69,6 +73,7 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
   const decision = readDecision(parameters, companies)
   switch (decision.kind) {
     case 'deny':
+      // Whether Intuit sends `state` on denial is not documented; RFC 6749 §4.1.2.1 requires it.
       return redirect(request.redirectUri, { error: 'access_denied', state: request.state })
     case 'open':
       return ask(c, parameters, request, deps, null)
@@ -78,7 +83,8 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
       const { company } = decision
       companies.put(company)
       const code = grants.issueCode({ ...request, realm: company.realm })
-      return redirect(request.redirectUri, { code, state: request.state, realmId: company.realm })
+      const realmId = isCompanyNamed(request.scope, settings) ? company.realm : null
+      return redirect(request.redirectUri, { code, state: request.state, realmId })
     }
   }
 }
@@ -115,12 +121,15 @@ const DESCRIPTION = {
   parameters: [...requestParameters, 'sandbox_company'].map((name) => ({
     name,
     in: 'query' as const,
-    required: ['client_id', 'redirect_uri', 'response_type', 'scope'].includes(name),
+    required: ['client_id', 'redirect_uri', 'response_type', 'scope', 'state'].includes(name),
     schema: { type: 'string' as const },
   })),
   responses: {
     200: textResponse('a page to choose a company on', 'text/html'),
-    302: { description: 'back to the application, with code, state, realmId and iss, or an error' },
+    302: {
+      description:
+        'back to the application, with code, state, realmId for an accounting scope, or an error; iss where discovery promises it',
+    },
     303: { description: 'the same after the form of the page' },
     400: textResponse(
       'a page: client or redirect URI are not known, or the choice is no company',

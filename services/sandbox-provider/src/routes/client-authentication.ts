@@ -30,14 +30,18 @@ function formDecoded(text: string): string | null {
   }
 }
 
-/** 401 `invalid_client` with the challenge that RFC 6749 §5.2 asks for. */
-export function clientRefused(c: Context, counters: Counters): Response {
-  counters.clientRefused()
+/** Whether a form has the client's id and secret (`client_secret_post`). */
+export const isClientOfForm = (form: ReadonlyMap<string, string> | null, client: Client): boolean =>
+  form?.get('client_id') === client.id && client.secret.equals(form.get('client_secret') ?? '')
+
+/** 401 `invalid_client` with the challenge that RFC 6749 §5.2 requires. */
+export function clientRejected(c: Context, counters: Counters): Response {
+  counters.clientRejected()
   c.header('WWW-Authenticate', 'Basic realm="sandbox-provider"')
   return c.json({ error: 'invalid_client' }, 401)
 }
 
-/** The fields of a form body, or null when it is no form or one of them comes twice (RFC 6749 §3.2). */
+/** The fields of a form body; `null` if it is not a form or has a field twice (RFC 6749 §3.2). */
 export async function readForm(c: Context): Promise<ReadonlyMap<string, string> | null> {
   if (mediaType(c) !== 'application/x-www-form-urlencoded') return null
   const fields = [...new URLSearchParams(await c.req.text())]

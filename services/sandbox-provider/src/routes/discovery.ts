@@ -1,6 +1,7 @@
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { supportedScopes } from '../authorization/authorization-request.ts'
+import { personalities } from '../control/personalities.ts'
+import type { SandboxSettings } from '../control/settings.ts'
 import { type Addresses, issuerOf, paths } from './addresses.ts'
 import { responsesUnderFaults, underFaults, type UnderFaultsDeps } from './under-faults.ts'
 
@@ -16,7 +17,7 @@ const SPELLINGS = [
   'openid-sandbox-configuration',
 ]
 
-/** `GET /.well-known/openid_configuration`, with `accounting_url` beside what OpenID Connect Discovery names. */
+/** `GET /.well-known/openid_configuration`. */
 export function discoveryRoutes(deps: DiscoveryDeps) {
   const routes = new Hono()
   for (const spelling of SPELLINGS) {
@@ -26,17 +27,23 @@ export function discoveryRoutes(deps: DiscoveryDeps) {
         tags: ['provider'],
         summary: 'Discovery document',
         responses: responsesUnderFaults({
-          200: 'endpoints, what they support, and accounting_url',
+          200: 'endpoints and what they support',
         }),
       }),
       underFaults('discovery', deps),
-      (c) => c.json(discoveryDocument(deps.addresses(), deps.settings.current().pkce)),
+      (c) => c.json(discoveryDocument(deps.addresses(), deps.settings.current())),
     )
   }
   return routes
 }
 
-function discoveryDocument(addresses: Addresses, pkce: boolean) {
+const CLAIMS = ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub']
+
+/**
+ * The members are exactly Intuit's; a personality adds members of its own, and each setting those that
+ * announce it.
+ */
+function discoveryDocument(addresses: Addresses, settings: SandboxSettings) {
   const { base, browser } = addresses
   return {
     issuer: issuerOf(addresses),
@@ -46,15 +53,15 @@ function discoveryDocument(addresses: Addresses, pkce: boolean) {
     revocation_endpoint: base + paths.revoke,
     jwks_uri: base + paths.jwks,
     response_types_supported: ['code'],
-    grant_types_supported: ['authorization_code', 'refresh_token'],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: ['RS256'],
-    scopes_supported: supportedScopes,
-    token_endpoint_auth_methods_supported: ['client_secret_basic'],
-    revocation_endpoint_auth_methods_supported: ['client_secret_basic'],
-    claims_supported: ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub', 'auth_time', 'nonce'],
-    authorization_response_iss_parameter_supported: true, // RFC 9207
-    ...(pkce && { code_challenge_methods_supported: ['S256'] }),
-    accounting_url: base,
+    token_endpoint_auth_methods_supported: settings.clientSecretPost
+      ? ['client_secret_post', 'client_secret_basic']
+      : ['client_secret_basic'],
+    claims_supported: settings.nonce ? [...CLAIMS, 'nonce'] : CLAIMS,
+    ...(settings.responseIssuer && { authorization_response_iss_parameter_supported: true }),
+    ...(settings.pkce && { code_challenge_methods_supported: ['S256'] }),
+    ...(settings.discoveryNamesAccountingUrl && { accounting_url: base }),
+    ...personalities[settings.personality].discovery,
   }
 }

@@ -15,20 +15,72 @@ afterAll(() => provider[Symbol.asyncDispose]())
 const companyInfo = `/v3/company/${REALM}/companyinfo/${REALM}`
 
 describe('the settings', () => {
+  const current = async () => (await (await provider.sandbox('GET', 'settings')).json()) as object
+  const intuit = {
+    personality: 'intuit',
+    accessTokenSeconds: 3_600,
+    refreshTokenSeconds: 8_726_400,
+    rotation: 'daily',
+    graceSeconds: 0,
+    revokeOnReuse: false,
+    latencyMs: 0,
+    pkce: false,
+    nonce: false,
+    responseIssuer: false,
+    realmIdNeedsScope: true,
+    redirectUris: 'intuit',
+    clientSecretPost: true,
+    revocationBody: 'json',
+    discoveryNamesAccountingUrl: false,
+  }
+  const strict = {
+    personality: 'strict',
+    accessTokenSeconds: 3_600,
+    refreshTokenSeconds: 8_640_000,
+    rotation: 'always',
+    graceSeconds: 0,
+    revokeOnReuse: true,
+    latencyMs: 0,
+    pkce: true,
+    nonce: true,
+    responseIssuer: true,
+    realmIdNeedsScope: false,
+    redirectUris: 'standard',
+    clientSecretPost: false,
+    revocationBody: 'form',
+    discoveryNamesAccountingUrl: true,
+  }
+
   it('change one by one and hold for what comes after', async () => {
     const answer = await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
-    expect(await answer.json()).toEqual({
-      accessTokenSeconds: 7,
-      rotation: 'always',
-      graceSeconds: 86_400,
-      revokeOnReuse: false,
-      latencyMs: 0,
-      pkce: true,
-    })
+    expect(await answer.json()).toEqual({ ...intuit, accessTokenSeconds: 7 })
     expect(await provider.tokens()).toMatchObject({ expires_in: 7 })
-    expect(await (await provider.sandbox('GET', 'settings')).json()).toMatchObject({
-      accessTokenSeconds: 7,
+    expect(await current()).toMatchObject({ accessTokenSeconds: 7 })
+  })
+
+  it('become those of a personality all at once, but for what is set beside it or after it', async () => {
+    await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
+    const chosen = { personality: 'strict', rotation: 'daily' }
+    expect(await (await provider.sandbox('PUT', 'settings', chosen)).json()).toEqual({
+      ...strict,
+      rotation: 'daily',
     })
+    await provider.sandbox('PUT', 'settings', { pkce: false })
+    expect(await current()).toEqual({ ...strict, rotation: 'daily', pkce: false })
+    await provider.sandbox('PUT', 'settings', { personality: 'strict' })
+    expect(await current()).toEqual(strict)
+    await provider.sandbox('POST', 'reset')
+    expect(await current()).toEqual(intuit)
+  })
+
+  it('go back to the personality that PERSONALITY names', async () => {
+    await using started = await startProvider({ PERSONALITY: 'strict' })
+    const read = async () => (await started.sandbox('GET', 'settings')).json()
+    expect(await read()).toEqual(strict)
+    await started.sandbox('PUT', 'settings', { personality: 'intuit', graceSeconds: 60 })
+    expect(await read()).toEqual({ ...intuit, graceSeconds: 60 })
+    await started.sandbox('POST', 'reset')
+    expect(await read()).toEqual(strict)
   })
 
   it.each<[string, unknown]>([
@@ -38,10 +90,11 @@ describe('the settings', () => {
     ['a fraction', { accessTokenSeconds: 1.5 }],
     ['text for a number', { accessTokenSeconds: '60' }],
     ['an unknown rotation', { rotation: 'sometimes' }],
+    ['an unknown personality', { personality: 'lenient' }],
     ['a year of latency', { latencyMs: 31_536_000_000 }],
     ['null', null],
     ['a list', []],
-  ])('refuse %s with a problem document and stay as they are', async (_, body) => {
+  ])('reject %s with a problem document and stay as they are', async (_, body) => {
     const before = await (await provider.sandbox('GET', 'settings')).json()
     const answer = await provider.sandbox('PUT', 'settings', body)
     expect(answer.status).toBe(400)
@@ -75,7 +128,7 @@ describe('a fault', () => {
     })
   })
 
-  it('answers a throttled call in XML, like the real one', async () => {
+  it('rejects a throttled call in XML, also where JSON is accepted', async () => {
     const { access_token: token } = await provider.tokens()
     await fault({ target: 'api', status: 429, headers: { 'Retry-After': '7' } })
     const answer = await provider.api(companyInfo, token)
@@ -83,6 +136,50 @@ describe('a fault', () => {
     expect(answer.headers.get('Content-Type')).toBe('application/xml')
     expect(answer.headers.get('Retry-After')).toBe('7')
     expect(await answer.text()).toContain('<Error code="3001"><Message>message=ThrottleExceeded')
+    expect(answer.headers.get('intuit_tid')).toMatch(/^1-/)
+  })
+
+  it.each([
+    ['120', 401, 'AuthorizationFault'],
+    ['130', 401, 'AuthenticationFault'],
+    ['610', 400, 'ValidationFault'],
+    ['3100', 403, 'SERVICE'],
+    ['3200', 401, 'AUTHENTICATION'],
+    ['5010', 400, 'ValidationFault'],
+    ['5020', 400, 'ValidationFault'],
+    ['6190', 400, 'ValidationFault'],
+    ['6240', 400, 'ValidationFault'],
+  ])(
+    'that names the error %s is a %i of type %s, in JSON and in XML',
+    async (code, status, type) => {
+      await fault({ target: 'api', calls: 2, fault: code })
+      const json = await provider.api(companyInfo, 'x')
+      const document = (await json.json()) as Record<string, { type: string }>
+      const { Fault: service, fault: gateway } = document
+      expect([json.status, (service ?? gateway)?.type]).toEqual([status, type])
+      expect(JSON.stringify(document)).toContain(`"code":"${code}"`)
+      const xml = await provider.api(companyInfo, 'x', { headers: { Accept: '*/*' } })
+      expect([xml.status, xml.headers.get('Content-Type')]).toEqual([status, 'application/xml'])
+      expect(await xml.text()).toContain(`<Fault type="${type}"><Error code="${code}"`)
+    },
+  )
+
+  it('that names the error 3001 is a 429; an error may have another status, such as 200', async () => {
+    await fault({ target: 'api', fault: '3001', headers: { 'Retry-After': '7' } })
+    const throttled = await provider.api(companyInfo, 'x')
+    expect([throttled.status, throttled.headers.get('Retry-After')]).toEqual([429, '7'])
+    await fault({ target: 'api', fault: '6190', status: 200 })
+    const succeeded = await provider.api(companyInfo, 'x')
+    expect(succeeded.status).toBe(200)
+    expect(await succeeded.json()).toHaveProperty('Fault.Error.0.code', '6190')
+  })
+
+  it('at the token endpoint with 400 has the body of a rejected refresh token', async () => {
+    await fault({ target: 'token', status: 400 })
+    expect(await (await provider.refresh('x')).json()).toEqual({
+      error: 'invalid_grant',
+      error_description: 'Incorrect or invalid refresh token',
+    })
   })
 
   it.each<[unknown, string, string]>([
@@ -107,8 +204,8 @@ describe('a fault', () => {
     expect((await provider.refresh(token)).status).toBe(200)
   })
 
-  it('drops the connection after the rotation: the answer is lost, the token is spent', async () => {
-    await provider.sandbox('PUT', 'settings', { graceSeconds: 0 })
+  it('drops the connection after the rotation: the response is lost, the token is used', async () => {
+    await provider.sandbox('PUT', 'settings', { rotation: 'always' })
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', drop: 'after' })
     await expect(provider.refresh(token)).rejects.toThrow('fetch failed')
@@ -156,6 +253,10 @@ describe('a fault', () => {
     ['no target', { status: 500 }],
     ['an unknown target', { target: 'jwks', status: 500 }],
     ['nothing to do', { target: 'api' }],
+    ['an unknown error', { target: 'api', fault: '1' }],
+    ['an error of the API for tokens', { target: 'token', fault: '3200' }],
+    ['an error and a body', { target: 'api', fault: '610', body: 'x' }],
+    ['an error and drop', { target: 'api', fault: '610', drop: 'after' }],
     ['no calls', { target: 'api', status: 500, calls: 0 }],
     ['an informational status', { target: 'api', status: 101 }],
     ['status and drop', { target: 'api', status: 500, drop: 'after' }],
@@ -163,7 +264,7 @@ describe('a fault', () => {
     ['a framing header', { target: 'api', status: 500, headers: { 'Content-Length': '1' } }],
     ['a header with a line break', { target: 'api', status: 500, headers: { X: 'a\r\nb' } }],
     ['an unknown member', { target: 'api', status: 500, often: true }],
-  ])('with %s is refused and does not wait', async (_, body) => {
+  ])('with %s is rejected and does not wait', async (_, body) => {
     expect((await fault(body)).status).toBe(400)
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({ waiting: [] })
   })

@@ -28,7 +28,7 @@ const RealmParam = z.object({ realm: Realm })
 const Waiting = z.object({ waiting: z.array(Fault) })
 const MAX_WAITING_FAULTS = 1_000
 
-/** The knobs under `/sandbox`: how the provider behaves, what it saw. For tests and demos. */
+/** Control under `/sandbox`: how the provider behaves, what it saw. For tests and demos. */
 export function sandboxRoutes(deps: SandboxDeps) {
   const { settings, faults, counters, companies, grants, posted } = deps
   const known = (realm: string): string => {
@@ -49,7 +49,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/settings',
       describeRoute({
         tags: ['sandbox'],
-        summary: 'Change some settings; the others stay',
+        summary: 'Change some settings; the others stay, but for a personality, which sets all',
         responses: {
           200: jsonResponse('all settings', SandboxSettings),
           ...problemResponses({ 400: 'invalid_request' }),
@@ -140,7 +140,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/reset',
       describeRoute({
         tags: ['sandbox'],
-        summary: 'Everything as it was at the start, but for the signing key',
+        summary: 'Everything as it was at the start (PERSONALITY too), but for the signing key',
         responses: { 204: { description: 'reset' } },
       }),
       (c) => {

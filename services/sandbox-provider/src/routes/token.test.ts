@@ -21,6 +21,12 @@ beforeEach(async () => {
 })
 afterAll(() => provider[Symbol.asyncDispose]())
 
+const INVALID_CODE = { error: 'invalid_grant', error_description: 'Invalid authorization code' }
+const INVALID_REFRESH_TOKEN = {
+  error: 'invalid_grant',
+  error_description: 'Incorrect or invalid refresh token',
+}
+
 const verified = (idToken: string) =>
   jwtVerify(idToken, createRemoteJWKSet(new URL(`${provider.url}/op/v1/jwks`)), {
     issuer: `${provider.url}/op/v1`,
@@ -41,19 +47,42 @@ describe('the exchange of a code', () => {
       access_token: expect.stringMatching(/^.{40,}$/),
       expires_in: 3_600,
       refresh_token: expect.stringMatching(/^.{40,}$/),
-      x_refresh_token_expires_in: 8_640_000,
+      x_refresh_token_expires_in: 8_726_400,
       id_token: expect.any(String),
     })
-    const { payload } = await verified(tokens.id_token ?? '')
-    expect(payload).toMatchObject({ nonce: 'the nonce', realmid: REALM, sub: expect.any(String) })
+    const { payload, protectedHeader } = await verified(tokens.id_token ?? '')
+    // Exactly what Intuit's samples have: no nonce, although the request had one, and no typ.
+    expect(protectedHeader).toEqual({ alg: 'RS256', kid: expect.any(String) })
+    expect(payload).toEqual({
+      sub: expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/),
+      aud: [CLIENT_ID],
+      realmid: REALM,
+      auth_time: expect.any(Number),
+      iss: `${provider.url}/op/v1`,
+      exp: (payload.iat ?? 0) + 3_600,
+      iat: expect.any(Number),
+    })
   })
 
-  it('gives no id token when openid was not asked', async () => {
+  it('repeats the nonce for strict', async () => {
+    await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
+    const code = await provider.code(REALM, { nonce: 'the nonce' })
+    const { id_token: idToken } = (await (await provider.exchange(code)).json()) as Tokens
+    expect((await verified(idToken ?? '')).payload).toMatchObject({ nonce: 'the nonce' })
+  })
+
+  it('names no company for openid alone', async () => {
+    const code = await provider.code(REALM, { scope: 'openid' })
+    const { id_token: idToken } = (await (await provider.exchange(code)).json()) as Tokens
+    expect((await verified(idToken ?? '')).payload).not.toHaveProperty('realmid')
+  })
+
+  it('gives no id token when openid was not requested', async () => {
     const code = await provider.code(REALM, { scope: 'com.intuit.quickbooks.accounting' })
     expect(await (await provider.exchange(code)).json()).not.toHaveProperty('id_token')
   })
 
-  it('tells the hard expiry to a client that asks for it', async () => {
+  it('has the hard expiry for a client that requests it', async () => {
     const form = {
       grant_type: 'refresh_token',
       refresh_token: (await provider.tokens()).refresh_token,
@@ -62,11 +91,11 @@ describe('the exchange of a code', () => {
     expect(await answer.json()).toMatchObject({ x_refresh_token_hard_expires_in: 157_680_000 })
   })
 
-  it('takes a code once; a second use ends what the first one gave', async () => {
+  it('accepts a code once; a second use ends the grant of the first', async () => {
     const code = await provider.code()
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     const second = await provider.exchange(code)
-    expect([second.status, await second.text()]).toEqual([400, '{"error":"invalid_grant"}'])
+    expect([second.status, await second.json()]).toEqual([400, INVALID_CODE])
     expect((await provider.refresh(tokens.refresh_token)).status).toBe(400)
     const call = await provider.api(
       `/v3/company/${REALM}/companyinfo/${REALM}`,
@@ -78,10 +107,9 @@ describe('the exchange of a code', () => {
   it.each<[string, Record<string, string>]>([
     ['an unknown code', { code: 'guessed' }],
     ['another redirect URI', { redirect_uri: 'http://127.0.0.1:9/other' }],
-    ['a verifier that was never announced', { code_verifier: 'v'.repeat(43) }],
-  ])('refuses %s', async (_, form) => {
+  ])('rejects %s', async (_, form) => {
     const answer = await provider.exchange(await provider.code(), form)
-    expect([answer.status, await answer.text()]).toEqual([400, '{"error":"invalid_grant"}'])
+    expect([answer.status, await answer.json()]).toEqual([400, INVALID_CODE])
   })
 
   describe('that was announced with a challenge', () => {
@@ -90,31 +118,41 @@ describe('the exchange of a code', () => {
       code_challenge: createHash('sha256').update(verifier).digest('base64url'),
       code_challenge_method: 'S256',
     }
+    const bad: [string, Record<string, string>][] = [
+      ['no verifier', {}],
+      ['another verifier', { code_verifier: `${verifier}x` }],
+      ['the challenge itself', { code_verifier: challenge.code_challenge }],
+    ]
 
-    it('takes the verifier', async () => {
+    it.each(['intuit', 'strict'])('accepts the verifier for %s', async (personality) => {
+      await provider.sandbox('PUT', 'settings', { personality })
       const code = await provider.code(REALM, challenge)
       expect((await provider.exchange(code, { code_verifier: verifier })).status).toBe(200)
     })
 
-    it.each<[string, Record<string, string>]>([
-      ['no verifier', {}],
-      ['another verifier', { code_verifier: `${verifier}x` }],
-      ['the challenge itself', { code_verifier: challenge.code_challenge }],
-    ])('refuses %s', async (_, form) => {
+    it.each(bad)('rejects %s for strict', async (_, form) => {
+      await provider.sandbox('PUT', 'settings', { personality: 'strict' })
       const answer = await provider.exchange(await provider.code(REALM, challenge), form)
-      expect(await answer.json()).toEqual({ error: 'invalid_grant' })
+      expect([answer.status, await answer.json()]).toEqual([400, INVALID_CODE])
+    })
+
+    it.each(bad)('accepts %s for intuit, which ignores PKCE', async (_, form) => {
+      const answer = await provider.exchange(await provider.code(REALM, challenge), form)
+      expect(answer.status).toBe(200)
     })
   })
 })
 
 describe('a refresh', () => {
-  it('answers another refresh token and an id token of the same person, without nonce', async () => {
-    const first = (await (
-      await provider.exchange(await provider.code(REALM, { nonce: 'n' }))
-    ).json()) as Tokens
-    const second = (await (await provider.refresh(first.refresh_token)).json()) as Tokens
+  const DAY_MS = 86_400_000
+  const refreshed = async (token: string) =>
+    (await (await provider.refresh(token)).json()) as Tokens
 
-    expect(second.refresh_token).not.toBe(first.refresh_token)
+  it('returns an id token of the same person, without nonce', async () => {
+    await provider.sandbox('PUT', 'settings', { nonce: true })
+    const code = await provider.code(REALM, { nonce: 'n' })
+    const first = (await (await provider.exchange(code)).json()) as Tokens
+    const second = await refreshed(first.refresh_token)
     const [before, after] = await Promise.all(
       [first, second].map(({ id_token: token }) => verified(token ?? '')),
     )
@@ -122,19 +160,46 @@ describe('a refresh', () => {
     expect(after?.payload).not.toHaveProperty('nonce')
   })
 
-  it('answers a client that lost an answer the current token, within the grace and not after', async () => {
-    await provider.sandbox('PUT', 'settings', { graceSeconds: 30 })
+  it('returns the same refresh token for intuit until a day has passed; the old one ends with the new one', async () => {
     const first = await provider.tokens()
-    const lost = (await (await provider.refresh(first.refresh_token)).json()) as Tokens
-    expect(await (await provider.refresh(first.refresh_token)).json()).toMatchObject({
+    provider.moveTime(DAY_MS - 1_000)
+    const same = await refreshed(first.refresh_token)
+    expect(same).toMatchObject({
+      refresh_token: first.refresh_token,
+      x_refresh_token_expires_in: 8_726_400 - 86_399,
+    })
+    expect(same.access_token).not.toBe(first.access_token)
+    provider.moveTime(1_000)
+    const next = await refreshed(first.refresh_token)
+    expect(next).toMatchObject({ x_refresh_token_expires_in: 8_726_400 })
+    expect(next.refresh_token).not.toBe(first.refresh_token)
+    const late = await provider.refresh(first.refresh_token)
+    expect([late.status, await late.json()]).toEqual([400, INVALID_REFRESH_TOKEN])
+    expect((await provider.refresh(next.refresh_token)).status).toBe(200)
+  })
+
+  it('returns another refresh token each time for strict; reuse of an old one ends the grant', async () => {
+    await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
+    const first = await provider.tokens()
+    const second = await refreshed(first.refresh_token)
+    expect(second.refresh_token).not.toBe(first.refresh_token)
+    expect((await provider.refresh(first.refresh_token)).status).toBe(400)
+    expect((await provider.refresh(second.refresh_token)).status).toBe(400)
+  })
+
+  it('returns the current token to a client that lost a response, within the grace and not after', async () => {
+    await provider.sandbox('PUT', 'settings', { rotation: 'always', graceSeconds: 30 })
+    const first = await provider.tokens()
+    const lost = await refreshed(first.refresh_token)
+    expect(await refreshed(first.refresh_token)).toMatchObject({
       refresh_token: lost.refresh_token,
     })
     provider.moveTime(30_000)
     const late = await provider.refresh(first.refresh_token)
-    expect([late.status, await late.text()]).toEqual([400, '{"error":"invalid_grant"}'])
+    expect([late.status, await late.json()]).toEqual([400, INVALID_REFRESH_TOKEN])
   })
 
-  it('counts how many of a realm are in hand at once', async () => {
+  it('counts how many of a realm are in flight at once', async () => {
     await provider.sandbox('PUT', 'settings', { latencyMs: 100 })
     const { refresh_token: token } = await provider.tokens()
     await Promise.all([provider.refresh(token), provider.refresh(token), provider.refresh(token)])
@@ -151,7 +216,23 @@ describe('client authentication', () => {
 
   it('decodes id and secret after splitting them (RFC 6749 §2.3.1)', async () => {
     const answer = await provider.token(form, { Authorization: basic(CLIENT_ID, CLIENT_SECRET) })
-    expect(await answer.json()).toEqual({ error: 'invalid_grant' })
+    expect(await answer.json()).toEqual(INVALID_REFRESH_TOKEN)
+  })
+
+  it.each<[string, string, number]>([
+    ['intuit', CLIENT_SECRET, 400],
+    ['intuit', 'wrong', 401],
+    ['strict', CLIENT_SECRET, 401],
+  ])('for %s by a form with the secret %s is %i', async (personality, client_secret, status) => {
+    await provider.sandbox('PUT', 'settings', { personality })
+    const response = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`, {
+      method: 'POST',
+      body: new URLSearchParams({ ...form, client_id: CLIENT_ID, client_secret }),
+    })
+    expect([response.status, await response.json()]).toEqual([
+      status,
+      status === 400 ? INVALID_REFRESH_TOKEN : { error: 'invalid_client' },
+    ])
   })
 
   it.each<[string, string]>([
@@ -166,7 +247,7 @@ describe('client authentication', () => {
     ['no base64', 'Basic !!!'],
     ['no colon', `Basic ${Buffer.from('app').toString('base64')}`],
     ['a broken escape', `Basic ${Buffer.from('app:%zz').toString('base64')}`],
-  ])('by %s is refused with 401 and a challenge', async (_, header) => {
+  ])('by %s is rejected with 401 and a challenge', async (_, header) => {
     const answer = await provider.token(form, { Authorization: header })
     expect(answer.status).toBe(401)
     expect(await answer.json()).toEqual({ error: 'invalid_client' })
@@ -181,12 +262,7 @@ describe('a token call', () => {
     ['with another grant type', { grant_type: 'password' }, 'unsupported_grant_type'],
     ['without code', { grant_type: 'authorization_code' }, 'invalid_request'],
     ['without refresh token', { grant_type: 'refresh_token' }, 'invalid_request'],
-    [
-      'with an unknown refresh token',
-      { grant_type: 'refresh_token', refresh_token: 'x' },
-      'invalid_grant',
-    ],
-  ])('%s is answered 400', async (_, form, error) => {
+  ])('%s is a 400', async (_, form, error) => {
     const answer = await provider.token(form)
     expect([answer.status, await answer.json()]).toEqual([400, { error }])
   })
@@ -198,7 +274,7 @@ describe('a token call', () => {
       'application/x-www-form-urlencoded',
       'grant_type=refresh_token&grant_type=refresh_token',
     ],
-  ])('%s is answered 400', async (_, type, body) => {
+  ])('%s is a 400', async (_, type, body) => {
     const answer = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`, {
       method: 'POST',
       headers: { Authorization: basic(CLIENT_ID, CLIENT_SECRET), 'Content-Type': type },
@@ -207,7 +283,7 @@ describe('a token call', () => {
     expect([answer.status, await answer.json()]).toEqual([400, { error: 'invalid_request' }])
   })
 
-  it('by GET is answered 405', async () => {
+  it('by GET is a 405', async () => {
     const answer = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`)
     expect([answer.status, answer.headers.get('Allow')]).toEqual([405, 'POST'])
   })
@@ -222,29 +298,58 @@ describe('revocation', () => {
     })
   const FORM = 'application/x-www-form-urlencoded'
 
-  it.each<[string, (token: string) => [string, string]]>([
-    ['JSON', (token) => [JSON.stringify({ token }), 'application/json; charset=utf-8']],
-    ['a form', (token) => [`token=${token}`, FORM]],
-  ])('by %s ends the grant', async (_, bodyOf) => {
-    const tokens = await provider.tokens()
-    expect((await revoke(...bodyOf(tokens.refresh_token))).status).toBe(200)
-    expect((await provider.refresh(tokens.refresh_token)).status).toBe(400)
-    const call = await provider.api(
-      `/v3/company/${REALM}/companyinfo/${REALM}`,
-      tokens.access_token,
-    )
-    expect(call.status).toBe(401)
-    expect((await provider.counters()).realms[REALM]).toMatchObject({ revocations: 1 })
-  })
+  const asJson = (token: string) =>
+    [JSON.stringify({ token }), 'application/json; charset=utf-8'] as const
+  const asForm = (token: string) => [`token=${token}`, FORM] as const
+  const personalities = [
+    { personality: 'intuit', body: asJson, otherBody: asForm, ofInvalidToken: [400, ''] },
+    { personality: 'strict', body: asForm, otherBody: asJson, ofInvalidToken: [200, ''] },
+  ] as const
 
-  it.each([
-    ['an unknown token', '{"token":"x"}', 'application/json'],
-    ['broken JSON', '{"token"', 'application/json'],
-    ['a token that is no text', '{"token":1}', 'application/json'],
-    ['null', 'null', 'application/json'],
-    ['nothing', '', FORM],
-  ])('of %s is answered 400', async (_, body, type) => {
-    expect((await revoke(body, type)).status).toBe(400)
+  describe.each(personalities)('for $personality', ({ personality, ...expected }) => {
+    beforeEach(() => provider.sandbox('PUT', 'settings', { personality, pkce: false }))
+
+    it.each(['refresh_token', 'access_token'] as const)(
+      'of the %s ends the grant',
+      async (which) => {
+        const tokens = await provider.tokens()
+        expect((await revoke(...expected.body(tokens[which]))).status).toBe(200)
+        expect((await provider.refresh(tokens.refresh_token)).status).toBe(400)
+        const call = await provider.api(
+          `/v3/company/${REALM}/companyinfo/${REALM}`,
+          tokens.access_token,
+        )
+        expect(call.status).toBe(401)
+        expect((await provider.counters()).realms[REALM]).toMatchObject({ revocations: 1 })
+      },
+    )
+
+    it('by the other kind of body is a 400, and the grant goes on', async () => {
+      const { refresh_token: token } = await provider.tokens()
+      const response = await revoke(...expected.otherBody(token))
+      expect([response.status, await response.json()]).toEqual([400, { error: 'invalid_request' }])
+      expect((await provider.refresh(token)).status).toBe(200)
+    })
+
+    it('of a token that was revoked before, and of an unknown one', async () => {
+      const { refresh_token: token } = await provider.tokens()
+      await revoke(...expected.body(token))
+      for (const invalid of [token, 'unknown']) {
+        const response = await revoke(...expected.body(invalid))
+        expect([response.status, await response.text()]).toEqual(expected.ofInvalidToken)
+      }
+    })
+
+    it.each([
+      ['broken JSON', '{"token"', 'application/json'],
+      ['a token that is not a text', '{"token":1}', 'application/json'],
+      ['null', 'null', 'application/json'],
+      ['an empty body as JSON', '', 'application/json'],
+      ['an empty body as a form', '', FORM],
+      ['a form with the token twice', 'token=a&token=b', FORM],
+    ])('of %s is a 400', async (_, body, type) => {
+      expect((await revoke(body, type)).status).toBe(400)
+    })
   })
 
   it('needs the client', async () => {
@@ -276,7 +381,7 @@ describe('userinfo', () => {
   })
 })
 
-it('every answer carries an intuit_tid of its own', async () => {
+it('every response carries an intuit_tid of its own', async () => {
   const answers = await Promise.all([
     fetch(`${provider.url}/.well-known/openid_configuration`),
     provider.token({}),

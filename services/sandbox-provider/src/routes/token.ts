@@ -4,7 +4,14 @@ import type { Grants, Issued } from '../grant/grants.ts'
 import { idTokenClaims } from '../identity/id-token.ts'
 import type { IdentitySigner } from '../identity/identity-signer.ts'
 import { type Addresses, issuerOf, paths } from './addresses.ts'
-import { type Client, clientRefused, isClient, readForm } from './client-authentication.ts'
+import {
+  type Client,
+  clientRejected,
+  isClient,
+  isClientOfForm,
+  readForm,
+} from './client-authentication.ts'
+import { invalidGrant } from './token-errors.ts'
 import {
   type AnsweredEnv,
   responsesUnderFaults,
@@ -19,9 +26,9 @@ export interface TokenDeps extends UnderFaultsDeps {
   readonly addresses: () => Addresses
 }
 
-/** `POST /oauth2/v1/tokens/bearer`: HTTP Basic, form, grants `authorization_code` and `refresh_token`. */
+/** `POST /oauth2/v1/tokens/bearer`: a form, grants `authorization_code` and `refresh_token`. */
 export function tokenRoutes(deps: TokenDeps) {
-  const { grants, counters } = deps
+  const { grants, counters, settings } = deps
   return new Hono<AnsweredEnv>().post(
     paths.token,
     describeRoute({
@@ -40,6 +47,8 @@ export function tokenRoutes(deps: TokenDeps) {
                 redirect_uri: { type: 'string' },
                 code_verifier: { type: 'string' },
                 refresh_token: { type: 'string' },
+                client_id: { type: 'string' },
+                client_secret: { type: 'string' },
               },
             },
           },
@@ -54,8 +63,13 @@ export function tokenRoutes(deps: TokenDeps) {
     underFaults('token', deps),
     async (c) => {
       c.header('Pragma', 'no-cache') // RFC 6749 §5.1, beside Cache-Control
-      if (!isClient(c.req.header('Authorization'), deps.client)) return clientRefused(c, counters)
+      const authorization = c.req.header('Authorization')
       const form = await readForm(c)
+      const isAuthenticated =
+        authorization === undefined && settings.current().clientSecretPost
+          ? isClientOfForm(form, deps.client)
+          : isClient(authorization, deps.client)
+      if (!isAuthenticated) return clientRejected(c, counters)
       switch (form?.get('grant_type')) {
         case 'authorization_code': {
           const code = form?.get('code')
@@ -64,14 +78,14 @@ export function tokenRoutes(deps: TokenDeps) {
             redirectUri: form?.get('redirect_uri') ?? null,
             codeVerifier: form?.get('code_verifier') ?? null,
           })
-          return answer(c, issued, deps)
+          return respond(c, issued, invalidGrant.code, deps)
         }
         case 'refresh_token': {
           const token = form?.get('refresh_token')
           if (!token) return c.json({ error: 'invalid_request' }, 400)
           const realm = grants.realmOf(token)
           if (realm !== null) c.set('answered', counters.refreshBegins(realm))
-          return answer(c, grants.refresh(token), deps)
+          return respond(c, grants.refresh(token), invalidGrant.refreshToken, deps)
         }
         case undefined:
           return c.json({ error: 'invalid_request' }, 400)
@@ -82,21 +96,26 @@ export function tokenRoutes(deps: TokenDeps) {
   )
 }
 
-async function answer(c: Context, issued: Issued | null, deps: TokenDeps): Promise<Response> {
-  if (issued === null) return c.json({ error: 'invalid_grant' }, 400)
+async function respond(
+  c: Context,
+  issued: Issued | null,
+  rejection: (typeof invalidGrant)[keyof typeof invalidGrant],
+  deps: TokenDeps,
+): Promise<Response> {
+  if (issued === null) return c.json(rejection, 400)
   const at = {
     issuer: issuerOf(deps.addresses()),
     clientId: deps.client.id,
     nowSeconds: Math.floor(deps.now() / 1_000),
   }
-  const isHardExpiryAsked = c.req.header('x-include-refresh-token-hard-expires-in') === 'true'
+  const isHardExpiryRequested = c.req.header('x-include-refresh-token-hard-expires-in') === 'true'
   return c.json({
     token_type: 'bearer',
     access_token: issued.accessToken,
     expires_in: issued.accessTokenSeconds,
     refresh_token: issued.refreshToken,
     x_refresh_token_expires_in: issued.refreshTokenSeconds,
-    ...(isHardExpiryAsked && { x_refresh_token_hard_expires_in: issued.hardExpirySeconds }),
+    ...(isHardExpiryRequested && { x_refresh_token_hard_expires_in: issued.hardExpirySeconds }),
     ...(issued.scope.includes('openid') && {
       id_token: await deps.signer.sign(idTokenClaims(issued, at)),
     }),

@@ -1,15 +1,11 @@
 import type { IncomingMessage } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Context, MiddlewareHandler } from 'hono'
-import {
-  authenticationFailed,
-  authorizationFailed,
-  serviceUnavailable,
-  throttleExceeded,
-} from '../accounting/documents.ts'
+import { apiErrorBody, apiErrorOf, apiErrors } from '../accounting/api-errors.ts'
 import type { Counters } from '../control/counters.ts'
 import type { Fault, Faults, FaultTarget } from '../control/faults.ts'
 import type { SettingsControl } from '../control/settings.ts'
+import { invalidGrant } from './token-errors.ts'
 
 export interface UnderFaultsDeps {
   readonly faults: Faults
@@ -19,13 +15,13 @@ export interface UnderFaultsDeps {
 }
 
 export interface AnsweredEnv {
-  /** Called once the answer is on its way, or the connection was reset. */
+  /** Called once the response is on its way, or the connection was reset. */
   Variables: { answered?: () => void }
 }
 
 /**
- * Lets a fault that was asked for take the place of the handler, or follow it. Latency comes after the
- * effect: a caller that gives up waiting has changed the provider all the same.
+ * Lets a requested fault replace the handler, or follow it. Latency comes after the effect: a caller that
+ * times out has changed the provider all the same.
  */
 export function underFaults(
   target: FaultTarget,
@@ -36,8 +32,9 @@ export function underFaults(
     if (fault !== null) counters.faultServed(target)
     try {
       if (fault?.drop === 'before') return resetConnection(c)
-      if (fault?.status === undefined) await next()
-      else c.res = faultAnswer(target, fault, fault.status, new Date(now()))
+      const status = fault?.status ?? (fault?.fault && apiErrors[fault.fault].status)
+      if (fault === null || status === undefined) await next()
+      else c.res = faultResponse(c, fault, status, new Date(now()))
       const latencyMs = settings.current().latencyMs + (fault?.latencyMs ?? 0)
       if (latencyMs > 0) await delay(latencyMs, undefined, { ref: false })
       if (fault?.drop === 'after') return resetConnection(c)
@@ -50,7 +47,7 @@ export function underFaults(
 
 const ANYTHING = { '*/*': {} }
 
-/** The `responses` of a route under faults: any of them may be another one, as a fault tells. */
+/** The `responses` of a route under faults: a fault may replace any of them. */
 export const responsesUnderFaults = (statuses: Readonly<Record<number, string>>) => ({
   ...Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [
@@ -58,7 +55,7 @@ export const responsesUnderFaults = (statuses: Readonly<Record<number, string>>)
       { description, content: ANYTHING },
     ]),
   ),
-  default: { description: 'what a fault tells', content: ANYTHING },
+  default: { description: 'what a fault names', content: ANYTHING },
 })
 
 function resetConnection(c: Context): Response {
@@ -68,18 +65,18 @@ function resetConnection(c: Context): Response {
   return new Response(null)
 }
 
-function faultAnswer(target: FaultTarget, fault: Fault, status: number, now: Date): Response {
-  const fallback = usualAnswer(target, status, now)
-  const isTold = fault.body !== undefined
-  const body = isTold
+function faultResponse(c: Context, fault: Fault, status: number, now: Date): Response {
+  const fallback = usualBody(c, fault, status, now)
+  const isGiven = fault.body !== undefined
+  const body = isGiven
     ? typeof fault.body === 'string'
       ? fault.body
       : JSON.stringify(fault.body)
     : fallback.body
   const usualType =
-    isTold && typeof fault.body === 'string'
+    isGiven && typeof fault.body === 'string'
       ? 'text/plain;charset=UTF-8'
-      : isTold
+      : isGiven
         ? 'application/json'
         : fallback.contentType
   const hasNoBody = status === 204 || status === 205 || status === 304
@@ -94,15 +91,13 @@ const json = (document: unknown) => ({
   contentType: 'application/json',
 })
 
-/** What the real provider answers with this status. */
-function usualAnswer(target: FaultTarget, status: number, now: Date) {
+/** The body that Intuit sends with this status or error code. */
+function usualBody(c: Context, { target, fault }: Fault, status: number, now: Date) {
   if (target === 'api') {
-    if (status === 429) return { body: throttleExceeded(now), contentType: 'application/xml' }
-    if (status === 401) return json(authenticationFailed(now))
-    if (status === 403) return json(authorizationFailed(now))
-    return json(serviceUnavailable(status, now))
+    const error = fault === undefined ? apiErrorOf(status) : apiErrors[fault]
+    return apiErrorBody(error, c.req.header('Accept'), now)
   }
-  if (target === 'token' && status === 400) return json({ error: 'invalid_grant' })
+  if (target === 'token' && status === 400) return json(invalidGrant.refreshToken)
   if (status === 401) return json({ error: 'invalid_client' })
   return json({ error: status >= 500 ? 'server_error' : 'invalid_request' })
 }

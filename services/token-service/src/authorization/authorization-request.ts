@@ -41,6 +41,10 @@ export type CheckedCallback =
 export interface AuthorizationDeps {
   readonly authorizations: AuthorizationStore
   readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer'>
+  /** The scopes that are requested, space-delimited. */
+  readonly scope: string
+  /** Scopes that make the provider's callback name a company; empty: it always does. */
+  readonly realmScopes: readonly string[]
   /** Origins that `return_to` may lead to; null: http on this machine's loopback. */
   readonly returnToOrigins: readonly string[] | null
   readonly now: () => number
@@ -115,7 +119,8 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
         callback.issuer === null ? issuer.isAlwaysSent : callback.issuer !== issuer.identifier
       if (isForeign) throw invalid('the answer comes from another provider') // RFC 9207 §2.4
       if (callback.error !== null) return { kind: 'denied', request }
-      if (code === null || realm === null) throw invalid('the answer has no code or no company')
+      if (code === null) throw invalid('the callback has no code')
+      if (realm === null) throw noCompany(deps)
       if (request.realm !== null && request.realm !== realm) {
         throw new IntegrationError(
           'realm_mismatch',
@@ -130,6 +135,18 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
 /** Browsers send a request twice when they are unsure; then state, code and company are all the same. */
 const isRepetition = (claim: CodeClaim | null, { state, realm }: Callback): boolean =>
   claim?.result === null && claim.state === digest(state) && claim.realm === realm
+
+/** RFC 6749 knows no company: a provider adds it, and Intuit does so only for certain scopes. */
+function noCompany({ scope, realmScopes }: AuthorizationDeps): IntegrationError {
+  const hasScope =
+    realmScopes.length === 0 || scope.split(' ').some((name) => realmScopes.includes(name))
+  return new IntegrationError(
+    'authorization_invalid',
+    hasScope
+      ? 'the provider named no company (realmId) in the callback; nothing was stored. Start the authorization again and choose a company'
+      : `the provider named no company (realmId) in the callback, because SCOPE has none of ${realmScopes.join(', ')}; nothing was stored. Add one to SCOPE, restart token-service, and start the authorization again`,
+  )
+}
 
 const invalid = (why: string): IntegrationError =>
   new IntegrationError('authorization_invalid', `${why}; start the authorization again`)

@@ -7,8 +7,10 @@
  *     after an answer.
  * E3  A grant that was received is stored, however long the store is away; a credential is stored only after
  *     a whole, valid answer.
- * E4  The realm in a callback is a browser's word, and whoever has the browser can change it. The id token is
- *     the provider's: tokens that it gives to another company are not stored.
+ * E4  The realm in a callback comes from a browser, whose user can change it. The id token comes from the
+ *     provider: if it names another company, the tokens are not stored. If it names none, the callback's
+ *     realm is what is known, and the first API call shows whether it is right: the accounting API accepts
+ *     a token for its own company only (docs/adr/0017).
  */
 import { randomUUID } from 'node:crypto'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
@@ -24,7 +26,7 @@ import {
 } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import { factOf } from '../credential/journal.ts'
-import type { Provider, TokenOutcome } from '../provider/provider.ts'
+import type { ExchangeOutcome, Provider } from '../provider/provider.ts'
 import type { AuthorizationStore, CodeClaim, ExchangeResult } from './authorization-store.ts'
 import { digest } from './digest.ts'
 
@@ -91,7 +93,7 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
 
   // E2
   async function obtain(wanted: CodeToExchange): Promise<{
-    readonly outcome: TokenOutcome
+    readonly outcome: ExchangeOutcome
     readonly startedAt: number
     readonly calls: number
   }> {
@@ -128,7 +130,7 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
 
   async function resultOf(
     { realm, who }: CodeToExchange,
-    outcome: TokenOutcome,
+    outcome: ExchangeOutcome,
     startedAt: number,
   ): Promise<ExchangeResult> {
     if (outcome.kind !== 'granted') return { kind: 'failed', ...failureOf(outcome) }
@@ -250,17 +252,29 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
   }
 }
 
-function failureOf(outcome: Exclude<TokenOutcome, { kind: 'granted' }>): {
+function failureOf(outcome: Exclude<ExchangeOutcome, { kind: 'granted' }>): {
   readonly code: 'code_exchange_failed'
   readonly detail: string
 } {
   const trace = outcome.traceId === null ? '' : ` (trace id ${outcome.traceId})`
-  const detail = {
-    never_sent: 'the provider could not be reached',
-    unknown: 'the provider gave no usable answer; the code may be used up',
-    throttled: 'the provider throttles; start the authorization again later',
-    client_refused: 'the provider refuses the credentials of this application',
-    refused: `the provider refused the code: ${outcome.kind === 'refused' ? outcome.error : ''}`,
-  }[outcome.kind]
-  return { code: 'code_exchange_failed', detail: `${detail}${trace}` }
+  return { code: 'code_exchange_failed', detail: `${reasonOf(outcome)}${trace}` }
+}
+
+function reasonOf(outcome: Exclude<ExchangeOutcome, { kind: 'granted' }>): string {
+  switch (outcome.kind) {
+    case 'never_sent':
+      return 'the provider could not be reached'
+    case 'unknown':
+      return 'the provider gave no usable response; the code may be used up'
+    case 'throttled':
+      return 'the provider throttles; start the authorization again later'
+    case 'client_refused':
+      return 'the provider rejects the credentials of this application'
+    case 'invalid_id_token':
+      return `the id token of the provider is not valid: ${outcome.member}; nothing was stored`
+    case 'refused':
+      return `the provider rejected the code: ${outcome.error}`
+    default:
+      return outcome satisfies never
+  }
 }

@@ -1,79 +1,117 @@
-/** What a refresh without a pair means: its class, whether trying again can help, and what to do. */
+/** What a failed refresh means: its class, whether trying again can help, and what to do. */
 import type { Fault } from '@integration-host/shared/contracts/credential'
-import type { ProviderAnswer } from '../provider/provider.ts'
+import type { ProviderResponse } from '../provider/provider.ts'
 
+/**
+ * `endsGrant`: only a new grant can end the fault. `isRejection`: the provider rejected the refresh token;
+ * under a profile whose provider may do so in an outage, the token is tried again before that is final.
+ */
 export const faultClasses = {
   invalid_grant: {
-    isTerminal: true,
-    remedy: 'Reconnect the company: the provider has ended this grant.',
+    endsGrant: true,
+    isRejection: true,
+    remedy:
+      'Reconnect the company: the provider has ended this grant. Its owner disconnected the application, or another program used the grant: a second authorization of the same company, a second installation or a copy of this one. Only one may use it.',
   },
   rotation_lost: {
-    isTerminal: true,
+    endsGrant: true,
+    isRejection: true,
     remedy:
-      'Reconnect the company: the provider rotated the refresh token, and the answer with the new one was lost.',
+      'Reconnect the company: the provider rotated the refresh token, and the response with the new one was lost.',
   },
   idle_expired: {
-    isTerminal: true,
+    endsGrant: true,
+    isRejection: false,
     remedy:
       'Reconnect the company: its grant was not refreshed for longer than the provider allows.',
   },
   hard_expired: {
-    isTerminal: true,
+    endsGrant: true,
+    isRejection: false,
     remedy: 'Reconnect the company: its grant has reached the age at which the provider ends it.',
   },
   transferred: {
-    isTerminal: true,
+    endsGrant: true,
+    isRejection: false,
     remedy:
       'Nothing here: the credential was exported and is refreshed where it was imported. To take it back, export it there and import it here, or reconnect the company.',
   },
   no_refresh_token: {
-    isTerminal: true,
+    endsGrant: true,
+    isRejection: false,
     remedy: 'Reconnect the company: its grant came without a refresh token.',
   },
   provider_rejected: {
-    isTerminal: false,
+    endsGrant: false,
+    isRejection: false,
     remedy:
-      'Check the application at the provider: it refuses this refresh for another reason than the grant. It is tried again.',
+      'Check the application at the provider: it rejects this refresh for another reason than the grant. It is tried again.',
   },
   provider_bad_response: {
-    isTerminal: false,
-    remedy:
-      'None yet: the provider answers with something that is no token response. It is tried again.',
+    endsGrant: false,
+    isRejection: false,
+    remedy: 'None yet: the response of the provider is not a token response. It is tried again.',
   },
   provider_unavailable: {
-    isTerminal: false,
-    remedy: 'None yet: the provider does not answer. It is tried again.',
+    endsGrant: false,
+    isRejection: false,
+    remedy: 'None yet: the provider does not respond. It is tried again.',
   },
-} as const satisfies Record<string, { isTerminal: boolean; remedy: string }>
+} as const satisfies Record<string, { endsGrant: boolean; isRejection: boolean; remedy: string }>
 
 export type FaultClass = keyof typeof faultClasses
 
+const PROVISIONAL_REMEDY =
+  'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again at NextTryAt. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
+
+/** Whether the company has no usable grant under this fault, be that final or not. */
+export const isGrantRejected = (fault: Fault | null): boolean =>
+  fault !== null && fault.Code in faultClasses && faultClasses[fault.Code as FaultClass].endsGrant
+
 /** Whether only a new grant can end a fault. */
 export const isTerminal = (fault: Fault | null): boolean =>
-  fault !== null && fault.Code in faultClasses && faultClasses[fault.Code as FaultClass].isTerminal
+  fault !== null && isGrantRejected(fault) && fault.Final !== false
 
-/** The fault that a failed refresh leaves. The message's form is the seed's (section 2.1). */
+/** Whether a refresh token was rejected and will be tried again. */
+export const isProvisional = (fault: Fault | null): fault is Fault =>
+  fault !== null && isGrantRejected(fault) && fault.Final === false
+
+export interface FaultContext {
+  /** Epoch ms. */
+  readonly at: number
+  /** Failed refreshes since the last success. */
+  readonly attempts: number
+  /** How often the provider has rejected the refresh token; 0: it has not. */
+  readonly rejections?: number
+  /** When a rejected refresh token is tried again, epoch ms; `null`: the class decides what follows. */
+  readonly retryAt?: number | null
+}
+
+/** The fault that a failed refresh leaves. The form of the message is contract. */
 export function faultOf(
   name: string,
   faultClass: FaultClass,
-  answer: Pick<ProviderAnswer, 'body' | 'traceId'>,
-  { at, attempts }: { readonly at: number; readonly attempts: number },
+  response: Pick<ProviderResponse, 'body' | 'traceId'>,
+  { at, attempts, rejections = 0, retryAt = null }: FaultContext,
 ): Fault {
   return {
     Code: faultClass,
-    Message: `Couldn't refresh token for realm ${name}, ${answer.body}`,
+    Message: `Couldn't refresh token for realm ${name}, ${response.body}`,
     At: new Date(at).toISOString(),
     Attempts: attempts,
-    ...(answer.traceId !== null && { TraceId: answer.traceId }),
-    Remedy: faultClasses[faultClass].remedy,
+    ...(response.traceId !== null && { TraceId: response.traceId }),
+    Remedy: retryAt === null ? faultClasses[faultClass].remedy : PROVISIONAL_REMEDY,
+    ...(faultClasses[faultClass].endsGrant && { Final: retryAt === null }),
+    ...(rejections > 0 && { Rejections: rejections }),
+    ...(retryAt !== null && { NextTryAt: new Date(retryAt).toISOString() }),
   }
 }
 
 const BODY_LIMIT = 1_000
 
 /**
- * A token endpoint's answer as it may be shown: bounded, and without anything that is or was a token.
- * An ordinary error body stays as it came, byte for byte.
+ * The body of a token endpoint's response as it may be shown: bounded, and without anything that is or was
+ * a token. An ordinary error body is kept byte for byte.
  */
 export function presentableBody(body: string, secrets: readonly string[]): string {
   let shown = body

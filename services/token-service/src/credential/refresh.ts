@@ -23,12 +23,16 @@
  *     version: the pair is not thrown away, but committed under a lease of its own, if it still fits.
  * I8  A new grant moves the version, so whatever a refresh in flight brings is refused.
  * I9  A fault is laid over the credential, the tokens stay. Only `invalid_grant` ends a grant, and only after
- *     the record was read again and the previous token, while a provider may still take it, was tried.
+ *     the record was read again and the previous token, while a provider may still accept it, was tried.
+ * I10 A provider may respond with `invalid_grant` in an outage, and a rejected token is not used up. So the
+ *     fault is provisional first: the same token is tried again after the delays of the profile, a few times
+ *     in about a day, and only then is the fault final. A failure in between that says nothing of the grant
+ *     leaves the provisional fault in place.
  */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secret'
-import type { Provider, ProviderAnswer, TokenSet } from '../provider/provider.ts'
+import type { Provider, ProviderResponse, TokenSet } from '../provider/provider.ts'
 import {
   type Credential,
   credentialOf,
@@ -43,6 +47,8 @@ import {
   type FaultClass,
   faultClasses,
   faultOf,
+  isGrantRejected,
+  isProvisional,
   isTerminal,
   RETRY_CAP_MS,
   retryDelayMs,
@@ -87,18 +93,19 @@ export interface RefreshTiming {
   readonly watchMs: number
   /** How long a caller waits for another replica. */
   readonly patienceMs: number
-  /** How long after its rotation a previous token may still be taken by a provider. */
+  /** How long after its rotation a previous token is still tried when the current one is rejected. */
   readonly graceMs: number
+  /** I10: before each further try of a rejected refresh token; empty: the first rejection is final. */
+  readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
 
-/** For a provider call of at most 10 s. */
-export const refreshTiming: RefreshTiming = {
+/** For a provider request of at most 10 s. What depends on the provider is the profile's. */
+export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
   strangerMs: 12_000,
   quietMs: 2_000,
   watchMs: 50,
   patienceMs: 25_000,
-  graceMs: 24 * 3_600_000,
 }
 
 /** What became of one refresh under the lease, for logs and metrics. Holds no secret. */
@@ -148,20 +155,26 @@ interface Landing {
   readonly done: Promise<void>
 }
 
-/** Why a credential is not to be refreshed now, as its record tells: the grant has ended, or a pause runs. */
+/** Longer than any pause before a rejected refresh token is tried again. */
+const LONGEST_REJECTED_PAUSE_MS = 48 * 3_600_000
+
+/** Why a credential is not refreshed now according to its record; `null` if nothing prevents it. */
 export function standstill(credential: Credential, now: number): RefreshResult | null {
   const { fault, nextTryAt } = credential
   // A grant that has ended is not shown to the provider again.
   if (fault !== null && isTerminal(fault)) return { kind: 'faulted', credential, fault }
-  // Later than any pause there is: a clock that was ahead wrote it.
-  if (nextTryAt === null || nextTryAt <= now || nextTryAt - now > 1.5 * RETRY_CAP_MS) return null
-  return { kind: 'deferred', credential, retryAfterMs: nextTryAt - now }
+  const longestPauseMs = isProvisional(fault) ? LONGEST_REJECTED_PAUSE_MS : 1.5 * RETRY_CAP_MS
+  // A time beyond the longest pause was written by a clock that was ahead.
+  if (nextTryAt === null || nextTryAt <= now || nextTryAt - now > longestPauseMs) return null
+  return isProvisional(fault)
+    ? { kind: 'faulted', credential, fault }
+    : { kind: 'deferred', credential, retryAfterMs: nextTryAt - now }
 }
 
 /** A refresh that brought no pair. */
 interface Failure {
   readonly faultClass: FaultClass | 'throttled' | 'client_refused'
-  readonly answer: ProviderAnswer
+  readonly answer: ProviderResponse
   readonly retryAfterMs: number | null
   readonly isInDoubt: boolean
   readonly calls: number
@@ -196,7 +209,9 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const answersGoal = (credential: Credential, goal: RefreshGoal): boolean =>
     goal.kind === 'newer'
       ? credential.version > goal.version
-      : freshness(credential, now(), deps.refreshAheadMs) === 'fresh'
+      : // I10: the access token may be valid still, but its refresh token is to be tried again.
+        !isProvisional(credential.fault) &&
+        freshness(credential, now(), deps.refreshAheadMs) === 'fresh'
 
   /** What a record says to a goal by itself; null: there is something to do. */
   function settledBy(credential: Credential, goal: RefreshGoal): RefreshResult | null {
@@ -314,7 +329,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       await reach('after answer', name)
       const failed = (
         faultClass: Failure['faultClass'],
-        answer: ProviderAnswer,
+        answer: ProviderResponse,
         retryAfterMs: number | null = null,
       ) => fail(custody, goal, who, { faultClass, answer, retryAfterMs, isInDoubt, calls })
       switch (outcome.kind) {
@@ -438,24 +453,38 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     const at = now()
     const isClient = faultClass === 'client_refused'
     const attempts = isClient ? credential.attempts : credential.attempts + 1
-    const ends = faultClass in faultClasses && faultClasses[faultClass as FaultClass].isTerminal
-    const nextTryAt = ends ? null : at + retryDelayMs(attempts, failure.retryAfterMs, random())
-    // While a valid token is served, a provider that is away for a moment is no fault of the credential.
+    const ofClass = faultClass in faultClasses ? faultClasses[faultClass as FaultClass] : null
+    const standing = credential.fault
+    // I10
+    const rejections = ofClass?.isRejection === true ? (standing?.Rejections ?? 0) + 1 : 0
+    const rejectedPauseMs =
+      rejections === 0 ? null : (timing.rejectedGrantRetryDelaysMs[rejections - 1] ?? null)
+    const ends = ofClass?.endsGrant === true && rejectedPauseMs === null
+    const nextTryAt = ends
+      ? null
+      : at + (rejectedPauseMs ?? retryDelayMs(attempts, failure.retryAfterMs, random()))
+    // While a valid token is served, a provider that is unavailable for a moment is no fault of the credential.
     const isNeeded =
       goal.kind === 'newer' || freshness(credential, at, deps.refreshAheadMs) === 'expired'
-    const isFault = faultClass !== 'client_refused' && (ends || isNeeded)
-    const fault = isFault
-      ? faultOf(
-          lease.name,
-          faultClass === 'throttled' ? 'provider_unavailable' : faultClass,
-          answer,
-          { at, attempts },
-        )
-      : null
+    let fault: Fault | null = null
+    if (ofClass?.endsGrant === true || (isNeeded && !isClient && !isProvisional(standing))) {
+      const laidClass = faultClass as FaultClass | 'throttled'
+      fault = faultOf(
+        lease.name,
+        laidClass === 'throttled' ? 'provider_unavailable' : laidClass,
+        answer,
+        { at, attempts, rejections, retryAt: rejectedPauseMs === null ? null : nextTryAt },
+      )
+    } else if (isProvisional(standing) && nextTryAt !== null) {
+      fault = { ...standing, NextTryAt: new Date(nextTryAt).toISOString() }
+    }
     const isAnnounced =
-      fault !== null && (credential.fault === null || (ends && !isTerminal(credential.fault)))
+      fault !== null &&
+      (standing === null ||
+        (isGrantRejected(fault) && !isGrantRejected(standing)) ||
+        (isTerminal(fault) && !isTerminal(standing)))
     deps.report({ name: lease.name, outcome: faultClass, calls, traceId: answer.traceId })
-    const what = ends ? 'faulted' : 'refresh_failed'
+    const what = ofClass?.endsGrant === true ? 'faulted' : 'refresh_failed'
     const settlement = { attempts, nextTryAt, fault, isAnnounced, keepsIntent: isInDoubt && !ends }
     const settled = await store
       .settle(lease, settlement, {
@@ -477,7 +506,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
     if (isAnnounced) deps.announce()
     const marked = { ...credential, attempts, nextTryAt, fault: fault ?? credential.fault }
-    return ends && fault !== null
+    return fault !== null && isGrantRejected(fault)
       ? { kind: 'faulted', credential: marked, fault }
       : { kind: 'deferred', credential: marked, retryAfterMs: Math.max(0, (nextTryAt ?? at) - at) }
   }

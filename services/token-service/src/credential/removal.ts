@@ -1,4 +1,4 @@
-/** Ends a credential: revoked at the provider (RFC 7009), then removed, whatever the provider said. */
+/** Ends a credential: its grant is revoked at the provider, then the credential is removed in any case. */
 import { EnvelopeRefused } from '@integration-host/shared/envelope'
 import type { Provider } from '../provider/provider.ts'
 import { notFound } from './access-token.ts'
@@ -12,8 +12,13 @@ export interface RemovalDeps extends CustodyDeps {
   readonly announce: () => void
 }
 
-/** The function throws as {@link takeCustody} does, but for a record that does not open: it can still go. */
-export function createRemoval(deps: RemovalDeps): (name: string, who: string) => Promise<void> {
+export interface Removed {
+  /** The provider confirmed that the grant has ended. */
+  readonly isRevoked: boolean
+}
+
+/** The function throws as {@link takeCustody} does, except for a record that does not open: it is removed. */
+export function createRemoval(deps: RemovalDeps): (name: string, who: string) => Promise<Removed> {
   const { store, provider, now } = deps
   return async (name, who) => {
     for (;;) {
@@ -21,7 +26,7 @@ export function createRemoval(deps: RemovalDeps): (name: string, who: string) =>
         if (error instanceof EnvelopeRefused) return null
         throw error
       })
-      // What was exported is another installation's grant by now: revoking it here would end it there.
+      // An exported grant belongs to another installation by now: revoking it here would end it there.
       const isElsewhere = custody?.credential.fault?.Code === 'transferred'
       const token = custody?.refreshToken ?? custody?.credential.accessToken ?? null
       const revoked = token !== null && !isElsewhere && (await provider.revoke(token))
@@ -29,8 +34,11 @@ export function createRemoval(deps: RemovalDeps): (name: string, who: string) =>
       const deed = { at: now(), who, what: 'removed', outcome } as const
       const removed = await store.remove(name, revoked, deed, custody?.lease.version)
       if (removed === 'absent') throw notFound(name)
-      if (removed === 'removed') return deps.announce()
-      // A reconnect came in between: what was revoked is not what would be removed.
+      if (removed === 'removed') {
+        deps.announce()
+        return { isRevoked: revoked }
+      }
+      // A reconnect came in between: the credential is not the one that was revoked.
     }
   }
 }

@@ -20,7 +20,7 @@ import {
   openDocument,
   sealDocument,
 } from './export-document.ts'
-import { faultOf, isTerminal } from './fault.ts'
+import { faultOf, isGrantRejected } from './fault.ts'
 import type { RefreshRoutine } from './refresh.ts'
 
 export interface TransferDeps extends CustodyDeps {
@@ -105,7 +105,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
   /** X3. Null: it may be imported. */
   function objection(here: Credential | null, exported: ExportedCredential): string | null {
     if (here === null) return null
-    if (!isTerminal(here.fault)) return `version ${here.version} is usable here`
+    if (!isGrantRejected(here.fault)) return `version ${here.version} is usable here`
     return here.version > exported.version
       ? `version ${here.version} is held here, the document has ${exported.version}`
       : null

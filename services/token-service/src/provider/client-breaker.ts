@@ -1,7 +1,16 @@
-import type { Provider, TokenOutcome } from './provider.ts'
+import type { ExchangeOutcome, Provider, TokenOutcome } from './provider.ts'
 
 /** At most one call a minute asks whether the provider takes the client again. */
 const PROBE_MS = 60_000
+
+type ClientRefused = Extract<TokenOutcome, { kind: 'client_refused' }>
+
+/** Outcomes of a request whose client the provider has accepted. */
+const SHOW_ACCEPTED_CLIENT: ReadonlySet<ExchangeOutcome['kind']> = new Set([
+  'granted',
+  'refused',
+  'invalid_id_token',
+])
 
 /**
  * Keeps all realms' calls back while the provider refuses the application itself (`invalid_client`): no
@@ -21,9 +30,11 @@ export function breakOnRefusedClient(
   },
 ): Provider {
   let refusedUntil: number | null = null
-  let answer: Extract<TokenOutcome, { kind: 'client_refused' }> | null = null
+  let answer: ClientRefused | null = null
 
-  async function guarded(call: () => Promise<TokenOutcome>): Promise<TokenOutcome> {
+  async function guarded<Outcome extends ExchangeOutcome>(
+    call: () => Promise<Outcome | ClientRefused>,
+  ): Promise<Outcome | ClientRefused> {
     const at = now()
     if (refusedUntil !== null && answer !== null && at < refusedUntil) {
       return { ...answer, retryAfterMs: refusedUntil - at }
@@ -37,7 +48,7 @@ export function breakOnRefusedClient(
       answer = outcome
       return { ...outcome, retryAfterMs: probeMs }
     }
-    if (refusedUntil !== null && (outcome.kind === 'granted' || outcome.kind === 'refused')) {
+    if (refusedUntil !== null && SHOW_ACCEPTED_CLIENT.has(outcome.kind)) {
       refusedUntil = null
       onChange?.(false)
     }

@@ -21,12 +21,12 @@ export interface Provider {
   issuer(): Promise<{ readonly identifier: string; readonly isAlwaysSent: boolean }>
 
   /** One POST, no retry. */
-  exchangeCode(exchange: CodeExchange): Promise<TokenOutcome>
+  exchangeCode(exchange: CodeExchange): Promise<ExchangeOutcome>
 
   /** One POST, no retry. */
   refresh(refreshToken: Secret): Promise<TokenOutcome>
 
-  /** RFC 7009; true when the provider confirmed. Never throws. */
+  /** Ends the grant (RFC 7009, or as the profile says); `true` if the provider confirmed it. Never throws. */
   revoke(refreshToken: Secret): Promise<boolean>
 }
 
@@ -51,8 +51,8 @@ export interface TokenSet {
   readonly hardSeconds: number | null
 }
 
-/** What the provider said, as far as it said anything. `body` is bounded and holds no token. */
-export interface ProviderAnswer {
+/** The response of the provider, as far as there is one. `body` is bounded and holds no token. */
+export interface ProviderResponse {
   readonly status: number | null
   readonly body: string
   readonly traceId: string | null
@@ -61,12 +61,17 @@ export interface ProviderAnswer {
 export type TokenOutcome =
   | { readonly kind: 'granted'; readonly tokens: TokenSet }
   /** No byte of the request left: nothing was spent. */
-  | ({ readonly kind: 'never_sent' } & ProviderAnswer)
+  | ({ readonly kind: 'never_sent' } & ProviderResponse)
   /** No answer, an unreadable one or a 5xx: it may have been spent. */
-  | ({ readonly kind: 'unknown' } & ProviderAnswer)
+  | ({ readonly kind: 'unknown' } & ProviderResponse)
   /** 429, or 503 with `Retry-After`: not processed. */
-  | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | null } & ProviderAnswer)
+  | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | null } & ProviderResponse)
   /** The application's own credentials were refused: no realm is to blame. */
-  | ({ readonly kind: 'client_refused'; readonly retryAfterMs: number } & ProviderAnswer)
+  | ({ readonly kind: 'client_refused'; readonly retryAfterMs: number } & ProviderResponse)
   /** The provider's last word on this request; `error` is its OAuth error code (RFC 6749 §5.2). */
-  | ({ readonly kind: 'refused'; readonly error: string } & ProviderAnswer)
+  | ({ readonly kind: 'refused'; readonly error: string } & ProviderResponse)
+
+export type ExchangeOutcome =
+  | TokenOutcome
+  /** Tokens came with an id token that is wrong in `member`: it may be another company's, so none is used. */
+  | ({ readonly kind: 'invalid_id_token'; readonly member: string } & ProviderResponse)

@@ -7,6 +7,7 @@ import { jsonResponse, problemResponses, validate } from '@integration-host/shar
 import { type AccessTokens, notFound } from '../credential/access-token.ts'
 import { viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
+import type { Removed } from '../credential/removal.ts'
 import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
 import { wholeNumber } from './whole-number.ts'
@@ -27,7 +28,7 @@ const CredentialPage = z.object({
 export interface CredentialRoutesDeps {
   readonly store: Pick<CredentialStore, 'get' | 'list'>
   readonly accessTokens: AccessTokens
-  readonly remove: (name: string, who: string) => Promise<void>
+  readonly remove: (name: string, who: string) => Promise<Removed>
 }
 
 /** Credentials without their secrets, and the one call that hands out an access token. */
@@ -132,13 +133,22 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
         tags,
         summary: 'Revokes the grant at the provider and removes the credential',
         responses: {
-          204: { description: 'removed' },
+          204: {
+            description: 'removed',
+            headers: {
+              Revocation: {
+                description: 'confirmed: the provider has ended the grant; else unconfirmed',
+                schema: { type: 'string', enum: ['confirmed', 'unconfirmed'] },
+              },
+            },
+          },
           ...problemResponses({ 404: 'no such credential', 503: 'the store is not available' }),
         },
       }),
       validate('param', Params),
       async (c) => {
-        await remove(c.req.valid('param').name, callerOf(c))
+        const { isRevoked } = await remove(c.req.valid('param').name, callerOf(c))
+        c.header('Revocation', isRevoked ? 'confirmed' : 'unconfirmed')
         return c.body(null, 204)
       },
     )

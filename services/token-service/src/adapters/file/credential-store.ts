@@ -26,6 +26,7 @@ import {
   summaryOf,
 } from '../../credential/credential-record.ts'
 import { credentialOf } from '../../credential/credential.ts'
+import { isGrantRejected } from '../../credential/fault.ts'
 import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
 import { appendEntries, readEntries } from './audit-file.ts'
 import {
@@ -230,9 +231,10 @@ function openStore(options: {
 
     async counts() {
       const all = Object.values(state.credentials)
-      const expiries = Object.keys(state.due).map((name) =>
-        Date.parse(fieldsOf(name)?.['Expiry'] ?? ''),
-      )
+      const expiries = Object.keys(state.due)
+        .map((name) => summaryOf(fieldsOf(name) ?? {}))
+        .filter(({ fault }) => !isGrantRejected(fault))
+        .map(({ expiresAt }) => expiresAt)
       return {
         stored: all.length,
         faulted: all.filter((fields) => fields['Fault']).length,

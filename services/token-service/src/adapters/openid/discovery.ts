@@ -1,14 +1,22 @@
 /**
- * The provider's discovery document and signing keys: fetched in the background, kept when a later fetch
- * fails. The address is taken as configured; providers publish it at other paths than OpenID Connect
+ * The provider's discovery document and signing keys: fetched in the background, kept if a later fetch
+ * fails. The address is used as configured: providers publish it at other paths than OpenID Connect
  * Discovery §4 has, so openid-client's own discovery would not find it.
  */
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'
 import { type Dependency, reasonOf } from '@integration-host/shared/health'
-import { exchangeHttp, NoAnswer } from './http-exchange.ts'
+import { NoResponse, sendRequest } from './send-request.ts'
 
 const endpoint = z.url({ protocol: /^https?$/ })
+
+/** A list that may be absent (RFC 8414 §2 has a default for it) but, where it is there, has `value`. */
+const listWith = (value: string) =>
+  z
+    .array(z.string())
+    .refine((list) => list.includes(value), `lacks ${value}`)
+    .optional()
+const list = () => z.array(z.string()).optional()
 
 const Metadata = z.looseObject({
   issuer: endpoint,
@@ -16,8 +24,22 @@ const Metadata = z.looseObject({
   token_endpoint: endpoint,
   revocation_endpoint: endpoint.optional(),
   jwks_uri: endpoint.optional(),
-  code_challenge_methods_supported: z.array(z.string()).optional(),
+  // What the service does: code flow, client authentication by Basic, id tokens with an asymmetric signature.
+  response_types_supported: listWith('code'),
+  grant_types_supported: listWith('authorization_code'),
+  token_endpoint_auth_methods_supported: listWith('client_secret_basic'),
+  id_token_signing_alg_values_supported: z
+    .array(z.string())
+    .refine((algs) => algs.some((alg) => ASYMMETRIC.test(alg)), 'has no asymmetric algorithm')
+    .optional(),
+  claims_supported: list(),
+  code_challenge_methods_supported: list(),
+  authorization_response_iss_parameter_supported: z.boolean().optional(),
 })
+
+/** RFC 7518 §3.1 and RFC 8037: the signatures that a public key verifies. */
+const ASYMMETRIC = /^(?:RS|PS|ES)(?:256|384|512)$|^EdDSA$|^Ed25519$/
+
 const Jwks = z.object({ keys: z.array(z.looseObject({ kty: z.string() })).max(1_000) })
 
 export interface DiscoveredProvider {
@@ -25,12 +47,12 @@ export interface DiscoveredProvider {
     readonly authorization_endpoint: string
     readonly token_endpoint: string
   }
-  /** Null while the keys were never had. */
+  /** `null` until the keys were fetched once. */
   readonly jwks: z.output<typeof Jwks> | null
 }
 
 export interface Discovery extends AsyncDisposable {
-  /** What is known, fetched now if nothing is. Null when it cannot be had. */
+  /** The last usable document, fetched now if there is none; `null` if it cannot be fetched. */
   current(): Promise<DiscoveredProvider | null>
 }
 
@@ -38,8 +60,17 @@ const FETCH_DEADLINE_MS = 5_000
 const REFRESH_MS = 60 * 60_000
 const RETRY_MS = { first: 250, last: 30_000 } as const
 
-export function watchDiscovery(url: URL, dependency: Dependency): Discovery {
-  const leaving = new AbortController()
+export interface DiscoveryOptions {
+  /** Whether id tokens are requested, so that a document without signing keys is of no use. */
+  readonly needsKeys: boolean
+}
+
+export function watchDiscovery(
+  url: URL,
+  dependency: Dependency,
+  options: DiscoveryOptions,
+): Discovery {
+  const shutdown = new AbortController()
   let known: DiscoveredProvider | null = null
   let fetching: Promise<DiscoveredProvider | null> | null = null
   let timer: NodeJS.Timeout | undefined
@@ -48,17 +79,17 @@ export function watchDiscovery(url: URL, dependency: Dependency): Discovery {
   function fetchOnce(): Promise<DiscoveredProvider | null> {
     fetching ??= (async () => {
       try {
-        known = await fetchProvider(url, known)
+        known = await fetchProvider(url, known, options)
         failures = 0
         dependency.up()
       } catch (error) {
         failures += 1
-        // With a document at hand the provider can be used; the next fetch may do better.
+        // The provider can be used with the document of an earlier fetch; the next one may succeed.
         if (known === null)
-          dependency.down(error instanceof NoAnswer ? error.reason : describe(error))
+          dependency.down(error instanceof NoResponse ? error.reason : describe(error))
       }
       fetching = null
-      if (!leaving.signal.aborted) {
+      if (!shutdown.signal.aborted) {
         const isComplete = known !== null && (known.jwks !== null || !known.metadata.jwks_uri)
         const pauseMs =
           failures === 0 && isComplete
@@ -78,7 +109,7 @@ export function watchDiscovery(url: URL, dependency: Dependency): Discovery {
       return known ?? fetchOnce()
     },
     async [Symbol.asyncDispose]() {
-      leaving.abort()
+      shutdown.abort()
       clearTimeout(timer)
       await fetching
     },
@@ -86,38 +117,55 @@ export function watchDiscovery(url: URL, dependency: Dependency): Discovery {
 }
 
 const describe = (error: unknown): string =>
-  error instanceof MetadataRefused ? error.message : reasonOf(error)
+  error instanceof UnusableDocument ? error.message : reasonOf(error)
 
-class MetadataRefused extends Error {
-  override readonly name = 'MetadataRefused'
+/** The discovery document cannot be used; the message names each wrong member, never its value. */
+class UnusableDocument extends Error {
+  override readonly name = 'UnusableDocument'
+
+  constructor(problems: readonly string[]) {
+    super(`the discovery document is not usable: ${problems.join('; ')}`)
+  }
 }
 
 async function fetchProvider(
   url: URL,
-  before: DiscoveredProvider | null,
+  previous: DiscoveredProvider | null,
+  { needsKeys }: DiscoveryOptions,
 ): Promise<DiscoveredProvider> {
-  const parsed = Metadata.safeParse(await fetchJson(url))
-  if (!parsed.success) {
-    const members = [...new Set(parsed.error.issues.map((issue) => issue.path.join('.')))]
-    throw new MetadataRefused(
-      `the discovery document is not usable: ${members.join(', ') || 'no object'}`,
-    )
-  }
+  const document = await fetchJson(url)
+  const parsed = Metadata.safeParse(document)
+  if (!parsed.success) throw new UnusableDocument(problemsOf(parsed.error, document))
   // An absent optional member stays absent: JSON knows no undefined.
   const metadata = parsed.data as DiscoveredProvider['metadata']
+  const problems: string[] = []
   for (const name of [
     'authorization_endpoint',
     'token_endpoint',
     'revocation_endpoint',
     'jwks_uri',
   ] as const) {
-    // A document had over TLS must not lead tokens onto an open line.
-    if (url.protocol === 'https:' && metadata[name]?.startsWith('http:')) {
-      throw new MetadataRefused(`the discovery document is not usable: ${name} is not https`)
-    }
+    // A document fetched over TLS must not lead tokens onto an unencrypted connection.
+    if (url.protocol === 'https:' && metadata[name]?.startsWith('http:'))
+      problems.push(`${name} is not https`)
   }
+  if (needsKeys && metadata.jwks_uri === undefined)
+    problems.push('jwks_uri is missing, and SCOPE requests id tokens')
+  if (problems.length > 0) throw new UnusableDocument(problems)
   const jwks = metadata.jwks_uri ? await fetchKeys(new URL(metadata.jwks_uri)) : null
-  return { metadata, jwks: jwks ?? before?.jwks ?? null }
+  return { metadata, jwks: jwks ?? previous?.jwks ?? null }
+}
+
+/** `token_endpoint is missing`, `response_types_supported lacks code`. */
+function problemsOf(error: z.ZodError, document: unknown): string[] {
+  const problems = error.issues.map(({ code, path, message }) => {
+    const [member] = path
+    if (member === undefined) return 'it is not a JSON object'
+    if (code === 'custom') return `${String(member)} ${message}`
+    const isThere = typeof document === 'object' && document !== null && member in document
+    return `${String(member)} ${isThere ? 'is malformed' : 'is missing'}`
+  })
+  return [...new Set(problems)]
 }
 
 async function fetchKeys(url: URL): Promise<DiscoveredProvider['jwks']> {
@@ -126,16 +174,17 @@ async function fetchKeys(url: URL): Promise<DiscoveredProvider['jwks']> {
 }
 
 async function fetchJson(url: URL): Promise<unknown> {
-  const answer = await exchangeHttp(url, {
+  const response = await sendRequest(url, {
     method: 'GET',
     headers: { accept: 'application/json' },
     body: null,
     deadlineMs: FETCH_DEADLINE_MS,
   })
-  if (answer.status !== 200) throw new MetadataRefused(`${answer.status} instead of the document`)
+  if (response.status !== 200)
+    throw new UnusableDocument([`the response has status ${response.status}`])
   try {
-    return JSON.parse(answer.text)
+    return JSON.parse(response.text)
   } catch {
-    throw new MetadataRefused('the document is no JSON')
+    throw new UnusableDocument(['it is not JSON'])
   }
 }

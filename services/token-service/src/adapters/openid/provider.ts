@@ -1,7 +1,8 @@
 /**
- * The provider over OpenID Connect. openid-client builds the requests and checks the answers; the HTTP
- * exchange between the two is ours (http-exchange.ts), so that nothing is retried, followed or read without
- * bound, and so that an answer can be checked a second time without being asked for a second time.
+ * The provider over OpenID Connect. openid-client builds the requests and validates the responses. The HTTP
+ * request in between is ours (send-request.ts), so that nothing is retried, redirected or read without
+ * bound, and so that a copy of each token response is kept: a rotated pair must survive an id token that the
+ * library rejects.
  */
 import {
   allowInsecureRequests,
@@ -17,46 +18,63 @@ import {
   tokenRevocation,
 } from 'openid-client'
 import { IntegrationError } from '@integration-host/shared/errors'
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { Secret } from '@integration-host/shared/secret'
 import type {
   CodeExchange,
+  ExchangeOutcome,
   Provider,
-  ProviderAnswer,
+  ProviderResponse,
   TokenOutcome,
   TokenSet,
 } from '../../provider/provider.ts'
 import type { DiscoveredProvider, Discovery } from './discovery.ts'
-import { exchangeHttp, type HttpAnswer, NoAnswer } from './http-exchange.ts'
-import { answerOf, outcomeOf, readTokenResponse, type TokenResponse } from './token-answer.ts'
+import { checkIssuedNow, claimsOf, realmOf, rejectedMember } from './id-token.ts'
+import { NoResponse, type ProviderHttpResponse, sendRequest } from './send-request.ts'
+import { outcomeOf, presentable, readTokenResponse, type TokenResponse } from './token-response.ts'
 
 export interface OpenIdProviderOptions {
   readonly discovery: Discovery
+  readonly profile: ProviderProfile
   readonly clientId: string
-  /** Tried in order while the provider refuses the client; the one that works is tried first from then on. */
+  /** Tried in order while the provider rejects the client; the one that works is tried first from then on. */
   readonly clientSecrets: readonly Secret[]
   readonly redirectUri: string
   readonly scope: string
   readonly now: () => number
-  /** Milliseconds a token call may take as a whole: the wait for discovery, and every secret that is tried. */
+  /** Milliseconds a token request may take in all: the wait for discovery, and every secret that is tried. */
   readonly deadlineMs: number
-  /** Tells how long a call took and how it ended. */
+  /** Reports how long a request took and how it ended. */
   readonly observe?: (
     call: 'exchange' | 'refresh' | 'revoke',
     outcome: string,
     durationMs: number,
   ) => void
-  /** An id token that came with a refresh and does not check out: it is not kept, the tokens are. */
-  readonly onIdTokenRefused?: () => void
+  /** A refresh brought an id token that is not valid in `member`: it is not kept, the tokens are. */
+  readonly onIdTokenRejected?: (member: string) => void
 }
 
 type Fetch = NonNullable<Configuration[typeof customFetch]>
-type Grant = (configuration: Configuration) => Promise<unknown>
+type Grant = (
+  configuration: Configuration,
+  response: () => TokenResponse | null,
+) => Promise<unknown>
+
+/** Tokens that arrived, and the error of the library about the id token beside them. */
+interface Received {
+  readonly kind: 'received'
+  readonly raw: ProviderHttpResponse
+  readonly response: TokenResponse
+  /** `null`: everything is valid. */
+  readonly rejection: unknown
+}
 
 export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
-  const { discovery, clientId, redirectUri, now, deadlineMs } = options
+  const { discovery, profile, clientId, redirectUri, now, deadlineMs } = options
+  const wantsIdToken = asksForIdToken(options.scope)
   let secrets = options.clientSecrets
 
-  /** A configuration for one call, whose requests go through `fetch`. */
+  /** A configuration for one token request, which goes through `fetch`. */
   function configure(
     { metadata, jwks }: DiscoveredProvider,
     secret: Secret,
@@ -68,117 +86,97 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
       undefined,
       ClientSecretBasic(secret.reveal()),
     )
-    // Only where the operator configured http: discovery refuses a step down from https.
+    // Only where the operator configured http: discovery rejects a step down from https.
     if (new URL(metadata.token_endpoint).protocol === 'http:') allowInsecureRequests(configuration)
     configuration[customFetch] = fetch
     if (jwks !== null) {
       enableNonRepudiationChecks(configuration)
-      // Ours are fetched beforehand: a code must not be spent and then lost to a JWKS that is down.
+      // Fetched beforehand: a code must not be used and then lost to a JWKS that is unavailable.
       setJwksCache(configuration, { jwks: { keys: jwks.keys }, uat: Math.floor(now() / 1_000) })
     }
     return configuration
   }
 
-  const exchange = (
-    request: Parameters<Fetch>[1],
+  const request = (
+    sent: Parameters<Fetch>[1],
     url: string,
     leftMs = deadlineMs,
-  ): Promise<HttpAnswer> =>
-    exchangeHttp(new URL(url), {
-      method: request.method,
-      headers: request.headers,
+  ): Promise<ProviderHttpResponse> =>
+    sendRequest(new URL(url), {
+      method: sent.method,
+      headers: sent.headers,
       body:
-        request.body === undefined || request.body === null
-          ? null
-          : String(request.body as URLSearchParams),
+        sent.body === undefined || sent.body === null ? null : String(sent.body as URLSearchParams),
       deadlineMs: leftMs,
     })
 
-  /** Sends one token request. Tokens as they came, or the outcome that there are none. */
-  async function send(
+  /** Sends one token request and reads its response. */
+  async function requestTokens(
     provider: DiscoveredProvider,
     secret: Secret,
     grant: Grant,
     sent: readonly string[],
     leftMs: number,
-  ): Promise<{ readonly answer: HttpAnswer; readonly response: TokenResponse } | TokenOutcome> {
-    let answer: HttpAnswer | null = null
-    let failure: NoAnswer | null = null
-    const configuration = configure(provider, secret, async (url, request) => {
-      if (request.method !== 'POST') throw new TypeError('only the token request is sent here')
+  ): Promise<Received | TokenOutcome> {
+    let raw: ProviderHttpResponse | null = null
+    let response: TokenResponse | null = null
+    let failure: NoResponse | null = null
+    const configuration = configure(provider, secret, async (url, outgoing) => {
+      // Signing keys that were not known yet: the provider may have rotated them.
+      if (outgoing.method !== 'POST') return toResponse(await request(outgoing, url))
+      const headers = { ...outgoing.headers, ...profile.token.requestHeaders }
       try {
-        answer = await exchange(
-          // Intuit tells when the grant ends for good only to who asks.
-          { ...request, headers: { ...request.headers, [HARD_EXPIRY_HEADER]: 'true' } },
-          url,
-          leftMs,
-        )
+        raw = await request({ ...outgoing, headers }, url, leftMs)
       } catch (error) {
         failure =
-          error instanceof NoAnswer ? error : new NoAnswer('unknown', true, { cause: error })
+          error instanceof NoResponse ? error : new NoResponse('unknown', true, { cause: error })
+        throw failure
       }
-      // The library must not see the answer yet: it would throw away what it cannot check.
-      throw new AnswerHeld()
+      response = readTokenResponse(raw, profile.token)
+      // The library accepts tokens by the letter of the RFC only; what providers send was read above.
+      return response === null ? toResponse(raw) : Response.json(response.wire)
     })
-    await grant(configuration).catch((error: unknown) => {
-      if (answer === null && failure === null) throw error
-    })
-    const failed = failure as NoAnswer | null
-    const got = answer as HttpAnswer | null
-    if (failed !== null || got === null) {
-      const told: ProviderAnswer = {
-        status: null,
-        body: `no answer (${failed?.reason ?? 'unknown'})`,
-        traceId: null,
-      }
-      return { kind: failed?.wasSent === false ? 'never_sent' : 'unknown', ...told }
+    const rejection = await grant(configuration, () => response).then(
+      () => null,
+      (error: unknown) => error ?? new TypeError('rejected without an error'),
+    )
+    // Assigned in the function above, which the compiler does not follow.
+    const seen = { raw, response, failure } as {
+      readonly raw: ProviderHttpResponse | null
+      readonly response: TokenResponse | null
+      readonly failure: NoResponse | null
     }
-    const response = readTokenResponse(got)
-    return response === null
-      ? outcomeOf(got, [...sent, secret.reveal()], now())
-      : { answer: got, response }
+    if (seen.failure !== null) return outcomeWithoutResponse(seen.failure)
+    if (seen.raw === null) throw rejection
+    return seen.response === null
+      ? outcomeOf(seen.raw, [...sent, secret.reveal()], now())
+      : { kind: 'received', raw: seen.raw, response: seen.response, rejection }
   }
 
-  /** Sends with each client secret until one is not refused. Nothing is spent by a refused client. */
-  async function sendWithSecrets(
+  /** Sends with each client secret until one is accepted. A rejected client has used up nothing. */
+  async function requestWithSecrets(
     provider: DiscoveredProvider,
     grant: Grant,
     sent: readonly string[],
     until: number,
-  ) {
-    let last: Awaited<ReturnType<typeof send>> = NO_TIME_LEFT
+  ): Promise<Received | TokenOutcome> {
+    let last: Received | TokenOutcome = NO_TIME_LEFT
     for (const secret of secrets) {
-      // One time for all of them: whoever finds our intent waits for one call (I5 of the refresh).
+      // One deadline for all of them: another replica that finds our intent waits for one request (I5 of the refresh).
       const leftMs = until - performance.now()
       if (leftMs <= 0) break
-      last = await send(provider, secret, grant, sent, leftMs)
-      if ('kind' in last && last.kind === 'client_refused') continue
+      last = await requestTokens(provider, secret, grant, sent, leftMs)
+      if (last.kind === 'client_refused') continue
       secrets = [secret, ...secrets.filter((other) => other !== secret)]
-      return { result: last, secret }
+      break
     }
-    return { result: last, secret: secrets[0] as Secret }
+    return last
   }
 
-  /** Lets the library check an answer that is already here (RFC 6749 §5.1, OpenID Connect Core §3.1.3.7). */
-  async function check(
-    provider: DiscoveredProvider,
-    secret: Secret,
-    grant: Grant,
-    response: TokenResponse,
-  ): Promise<void> {
-    const configuration = configure(provider, secret, async (url, request) => {
-      if (request.method === 'POST') return Response.json(response)
-      // Signing keys that we have not seen: the provider may have rotated them.
-      const { status, headers, text } = await exchange(request, url)
-      return new Response(text, { status, headers })
-    })
-    await grant(configuration)
-  }
-
-  async function timed<T extends { readonly kind: string }>(
+  async function timed<Outcome extends ExchangeOutcome>(
     call: 'exchange' | 'refresh',
-    run: () => Promise<T>,
-  ): Promise<T> {
+    run: () => Promise<Outcome>,
+  ): Promise<Outcome> {
     const startedAt = performance.now()
     const outcome = await run()
     options.observe?.(call, outcome.kind, performance.now() - startedAt)
@@ -190,11 +188,30 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     if (provider !== null) return provider
     throw new IntegrationError(
       'provider_unavailable',
-      'the discovery document of the provider was never had',
-      {
-        retryAfterSeconds: 5,
-      },
+      'the discovery document of the provider could not be fetched yet',
+      { retryAfterSeconds: 5 },
     )
+  }
+
+  /** Whether an id token of this provider must repeat the nonce; see docs/adr/0017. */
+  const isNonceRequired = ({ metadata }: DiscoveredProvider): boolean =>
+    profile.authorization.isNonceRequired ||
+    (Array.isArray(metadata['claims_supported']) && metadata['claims_supported'].includes('nonce'))
+
+  /**
+   * The nonce to require of the id token of `response`; `undefined` accepts only a token without one.
+   * A nonce that is there must match in any case. If the authorization request was another application's,
+   * the nonce is that application's to check, so the token's own is expected.
+   */
+  function expectedNonce(
+    provider: DiscoveredProvider,
+    sent: CodeExchange['nonce'],
+    response: TokenResponse | null,
+  ): string | undefined {
+    const { nonce } = claimsOf(response?.wire.id_token)
+    const own = typeof nonce === 'string' ? nonce : undefined
+    if (sent === null || !wantsIdToken) return own
+    return isNonceRequired(provider) || own !== undefined ? sent : undefined
   }
 
   return {
@@ -208,7 +225,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         redirect_uri: redirectUri,
         scope: options.scope,
         state,
-        ...(asksForIdToken(options.scope) && { nonce }),
+        ...(wantsIdToken && { nonce }),
         ...(usesPkce && {
           code_challenge: await calculatePKCECodeChallenge(codeVerifier.reveal()),
           code_challenge_method: 'S256',
@@ -225,64 +242,62 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
       }
     },
 
-    exchangeCode: (request) =>
-      timed('exchange', async () => {
+    exchangeCode: ({ code, codeVerifier, nonce }) =>
+      timed('exchange', async (): Promise<ExchangeOutcome> => {
         const until = performance.now() + deadlineMs
         const provider = await discovery.current()
         if (provider === null) return NOT_DISCOVERED
-        const grant = (nonce: string | undefined): Grant => {
-          const current = new URL(redirectUri)
-          current.searchParams.set('code', request.code.reveal())
-          // `iss` was compared when the callback came in; the library asks for it where the provider promises it.
-          if (provider.metadata['authorization_response_iss_parameter_supported'] === true) {
-            current.searchParams.set('iss', provider.metadata.issuer)
-          }
-          return (configuration) =>
-            authorizationCodeGrant(configuration, current, {
-              ...(request.codeVerifier !== null && {
-                pkceCodeVerifier: request.codeVerifier.reveal(),
-              }),
-              ...(nonce !== undefined && { expectedNonce: nonce }),
-              idTokenExpected: request.nonce !== null && asksForIdToken(options.scope),
-            })
+        const current = new URL(redirectUri)
+        current.searchParams.set('code', code.reveal())
+        // `iss` was compared when the callback arrived; the library wants it where the provider promises it.
+        if (provider.metadata['authorization_response_iss_parameter_supported'] === true) {
+          current.searchParams.set('iss', provider.metadata.issuer)
         }
-        const sent = [request.code.reveal()]
-        const { result, secret } = await sendWithSecrets(provider, grant(undefined), sent, until)
-        if ('kind' in result) return result
-        const { answer, response } = result
+        const grant: Grant = (configuration, response) =>
+          authorizationCodeGrant(configuration, current, {
+            ...(codeVerifier !== null && { pkceCodeVerifier: codeVerifier.reveal() }),
+            idTokenExpected: nonce !== null && wantsIdToken,
+            // The library reads it once the response is there, which decides what to expect.
+            get expectedNonce() {
+              return expectedNonce(provider, nonce, response()) as string
+            },
+          })
+        const outcome = await requestWithSecrets(provider, grant, [code.reveal()], until)
+        if (outcome.kind !== 'received') return outcome
+        const { raw, response, rejection } = outcome
         try {
-          await check(
-            provider,
-            secret,
-            grant(expectedNonce(request, response, options.scope)),
-            response,
-          )
-        } catch {
-          const body = 'the token response does not check out'
-          return { ...answerOf(answer, []), kind: 'refused', error: 'invalid_id_token', body }
+          if (rejection !== null) throw rejection
+          const tokens = tokensOf(response, profile)
+          if (nonce !== null && response.wire.id_token !== undefined)
+            checkIssuedNow(claimsOf(response.wire.id_token), now())
+          return { kind: 'granted', tokens }
+        } catch (error) {
+          const member = rejectedMember(error)
+          const body = `the id token is not valid: ${member}`
+          return { ...presentable(raw, []), kind: 'invalid_id_token', member, body }
         }
-        return { kind: 'granted', tokens: tokensOf(response) }
       }),
 
     refresh: (refreshToken) =>
-      timed('refresh', async () => {
+      timed('refresh', async (): Promise<TokenOutcome> => {
         const until = performance.now() + deadlineMs
         const provider = await discovery.current()
         if (provider === null) return NOT_DISCOVERED
         const token = refreshToken.reveal()
         const grant: Grant = (configuration) =>
           refreshTokenGrant(configuration, token, { redirect_uri: redirectUri })
-        const { result, secret } = await sendWithSecrets(provider, grant, [token], until)
-        if ('kind' in result) return result
-        const { response } = result
+        const outcome = await requestWithSecrets(provider, grant, [token], until)
+        if (outcome.kind !== 'received') return outcome
+        const { response, rejection } = outcome
         try {
-          await check(provider, secret, grant, response)
-          return { kind: 'granted', tokens: tokensOf(response) }
-        } catch {
-          // The pair is good and the old one may be dead already: losing it for its id token would lock
-          // the company out. The id token is not kept, and nothing else hangs on it.
-          options.onIdTokenRefused?.()
-          return { kind: 'granted', tokens: { ...tokensOf(response), idToken: null, realm: null } }
+          if (rejection !== null) throw rejection
+          return { kind: 'granted', tokens: tokensOf(response, profile) }
+        } catch (error) {
+          // The pair is valid and the old one may be invalid already: losing the pair for its id token would
+          // lock the company out. Only the id token is dropped, and nothing else depends on it.
+          options.onIdTokenRejected?.(rejectedMember(error))
+          const { id_token: _, ...wire } = response.wire
+          return { kind: 'granted', tokens: tokensOf({ ...response, wire }, profile) }
         }
       }),
 
@@ -295,9 +310,12 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           const configuration = configure(
             provider as DiscoveredProvider,
             secret,
-            async (url, request) => {
-              const { status, headers, text } = await exchange(request, url)
-              return new Response(status === 204 ? null : text, { status, headers })
+            async (url, outgoing) => {
+              const response = await request(revocationRequest(outgoing, profile), url)
+              // For the library, as for RFC 7009 §2.2, a token without effect is a success.
+              return profile.revocation.isAlreadyRevoked(response)
+                ? new Response(null, { status: 200 })
+                : toResponse(response)
             },
           )
           await tokenRevocation(configuration, refreshToken.reveal(), {
@@ -306,7 +324,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           isRevoked = true
           break
         } catch {
-          // Refused or away: the caller is told that nothing was confirmed.
+          // Rejected or unavailable: the caller learns that nothing was confirmed.
         }
       }
       options.observe?.('revoke', isRevoked ? 'revoked' : 'refused', performance.now() - startedAt)
@@ -315,59 +333,56 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
   }
 }
 
-const HARD_EXPIRY_HEADER = 'x-include-refresh-token-hard-expires-in'
-
 const NOT_DISCOVERED: TokenOutcome = {
   kind: 'never_sent',
   status: null,
-  body: 'no answer (the discovery document was never had)',
+  body: 'no response (the discovery document could not be fetched yet)',
   traceId: null,
 }
 
 const NO_TIME_LEFT: TokenOutcome = {
   kind: 'never_sent',
   status: null,
-  body: 'no answer (the discovery document came too late)',
+  body: 'no response (the discovery document arrived too late)',
   traceId: null,
 }
 
-/** Ends the library's part in a request whose answer is looked at first. */
-class AnswerHeld extends Error {
-  override readonly name = 'AnswerHeld'
+function outcomeWithoutResponse({ reason, wasSent }: NoResponse): TokenOutcome {
+  const shown: ProviderResponse = { status: null, body: `no response (${reason})`, traceId: null }
+  return { kind: wasSent ? 'unknown' : 'never_sent', ...shown }
 }
 
 const asksForIdToken = (scope: string): boolean => scope.split(' ').includes('openid')
 
-const tokensOf = (response: TokenResponse): TokenSet => ({
-  accessToken: new Secret(response.access_token),
-  refreshToken: response.refresh_token === undefined ? null : new Secret(response.refresh_token),
-  idToken: response.id_token === undefined ? null : new Secret(response.id_token),
-  realm: claimOf(response.id_token, 'realmid'),
-  lifetimeSeconds: response.expires_in,
-  idleSeconds: response.x_refresh_token_expires_in ?? null,
-  hardSeconds: response.x_refresh_token_hard_expires_in ?? null,
-})
+const NO_BODY = new Set([204, 205, 304])
 
-/**
- * The nonce an id token must carry. Where the authorization request was another application's, its nonce is
- * that application's to check, so the token's own is taken: the library has no way to leave it unchecked.
- */
-function expectedNonce(
-  request: CodeExchange,
-  response: TokenResponse,
-  scope: string,
-): string | undefined {
-  if (request.nonce !== null) return asksForIdToken(scope) ? request.nonce : undefined
-  return claimOf(response.id_token, 'nonce') ?? undefined
-}
+const toResponse = ({ status, headers, text }: ProviderHttpResponse): Response =>
+  new Response(NO_BODY.has(status) ? null : text, { status, headers })
 
-/** A claim of an id token as it is written there; null unless it is a string. Checks nothing. */
-function claimOf(idToken: string | undefined, claim: string): string | null {
-  try {
-    const payload = Buffer.from(idToken?.split('.')[1] ?? '', 'base64url').toString('utf8')
-    const value = (JSON.parse(payload) as Record<string, unknown>)[claim]
-    return typeof value === 'string' ? value : null
-  } catch {
-    return null
+/** The library's revocation request (RFC 7009 §2.1), with the body that the profile wants. */
+function revocationRequest(
+  form: Parameters<Fetch>[1],
+  { revocation }: ProviderProfile,
+): Parameters<Fetch>[1] {
+  if (revocation.body === 'form') return form
+  const token = new URLSearchParams(String(form.body as URLSearchParams)).get('token')
+  return {
+    ...form,
+    headers: { ...form.headers, 'content-type': 'application/json', accept: 'application/json' },
+    body: JSON.stringify({ token }),
   }
 }
+
+/** @throws {InvalidIdToken} the id token names its company in a way that cannot be read. */
+const tokensOf = (
+  { wire, idleSeconds, hardSeconds }: TokenResponse,
+  { authorization }: ProviderProfile,
+): TokenSet => ({
+  accessToken: new Secret(wire.access_token),
+  refreshToken: wire.refresh_token === undefined ? null : new Secret(wire.refresh_token),
+  idToken: wire.id_token === undefined ? null : new Secret(wire.id_token),
+  realm: realmOf(claimsOf(wire.id_token), authorization.realmClaim),
+  lifetimeSeconds: wire.expires_in,
+  idleSeconds,
+  hardSeconds,
+})

@@ -3,7 +3,7 @@
  *
  *   credentials:names    zset, score 0: names in order     credentials:faulted  set of faulted names
  *   credentials:due      zset: name → next refresh, ms     credentials:removed  hash: name → last version
- *   credentials:expiry   zset: name → expiry, ms, of those that are due some time
+ *   credentials:expiry   zset: name → expiry, ms, of those whose grant is not rejected
  *   credentials:outbox   stream: the journal               credentials:fence    counter of leases given
  *   credentials:audit    stream: the audit log, ids <Seq>-0
  *   credentials:audit-head  hash: Seq and Hash of the newest entry, UpTo: the last journal entry in the log
@@ -39,6 +39,7 @@ import {
   type Lease,
   VersionMoved,
 } from '../../credential/credential-store.ts'
+import { isGrantRejected } from '../../credential/fault.ts'
 import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
 import { retireCanaries } from './key-canary.ts'
 import { defineScripts, type ScriptName } from './scripts.ts'
@@ -255,6 +256,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           settlement.keepsIntent ? 1 : 0,
           fault === null ? '' : JSON.stringify(fault),
           JSON.stringify(entry),
+          isGrantRejected(fault) ? 1 : 0,
         ],
       )) as 'settled' | 'lost'
     },

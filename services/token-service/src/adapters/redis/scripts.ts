@@ -88,18 +88,14 @@ return 'stored'
 
 // KEYS: credential, lease, due, faulted, outbox, expiry.
 // ARGV: holder, fence, version, name, next try (ms or ''), next try (ISO or ''), attempts, keeps intent, fault,
-//       journal entry
+//       journal entry, whether the grant is rejected
 const settle = `
 local now = redis.call('HMGET', KEYS[1], 'Fence', 'Version')
 if now[1] ~= ARGV[2] or now[2] ~= ARGV[3] then return 'lost' end
 redis.call('HSET', KEYS[1], 'Attempts', ARGV[7], 'NextTryAt', ARGV[6])
 if ARGV[8] == '0' then redis.call('HDEL', KEYS[1], 'Intent') end
-if ARGV[5] == '' then
-  redis.call('ZREM', KEYS[3], ARGV[4])
-  redis.call('ZREM', KEYS[6], ARGV[4])
-else
-  redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4])
-end
+if ARGV[5] == '' then redis.call('ZREM', KEYS[3], ARGV[4]) else redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4]) end
+if ARGV[5] == '' or ARGV[11] == '1' then redis.call('ZREM', KEYS[6], ARGV[4]) end
 if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'Fault', ARGV[9], 'Status', 'faulted')
   redis.call('SADD', KEYS[4], ARGV[4])

@@ -1,52 +1,52 @@
 /**
- * One HTTP exchange with the provider, by node:http(s) and not by fetch, because custody hangs on a question
- * that fetch does not answer: did a byte of the request leave? Each call has a connection of its own, so
- * that a kept-alive one which the provider has just closed cannot make the outcome unknown.
+ * One HTTP request to the provider, by node:http(s) instead of fetch. The refresh protocol depends on a fact
+ * that fetch does not report: whether a byte of the request left. Each request has a connection of its own,
+ * so that a kept-alive connection which the provider has just closed cannot make the outcome unknown.
  */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { reasonOf } from '@integration-host/shared/health'
 import { callTraced, tracing } from '@integration-host/shared/telemetry'
 
-/** A token response has a few kilobytes; more is no token response. */
+/** A token response has a few kilobytes. A longer body is rejected unread. */
 const BODY_LIMIT_BYTES = 65_536
 
-export interface ExchangeRequest {
+export interface ProviderHttpRequest {
   readonly method: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | null
-  /** From now to the last byte of the answer. */
+  /** Milliseconds from the call to the last byte of the response. */
   readonly deadlineMs: number
 }
 
-export interface HttpAnswer {
+export interface ProviderHttpResponse {
   readonly status: number
   readonly headers: Headers
   readonly text: string
 }
 
-/** The call has no whole answer. `wasSent`: the provider may have acted on it. */
-export class NoAnswer extends Error {
-  override readonly name = 'NoAnswer'
+/** No complete response arrived. If `wasSent`, the provider may have processed the request. */
+export class NoResponse extends Error {
+  override readonly name = 'NoResponse'
   readonly wasSent: boolean
   readonly reason: string
 
   constructor(reason: string, wasSent: boolean, options?: ErrorOptions) {
-    super(`no answer: ${reason}`, options)
+    super(`no response: ${reason}`, options)
     this.reason = reason
     this.wasSent = wasSent
   }
 }
 
-/** Redirects are not followed; the answer is read whole. @throws {NoAnswer} */
-export function exchangeHttp(url: URL, request: ExchangeRequest): Promise<HttpAnswer> {
+/** Sends one request and reads the whole response. Redirects are not followed. @throws {NoResponse} */
+export function sendRequest(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpResponse> {
   if (tracing === undefined) return send(url, request)
-  const traced = (added: Readonly<Record<string, string>>): Promise<HttpAnswer> =>
+  const traced = (added: Readonly<Record<string, string>>): Promise<ProviderHttpResponse> =>
     send(url, { ...request, headers: { ...request.headers, ...added } })
   return callTraced(tracing, { method: request.method, url }, traced, ({ status }) => status)
 }
 
-function send(url: URL, request: ExchangeRequest): Promise<HttpAnswer> {
+function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpResponse> {
   return new Promise((resolve, reject) => {
     let wasSent = false
     const open = url.protocol === 'https:' ? requestHttps : requestHttp
@@ -65,12 +65,12 @@ function send(url: URL, request: ExchangeRequest): Promise<HttpAnswer> {
       finish()
     }
     const fail = (reason: string, cause?: unknown): void =>
-      settle(() => reject(new NoAnswer(reason, wasSent, cause === undefined ? {} : { cause })))
+      settle(() => reject(new NoResponse(reason, wasSent, cause === undefined ? {} : { cause })))
     const deadline = setTimeout(() => fail('deadline'), request.deadlineMs)
 
     outgoing.once('error', (error) => fail(reasonOf(error), error))
     outgoing.once('socket', (socket) => {
-      // Before the handshake is through nothing of the request is on the wire.
+      // Before the TLS handshake is complete, nothing of the request is on the wire.
       const connected = url.protocol === 'https:' ? 'secureConnect' : 'connect'
       socket.once(connected, () => {
         wasSent = true
@@ -81,13 +81,13 @@ function send(url: URL, request: ExchangeRequest): Promise<HttpAnswer> {
       let size = 0
       response.on('data', (chunk: Buffer) => {
         size += chunk.length
-        if (size > BODY_LIMIT_BYTES) return fail('the answer is too large')
+        if (size > BODY_LIMIT_BYTES) return fail('the response is too large')
         chunks.push(chunk)
       })
       response.once('error', (error) => fail(reasonOf(error), error))
-      response.once('aborted', () => fail('the answer was cut off'))
+      response.once('aborted', () => fail('the response was cut off'))
       response.once('end', () => {
-        if (!response.complete) return fail('the answer was cut off')
+        if (!response.complete) return fail('the response was cut off')
         const headers = new Headers()
         for (const [name, values] of Object.entries(response.headersDistinct)) {
           for (const value of values ?? []) headers.append(name, value)

@@ -1,0 +1,221 @@
+/**
+ * The accounting API's errors: which status, code and words each has, and the three forms in which a body may
+ * tell them.
+ *
+ * - The service's own errors are `{"Fault": {"Error": […]}, "time": "…"}` in JSON, or XML unless the request's
+ *   `Accept` names `application/json`: XML is what Intuit's API defaults to.
+ * - The gateway before it has a lower-case JSON envelope with everything else as `null`. Users report both that
+ *   and XML for 401 and 403; which one is sent when is not documented. Here `Accept` decides, as above.
+ * - A throttled call is XML always, which users report also for requests that accept JSON. That a failure of
+ *   the gateway itself (5xx) is XML as well is our choice: it is the harder case for a client.
+ *
+ * Words that no source has are marked below.
+ */
+export interface ApiError {
+  readonly status: number
+  readonly origin: 'service' | 'gateway' | 'gateway-xml'
+  /** `type` of the fault. */
+  readonly type: string
+  readonly code: string
+  readonly message: string
+  readonly detail: string | null
+  readonly element: string | null
+}
+
+/** One with a code of its own. */
+interface NumberedError extends ApiError {
+  readonly status: 400 | 401 | 403 | 429
+}
+
+interface Words {
+  readonly message: string
+  readonly detail: string
+  readonly element?: string
+}
+
+const validation = (code: string, { message, detail, element = '' }: Words): NumberedError => ({
+  status: 400,
+  origin: 'service',
+  type: 'ValidationFault',
+  code,
+  message,
+  detail,
+  element,
+})
+
+/** The errors that a fault may name (`{"target": "api", "fault": "5020"}`). */
+export const apiErrors = {
+  '120': {
+    // Users saw 500 as well.
+    status: 401,
+    origin: 'service',
+    type: 'AuthorizationFault',
+    code: '120',
+    message: 'Authorization Failure',
+    detail: 'AuthorizationFailure: Unknown Error during Authentication, statusCode: 401',
+    element: null,
+  },
+  '130': {
+    status: 401,
+    origin: 'service',
+    type: 'AuthenticationFault',
+    code: '130',
+    message: 'Accessing Wrong Cluster',
+    detail:
+      'WrongClusterError: -11017-You have accessed the wrong server.  You will now be redirected. , statusCode: 401',
+    element: null,
+  },
+  '500': validation('500', {
+    message: 'Unsupported Operation',
+    detail: 'The sandbox does not have this operation.', // ours
+  }),
+  '610': validation('610', {
+    message: 'Object Not Found',
+    detail:
+      "Object Not Found : Something you're trying to use has been made inactive. Check the fields with accounts, customers, items, vendors or employees.",
+  }),
+  '2010': validation('2010', {
+    message: 'Request has invalid or unsupported property',
+    detail: 'The body must be a JSON object.', // ours
+  }),
+  '2020': validation('2020', {
+    message: 'Required param missing, need to supply the required value for the API',
+    detail: 'Required parameter SyncToken is missing in the request',
+    element: 'SyncToken',
+  }),
+  '2130': validation('2130', {
+    message: 'Invalid Request Id format',
+    detail: 'A requestid has at most 50 characters.', // ours
+  }),
+  '3001': {
+    status: 429,
+    origin: 'gateway-xml',
+    type: 'SERVICE',
+    code: '3001',
+    message: 'message=ThrottleExceeded; errorCode=003001; statusCode=429',
+    detail: null,
+    element: null,
+  },
+  '3100': {
+    status: 403,
+    origin: 'gateway',
+    type: 'SERVICE',
+    code: '3100',
+    message: 'message=ApplicationAuthorizationFailed; errorCode=003100; statusCode=403',
+    detail: null,
+    element: null,
+  },
+  '3200': {
+    status: 401,
+    origin: 'gateway',
+    type: 'AUTHENTICATION',
+    code: '3200',
+    message: 'message=AuthenticationFailed; errorCode=003200; statusCode=401',
+    detail: 'Token expired or not valid', // ours
+    element: null,
+  },
+  '4000': validation('4000', {
+    message: 'Error parsing query',
+    detail:
+      'QueryParserError: the sandbox has select * from <Entity>, with startposition and maxresults, and select count(*) from <Entity>', // ours
+  }),
+  '5010': validation('5010', {
+    message: 'Stale Object Error',
+    detail:
+      'Stale Object Error : You and root were working on this at the same time. root finished before you did, so your work was not saved.',
+  }),
+  '5020': validation('5020', {
+    message: 'Permission Denied Error',
+    detail: 'Permission Denied Error : You do not have sufficient permissions to do this.', // ours
+  }),
+  '6190': validation('6190', {
+    message: 'Invalid Company Status',
+    detail:
+      "Subscription period has ended or canceled or there was a billing problem : You can't add data to QuickBooks Online Plus because your trial or subscription period ended.",
+  }),
+  '6240': validation('6240', {
+    message: 'Duplicate Name Exists Error',
+    detail: 'The name supplied already exists. : null',
+  }),
+} as const satisfies Readonly<Record<string, NumberedError>>
+
+export type ApiErrorCode = keyof typeof apiErrors
+/** In the order of their numbers. */
+export const apiErrorCodes = Object.keys(apiErrors) as ApiErrorCode[]
+
+/** What a status says when nothing more is known. */
+export function apiErrorOf(status: number): ApiError {
+  const known = STATUSES[status]
+  if (known !== undefined) return apiErrors[known]
+  return {
+    status,
+    origin: 'gateway-xml',
+    type: 'SERVICE',
+    code: String(status),
+    message: `message=ServiceUnavailable; errorCode=00${status}; statusCode=${status}`,
+    detail: null,
+    element: null,
+  }
+}
+
+const STATUSES: Readonly<Record<number, ApiErrorCode>> = { 401: '3200', 403: '3100', 429: '3001' }
+
+export interface ErrorBody {
+  readonly body: string
+  readonly contentType: string
+}
+
+/** @param accept the `Accept` header of the request */
+export function apiErrorBody(error: ApiError, accept: string | undefined, now: Date): ErrorBody {
+  if (error.origin === 'gateway-xml' || !/\bapplication\/json\b/i.test(accept ?? '')) {
+    return { body: xmlOf(error, now), contentType: 'application/xml' }
+  }
+  const document = error.origin === 'gateway' ? gatewayJson(error, now) : serviceJson(error, now)
+  return { body: JSON.stringify(document), contentType: 'application/json' }
+}
+
+const gatewayJson = ({ message, detail, code, element, type }: ApiError, now: Date) => ({
+  warnings: null,
+  intuitObject: null,
+  fault: { error: [{ message, detail, code, element }], type },
+  report: null,
+  queryResponse: null,
+  batchItemResponse: [],
+  attachableResponse: [],
+  syncErrorResponse: null,
+  requestId: null,
+  time: now.getTime(),
+  status: null,
+  cdcresponse: [],
+})
+
+const serviceJson = ({ message, detail, code, element, type }: ApiError, now: Date) => ({
+  Fault: {
+    Error: [
+      {
+        Message: message,
+        ...(detail !== null && { Detail: detail }),
+        code,
+        ...(element !== null && { element }),
+      },
+    ],
+    type,
+  },
+  time: now.toISOString(),
+})
+
+const xmlOf = ({ message, detail, code, element, type }: ApiError, now: Date): string =>
+  `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` +
+  `<IntuitResponse xmlns="http://schema.intuit.com/finance/v3" time="${now.toISOString()}">` +
+  `<Fault type="${escaped(type)}">` +
+  `<Error code="${escaped(code)}"${element === null ? '' : ` element="${escaped(element)}"`}>` +
+  `<Message>${escaped(message)}</Message>` +
+  (detail === null ? '' : `<Detail>${escaped(detail)}</Detail>`) +
+  `</Error></Fault></IntuitResponse>`
+
+const escaped = (text: string): string =>
+  text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')

@@ -1,0 +1,24 @@
+export interface Query {
+  readonly entity: string
+  readonly isCount: boolean
+  /** From 1. */
+  readonly startPosition: number
+  readonly maxResults: number
+}
+
+const QUERY =
+  /^select (?<what>\*|count\( ?\* ?\)) from (?<entity>[a-z]+)(?: startposition (?<start>\d{1,9}))?(?: maxresults (?<max>\d{1,9}))?$/i
+const MAX_RESULTS = { usual: 100, most: 1_000 }
+
+/** The part of Intuit's query language that the sandbox has: no conditions, no order. `null` for anything else. */
+export function parseQuery(statement: string): Query | null {
+  const words = statement.trim().split(/\s+/).join(' ')
+  const groups = QUERY.exec(words)?.groups
+  if (groups === undefined) return null
+  return {
+    entity: groups['entity'] ?? '',
+    isCount: groups['what'] !== '*',
+    startPosition: Math.max(1, Number(groups['start'] ?? 1)),
+    maxResults: Math.min(MAX_RESULTS.most, Number(groups['max'] ?? MAX_RESULTS.usual)),
+  }
+}

@@ -1,0 +1,54 @@
+import { z } from 'zod'
+import { redirectUriRules } from '../authorization/redirect-uri.ts'
+
+/** Each way in which providers differ, as one setting. A personality gives every one of them a value. */
+export const Behaviour = z.strictObject({
+  accessTokenSeconds: z.int().min(1).max(86_400).meta({ description: 'expires_in of new tokens' }),
+  refreshTokenSeconds: z.int().min(1).max(157_680_000).meta({
+    description:
+      'x_refresh_token_expires_in of a new refresh token value; counts down while the value stays the same',
+  }),
+  rotation: z.enum(['always', 'daily', 'never']).meta({
+    description: 'when a refresh returns a new refresh token; daily: 24 h after the last new one',
+  }),
+  graceSeconds: z
+    .int()
+    .min(0)
+    .max(8_640_000)
+    .meta({ description: 'how long a rotated refresh token is still accepted' }),
+  revokeOnReuse: z.boolean().meta({
+    description: 'a rotated refresh token that comes after its grace ends the whole grant',
+  }),
+  latencyMs: z
+    .int()
+    .min(0)
+    .max(120_000)
+    .meta({ description: 'how long a response is delayed after its effect' }),
+  pkce: z.boolean().meta({
+    description: 'whether S256 is advertised and required; false: PKCE parameters are ignored',
+  }),
+  nonce: z.boolean().meta({
+    description: 'whether an id token repeats the nonce, and claims_supported lists it',
+  }),
+  responseIssuer: z.boolean().meta({
+    description: 'whether the authorization response has iss (RFC 9207), and discovery says so',
+  }),
+  realmIdNeedsScope: z.boolean().meta({
+    description:
+      'whether the company is named (realmId, realmid) only for an accounting or payment scope',
+  }),
+  redirectUris: z
+    .enum(Object.keys(redirectUriRules) as (keyof typeof redirectUriRules)[])
+    .meta({ description: 'which redirect URIs can be registered' }),
+  clientSecretPost: z.boolean().meta({
+    description: 'whether the token endpoint advertises and accepts client_secret_post',
+  }),
+  revocationBody: z.enum(['json', 'form']).meta({
+    description:
+      'json: {"token": …}, an invalid token is 400 with an empty body; form: RFC 7009, an invalid token is 200',
+  }),
+  discoveryNamesAccountingUrl: z
+    .boolean()
+    .meta({ description: 'whether the discovery document has accounting_url' }),
+})
+export type Behaviour = z.output<typeof Behaviour>

@@ -1,0 +1,119 @@
+/** Reads the response of a token endpoint: its tokens, or the outcome that there are none. */
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
+import { parseRetryAfter } from '@integration-host/shared/retry-after'
+import { presentableBody } from '../../credential/fault.ts'
+import { lifetimeSeconds } from '../../credential/credential.ts'
+import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
+import type { ProviderHttpResponse } from './send-request.ts'
+
+/** An access or refresh token that can be put into a header or a form unchanged. */
+const TOKEN = /^[\x21-\x7e]{1,16384}$/
+/** RFC 6749 §5.2: the characters of an error code. */
+const ERROR_CODE = /^[\x20-\x21\x23-\x5b\x5d-\x7e]{1,100}$/
+
+export interface TokenResponse {
+  /** A token response by the letter of RFC 6749 §5.1, for a library that accepts nothing else. */
+  readonly wire: {
+    readonly access_token: string
+    readonly token_type: 'bearer'
+    readonly expires_in: number
+    readonly refresh_token?: string
+    readonly id_token?: string
+  }
+  /** Seconds without a refresh after which the grant ends; `null` if the response does not say. */
+  readonly idleSeconds: number | null
+  /** Seconds after which the grant ends in any case; `null` if the response does not say. */
+  readonly hardSeconds: number | null
+}
+
+/** The part of a response that may be stored and shown: bounded, and without a token. */
+export const presentable = (
+  response: ProviderHttpResponse,
+  secrets: readonly string[],
+): ProviderResponse => ({
+  status: response.status,
+  body: presentableBody(response.text, secrets),
+  traceId: traceIdOf(response.headers),
+})
+
+function traceIdOf(headers: Headers): string | null {
+  const traceId = headers.get('intuit_tid')
+  return traceId !== null && /^[\x21-\x7e]{1,128}$/.test(traceId) ? traceId : null
+}
+
+/** The tokens of a response, or `null` if it is not a complete 200 token response (RFC 6749 §5.1). */
+export function readTokenResponse(
+  response: ProviderHttpResponse,
+  members: Pick<ProviderProfile['token'], 'idleExpiryMember' | 'hardExpiryMember'>,
+): TokenResponse | null {
+  const json = response.status === 200 ? jsonObject(response.text) : null
+  if (json === null || json['error'] !== undefined) return null
+  const { access_token, token_type, refresh_token, id_token, expires_in } = json
+  if (typeof access_token !== 'string' || !TOKEN.test(access_token)) return null
+  if (typeof token_type !== 'string' || token_type.toLowerCase() !== 'bearer') return null
+  // Absent, null and empty mean that the old refresh token stays valid (RFC 6749 §6).
+  const hasRefreshToken =
+    refresh_token !== undefined && refresh_token !== null && refresh_token !== ''
+  if (hasRefreshToken && (typeof refresh_token !== 'string' || !TOKEN.test(refresh_token)))
+    return null
+  const hasIdToken = typeof id_token === 'string' && id_token !== ''
+  const secondsOf = (member: string | null): number | null =>
+    member === null ? null : grantSeconds(json[member])
+  return {
+    wire: {
+      access_token,
+      token_type: 'bearer',
+      expires_in: lifetimeSeconds(expires_in),
+      ...(hasRefreshToken && { refresh_token }),
+      ...(hasIdToken && { id_token }),
+    },
+    idleSeconds: secondsOf(members.idleExpiryMember),
+    hardSeconds: secondsOf(members.hardExpiryMember),
+  }
+}
+
+/** A hundred years. A longer lifetime of a grant is a mistake, and would not fit into a date. */
+const MAX_GRANT_SECONDS = 3_155_760_000
+
+// These members are hints only: a wrong one must not cost the tokens that it came with.
+const grantSeconds = (value: unknown): number | null =>
+  typeof value === 'number' && value > 0 && value <= MAX_GRANT_SECONDS ? value : null
+
+/** The outcome of a response without tokens. */
+export function outcomeOf(
+  response: ProviderHttpResponse,
+  secrets: readonly string[],
+  now: number,
+): TokenOutcome {
+  const shown = presentable(response, secrets)
+  const { status } = response
+  const retryAfterMs = parseRetryAfter(response.headers.get('retry-after'), now)
+  if (status === 429 || (status === 503 && retryAfterMs !== null)) {
+    return { kind: 'throttled', retryAfterMs, ...shown }
+  }
+  const error = status === 200 || (status >= 400 && status < 500) ? errorCode(response.text) : null
+  if (error === 'invalid_client' || (status === 401 && error !== 'invalid_grant')) {
+    return { kind: 'client_refused', retryAfterMs: 0, ...shown }
+  }
+  if (error !== null) return { kind: 'refused', error, ...shown }
+  if (status >= 400 && status < 500 && status !== 408 && status !== 425) {
+    return { kind: 'refused', error: `http_${status}`, ...shown }
+  }
+  return { kind: 'unknown', ...shown }
+}
+
+function errorCode(text: string): string | null {
+  const error = jsonObject(text)?.['error']
+  return typeof error === 'string' && ERROR_CODE.test(error) ? error : null
+}
+
+function jsonObject(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null
+  } catch {
+    return null
+  }
+}
