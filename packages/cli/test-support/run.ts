@@ -15,7 +15,7 @@ export interface Surroundings {
   readonly url?: string
   readonly env?: Readonly<Record<string, string>>
   /** What somebody types, an answer for each question: then there is a terminal. */
-  readonly typed?: readonly string[]
+  readonly typed?: readonly (string | (() => string))[]
   readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
   /** Called with each text that is written to standard error. */
   readonly onErr?: (text: string) => void
@@ -42,7 +42,9 @@ export async function run(
   const out = collect()
   const err = collect((text) => {
     onErr?.(text)
-    if (/[:\]] $/.test(text)) setImmediate(() => stdin.write(`${answers.shift() ?? '\u0004'}\r`))
+    if (!/[:\]] $/.test(text)) return
+    const answer = answers.shift() ?? '\u0004'
+    setImmediate(() => stdin.write(`${typeof answer === 'string' ? answer : answer()}\r`))
   })
   const code = await runCommandLine(args, {
     env: {

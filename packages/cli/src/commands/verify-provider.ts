@@ -192,6 +192,9 @@ function createSession(
       })
       return /^y(es)?$/i.test(reply.trim())
     },
+    notConfirmed: isInteractive(terminal)
+      ? 'not confirmed'
+      : 'not confirmed (without a terminal: --yes)',
     authorize: (url, state) =>
       receiveCallback({ terminal, redirect: settings.redirect, waitMs }, url, state),
     document: null,

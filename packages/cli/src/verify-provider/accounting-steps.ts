@@ -10,7 +10,7 @@ const QUERY = 'select * from CompanyInfo'
 const MINOR_VERSION = '75' // the lowest that Intuit supports since August 2025
 
 const pathOf = (resource: string, parameters: Readonly<Record<string, string>>): string =>
-  `${resource}?${new URLSearchParams({ ...parameters, minorversion: MINOR_VERSION })}`
+  `${resource}?${new URLSearchParams({ ...parameters, minorversion: MINOR_VERSION }).toString()}`
 
 export async function* checkQuery(session: Session): AsyncGenerator<Line> {
   const response = await callAccounting(session, pathOf('query', { query: QUERY }))
@@ -48,7 +48,7 @@ export async function* checkCreate(session: Session): AsyncGenerator<Line> {
   else yield failed('create again', 'another Id: the customer was created twice')
 
   if (!(await session.confirm(`Make customer '${name}' inactive?`))) {
-    yield skipped('make inactive', `not confirmed: customer '${name}' stays`)
+    yield skipped('make inactive', `${session.notConfirmed}: customer '${name}' stays`)
     return
   }
   const isTwice = repeated !== null && repeated.id !== created.id

@@ -96,7 +96,9 @@ function exchangeLine(session: Session, { json }: ProviderResponse): Line {
     'refresh_token',
     'token_type',
     'expires_in',
-    ...(expectations.hasExpiryMembers ? [idleExpiryMember, hardExpiryMember] : []),
+    ...(expectations.hasExpiryMembers
+      ? [idleExpiryMember, hardExpiryMember].filter((name) => name !== null)
+      : []),
     ...(hasOpenId(session) ? ['id_token'] : []),
   ]
   const present = Object.keys(json ?? {})

@@ -15,6 +15,8 @@ export interface UsableDocument {
   /** Whether S256 is advertised (RFC 8414 §2). */
   readonly hasPkce: boolean
   readonly isIssuerSent: boolean
+  /** Whether `claims_supported` lists the nonce; then an id token must repeat it. */
+  readonly isNonceAnnounced: boolean
 }
 
 /**
@@ -41,7 +43,10 @@ export function usableDocument(
     const lacking = Object.entries(needed).flatMap(([name, value]) => (value === null ? name : []))
     return { unusable: `no usable ${lacking.join(', ')}` }
   }
-  const methods = json['code_challenge_methods_supported']
+  const lists = (name: string, value: string): boolean => {
+    const values = json[name]
+    return Array.isArray(values) && values.includes(value)
+  }
   return {
     issuer,
     authorization_endpoint,
@@ -50,8 +55,9 @@ export function usableDocument(
     jwks_uri: read('jwks_uri'),
     userinfo_endpoint: read('userinfo_endpoint'),
     accounting_url: read('accounting_url')?.replace(/\/+$/, '') ?? null,
-    hasPkce: Array.isArray(methods) && methods.includes('S256'),
+    hasPkce: lists('code_challenge_methods_supported', 'S256'),
     isIssuerSent: json['authorization_response_iss_parameter_supported'] === true,
+    isNonceAnnounced: lists('claims_supported', 'nonce'),
   }
 }
 

@@ -30,11 +30,13 @@ export async function* checkRefresh(session: Session): AsyncGenerator<Line> {
   }
 
   const { idleExpiryMember, hardExpiryMember } = settings.profile.token
-  const members = [idleExpiryMember, hardExpiryMember].map((name) => {
-    const value = response.json?.[name]
-    const seconds = typeof value === 'number' ? value : null
-    return { name, seconds }
-  })
+  const members = [idleExpiryMember, hardExpiryMember]
+    .filter((name) => name !== null)
+    .map((name) => {
+      const value = response.json?.[name]
+      const seconds = typeof value === 'number' ? value : null
+      return { name, seconds }
+    })
   const isWhole = members.every(({ seconds }) => seconds !== null && seconds > 0)
   yield judged(
     'expiry members',

@@ -14,6 +14,7 @@ export interface IdTokenContext {
   /** Of the callback; `null` if it named none. */
   readonly realm: string | null
   readonly nonce: string
+  readonly isNonceRequired: boolean
   readonly nowSeconds: number
   readonly profile: ProviderProfile
   readonly expectations: Expectations
@@ -77,7 +78,7 @@ function realmLine(claims: Claims, { profile, realm }: IdTokenContext): Line {
 
 function nonceLine({ nonce }: Claims, context: IdTokenContext): Line {
   if (nonce === undefined)
-    return context.profile.authorization.isNonceRequired
+    return context.isNonceRequired
       ? failed('nonce', 'missing')
       : asDocumented('nonce', 'not repeated')
   return nonce === context.nonce

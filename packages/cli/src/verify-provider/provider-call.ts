@@ -66,7 +66,8 @@ export function createCall({ signal, deadlineMs, onResponse }: CallOptions): Cal
 async function readBounded(response: Response): Promise<string> {
   const chunks: Uint8Array[] = []
   let size = 0
-  for await (const chunk of response.body ?? []) {
+  const body: AsyncIterable<Uint8Array> | null = response.body
+  for await (const chunk of body ?? []) {
     size += chunk.byteLength
     if (size > BODY_LIMIT_BYTES) throw new NoResponse('the response is larger than 1 MiB')
     chunks.push(chunk)

@@ -34,6 +34,8 @@ export interface Session {
   readonly now: () => number
   /** Asks the person; `false` without one, unless `--yes`. */
   readonly confirm: (question: string) => Promise<boolean>
+  /** What a line says of a step that was not confirmed. */
+  readonly notConfirmed: string
   /** Sends the browser to the address and resolves with the callback's parameters. @throws {NoCallback} */
   readonly authorize: (url: string, state: string) => Promise<URLSearchParams>
 

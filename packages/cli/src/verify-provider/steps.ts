@@ -102,7 +102,7 @@ export const steps: readonly Step[] = [
       session.tokens === null
         ? 'needs a connected company'
         : session.grant === 'ended'
-          ? 'the grant has ended'
+          ? 'the grant has ended: run again without the step before this one'
           : session.document?.revocation_endpoint === null
             ? 'the discovery document has no usable revocation_endpoint'
             : null,
@@ -125,7 +125,7 @@ export async function* runStep(step: Step, session: Session): AsyncGenerator<Rep
   })
   const reason =
     step.blocked(session) ??
-    (step.question === null || (await session.confirm(step.question)) ? null : 'not confirmed')
+    (step.question === null || (await session.confirm(step.question)) ? null : session.notConfirmed)
   if (reason !== null) {
     yield reported(skipped(null, reason))
     return
@@ -241,6 +241,8 @@ async function* checkClaims(session: Session): AsyncGenerator<Line> {
     clientId: settings.clientId,
     realm,
     nonce,
+    isNonceRequired:
+      settings.profile.authorization.isNonceRequired || document?.isNonceAnnounced === true,
     nowSeconds: session.now() / 1_000,
     profile: settings.profile,
     expectations,

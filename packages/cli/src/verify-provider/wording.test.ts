@@ -35,7 +35,11 @@ describe('what is shown of a response', () => {
     expect(names(['sub', 'iss', 'sub'])).toBe('iss, sub')
     expect(names(['x_refresh_token_expires_in', 'RS256', 'openid'])).not.toContain('not shown')
     expect(names(['9341453908059889'])).toBe('(a name not shown)')
-    expect(names(['two words', '\u001b[2J'])).toBe('(a name not shown)')
+    expect(names(['realmId', 'com.intuit.quickbooks.accounting', 'x-retry-after'])).not.toContain(
+      'not shown',
+    )
+    const others = ['two words', '\u001b[2J', 'iWKuToIvEZNp', 'canary-iWKutoIveZNp', '']
+    expect(names(others)).toBe('(a name not shown)')
     expect(errorCode('access_denied')).toBe('access_denied')
     expect(errorCode(17)).toBeNull()
   })

@@ -5,14 +5,17 @@
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { ProviderResponse } from './provider-call.ts'
 
-/** Names of members, claims, headers and scopes. Digits are left out: names have none, and tokens have many. */
+/**
+ * Names of members, claims, headers and scopes, if they look like names: words in snake_case, kebab-case or
+ * camelCase. Tokens have digits and no words.
+ */
 export const names = (given: Iterable<string>): string =>
   [...new Set([...given].map((name) => (NAME.test(name) ? name : '(a name not shown)')))]
     .toSorted()
     .slice(0, 20)
     .join(', ')
 
-const NAME = /^([A-Za-z][A-Za-z._-]{0,49}|(RS|ES|PS|HS)\d{3}|S256)$/
+const NAME = /^(?=.{1,60}$)([a-z]+([._-][a-z]+)*|[a-z]+([A-Z][a-z]+){1,4}|(RS|ES|PS|HS)\d{3}|S256)$/
 const ERROR_CODE = /^[a-z][a-z_]{2,39}$/
 
 /** The `error` of an OAuth response (RFC 6749 §5.2), if it looks like one. */
