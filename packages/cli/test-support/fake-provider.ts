@@ -53,9 +53,9 @@ export async function startFakeProvider(): Promise<FakeProvider> {
     return token
   }
 
-  const error = (code: string, status = 400): Answer => ({
-    status,
-    body: { error: code, error_description: canary('description') },
+  const error = (name: string): Answer => ({
+    status: 400,
+    body: { error: name, error_description: canary('description') },
   })
   const tokens = (): Answer => ({
     body: {
