@@ -80,6 +80,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
     REDIRECT: `${at('tokenService')}/callback`,
     ACCOUNTING_URL: at('sandboxProvider'),
     BROWSER_URL: '',
+    PERSONALITY: 'intuit',
+    PROVIDER_PROFILE: 'intuit',
   }
   const settings = (name: ServiceName): Environment => ({
     REDIRECT: `${at('tokenService')}/callback`,

@@ -17,7 +17,7 @@ import { startMortalRedis } from '../support/private-servers.ts'
 import { type RefreshCalls, sandboxOf } from '../support/sandbox-control.ts'
 import { startStoreTrap, type StoreWrite } from '../support/store-trap.ts'
 import { connectCompany } from '../support/story-steps.ts'
-import { backend, startSystem } from '../support/system.ts'
+import { backend, personalities, startSystem } from '../support/system.ts'
 
 const troubles = ['away', 'stalled', 'killed and restarted'] as const
 type Trouble = (typeof troubles)[number]
@@ -57,7 +57,7 @@ interface Outcome {
   readonly events: readonly string[]
 }
 
-describe('a refresh whose Redis leaves', () => {
+describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', (personality) => {
   const outcomes = new Map<string, Outcome>()
   let broker: ChannelModel
 
@@ -83,7 +83,7 @@ describe('a refresh whose Redis leaves', () => {
     const redisUrl = own?.url ?? backend('TEST_REDIS_URL')
     const relay = opened.use(await startRelay(redisUrl, 6379))
     const trap = opened.use(await startStoreTrap(relay))
-    const system = opened.use(await startSystem(['sandbox-provider']))
+    const system = opened.use(await startSystem(['sandbox-provider'], { personality }))
     // What is in Redis, past the trouble on the line.
     const redis = new Redis(redisUrl, { keyPrefix: system.redisKeyPrefix })
     opened.defer(() => redis.disconnect())
@@ -165,7 +165,6 @@ describe('a refresh whose Redis leaves', () => {
       }
     }
 
-    await provider.set({ rotation: 'always', graceSeconds: 0 })
     system.start('token-service', { REDIS_URL: trap.url })
     await system.ready('token-service')
     const events = await collectEvents(broker, system)

@@ -298,13 +298,18 @@ describe('revocation', () => {
     })
   const FORM = 'application/x-www-form-urlencoded'
 
-  const asJson = (token: string) =>
-    [JSON.stringify({ token }), 'application/json; charset=utf-8'] as const
-  const asForm = (token: string) => [`token=${token}`, FORM] as const
-  const personalities = [
+  type BodyOf = (token: string) => readonly [body: string, type: string]
+  const asJson: BodyOf = (token) => [JSON.stringify({ token }), 'application/json; charset=utf-8']
+  const asForm: BodyOf = (token) => [`token=${token}`, FORM]
+  const personalities: readonly {
+    readonly personality: string
+    readonly body: BodyOf
+    readonly otherBody: BodyOf
+    readonly ofInvalidToken: readonly [status: number, text: string]
+  }[] = [
     { personality: 'intuit', body: asJson, otherBody: asForm, ofInvalidToken: [400, ''] },
     { personality: 'strict', body: asForm, otherBody: asJson, ofInvalidToken: [200, ''] },
-  ] as const
+  ]
 
   describe.each(personalities)('for $personality', ({ personality, ...expected }) => {
     beforeEach(() => provider.sandbox('PUT', 'settings', { personality, pkce: false }))
