@@ -25,7 +25,7 @@ const grant = {
   refresh_token: 'rt-x',
 }
 const text = JSON.stringify(grant)
-const tooLarge = 'no answer (the answer is too large)'
+const tooLarge = 'no response (the response is too large)'
 const page = '<!doctype html><title>Sign in</title>'
 
 interface Row {
@@ -76,8 +76,8 @@ const rows: readonly Row[] = [
     { body: text.slice(0, 20) },
     '{"access_token":"[redacted]',
   ),
-  unusable('P-03 a connection reset before the answer', { cuts: 'before' }, /^no answer \(/),
-  unusable('P-03 a connection reset in the answer', { cuts: 'within' }, /^no answer \(/),
+  unusable('P-03 a connection reset before the answer', { cuts: 'before' }, /^no response \(/),
+  unusable('P-03 a connection reset in the answer', { cuts: 'within' }, /^no response \(/),
   unusable(
     'P-04 no access token',
     { body: JSON.stringify({ ...grant, access_token: undefined }) },

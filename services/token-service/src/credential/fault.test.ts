@@ -1,11 +1,19 @@
 import { describe, expect, it } from 'vitest'
 import { Fault } from '@integration-host/shared/contracts/credential'
-import { faultOf, isTerminal, presentableBody, RETRY_CAP_MS, retryDelayMs } from './fault.ts'
+import {
+  faultOf,
+  isGrantRejected,
+  isProvisional,
+  isTerminal,
+  presentableBody,
+  RETRY_CAP_MS,
+  retryDelayMs,
+} from './fault.ts'
 
 describe('a fault', () => {
   const at = Date.parse('2026-01-01T00:00:00.000Z')
 
-  it('has the message of the seed, and says what to do', () => {
+  it('has the message that is contract, and says what to do', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',
@@ -19,9 +27,42 @@ describe('a fault', () => {
       Attempts: 2,
       TraceId: 'tid-1',
       Remedy: expect.stringContaining('Reconnect'),
+      Final: true,
     })
     expect(Fault.parse(fault)).toEqual(fault)
     expect(isTerminal(fault)).toBe(true)
+  })
+
+  it('is provisional while the rejected token will be tried again, and says when', () => {
+    const fault = faultOf(
+      'ACC-12',
+      'invalid_grant',
+      { body: '{"error":"invalid_grant"}', traceId: null },
+      { at, attempts: 1, rejections: 1, retryAt: at + 300_000 },
+    )
+    expect(fault).toMatchObject({
+      Message: `Couldn't refresh token for realm ACC-12, {"error":"invalid_grant"}`,
+      Final: false,
+      Rejections: 1,
+      NextTryAt: '2026-01-01T00:05:00.000Z',
+      Remedy: expect.stringContaining('tried again at NextTryAt'),
+    })
+    expect(Fault.parse(fault)).toEqual(fault)
+    expect([isTerminal(fault), isProvisional(fault), isGrantRejected(fault)]).toEqual([
+      false,
+      true,
+      true,
+    ])
+  })
+
+  it('of a rejected grant is final if it was stored without the member Final', () => {
+    const { Final: _, ...stored } = faultOf(
+      'ACC-1',
+      'invalid_grant',
+      { body: '', traceId: null },
+      { at, attempts: 1 },
+    )
+    expect([isTerminal(stored), isProvisional(stored)]).toEqual([true, false])
   })
 
   it('ends a grant only where a new one is needed', () => {

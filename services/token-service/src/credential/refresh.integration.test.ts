@@ -1,6 +1,11 @@
-/** The refresh protocol over real Redis. `I1` to `I9` are the invariants at the head of refresh.ts. */
+/** The refresh protocol over real Redis. `I1` to `I10` are the invariants at the head of refresh.ts. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  CREDENTIALS_EXCHANGE,
+  CredentialEvent,
+} from '@integration-host/shared/contracts/credential-event'
 import type { KeyRing } from '@integration-host/shared/envelope'
+import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
 import {
   CLIENT_SECRET,
   type ScriptedProvider,
@@ -13,6 +18,7 @@ import {
   json,
   openTestRedis,
   type ServiceOptions,
+  silent,
   startTestService,
   type TestRedis,
   type TestService,
@@ -172,9 +178,9 @@ describe('a new pair', () => {
     await service.connect('1')
     await expire()
     provider.knobs.latencyMs = 100
-    const startedAt = Date.now()
     const { body } = await service.ask(`/credentials/${NAME}/token`)
-    expect(Date.parse(String(body['Expiry']))).toBeLessThanOrEqual(startedAt + 3_600_000 + 60)
+    const receivedAt = refreshes()[0]?.at ?? 0
+    expect(Date.parse(String(body['Expiry']))).toBeLessThanOrEqual(receivedAt + 3_600_000)
     const { lease, credential, refreshToken, previous } = await custody()
     expect([lease.version, credential.environment]).toEqual([2, '1'])
     expect(refreshToken?.reveal()).not.toBe(previous?.token.reveal())
@@ -486,9 +492,111 @@ describe('a provider in trouble', () => {
   })
 })
 
+describe('a refresh token that the provider rejects in an outage (I10)', () => {
+  const invalidGrant = { status: 400, body: '{"error":"invalid_grant"}' }
+  const fault = async (): Promise<Record<string, unknown>> =>
+    JSON.parse((await redis.redis.hget(NAME, 'Fault')) ?? '{}') as Record<string, unknown>
+  const shownTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
+
+  it('is a fault at once, is not shown for every caller, and is tried again by itself', async () => {
+    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
+    await service.connect('1')
+    await expire()
+    provider.script(invalidGrant)
+    const rejected = await service.ask(`/credentials/${NAME}/token`)
+    expect(rejected).toMatchObject({
+      status: 424,
+      body: {
+        code: 'credential_faulted',
+        detail: `Couldn't refresh token for realm ${NAME}, {"error":"invalid_grant"}`,
+        Fault: { Code: 'invalid_grant', Final: false, Rejections: 1 },
+      },
+    })
+    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
+    expect(refreshes()).toHaveLength(1)
+    // No caller asks from here on: the schedule tries the same token again.
+    await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
+    expect(new Set(shownTokens()).size).toBe(1)
+    expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
+    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+  })
+
+  it('is tried as often as the profile says, and then the fault is final', async () => {
+    const published: CredentialEvent[] = []
+    const ids: string[] = []
+    const bus = cleanup.use(createInProcessBus(silent))
+    await bus.declare({
+      exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
+      queues: [
+        {
+          name: 'faults',
+          bindings: [{ exchange: CREDENTIALS_EXCHANGE, routingKey: 'credential.faulted' }],
+        },
+      ],
+    })
+    await bus.consume('faults', { prefetch: 1, tag: 'test' }, async ({ content, messageId }) => {
+      published.push(CredentialEvent.parse(JSON.parse(String(content))))
+      ids.push(messageId)
+      return 'ack'
+    })
+    const service = await start({ bus, timing: { rejectedGrantRetryDelaysMs: [20, 20] } })
+    await service.connect('1')
+    const stored = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
+    await expire()
+    provider.revokeAll()
+    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
+    await eventually(async () => expect(await fault()).toMatchObject({ Final: true }))
+    expect(await fault()).toMatchObject({ Code: 'invalid_grant', Rejections: 3 })
+    expect(await redis.redis.zscore('credentials:due', NAME)).toBeNull()
+    expect(shownTokens()).toHaveLength(3)
+    expect(new Set(shownTokens()).size).toBe(1)
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    expect(refreshes()).toHaveLength(3)
+    expect(await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')).toEqual(stored)
+    await eventually(() => expect(published).toHaveLength(2))
+    expect(published.map(({ Fault }) => Fault?.Final)).toEqual([false, true])
+    expect(ids).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`])
+  })
+
+  it('keeps its provisional fault through a failure that says nothing of the grant', async () => {
+    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
+    await service.connect('1')
+    await expire()
+    provider.script(invalidGrant, { status: 503, body: '' }, { status: 503, body: '' })
+    await service.ask(`/credentials/${NAME}/token`)
+    const forced = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    expect([forced.status, refreshes().length]).toEqual([424, 3])
+    expect(await fault()).toMatchObject({ Code: 'invalid_grant', Final: false, Rejections: 1 })
+  })
+
+  it('shows the previous token once, not at each further try', async () => {
+    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
+    await service.connect('1')
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    provider.revokeAll()
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    const [first, current, previous, again, ...more] = shownTokens()
+    expect(previous).toBe(first)
+    expect(again).toBe(current)
+    expect(more).toEqual([])
+  })
+
+  it('is no expiry to wait for: the alert on expiring tokens leaves it out', async () => {
+    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000] } })
+    await service.connect('1')
+    expect((await redis.store.counts()).nextExpiryAt).not.toBeNull()
+    provider.revokeAll()
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    expect((await redis.store.counts()).nextExpiryAt).toBeNull()
+  })
+})
+
+const FIRST_REJECTION_IS_FINAL = { rejectedGrantRetryDelaysMs: [] }
+
 describe('a grant that has ended (I9)', () => {
   it('is faulted after the previous token was tried once, keeps its tokens, and is not shown to the provider again', async () => {
-    const service = await start()
+    const service = await start({ timing: FIRST_REJECTION_IS_FINAL })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     provider.revokeAll()
@@ -524,8 +632,11 @@ describe('a grant that has ended (I9)', () => {
     expect(refreshes()).toHaveLength(3)
   })
 
-  it('is healed by a reconnect', async () => {
-    const service = await start()
+  it.each([
+    ['final', FIRST_REJECTION_IS_FINAL],
+    ['provisional', { rejectedGrantRetryDelaysMs: [60_000] }],
+  ])('is healed by a reconnect while its fault is %s', async (_, timing) => {
+    const service = await start({ timing })
     await service.connect('1')
     provider.revokeAll()
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })

@@ -362,7 +362,9 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           if (
             token !== previous?.token &&
             previous !== null &&
-            now() - previous.retiredAt < timing.graceMs
+            now() - previous.retiredAt < timing.graceMs &&
+            // I10: once. A provider may end a grant whose retired tokens it sees again and again.
+            !isProvisional(credential.fault)
           ) {
             token = previous.token
             break
