@@ -184,6 +184,25 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('still exists')
   })
 
+  it('names an ACCOUNTING_URL that contradicts the provider', async () => {
+    const result = await verify(['--yes', '--json'], {
+      env: { ACCOUNTING_URL: `${provider.url}/elsewhere` },
+    })
+    expect(lineOf(result, 'discovery', 'accounting address')).toBe(
+      `differs: ${provider.url}/elsewhere, from ACCOUNTING_URL; the provider's is ${provider.url}/accounting`,
+    )
+  })
+
+  it('receives the callback for localhost by whatever address it resolves to', async () => {
+    const result = await verify(['--yes', '--json'], {
+      env: { REDIRECT: `http://localhost:${await freePort()}/callback` },
+    })
+    expect([result.code, lineOf(result, 'connect', 'callback')]).toEqual([
+      0,
+      expect.stringContaining('company …889'),
+    ])
+  })
+
   it('creates no customer with --no-create', async () => {
     const result = await verify(['--yes', '--json', '--no-create'])
     expect([result.code, lineOf(result, 'create')]).toEqual([0, 'skipped: --no-create'])

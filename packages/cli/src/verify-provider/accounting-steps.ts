@@ -100,7 +100,7 @@ export async function* checkAccessToken(session: Session): AsyncGenerator<Line> 
 }
 
 /** Changes a character in the middle: the last one of a base64 text may carry no bits. */
-export function withOneCharacterChanged(token: string): string {
+function withOneCharacterChanged(token: string): string {
   const at = Math.floor(token.length / 2)
   return `${token.slice(0, at)}${token[at] === 'A' ? 'B' : 'A'}${token.slice(at + 1)}`
 }

@@ -164,13 +164,18 @@ async function* checkDiscovery(session: Session): AsyncGenerator<Line> {
     ? asDocumented('discovery document', 'all members as expected')
     : differs('discovery document', differences.join('; '))
 
-  const { url, source } = accountingAddress(document, session)
+  const { url, source, other } = accountingAddress(document, session)
   refuseProduction(url, session)
   session.document = document
   session.accountingUrl = url
+  const isContradicted = other !== null && other !== url
   yield url === null
     ? skipped('accounting address', 'none known: set ACCOUNTING_URL')
-    : asDocumented('accounting address', `${address(url)}, from ${source}`)
+    : judged(
+        'accounting address',
+        !isContradicted,
+        `${address(url)}, from ${source}${isContradicted ? `; the provider's is ${address(other)}` : ''}`,
+      )
 
   if (document.jwks_uri === null) {
     yield failed('signing keys', 'no usable jwks_uri')
@@ -190,11 +195,17 @@ async function* checkDiscovery(session: Session): AsyncGenerator<Line> {
 function accountingAddress(
   document: UsableDocument,
   { settings: { accountingUrl, profile } }: Session,
-): { readonly url: string | null; readonly source: string } {
-  if (accountingUrl !== null) return { url: accountingUrl, source: 'ACCOUNTING_URL' }
-  if (document.accounting_url !== null)
-    return { url: document.accounting_url, source: 'the discovery document' }
-  return { url: profile.accounting.addressOf(document), source: 'the profile' }
+) {
+  const named = document.accounting_url
+  const known = named ?? profile.accounting.addressOf(document)
+  const source =
+    accountingUrl !== null
+      ? 'ACCOUNTING_URL'
+      : named !== null
+        ? 'the discovery document'
+        : 'the profile'
+  // `other`: a sandbox's keys do not work with the address of production, nor the other way round.
+  return { url: accountingUrl ?? known, source, other: known }
 }
 
 /** @throws {UsageError} before anything but the discovery document was requested. */
