@@ -54,7 +54,7 @@ export const steps: readonly Step[] = [
   {
     name: 'connect',
     question:
-      'Connect a sandbox company in the browser? Choose one that no installation is connected to: a second authorization may end the first.',
+      'Connect a sandbox company that no installation uses? A second authorization may end the first.',
     blocked: (session) =>
       needsDocument(session) ??
       (session.clientSecret === null ? 'needs a key pair that the provider accepts' : null),
