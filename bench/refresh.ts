@@ -21,6 +21,8 @@ const { url: redisUrl, redis } = opened.use(await startPrivateRedis({ appendOnly
 const custody = opened.use(await startCustody(redisUrl))
 const tokenService = custody.startTokenService()
 await custody.system.ready('token-service')
+// A rotation to store at every refresh; the peers have the grace that their parallel refreshes need.
+await custody.sandbox('PUT', 'settings', { rotation: 'always', graceSeconds: 86_400 })
 const realms = Array.from({ length: REALMS }, (_, n) => `93414539080${String(n).padStart(5, '0')}`)
 for (const realm of realms) {
   await custody.connect(realm)

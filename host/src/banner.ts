@@ -28,7 +28,7 @@ The files are in ${host.dataDir}/OrderCSV. Each service has its documentation at
 
 Connect a company in a browser at ${host.tokenService}/authorize, then read it with its realm:
 
-  curl -H "Authorization: Bearer ${key}" '${host.accountingGateway}/v3/company/<realm>/query?query=select%20*%20from%20CompanyInfo'
+  curl -H "Authorization: Bearer ${key}" -H 'Accept: application/json' '${host.accountingGateway}/v3/company/<realm>/query?query=select%20*%20from%20CompanyInfo'
 
 `
 }

@@ -57,7 +57,7 @@ async function connectCompany(at: Installation, narrator: Narrator): Promise<voi
     .getSetCookie()
     .map((header) => header.split(';')[0])
     .join('; ')
-  narrator.line('token-service → provider: state, nonce and PKCE challenge')
+  narrator.line('token-service → provider: state and nonce, bound to this browser')
   const consent = new URL(locationOf(started))
   consent.searchParams.set('sandbox_company', `${COMPANY.realm}:${COMPANY.name}`)
   const granted = await hop(consent.href)

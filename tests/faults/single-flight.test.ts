@@ -170,7 +170,7 @@ describe.each(personalities)(
         `${FLOOD} companies at once: ${FLOOD} provider calls, at most ${most} at a time; ` +
           `${BYSTANDERS} gateway calls answered while all of them were held`,
       )
-    }, 60_000)
+    }, 120_000)
 
     async function connectAll(all: readonly string[]): Promise<void> {
       const waiting = [...all]

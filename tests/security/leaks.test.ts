@@ -17,6 +17,7 @@ import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { sandboxOf } from '../support/sandbox-control.ts'
 import { ask, companyInfoUrl, runOf } from '../support/story-steps.ts'
 import {
   backend,
@@ -278,10 +279,14 @@ describe('the secrets of a system', () => {
         DISCOVERY_URL: discovery,
         CREDENTIAL_KEYS: `k1:${key.toString('base64')}`,
       },
-      'accounting-gateway': { DISCOVERY_URL: discovery },
+      'accounting-gateway': { DISCOVERY_URL: discovery, ACCOUNTING_URL: provider.url },
       coordinator: { DATABASE_URL: database.href, DEMO_API_URL: await startApplication() },
     }
-    for (const name of serviceNames) start(name)
+    // Intuit has no PKCE, but a code verifier is a secret as well.
+    start('sandbox-provider')
+    await system.ready('sandbox-provider')
+    await sandboxOf(system).set({ pkce: true })
+    for (const name of serviceNames) if (name !== 'sandbox-provider') start(name)
     await system.ready(...serviceNames)
     tap = opened.use(await tapMessages(backend('TEST_AMQP_URL'), system.amqpPrefix))
 
@@ -297,6 +302,7 @@ describe('the secrets of a system', () => {
 
   async function succeed(): Promise<void> {
     expect((await connect(REALM)).status).toBe(302)
+    await sandboxOf(system).set({ pkce: false }) // an application's own request has no challenge here
     await connectForApplication(SECOND.slice(4))
     await handOut()
     expect((await refresh(NAME)).status).toBe(200)

@@ -66,6 +66,10 @@ export async function startRecordingProvider(target: string): Promise<RecordingP
       keep('access token', bearer)
     }
     for (const name of SECRET_PARAMETERS) keep(`${name} that was sent`, form.get(name))
+    if (request.headers['content-type']?.startsWith('application/json')) {
+      const document = tokensOf(body.toString())
+      for (const name of SECRET_PARAMETERS) keep(`${name} that was sent`, document[name])
+    }
 
     const { host: _, connection: __, ...headers } = request.headers
     const answer = await fetch(target + request.url, {
@@ -122,7 +126,8 @@ export async function startRecordingProvider(target: string): Promise<RecordingP
 
 function tokensOf(text: string): Readonly<Record<string, string | undefined>> {
   try {
-    return JSON.parse(text) as Record<string, string | undefined>
+    const document: unknown = JSON.parse(text)
+    return typeof document === 'object' && document !== null ? { ...document } : {}
   } catch {
     return {}
   }

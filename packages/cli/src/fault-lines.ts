@@ -7,6 +7,7 @@ export const faultLines = (fault: Fault): string[] =>
     ['Fault', `${fault.Code}, since ${fault.At}, after ${counted(fault.Attempts, 'attempt')}`],
     ['Message', fault.Message],
     ...(fault.TraceId === undefined ? [] : [['Trace id', fault.TraceId]]),
+    ...(fault.NextTryAt === undefined ? [] : [['Next try', fault.NextTryAt]]),
     ...(fault.Remedy === undefined ? [] : [['Remedy', fault.Remedy]]),
   ].map(([label = '', text = '']) => labelled(label, text))
 

@@ -8,20 +8,18 @@ import {
   parseConfig,
   serviceKeys,
 } from '@integration-host/shared/config'
+import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
+import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
 import { z } from 'zod'
-import { type ProviderLimits, providerProfiles } from './realm/provider-profile.ts'
-
-type ProviderName = keyof typeof providerProfiles
-const providerNames = Object.keys(providerProfiles) as ProviderName[]
 
 const shape = {
   ...listenSettings(7218),
   SERVICE_API_KEY: serviceKeys(),
   TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
-  /** The accounting API; a set variable wins over the discovery document's `accounting_url`. */
+  /** The accounting API; wins over the discovery document's `accounting_url` and over the profile. */
   ACCOUNTING_URL: httpUrl().optional(),
   DISCOVERY_URL: httpUrl().optional(),
-  PROVIDER_PROFILE: z.enum(providerNames).default('intuit'),
+  PROVIDER_PROFILE: providerProfile(),
   // Each in place of the profile's.
   REQUESTS_PER_SECOND: integer(1, 100_000).optional(),
   REQUESTS_PER_MINUTE: integer(1, 1_000_000).optional(),
@@ -44,7 +42,8 @@ const backends = {
 
 // `when`: told together with all that is wrong, not only once the rest is right.
 const knowsItsUpstream = {
-  error: 'set ACCOUNTING_URL, or DISCOVERY_URL with a document that names accounting_url',
+  error:
+    'set ACCOUNTING_URL, or DISCOVERY_URL with a document that names accounting_url or is of a provider that PROVIDER_PROFILE knows',
   when: () => true,
 }
 const namesUpstream = (settings: {
@@ -68,9 +67,9 @@ export const readConfig = (env: Environment): z.output<typeof MainConfig> =>
 /** The same settings without backends, for the embedded host. */
 export const readEmbeddedConfig = (env: Environment): Config => parseConfig(EmbeddedConfig, env)
 
-/** The limits of the profile, with what the settings say otherwise. */
+/** The limits of the profile, each replaced by its setting where that is set. */
 export function limitsOf(config: Config): ProviderLimits {
-  const { calls, batchesPerMinute, holdSeconds } = providerProfiles[config.PROVIDER_PROFILE]
+  const { calls, batchesPerMinute, coolDownSeconds } = config.PROVIDER_PROFILE.accounting.limits
   return {
     calls: {
       perSecond: config.REQUESTS_PER_SECOND ?? calls.perSecond,
@@ -78,6 +77,6 @@ export function limitsOf(config: Config): ProviderLimits {
       concurrent: config.CONCURRENT_REQUESTS ?? calls.concurrent,
     },
     batchesPerMinute: config.BATCHES_PER_MINUTE ?? batchesPerMinute,
-    holdSeconds: config.HOLD_SECONDS ?? holdSeconds,
+    coolDownSeconds: config.HOLD_SECONDS ?? coolDownSeconds,
   }
 }

@@ -126,7 +126,7 @@ export function createListener(deps: ListenerDeps): Listener {
       const more = ['Server-Timing', passage.serverTiming()]
       if (outcome.traceId !== null) more.push('intuit_tid', outcome.traceId)
       // With it the caller can send the same call again and have it done once.
-      if (passage.addedRequestId !== null) more.push('X-RequestId', passage.addedRequestId)
+      if (passage.addedKey !== null) more.push('X-RequestId', passage.addedKey)
       answerProblem(request, response, outcome.error, requestId, more)
     }
     return tell(request, response, realm, requestId, outcome, performance.now() - startedAt)

@@ -2,14 +2,19 @@ import { setFlagsFromString } from 'node:v8'
 import { createHealth, type Health } from '@integration-host/shared/health'
 import { runService } from '@integration-host/shared/lifecycle'
 import { createLogger, type Logger } from '@integration-host/shared/logger'
+import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
 import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import type { Secret } from '@integration-host/shared/secret'
 import { createRedisLedger, createRedisPresence } from './adapters/redis/ledger.ts'
 import { limitsOf, readConfig } from './config.ts'
 import { createGatewayLimits } from './realm/process-ledger.ts'
-import { batchRates, type ProviderLimits } from './realm/provider-profile.ts'
-import { createRealmLimits, type GatewayLimits, type RealmRates } from './realm/throttle.ts'
+import {
+  batchRates,
+  createRealmLimits,
+  type GatewayLimits,
+  type RealmRates,
+} from './realm/throttle.ts'
 import { startAccountingGateway } from './service.ts'
 
 const NAME = 'accounting-gateway'

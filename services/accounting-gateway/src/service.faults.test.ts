@@ -3,7 +3,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createGatewayLimits } from './realm/process-ledger.ts'
-import { providerProfiles } from './realm/provider-profile.ts'
+import { generic } from '@integration-host/shared/provider-profile/generic'
 import {
   bodyOf,
   echo,
@@ -100,6 +100,38 @@ describe('an attempt that fails', () => {
     expect(upstream.seen.at(-1)?.url).toBe(
       `/v3/company/1/x?requestid=${answer.headers.get('x-requestid')}`,
     )
+  })
+
+  describe.each([
+    ['a lost response', 'drop'],
+    ['a 502', [502]],
+    ['a 503', [503]],
+  ] as const)('for a POST with %s', (_, failure) => {
+    it.each(['/v3/company/1/x', '/v3/company/1/x?requestid=mine'])(
+      'to %s is never made again under the generic profile: no key protects it',
+      async (path) => {
+        upstream.handle = statuses(failure as 'drop' | [number], [200])
+        const proxy = await open({ settings: { PROVIDER_PROFILE: 'generic' } })
+        const response = await call(proxy, 'POST', path)
+        expect(response.status).toBe(failure === 'drop' ? 502 : failure[0])
+        expect(response.headers.has('x-requestid')).toBe(false)
+        expect(upstream.seen.map(({ url }) => url)).toEqual([path])
+      },
+    )
+
+    it('is made again under the intuit profile, with one and the same requestid', async () => {
+      upstream.handle = statuses(failure as 'drop' | [number], [200])
+      const response = await call(await open(), 'POST')
+      const path = `/v3/company/1/x?requestid=${response.headers.get('x-requestid')}`
+      expect(response.status).toBe(200)
+      expect(upstream.seen.map(({ url }) => url)).toEqual([path, path])
+    })
+
+    it('is never made again if the caller spells requestid in a way that is not documented', async () => {
+      upstream.handle = statuses(failure as 'drop' | [number], [200])
+      await call(await open(), 'POST', '/v3/company/1/x?requestId=mine')
+      expect(upstream.seen.map(({ url }) => url)).toEqual(['/v3/company/1/x?requestId=mine'])
+    })
   })
 
   it('is never made again for a PATCH', async () => {
@@ -489,6 +521,31 @@ describe('where the accounting API is', () => {
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 
+  it("is Intuit's for the discovery document of Intuit, which names none", async () => {
+    const document = {
+      issuer: 'https://oauth.platform.intuit.com/op/v1',
+      userinfo_endpoint: 'https://sandbox-accounts.platform.intuit.com/v1/openid_connect/userinfo',
+    }
+    const provider = opened.use(
+      await standIn((_request, response) => response.end(JSON.stringify(document))),
+    )
+    const proxy = await open(settings(provider.url))
+    expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
+  })
+
+  it("is the document's accounting_url before the profile's", async () => {
+    const document = {
+      issuer: 'https://oauth.platform.intuit.com/op/v1',
+      accounting_url: upstream.url,
+    }
+    const provider = opened.use(
+      await standIn((_request, response) => response.end(JSON.stringify(document))),
+    )
+    const proxy = await open(settings(provider.url))
+    expect((await call(proxy, 'GET')).status).toBe(200)
+    expect(upstream.seen).toHaveLength(1)
+  })
+
   it('must be set when the document does not name it: the start is refused with what to do', async () => {
     const provider = opened.use(
       await standIn((_request, response) => response.end('{"issuer":"x"}')),
@@ -506,8 +563,8 @@ describe('leaving', () => {
       finish = () => response.end('whole')
     }
     const { calls, batches } = createGatewayLimits({
-      ...providerProfiles.unlimited,
-      calls: { ...providerProfiles.unlimited.calls, concurrent: 1 },
+      ...generic.accounting.limits,
+      calls: { ...generic.accounting.limits.calls, concurrent: 1 },
     })
     const someoneWaits = Promise.withResolvers<void>()
     const acquire: typeof calls.acquire = (realm, patience) => {

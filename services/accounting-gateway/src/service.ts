@@ -13,6 +13,7 @@ import { type Config, limitsOf } from './config.ts'
 import { createGatewayMetrics } from './gateway-metrics.ts'
 import { createListener } from './listener.ts'
 import { createForward } from './proxy/forward.ts'
+import { createPostMarker } from './proxy/repeatable-post.ts'
 import { upstreamBase } from './proxy/target.ts'
 import { createAccessTokens } from './realm/access-token.ts'
 import { createGatewayLimits } from './realm/process-ledger.ts'
@@ -70,10 +71,10 @@ export async function startAccountingGateway(
       upstream,
       deadlineMs: config.DEADLINE_SECONDS * 1_000,
       longestBody: config.LONGEST_BODY_MB * 1_048_576,
-      holdMs: limitsOf(config).holdSeconds * 1_000,
+      holdMs: limitsOf(config).coolDownSeconds * 1_000,
       now: Date.now,
       random: Math.random,
-      newRequestId: () => crypto.randomUUID(),
+      markPost: createPostMarker(config.PROVIDER_PROFILE.accounting, () => crypto.randomUUID()),
       onRetry: (reason) => gatewayMetrics.retry(reason),
       onHold: () => gatewayMetrics.hold(),
     }),
@@ -96,7 +97,7 @@ export async function startAccountingGateway(
   }
 }
 
-/** The accounting API of the settings, or of the discovery document once that is known. */
+/** The accounting API of the settings; else of the discovery document or the profile, once that is fetched. */
 async function locateUpstream(config: Config, health: Health, stack: AsyncDisposableStack) {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config
   const connections = stack.use(new AsyncDisposableStack())
@@ -110,7 +111,10 @@ async function locateUpstream(config: Config, health: Health, stack: AsyncDispos
   }
   if (DISCOVERY_URL === undefined) throw new TypeError('the settings let neither be missing')
   const discovered = stack.use(
-    await discoverAccountingUrl(DISCOVERY_URL, health.dependency('discovery')),
+    await discoverAccountingUrl(DISCOVERY_URL, {
+      dependency: health.dependency('discovery'),
+      addressOf: config.PROVIDER_PROFILE.accounting.addressOf,
+    }),
   )
   let known: ReturnType<typeof connect> | null = null
   return () => (known ??= connect(discovered.current()))

@@ -8,6 +8,7 @@ import {
   seconds,
   serviceKeys,
 } from '@integration-host/shared/config'
+import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { z } from 'zod'
 
 /** One way to see that the internet is there: an address that answers, or a port that opens. */
@@ -44,6 +45,7 @@ const Embedded = z.object({
   REMOTE_PULL_SECONDS: seconds(0.05, 86_400).default(60),
   INTERNET_PROBES: probes().optional(),
   DISCOVERY_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
+  PROVIDER_PROFILE: providerProfile(),
   DEMO_API_URL: httpUrl().default('http://127.0.0.1:7216'),
   GATEWAY_URL: httpUrl().default('http://127.0.0.1:7218'),
   DATA_DIR: z.string().default('./data'),

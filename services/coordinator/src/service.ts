@@ -124,7 +124,11 @@ export async function startCoordinator(
       announcer,
       processes,
       call: caller.call,
-      gateway: { url: config.GATEWAY_URL, key: config.SERVICE_API_KEY[0].reveal() },
+      gateway: {
+        url: config.GATEWAY_URL,
+        key: config.SERVICE_API_KEY[0].reveal(),
+        faultOf: config.PROVIDER_PROFILE.accounting.faultOf,
+      },
       settings: { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR },
       checkOnline: () => connectivity.check(),
       log: logger,

@@ -340,7 +340,7 @@ describe('a code that an application received itself', () => {
     expect([refused.status, refused.body['code'], refused.body['detail']]).toEqual([
       502,
       'code_exchange_failed',
-      'the provider refused the code: invalid_grant (trace id trace-1-0123456789)',
+      'the provider rejected the code: invalid_grant (trace id trace-1-0123456789)',
     ])
     expect(await post('no-such-code')).toMatchObject({
       status: 502,
@@ -604,13 +604,14 @@ describe('credentials', () => {
   })
 
   it.each([
-    ['revoked and removed', 200],
-    ['removed also when the provider refuses', 400],
-    ['removed also when the provider is away', 503],
-  ])('are %s', async (_, status) => {
+    ['revoked and removed', 200, 'confirmed'],
+    ['removed also if the provider rejects the revocation', 400, 'unconfirmed'],
+    ['removed also if the provider is unavailable', 503, 'unconfirmed'],
+  ])('are %s, and the response says which', async (_, status, revocation) => {
     await service.connect('1')
     provider.knobs.revocationStatus = status
-    expect((await service.call('/credentials/ACC-1', { method: 'DELETE' })).status).toBe(204)
+    const removed = await service.call('/credentials/ACC-1', { method: 'DELETE' })
+    expect([removed.status, removed.headers.get('Revocation')]).toEqual([204, revocation])
     expect(provider.revocations).toHaveLength(1)
     expect((await service.ask('/credentials/ACC-1')).status).toBe(404)
     expect((await service.ask('/credentials/ACC-1', { method: 'DELETE' })).status).toBe(404)

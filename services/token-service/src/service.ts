@@ -221,7 +221,7 @@ export async function startTokenService(
       now,
     }),
     exchanges,
-    isSecure: new URL(config.REDIRECT).protocol === 'https:',
+    redirectUri: new URL(config.REDIRECT),
     store,
     accessTokens,
     remove: createRemoval({ ...custody, provider }),

@@ -30,6 +30,7 @@ export const generic: ProviderProfile = {
     addressOf: () => null,
     // No standard marks a POST as repeatable, so none is sent twice.
     repeatablePost: null,
+    isReadingPost: () => false,
     limits: {
       calls: { perSecond: 100_000, perMinute: UNKNOWN_RATE, concurrent: 10_000 },
       batchesPerMinute: UNKNOWN_RATE,

@@ -39,11 +39,14 @@ export const intuit: ProviderProfile = {
     addressOf: ({ issuer, userinfo_endpoint: userinfo }) => {
       if (issuer !== ISSUER) return null
       // The two discovery documents have the same issuer and differ in this member only.
-      return typeof userinfo === 'string' && new URL(userinfo).hostname.startsWith('sandbox-')
+      const host = URL.parse(String(userinfo))?.hostname ?? ''
+      return host.startsWith('sandbox-')
         ? 'https://sandbox-quickbooks.api.intuit.com'
         : 'https://quickbooks.api.intuit.com'
     },
     repeatablePost: { in: 'query', name: 'requestid' },
+    // A query statement may be the body of a POST.
+    isReadingPost: (path) => /^\/v3\/company\/[^/]+\/query\/?(?:\?|$)/.test(path),
     limits: {
       calls: { perSecond: 10, perMinute: 500, concurrent: 10 },
       batchesPerMinute: 40,
@@ -57,6 +60,7 @@ const CLASSES: Readonly<Record<string, ProviderFaultClass>> = {
   '120': 'provider_permission_denied',
   '130': 'provider_environment_mixed',
   '3100': 'provider_permission_denied',
+  '600': 'provider_duplicate_request',
   '5020': 'provider_permission_denied',
   '6190': 'provider_subscription_ended',
 }

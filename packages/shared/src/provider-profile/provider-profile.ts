@@ -67,6 +67,8 @@ export interface ProviderProfile {
     readonly addressOf: (document: DiscoveryDocument) => string | null
     /** How a POST is marked so that sending it again does nothing twice; `null`: it is sent once. */
     readonly repeatablePost: RepeatablePost | null
+    /** Whether a POST to `path` (with its query) only reads, so that it can be sent again unmarked. */
+    readonly isReadingPost: (path: string) => boolean
     readonly limits: ProviderLimits
     /** The error that a response body holds; `null` if it holds none that the profile knows the form of. */
     readonly faultOf: (body: string) => ProviderFault | null
@@ -77,6 +79,7 @@ export interface ProviderProfile {
 export interface DiscoveryDocument {
   readonly issuer?: unknown
   readonly userinfo_endpoint?: unknown
+  readonly [member: string]: unknown
 }
 
 /** The idempotency key of a POST: a query parameter or a header. */

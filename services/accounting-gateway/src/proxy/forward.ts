@@ -5,7 +5,6 @@
  * I2  The caller gets one answer: upstream's as it came, or a problem of ours; never parts of two.
  * I3  Nothing outlives the caller, and no answer begins after the deadline.
  */
-import { hash } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { HttpFailure } from '@integration-host/shared/http-client/exchange'
 import { type HeaderList, headerValue } from '@integration-host/shared/http-client/header-list'
@@ -15,14 +14,9 @@ import { Attempt, type Ending } from './attempt.ts'
 import type { CallerRequest, CallerResponse } from './caller.ts'
 import { requestHeaders } from './headers.ts'
 import type { RequestBody } from './request-body.ts'
-import { afterFailure, afterStatus, isRepeatable, retryAfterMs, type Tries } from './retry.ts'
-import {
-  type CompanyTarget,
-  hasRequestId,
-  isBatch,
-  type UpstreamBase,
-  withRequestId,
-} from './target.ts'
+import type { CallersPost, MarkedPost } from './repeatable-post.ts'
+import { afterFailure, afterStatus, coolDownMs, isIdempotent, type Tries } from './retry.ts'
+import { type CompanyTarget, isBatch, type UpstreamBase } from './target.ts'
 import type { Upstream } from './upstream.ts'
 
 export interface Call {
@@ -65,14 +59,10 @@ export interface ForwardDeps {
   readonly now: () => number
   /** In [0, 1). */
   readonly random: () => number
-  readonly newRequestId: () => string
+  readonly markPost: (post: CallersPost) => MarkedPost
   readonly onRetry?: (reason: 'status' | 'failure' | 'unauthorized') => void
   readonly onHold?: () => void
 }
-
-/** The `requestid` that an `Idempotency-Key` stands for; null without one. Intuit takes 50 characters. */
-const requestIdOf = (key: string | string[] | undefined): string | null =>
-  typeof key === 'string' && key !== '' ? hash('sha256', key).slice(0, 32) : null
 
 export type Forward = (call: Call) => Passage
 
@@ -84,12 +74,13 @@ export const createForward =
 /** A call on its way. */
 export class Passage {
   readonly outcome: Promise<Outcome>
-  /** The `requestid` given to a POST that had none. */
-  readonly addedRequestId: string | null
+  /** The idempotency key that a POST without one was given; `null` for any other call. */
+  readonly addedKey: string | null
   readonly #deps: ForwardDeps
   readonly #call: Call
   readonly #body: RequestBody | null
   readonly #path: string
+  readonly #addedHeaders: readonly string[]
   readonly #isRepeatable: boolean
   readonly #startedAt = performance.now()
   readonly #deadline: NodeJS.Timeout
@@ -114,14 +105,12 @@ export class Passage {
     this.#call = call
     const { request, response, body, target } = call
     const method = request.method ?? 'GET'
-    const isUnmarkedPost = method === 'POST' && !hasRequestId(target.path)
-    // A call that somebody makes again under the same key must be one call to the provider as well.
-    this.addedRequestId = isUnmarkedPost
-      ? (requestIdOf(request.headers['idempotency-key']) ?? deps.newRequestId())
-      : null
-    this.#path =
-      this.addedRequestId === null ? target.path : withRequestId(target.path, this.addedRequestId)
-    this.#isRepeatable = isRepeatable(method, method === 'POST')
+    const post =
+      method === 'POST' ? deps.markPost({ path: target.path, headers: request.headers }) : null
+    this.addedKey = post?.addedKey ?? null
+    this.#path = post?.path ?? target.path
+    this.#addedHeaders = post?.headers ?? []
+    this.#isRepeatable = post?.isRepeatable ?? isIdempotent(method)
     this.#body = body
     this.#until = deps.now() + deps.deadlineMs
     this.#deadline = setTimeout(() => this.interrupt(this.#lateness()), deps.deadlineMs)
@@ -242,6 +231,7 @@ export class Passage {
     this.#attempts += 1
     this.#attempt = attempt
     const headers = requestHeaders(request.rawHeaders, token.value)
+    if (this.#addedHeaders.length > 0) headers.push(...this.#addedHeaders)
     api.send({ method: request.method ?? 'GET', path, headers, body }, attempt)
     return attempt.ended
   }
@@ -259,7 +249,7 @@ export class Passage {
       // Too late for this call; the next one finds a token that works.
       this.#deps.tokens.renewed(realm, token.version).catch(() => {})
     }
-    let retryAfter = retryAfterMs(headerValue(headers, 'retry-after'), this.#deps.now())
+    let retryAfter = coolDownMs(headerValue(headers, 'retry-after'), this.#deps.now())
     const namesNoTime = status === 429 && retryAfter === null
     if (status === 429) {
       retryAfter ??= this.#deps.holdMs
@@ -410,7 +400,7 @@ export class Passage {
 
   #ownHeaders(): string[] {
     const added = ['X-Request-Id', this.#call.requestId, 'Server-Timing', this.serverTiming()]
-    if (this.addedRequestId !== null) added.push('X-RequestId', this.addedRequestId)
+    if (this.addedKey !== null) added.push('X-RequestId', this.addedKey)
     return added
   }
 

@@ -1,22 +1,20 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { afterFailure, afterStatus, isRepeatable, retryAfterMs } from './retry.ts'
+import { afterFailure, afterStatus, coolDownMs, isIdempotent } from './retry.ts'
 
 const tries = { canRepeat: true, attempt: 1, remainingMs: 100_000, random: 0 }
 
-describe('what may be sent twice', () => {
+describe('the methods that may be sent twice', () => {
   it.each([
-    ['GET', false, true],
-    ['HEAD', false, true],
-    ['OPTIONS', false, true],
-    ['PUT', false, true],
-    ['DELETE', false, true],
-    ['POST', true, true],
-    ['POST', false, false],
-    ['PATCH', false, false],
-    ['PATCH', true, false],
-  ])('%s with requestid %s: %s', (method, carries, repeatable) => {
-    expect(isRepeatable(method, carries)).toBe(repeatable)
+    ['GET', true],
+    ['HEAD', true],
+    ['OPTIONS', true],
+    ['PUT', true],
+    ['DELETE', true],
+    ['POST', false],
+    ['PATCH', false],
+  ])('%s: %s', (method, idempotent) => {
+    expect(isIdempotent(method)).toBe(idempotent)
   })
 })
 
@@ -98,7 +96,7 @@ describe('Retry-After', () => {
     ['', null],
     [null, null],
   ])('%j is %j ms', (value, ms) => {
-    expect(retryAfterMs(value, now)).toBe(ms)
+    expect(coolDownMs(value, now)).toBe(ms)
   })
 
   it('is nothing, or a time that a realm can be held, whatever upstream writes', () => {
@@ -111,7 +109,7 @@ describe('Retry-After', () => {
     )
     fc.assert(
       fc.property(text, (value) => {
-        const ms = retryAfterMs(value, now)
+        const ms = coolDownMs(value, now)
         if (ms === null) return
         expect(ms).toBeGreaterThanOrEqual(0)
         expect(ms).toBeLessThanOrEqual(3_600_000)

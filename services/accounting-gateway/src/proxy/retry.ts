@@ -1,4 +1,5 @@
-/** What becomes of an attempt that did not go well. Pure: time and chance come in. */
+/** Decides what follows a failed attempt. Pure: time and chance are parameters. */
+import { parseRetryAfter } from '@integration-host/shared/retry-after'
 
 /** RFC 9110 §9.2.2. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
@@ -6,15 +7,14 @@ const TRANSIENT = new Set([429, 502, 503, 504])
 
 const RETRIES = 3
 const BACKOFF = { baseMs: 200, capMs: 5_000 }
-// A timer from outside data is clamped: a provider's slip must not park a company for days.
-const LONGEST_HOLD_MS = 3_600_000
+// A time from outside is limited: a provider's slip must not stop a company for days.
+const LONGEST_COOL_DOWN_MS = 3_600_000
 
-/** Whether sending the call twice does no more than sending it once. */
-export const isRepeatable = (method: string, carriesRequestId: boolean): boolean =>
-  IDEMPOTENT.has(method) || (method === 'POST' && carriesRequestId)
+/** Whether a request with this method does no more when it is sent twice. */
+export const isIdempotent = (method: string): boolean => IDEMPOTENT.has(method)
 
 export interface Tries {
-  /** {@link isRepeatable}, and the body can be sent again. */
+  /** Sending the call twice does no more than sending it once, and its body can be sent again. */
   readonly canRepeat: boolean
   /** Counts from 1. */
   readonly attempt: number
@@ -55,15 +55,8 @@ function backoff(attempt: number, random: number): number {
   return Math.floor(ceiling / 2 + (random * ceiling) / 2)
 }
 
-/**
- * `Retry-After` in milliseconds (RFC 9110 §10.2.3: seconds or a date), null when absent or neither.
- * `Date.parse` reads `120` as a year, so a number is tried first and a date must look like one.
- */
-export function retryAfterMs(value: string | null, now: number): number | null {
-  if (value === null) return null
-  const text = value.trim()
-  if (/^\d+$/.test(text)) return Math.min(Number(text) * 1_000, LONGEST_HOLD_MS)
-  if (!/^[A-Z][a-z]{2,8},? .*GMT$/.test(text)) return null
-  const at = Date.parse(text)
-  return Number.isNaN(at) ? null : Math.min(Math.max(0, at - now), LONGEST_HOLD_MS)
+/** Milliseconds that a `Retry-After` names, at most an hour; `null` if it is absent or cannot be read. */
+export function coolDownMs(retryAfter: string | null, now: number): number | null {
+  const ms = parseRetryAfter(retryAfter, now)
+  return ms === null ? null : Math.min(ms, LONGEST_COOL_DOWN_MS)
 }

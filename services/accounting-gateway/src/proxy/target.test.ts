@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { hasRequestId, isBatch, readTarget, upstreamBase, withRequestId } from './target.ts'
+import { isBatch, readTarget, upstreamBase } from './target.ts'
 
 describe('reading a raw request target', () => {
   it.each([
@@ -121,28 +121,6 @@ describe('reading a raw request target', () => {
 
 it('keeps the path of the configured address, without the slash at its end', () => {
   expect(upstreamBase('http://h:1/base/')).toEqual({ origin: 'http://h:1', pathPrefix: '/base' })
-})
-
-describe("Intuit's requestid", () => {
-  it.each([
-    ['/x?requestid=abc', true],
-    ['/x?a=b&requestId=abc', true],
-    ['/x?requestid=', false],
-    ['/x?requestid=&a=b', false],
-    ['/x?myrequestid=abc', false],
-    ['/x', false],
-  ])('of %s is found: %s', (path, found) => {
-    expect(hasRequestId(path)).toBe(found)
-  })
-
-  it.each([
-    ['/x', '/x?requestid=r1'],
-    ['/x?a=b', '/x?a=b&requestid=r1'],
-    ['/x?', '/x?requestid=r1'],
-    ['/x?a=b&', '/x?a=b&requestid=r1'],
-  ])('is added to %s as %s', (path, added) => {
-    expect(withRequestId(path, 'r1')).toBe(added)
-  })
 })
 
 it.each([

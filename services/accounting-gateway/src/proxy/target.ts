@@ -59,14 +59,3 @@ export function upstreamBase(url: string): UpstreamBase {
 /** Whether `path` is that of Intuit's batch operation, which has a limit of its own. */
 export const isBatch = (path: string): boolean =>
   /^\/v3\/company\/[^/]+\/batch\/?(?:\?|$)/i.test(path)
-
-/** Whether the query of `path` names `requestid`, Intuit's idempotency key, with a value. */
-export function hasRequestId(path: string): boolean {
-  return /[?&]requestid=[^&]/i.test(path)
-}
-
-/** `path` with `requestid` added after what the caller wrote. */
-export function withRequestId(path: string, requestId: string): string {
-  const separator = path.includes('?') ? (/[?&]$/.test(path) ? '' : '&') : '?'
-  return `${path}${separator}requestid=${requestId}`
-}

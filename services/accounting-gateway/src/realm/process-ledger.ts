@@ -1,5 +1,6 @@
-import { batchRates, type ProviderLimits } from './provider-profile.ts'
+import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
 import {
+  batchRates,
   type Claim,
   createRealmLimits,
   type GatewayLimits,

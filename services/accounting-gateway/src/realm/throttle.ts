@@ -7,12 +7,20 @@
  *     the others are told at once when to come back.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
+import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
 
 export interface RealmRates {
   readonly perSecond: number
   readonly perMinute: number
   readonly concurrent: number
 }
+
+/** The limits of batches alone: they count against the limits of all calls as well. */
+export const batchRates = ({ calls, batchesPerMinute }: ProviderLimits): RealmRates => ({
+  perSecond: batchesPerMinute,
+  perMinute: batchesPerMinute,
+  concurrent: calls.concurrent,
+})
 
 export interface Permit {
   /** Says that the call is over; a second time does nothing. */

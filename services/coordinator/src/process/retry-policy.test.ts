@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseRetryAfter, verdictOf } from './retry-policy.ts'
+import { verdictOf } from './retry-policy.ts'
 
 describe('the verdict on an answer', () => {
   it.each([
@@ -23,21 +23,4 @@ describe('the verdict on an answer', () => {
     [503, 'retry'],
     [599, 'retry'],
   ])('%i is %s', (status, verdict) => expect(verdictOf(status)).toBe(verdict))
-})
-
-describe('Retry-After', () => {
-  const now = Date.parse('2026-11-20T12:00:00Z')
-  it.each([
-    ['120', 120_000],
-    ['0', 0],
-    [' 5 ', 5_000],
-    ['Fri, 20 Nov 2026 12:00:30 GMT', 30_000],
-    ['Fri, 20 Nov 2026 11:00:00 GMT', 0],
-    ['soon', null],
-    ['-5', null],
-    ['1.5', null],
-    ['2026-11-20', null],
-    ['', null],
-    [null, null],
-  ])('%j means %j ms', (value, ms) => expect(parseRetryAfter(value, now)).toBe(ms))
 })

@@ -35,12 +35,3 @@ export function verdictOf(status: number): CallVerdict {
 
 /** Whether a target that answers so may have done its work: a crash in it, or a gateway's own doubt (RFC 9110 §15.6). */
 export const leavesDoubt = (status: number): boolean => [500, 502, 504].includes(status)
-
-/** Milliseconds until the time a `Retry-After` names (RFC 9110 §10.2.3: seconds or a date); null when it names none. */
-export function parseRetryAfter(value: string | null, now: number): number | null {
-  if (value === null) return null
-  const text = value.trim()
-  if (/^\d{1,9}$/.test(text)) return Number(text) * 1_000
-  const at = /^[A-Za-z]{3},/.test(text) ? Date.parse(text) : Number.NaN
-  return Number.isNaN(at) ? null : Math.max(0, at - now)
-}

@@ -1,4 +1,5 @@
 import { createLogger } from '@integration-host/shared/logger'
+import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { describe, expect, it } from 'vitest'
 import type { Claim } from '../transaction/transaction-source.ts'
 import { createCredentialHolds } from './credential-holds.ts'
@@ -63,7 +64,11 @@ async function outcomeOf(
         calls.push(request)
         return answers[calls.length - 1] ?? { kind: 'aborted', isSent: false }
       },
-      gateway: { url: 'http://gateway:7218', key: 'service-key' },
+      gateway: {
+        url: 'http://gateway:7218',
+        key: 'service-key',
+        faultOf: intuit.accounting.faultOf,
+      },
       holds: createCredentialHolds(() => 0),
       settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
       log: () => createLogger('test', 'silent'),
@@ -221,6 +226,57 @@ describe('a call of a step', () => {
       [answered(424)],
     )
     expect(outcome).toMatchObject({ kind: 'waiting', credential: 'ACC-42' })
+  })
+})
+
+describe('an error body of the provider', () => {
+  const throughGateway = (step: Step) =>
+    step.execute({ url: '/v3/company/42/x' }, { credential: 'ACC-42' })
+  const elsewhere = (step: Step) => step.execute({ url: 'http://x/' })
+  const faultBody = (code: string) => JSON.stringify({ Fault: { Error: [{ code }] } })
+
+  it.each([
+    [400, '5020', 'provider_permission_denied', 'Give that user the right'],
+    [403, '3100', 'provider_permission_denied', 'reconnect the company as an administrator'],
+    [401, '120', 'provider_permission_denied', 'reconnect the company as an administrator'],
+    [401, '130', 'provider_environment_mixed', 'sandbox and of production are mixed'],
+    [400, '6190', 'provider_subscription_ended', 'subscription has ended'],
+    [200, '6240', 'provider_fault', 'its body is an error'],
+  ])('with %i and code %s fails the step as %s, with what to do', async (...row) => {
+    const [status, code, errorClass, remedy] = row
+    const { outcome } = await outcomeOf(throughGateway, [answered(status, faultBody(code))])
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      errorClass,
+      error: expect.stringContaining(`responded ${status} with error ${code}. `),
+      response: { status, body: faultBody(code) },
+    })
+    expect(outcome).toMatchObject({ error: expect.stringContaining(remedy) })
+    expect(outcome).not.toHaveProperty('isInDoubt')
+  })
+
+  it('for a requestid that was seen before leaves the step in doubt: an attempt was processed', async () => {
+    const { outcome } = await outcomeOf(throughGateway, [answered(400, faultBody('600'))])
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      errorClass: 'provider_duplicate_request',
+      isInDoubt: true,
+    })
+  })
+
+  it('with a code of no class fails by its status', async () => {
+    const { outcome } = await outcomeOf(throughGateway, [answered(400, faultBody('610'))])
+    expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'http_400' })
+  })
+
+  it.each([500, 503, 429])('is tried again with %i, whatever its code', async (status) => {
+    const { outcome } = await outcomeOf(throughGateway, [answered(status, faultBody('120'))])
+    expect(['retry', 'held']).toContain(outcome.kind)
+  })
+
+  it('of a call without a credential means nothing: it is not the provider', async () => {
+    const { outcome } = await outcomeOf(elsewhere, [answered(200, faultBody('5020'))])
+    expect(outcome.kind).toBe('completed')
   })
 })
 

@@ -8,12 +8,14 @@
  *     refused, the step judged its answer, or `confirm` said that it had not happened.
  */
 import type { Logger } from '@integration-host/shared/logger'
+import { providerFaultClasses } from '@integration-host/shared/provider-profile/provider-fault'
 import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
 import type { CredentialHolds } from './credential-holds.ts'
 import { type CallOutcome, type HttpCall, MAX_RESPONSE_BYTES } from './http-call.ts'
 import { NO_ANSWER, type Response, type StepOutcome } from './progress.ts'
-import { leavesDoubt, parseRetryAfter, verdictOf } from './retry-policy.ts'
+import { parseRetryAfter } from '@integration-host/shared/retry-after'
+import { leavesDoubt, verdictOf } from './retry-policy.ts'
 import type {
   AnyStep,
   ExecuteOptions,
@@ -293,6 +295,10 @@ async function judge(
     })
   const body = outcome.kind === 'too_large' ? '' : storableText(outcome.body)
   const response = { status: outcome.status, body }
+  if (credential !== undefined && verdict !== 'retry') {
+    const failed = providerFailure(response, what, deps.gateway)
+    if (failed !== null) return end(failed)
+  }
   if (verdict === 'completed') return response
   const error = shortText(`${what} answered ${outcome.status}`)
   if (credential !== undefined && outcome.status === FAILED_DEPENDENCY)
@@ -305,6 +311,28 @@ async function judge(
     return end({ kind: 'held', errorClass, error, response, delayMs })
   }
   return end({ kind: 'retry', errorClass, error, response, retryAfterMs })
+}
+
+/**
+ * The failure that an error body of the provider stands for; `null` if the status says enough. Providers send
+ * errors that need a person under statuses that do not say so: Intuit reports an ended subscription with 400,
+ * and may report an error with 200.
+ */
+function providerFailure(response: Response, what: string, gateway: Gateway): Ending | null {
+  const fault = gateway.faultOf(response.body)
+  const isSuccess = response.status < 300
+  const faultClass = fault?.class ?? (isSuccess ? 'provider_fault' : null)
+  if (fault === null || faultClass === null) return null
+  const code = fault.code === '' ? 'an error' : `error ${fault.code}`
+  const { remedy } = providerFaultClasses[faultClass]
+  return {
+    kind: 'failed',
+    errorClass: faultClass,
+    error: shortText(`${what} responded ${response.status} with ${code}. ${remedy}`),
+    response,
+    // The earlier attempt that the provider remembers may have done the step's work.
+    ...(faultClass === 'provider_duplicate_request' && { isInDoubt: true }),
+  }
 }
 
 // RFC 4918 §11.4; the gateway's answer for a faulted credential.

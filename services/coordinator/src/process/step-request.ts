@@ -1,4 +1,5 @@
 import { realmOf } from '@integration-host/shared/contracts/realm'
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { Json } from './storable.ts'
 
 export interface StepRequest {
@@ -15,6 +16,8 @@ export interface StepRequest {
 export interface Gateway {
   readonly url: string
   readonly key: string
+  /** Reads the error that a response body of the provider holds; `null` if it holds none. */
+  readonly faultOf: ProviderProfile['accounting']['faultOf']
 }
 
 /** They say where a message ends and whose it is: that is for whoever sends it. */

@@ -19,6 +19,7 @@ import type { ProcessDefinition } from '../process/definition.ts'
 import type { HttpCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
 import { runStep } from '../process/run-step.ts'
+import type { Gateway } from '../process/step-request.ts'
 import type { ProcessSettings } from '../process/step.ts'
 import { StepStop, type StopReason } from '../process/step-stop.ts'
 import { type Header, keyText, type RunKey } from '../transaction/header.ts'
@@ -51,7 +52,7 @@ export interface RunnerDeps {
   readonly announcer: Announcer
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly call: HttpCall
-  readonly gateway: { readonly url: string; readonly key: string }
+  readonly gateway: Gateway
   readonly settings: ProcessSettings
   readonly checkOnline: () => Promise<boolean>
   readonly log: Logger

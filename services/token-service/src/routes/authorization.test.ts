@@ -320,6 +320,109 @@ describe('pages on the way', () => {
   )
 })
 
+describe('a callback without a company', () => {
+  it('says which scope is missing if SCOPE has none that names a company', async () => {
+    const file = await openTestFile(testKeys())
+    closing.defer(() => file.remove())
+    const identityOnly = closing.use(
+      await startTestService({
+        provider,
+        store: file.store,
+        keys: testKeys(),
+        env: { SCOPE: 'openid email' },
+      }),
+    )
+    const started = await startAt(identityOnly.url)
+    const code = provider.authorize(started.consent)
+    const query = { code, state: started.state }
+    const response = await callBack(identityOnly.url, query, started.cookie, {
+      Accept: 'text/html',
+    })
+    expect(response.status).toBe(400)
+    const page = await response.text()
+    expect(page).toContain('named no company')
+    expect(page).toContain('SCOPE has none of com.intuit.quickbooks.accounting')
+    expect(exchanges()).toHaveLength(0)
+  })
+
+  it('says that none was chosen if the scopes are right', async () => {
+    const started = await startInBrowser()
+    const code = provider.authorize(started.consent)
+    const response = await callBack(service.url, { code, state: started.state }, started.cookie)
+    expect(await expectRefused(response)).toContain('choose a company')
+  })
+})
+
+describe('a denial', () => {
+  it('without a state says that nothing was granted', async () => {
+    const response = await callBack(service.url, { error: 'access_denied' })
+    expect(JSON.parse(await expectRefused(response))).toMatchObject({
+      code: 'authorization_denied',
+    })
+  })
+})
+
+describe('an id token that is not valid', () => {
+  it.each([
+    ['aud', { aud: 'another' }],
+    ['nonce', { nonce: 'of another request' }],
+    ['iat', { iat: 1 }],
+  ])('is rejected on a page that names its member %s', async (member, claims) => {
+    provider.knobs.idTokenClaims = claims
+    const started = await startInBrowser()
+    const code = provider.authorize(started.consent)
+    const query = { code, realmId: '1', state: started.state }
+    const response = await callBack(service.url, query, started.cookie)
+    expect(response.status).toBe(502)
+    expect(await response.json()).toMatchObject({
+      code: 'code_exchange_failed',
+      detail: expect.stringContaining(`the id token of the provider is not valid: ${member}`),
+    })
+    expect(await names()).toEqual([])
+  })
+
+  it('may lack the nonce under the intuit profile', async () => {
+    provider.knobs.echoesNonce = false
+    const started = await startInBrowser()
+    expect((await callBackFor(started)).status).toBe(302)
+    expect(await names()).toEqual(['ACC-1'])
+  })
+})
+
+describe('an authorization started under another loopback name than REDIRECT has', () => {
+  it('moves to the host of REDIRECT first, where its cookie returns', async () => {
+    const { port } = new URL(service.url)
+    const file = await openTestFile(testKeys())
+    closing.defer(() => file.remove())
+    await service[Symbol.asyncDispose]()
+    const named = closing.use(
+      await startTestService({
+        provider,
+        store: file.store,
+        keys: testKeys(),
+        env: { PORT: port, REDIRECT: `http://localhost:${port}/callback` },
+      }),
+    )
+    const moved = await fetch(
+      `http://127.0.0.1:${port}/authorize?return_to=http%3A%2F%2Flocalhost%2F`,
+      {
+        redirect: 'manual',
+      },
+    )
+    expect([moved.status, moved.headers.get('Location'), moved.headers.getSetCookie()]).toEqual([
+      302,
+      `http://localhost:${port}/authorize?return_to=http%3A%2F%2Flocalhost%2F`,
+      [],
+    ])
+    expect(named.url).toContain(port)
+  })
+
+  it('stays where it is under another port, as behind a proxy that rewrites Host', async () => {
+    const started = await startInBrowser()
+    expect(started.answer.headers.get('Location')).toContain(provider.url)
+  })
+})
+
 /** Raw, because fetch normalises what is of interest here. */
 async function raw(method: string, path: string, headers: Readonly<Record<string, string>> = {}) {
   const { hostname, port } = new URL(service.url)

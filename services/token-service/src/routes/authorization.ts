@@ -39,8 +39,8 @@ export interface AuthorizationRoutesDeps {
   readonly exchanges: Exchanges
   /** Keys for `POST /callback`, whose path is open for the provider's redirect. */
   readonly keys: readonly Secret[]
-  /** Whether browsers reach this service over https. */
-  readonly isSecure: boolean
+  /** Where the provider sends browsers back to: `REDIRECT`. */
+  readonly redirectUri: URL
 }
 
 /** `responses` entries of the routes that browsers are sent to: a page for a person, else a problem. */
@@ -54,7 +54,8 @@ const browserProblems = (statuses: Readonly<Record<number, string>>) =>
 
 /** From the operator's click to the stored credential (RFC 6749 §4.1). */
 export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
-  const { authorization, exchanges, isSecure } = deps
+  const { authorization, exchanges, redirectUri } = deps
+  const isSecure = redirectUri.protocol === 'https:'
   const tags = ['authorization']
   // A __Host- cookie cannot be planted by a sibling domain or over http.
   const cookieName = isSecure ? '__Host-authorization' : 'authorization'
@@ -114,6 +115,9 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       }),
       (c) =>
         forBrowser(c, async () => {
+          const ownOrigin = loopbackOriginFor(new URL(c.req.url), redirectUri)
+          if (ownOrigin !== null)
+            return c.redirect(`${ownOrigin}/authorize${new URL(c.req.url).search}`, 302)
           const returnTo = single(c, ['return_to'], ReturnTo)
           // One cookie for all authorizations of a browser, so that two tabs do not disturb each other.
           const browser = browserOf(c) ?? randomBytes(32).toString('base64url')
@@ -221,6 +225,22 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
     )
 }
 
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
+
+/**
+ * The origin at which an authorization must start if `requested` names this service by another loopback name
+ * than `REDIRECT` does, else `null`. A cookie set for `127.0.0.1` does not return to `localhost`, which is
+ * the only loopback name that Intuit accepts. Same port only: behind a proxy that rewrites `Host` a redirect
+ * would come back for ever.
+ */
+function loopbackOriginFor(requested: URL, redirectUri: URL): string | null {
+  const isSameService =
+    LOOPBACK.has(requested.hostname) &&
+    LOOPBACK.has(redirectUri.hostname) &&
+    requested.port === redirectUri.port
+  return isSameService && requested.hostname !== redirectUri.hostname ? redirectUri.origin : null
+}
+
 function connected(c: Context, credential: CredentialView, returnTo: string | null): Response {
   return c.redirect(returnTo ?? `/connected?name=${credential.Name}`, 302)
 }
@@ -244,8 +264,15 @@ function readCallback(c: Context, browser: string | null): Callback {
     ['state'],
     z.string().regex(/^[\x20-\x7e]{1,512}$/, 'is not a state of ours'),
   )
-  if (state === null) throw new IntegrationError('authorization_invalid', 'the answer has no state')
   const error = single(c, ['error'], z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be printable'))
+  // RFC 6749 §4.1.2.1 wants the state with an error as well; Intuit does not say whether it sends it.
+  if (state === null && error !== null)
+    throw new IntegrationError(
+      'authorization_denied',
+      'the provider reports that the authorization was not granted; nothing was stored',
+    )
+  if (state === null)
+    throw new IntegrationError('authorization_invalid', 'the callback has no state')
   return {
     state,
     code: single(c, ['code', 'Code'], Code),

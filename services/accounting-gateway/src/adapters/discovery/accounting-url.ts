@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/health'
 import { backoffMs, StartRefused } from '@integration-host/shared/lifecycle'
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { z } from 'zod'
 import { HttpFailure } from '@integration-host/shared/http-client/exchange'
 import { ask } from '@integration-host/shared/http-client/ask'
@@ -12,9 +13,9 @@ const Document = z.looseObject({
 })
 
 const NAMES_NONE =
-  'the discovery document names no usable accounting_url: set ACCOUNTING_URL to the address of the accounting API'
-/** How long a start looks at the document before it goes on without. */
-const START_PATIENCE_MS = 800
+  'the discovery document names no usable accounting_url, and PROVIDER_PROFILE knows none for it: set ACCOUNTING_URL to the address of the accounting API'
+/** How long the start waits for the document before it goes on without. */
+const START_TIMEOUT_MS = 800
 
 export interface AccountingUrl extends AsyncDisposable {
   /** @throws {IntegrationError} `provider_unavailable` until it is known. */
@@ -23,15 +24,22 @@ export interface AccountingUrl extends AsyncDisposable {
 
 class NoAccountingUrl extends Error {}
 
+export interface AccountingUrlDeps {
+  readonly dependency: Dependency
+  /** The address that the profile knows for a document without `accounting_url`. */
+  readonly addressOf: ProviderProfile['accounting']['addressOf']
+}
+
 /**
- * The `accounting_url` of the provider's discovery document: asked for with back-off until it is had, then
- * kept. Such a member is no standard's, so a document without it needs a person.
+ * The address of the accounting API according to the provider's discovery document: its `accounting_url`,
+ * else what the profile knows for this document. Fetched with back-off until it is there, then kept. No
+ * standard defines such a member, so a document without it from an unknown provider needs a person.
  *
- * @throws {StartRefused} when the document can be had at once and names none.
+ * @throws {StartRefused} the document is there at once and leads to no address.
  */
 export async function discoverAccountingUrl(
   discoveryUrl: string,
-  dependency: Dependency,
+  { dependency, addressOf }: AccountingUrlDeps,
 ): Promise<AccountingUrl> {
   const closing = new AbortController()
   let url: string | null = null
@@ -46,11 +54,13 @@ export async function discoverAccountingUrl(
       { method: 'GET', path: pathname, headers, body: null },
       { timeoutMs: 5_000, signal: closing.signal },
     )
-    if (status !== 200) throw new TypeError(`the discovery document is answered with ${status}`)
+    if (status !== 200) throw new TypeError(`the discovery document has status ${status}`)
     const document = Document.safeParse(JSON.parse(text))
-    if (!document.success || document.data.accounting_url === undefined)
-      throw new NoAccountingUrl(NAMES_NONE)
-    url = document.data.accounting_url
+    const address = document.success
+      ? (document.data.accounting_url ?? addressOf(document.data))
+      : null
+    if (address === null) throw new NoAccountingUrl(NAMES_NONE)
+    url = address
     dependency.up()
   }
 
@@ -63,7 +73,7 @@ export async function discoverAccountingUrl(
       why =
         error instanceof NoAccountingUrl
           ? NAMES_NONE
-          : 'the discovery document, which names the accounting API, cannot be had'
+          : 'the discovery document, which leads to the accounting API, cannot be fetched'
       dependency.down(
         error instanceof NoAccountingUrl
           ? NAMES_NONE
@@ -84,7 +94,7 @@ export async function discoverAccountingUrl(
 
   const first = tryOnce()
   const trying = keepTrying(first)
-  const failure = await Promise.race([first, delay(START_PATIENCE_MS, null, { ref: false })])
+  const failure = await Promise.race([first, delay(START_TIMEOUT_MS, null, { ref: false })])
   if (failure instanceof NoAccountingUrl) {
     closing.abort()
     await trying

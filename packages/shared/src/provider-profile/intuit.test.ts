@@ -1,0 +1,107 @@
+import { describe, expect, it } from 'vitest'
+import { generic } from './generic.ts'
+import { intuit } from './intuit.ts'
+
+const ISSUER = 'https://oauth.platform.intuit.com/op/v1'
+
+describe('the accounting address under the intuit profile', () => {
+  it.each([
+    [
+      'sandbox, by the host of its userinfo endpoint',
+      'https://sandbox-accounts.platform.intuit.com/v1/openid_connect/userinfo',
+      'https://sandbox-quickbooks.api.intuit.com',
+    ],
+    [
+      'production',
+      'https://accounts.platform.intuit.com/v1/openid_connect/userinfo',
+      'https://quickbooks.api.intuit.com',
+    ],
+    ['production, without a userinfo endpoint', undefined, 'https://quickbooks.api.intuit.com'],
+    ['production, with one that is no URL', 'sandbox-', 'https://quickbooks.api.intuit.com'],
+  ])('is that of the %s', (_, userinfo_endpoint, address) => {
+    expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBe(address)
+  })
+
+  it.each([
+    ['another issuer', 'https://op.example'],
+    ['an issuer that only begins like it', `${ISSUER}.example`],
+    ['no issuer', undefined],
+  ])('is unknown for %s', (_, issuer) => {
+    expect(intuit.accounting.addressOf({ issuer })).toBeNull()
+  })
+
+  it('is unknown to the generic profile', () => {
+    expect(generic.accounting.addressOf({ issuer: ISSUER })).toBeNull()
+  })
+})
+
+describe('an error body under the intuit profile', () => {
+  const capital = (code: string) =>
+    JSON.stringify({ Fault: { Error: [{ Message: 'm', code }], type: 'ValidationFault' } })
+  const lower = (code: string) =>
+    JSON.stringify({ warnings: null, fault: { error: [{ message: 'm', code }], type: 'SERVICE' } })
+  const xml = (code: string) =>
+    `<?xml version="1.0"?><IntuitResponse><Fault type="SERVICE"><Error code="${code}"/></Fault></IntuitResponse>`
+
+  it.each([
+    ['120', 'provider_permission_denied'],
+    ['130', 'provider_environment_mixed'],
+    ['600', 'provider_duplicate_request'],
+    ['3100', 'provider_permission_denied'],
+    ['5020', 'provider_permission_denied'],
+    ['6190', 'provider_subscription_ended'],
+    ['610', null],
+    ['5010', null],
+    ['6240', null],
+  ])('with code %s is of class %s, in each of its three forms', (code, faultClass) => {
+    for (const body of [capital(code), lower(code), xml(code)])
+      expect(intuit.accounting.faultOf(body)).toEqual({ code, class: faultClass })
+  })
+
+  it('may write its code with leading zeros', () => {
+    expect(intuit.accounting.faultOf(xml('003100'))).toEqual({
+      code: '003100',
+      class: 'provider_permission_denied',
+    })
+  })
+
+  it.each([
+    ['a query response', '{"QueryResponse":{"Invoice":[]},"time":"t"}'],
+    ['a batch with a fault in one item', '{"BatchItemResponse":[{"bId":"1","Fault":{}}]}'],
+    ['an entity that mentions one', '{"Invoice":{"PrivateNote":"\\"Fault\\": 1"}}'],
+    ['an XML entity', '<?xml version="1.0"?><IntuitResponse><Invoice/></IntuitResponse>'],
+    ['JSON that is cut off', '{"Fault":{"Error":[{"code":"5020"'],
+    ['a list', '[]'],
+    ['nothing', ''],
+    ['text', 'Fault'],
+  ])('is not %s', (_, body) => {
+    expect(intuit.accounting.faultOf(body)).toBeNull()
+  })
+
+  it.each([
+    ['no list of errors', '{"Fault":{}}'],
+    ['a code that is no number', '{"Fault":{"Error":[{"code":"<script>"}]}}'],
+    ['XML without an error', '<IntuitResponse><Fault type="SERVICE"/></IntuitResponse>'],
+  ])('with %s has an empty code', (_, body) => {
+    expect(intuit.accounting.faultOf(body)).toEqual({ code: '', class: null })
+  })
+
+  it('is unknown to the generic profile', () => {
+    expect(generic.accounting.faultOf(capital('5020'))).toBeNull()
+  })
+})
+
+describe('a revocation response under the intuit profile', () => {
+  it.each([
+    [400, '', true],
+    [400, ' \n', true],
+    [400, '{"error":"invalid_request"}', false],
+    [401, '', false],
+    [500, '', false],
+  ])(
+    'with status %i and body %j says that the token was revoked before: %s',
+    (status, text, is) => {
+      expect(intuit.revocation.isAlreadyRevoked({ status, text })).toBe(is)
+    },
+  )
+})

@@ -1,0 +1,93 @@
+import { generic } from '@integration-host/shared/provider-profile/generic'
+import { intuit } from '@integration-host/shared/provider-profile/intuit'
+import { describe, expect, it } from 'vitest'
+import { createPostMarker } from './repeatable-post.ts'
+
+const unmarked = { headers: [], addedKey: null }
+
+describe('a POST under the intuit profile', () => {
+  const mark = createPostMarker(intuit.accounting, () => 'r1')
+
+  it.each([
+    ['/x', '/x?requestid=r1'],
+    ['/x?a=b', '/x?a=b&requestid=r1'],
+    ['/x?', '/x?requestid=r1'],
+    ['/x?a=b&', '/x?a=b&requestid=r1'],
+    ['/x?requestid=', '/x?requestid=&requestid=r1'],
+    ['/x?myrequestid=abc', '/x?myrequestid=abc&requestid=r1'],
+  ])('to %s is sent to %s, and may be sent again', (path, sent) => {
+    expect(mark({ path, headers: {} })).toEqual({
+      path: sent,
+      headers: [],
+      addedKey: 'r1',
+      isRepeatable: true,
+    })
+  })
+
+  it.each(['/x?requestid=abc', '/x?a=b&requestid=abc'])(
+    'to %s keeps the key of its caller, and may be sent again',
+    (path) => {
+      expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: true })
+    },
+  )
+
+  it.each(['/x?requestId=abc', '/x?RequestID=abc'])(
+    'to %s, a spelling that Intuit does not document, is sent unchanged and once',
+    (path) => {
+      expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
+    },
+  )
+
+  it('with an Idempotency-Key gets the same requestid each time, of at most 36 characters', () => {
+    const post = { path: '/x', headers: { 'idempotency-key': 'OrderProcess/7/0/order' } }
+    const { addedKey, path } = mark(post)
+    expect(mark(post).addedKey).toBe(addedKey)
+    expect(addedKey).toMatch(/^[0-9a-f]{32}$/)
+    expect(path).toBe(`/x?requestid=${addedKey}`)
+  })
+
+  it.each(['/v3/company/1/query', '/v3/company/1/query?minorversion=75'])(
+    'to %s only reads, so it needs no mark',
+    (path) => {
+      expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: true })
+    },
+  )
+
+  it('to an entity whose name begins like the query is marked', () => {
+    expect(mark({ path: '/v3/company/1/querylog', headers: {} }).addedKey).toBe('r1')
+  })
+})
+
+describe('a POST under the generic profile', () => {
+  const mark = createPostMarker(generic.accounting, () => 'r1')
+
+  it.each(['/x', '/x?requestid=abc', '/v3/company/1/query'])(
+    'to %s is sent unchanged and once: no key is known to protect it',
+    (path) => {
+      const headers = { 'idempotency-key': 'k' }
+      expect(mark({ path, headers })).toEqual({ ...unmarked, path, isRepeatable: false })
+    },
+  )
+})
+
+describe('a POST under a profile with a header', () => {
+  const rules = {
+    repeatablePost: { in: 'header', name: 'X-Request-Key' },
+    isReadingPost: () => false,
+  } as const
+  const mark = createPostMarker(rules, () => 'r1')
+
+  it('gets the header, and may be sent again', () => {
+    expect(mark({ path: '/x', headers: {} })).toEqual({
+      path: '/x',
+      headers: ['X-Request-Key', 'r1'],
+      addedKey: 'r1',
+      isRepeatable: true,
+    })
+  })
+
+  it('keeps the header of its caller', () => {
+    const post = { path: '/x', headers: { 'x-request-key': 'mine' } }
+    expect(mark(post)).toEqual({ ...unmarked, path: '/x', isRepeatable: true })
+  })
+})
