@@ -84,7 +84,11 @@ describe('verify-provider', () => {
       provider.override('POST /oauth2/v1/tokens/bearer', (asked) =>
         isAfterConsent(asked.body) ? { status, body: status === 204 ? '' : body } : undefined,
       )
-      for (const route of ['POST /v2/oauth2/tokens/revoke', ...['query', 'customer'].map(apiRoute)])
+      for (const route of [
+        'POST /v2/oauth2/tokens/revoke',
+        apiRoute('query'),
+        apiRoute('customer'),
+      ])
         provider.override(route, () => ({ status, body: status === 204 ? '' : body }))
       const { code, out, err } = await verify()
       expect(code).toBe(1)

@@ -197,7 +197,7 @@ function accountingAddress(
   { settings: { accountingUrl, profile } }: Session,
 ) {
   const named = document.accounting_url
-  const known = named ?? profile.accounting.addressOf(document)
+  const known = named ?? profile.accounting.addressOf({ ...document })
   const source =
     accountingUrl !== null
       ? 'ACCOUNTING_URL'
