@@ -26,7 +26,8 @@ export interface ServiceApi {
   ): Promise<{ readonly status: number; readonly data: T }>
   /** Posts lines of JSON as they are. */
   postText<T>(path: string, lines: string, schema: z.ZodType<T>): Promise<T>
-  delete(path: string): Promise<void>
+  /** Resolves with the headers of the response. */
+  delete(path: string): Promise<Headers>
   /** Posts nothing and yields each line of the answer. */
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
 }
@@ -101,7 +102,16 @@ function openService(
         { body },
       ),
     postText: (path, lines, schema) => call('POST', path, json(schema), { lines }),
-    delete: (path) => call('DELETE', path, async (answer) => void (await answer.text()), {}),
+    delete: (path) =>
+      call(
+        'DELETE',
+        path,
+        async (response) => {
+          await response.text()
+          return response.headers
+        },
+        {},
+      ),
     async *postForLines(path, schema) {
       // No deadline for the whole: fetch itself gives up on an answer that is silent for minutes.
       const answer = await call('POST', path, async (begun) => begun, { deadlineMs: null })

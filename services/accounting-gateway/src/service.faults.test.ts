@@ -110,7 +110,7 @@ describe('an attempt that fails', () => {
     it.each(['/v3/company/1/x', '/v3/company/1/x?requestid=mine'])(
       'to %s is never made again under the generic profile: no key protects it',
       async (path) => {
-        upstream.handle = statuses(failure as 'drop' | [number], [200])
+        upstream.handle = statuses(failure, [200])
         const proxy = await open({ settings: { PROVIDER_PROFILE: 'generic' } })
         const response = await call(proxy, 'POST', path)
         expect(response.status).toBe(failure === 'drop' ? 502 : failure[0])
@@ -120,7 +120,7 @@ describe('an attempt that fails', () => {
     )
 
     it('is made again under the intuit profile, with one and the same requestid', async () => {
-      upstream.handle = statuses(failure as 'drop' | [number], [200])
+      upstream.handle = statuses(failure, [200])
       const response = await call(await open(), 'POST')
       const path = `/v3/company/1/x?requestid=${response.headers.get('x-requestid')}`
       expect(response.status).toBe(200)
@@ -128,7 +128,7 @@ describe('an attempt that fails', () => {
     })
 
     it('is never made again if the caller spells requestid in a way that is not documented', async () => {
-      upstream.handle = statuses(failure as 'drop' | [number], [200])
+      upstream.handle = statuses(failure, [200])
       await call(await open(), 'POST', '/v3/company/1/x?requestId=mine')
       expect(upstream.seen.map(({ url }) => url)).toEqual(['/v3/company/1/x?requestId=mine'])
     })

@@ -39,6 +39,8 @@ beforeEach(async () => {
     'POST /credentials/ACC-9/refresh': () => problem(424, 'credential_faulted', { Fault: fault }),
     'DELETE /credentials/ACC-1': () => ({ status: 204 }),
     'DELETE /credentials/ACC-2': () => problem(404, 'credential_not_found'),
+    'DELETE /credentials/ACC-3': () => ({ status: 204, headers: { Revocation: 'confirmed' } }),
+    'DELETE /credentials/ACC-4': () => ({ status: 204, headers: { Revocation: 'unconfirmed' } }),
     'POST /authorizations': () => ({
       status: 201,
       body: { url: 'https://provider.example/connect?state=s', state: 's', expires_at: AT },
@@ -142,6 +144,19 @@ describe('credentials remove', () => {
       out: 'ACC-1 is removed.\n',
     })
     expect(routes()).toEqual(['DELETE /credentials/ACC-1'])
+  })
+
+  it.each([
+    ['ACC-3', 'confirmed', 'The provider confirmed that its grant has ended.'],
+    ['ACC-4', 'unconfirmed', 'The provider did not confirm that the grant has ended.'],
+  ])('of %s says that the revocation is %s', async (name, Revocation, sentence) => {
+    const removal = ['credentials', 'remove', name, '--yes']
+    const told = await run(removal, service)
+    expect([told.out, told.err]).toEqual([
+      `${name} is removed.\n`,
+      expect.stringContaining(sentence),
+    ])
+    expect((await run([...removal, '--json'], service)).json).toEqual([{ Name: name, Revocation }])
   })
 
   it('does nothing without a terminal and without --yes', async () => {

@@ -174,8 +174,20 @@ Examples:
         return exitCodes.failed
       }
     }
-    await service.delete(pathOf(name))
-    await print(terminal, values.json ? JSON.stringify({ Name: name }) : `${name} is removed.`)
+    const revocation = (await service.delete(pathOf(name))).get('Revocation')
+    if (values.json) {
+      const told = { Name: name, ...(revocation !== null && { Revocation: revocation }) }
+      await print(terminal, JSON.stringify(told))
+      return exitCodes.ok
+    }
+    await print(terminal, `${name} is removed.`)
+    if (revocation === 'confirmed')
+      tell(terminal, 'The provider confirmed that its grant has ended.')
+    if (revocation === 'unconfirmed')
+      tell(
+        terminal,
+        'The provider did not confirm that the grant has ended. Its owner can disconnect the application there.',
+      )
     return exitCodes.ok
   },
 }

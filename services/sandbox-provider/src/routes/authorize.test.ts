@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { request } from 'node:http'
+import { request as sendHttp } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   CLIENT_ID,
@@ -392,7 +392,7 @@ it('a code is bound to its client: the id in the request is compared whole', asy
 
 it('answers a body that is no form like one that asks for nothing', async () => {
   const status = await new Promise((resolve, reject) => {
-    const outgoing = request(`${provider.url}/connect/oauth2`, { method: 'POST' }, (incoming) => {
+    const outgoing = sendHttp(`${provider.url}/connect/oauth2`, { method: 'POST' }, (incoming) => {
       incoming.resume()
       resolve(incoming.statusCode)
     })

@@ -534,7 +534,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
         },
       ],
     })
-    await bus.consume('faults', { prefetch: 1, tag: 'test' }, async ({ content, messageId }) => {
+    bus.consume('faults', { prefetch: 1, tag: 'test' }, async ({ content, messageId }) => {
       published.push(CredentialEvent.parse(JSON.parse(String(content))))
       ids.push(messageId)
       return 'ack'

@@ -12,7 +12,7 @@ export function claimsOf(idToken: string | undefined): Readonly<Record<string, u
 }
 
 /** An id token is rejected; `member` is the claim, header parameter or part that is wrong. */
-export class InvalidIdToken extends Error {
+class InvalidIdToken extends Error {
   override readonly name = 'InvalidIdToken'
   readonly member: string
 

@@ -66,7 +66,7 @@ interface Received {
   readonly raw: ProviderHttpResponse
   readonly response: TokenResponse
   /** `null`: everything is valid. */
-  readonly rejection: unknown
+  readonly rejection: Error | null
 }
 
 export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
@@ -138,7 +138,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     })
     const rejection = await grant(configuration, () => response).then(
       () => null,
-      (error: unknown) => error ?? new TypeError('rejected without an error'),
+      (error: unknown) => (error instanceof Error ? error : new TypeError('not an error')),
     )
     // Assigned in the function above, which the compiler does not follow.
     const seen = { raw, response, failure } as {
@@ -147,7 +147,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
       readonly failure: NoResponse | null
     }
     if (seen.failure !== null) return outcomeWithoutResponse(seen.failure)
-    if (seen.raw === null) throw rejection
+    if (seen.raw === null) throw rejection ?? new TypeError('the library sent nothing')
     return seen.response === null
       ? outcomeOf(seen.raw, [...sent, secret.reveal()], now())
       : { kind: 'received', raw: seen.raw, response: seen.response, rejection }
