@@ -9,7 +9,7 @@ const support = (file: string): string =>
 export default defineConfig({
   // Every service under test is held to its OpenAPI document.
   resolve: {
-    alias: { '@integration-host/shared/service-app': support('openapi/service-app.ts') },
+    alias: { '@integration-host/shared/http/service-app': support('openapi/service-app.ts') },
   },
   test: {
     setupFiles: [support('openapi/hold-tests.ts')],

@@ -1,8 +1,8 @@
 // What the number of stored realms costs token-service: its start, its memory, and finding what is due, at
 // 10,000, 100,000 and 1,000,000 realms in a Redis of its own. Prints a table.
 import { setTimeout as delay } from 'node:timers/promises'
-import { type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
-import { Secret } from '@integration-host/shared/secret'
+import { type KeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Redis } from 'ioredis'
 import { type Custody, startCustody } from './support/custody.ts'
 import { startPrivateRedis } from './support/private-redis.ts'

@@ -11,8 +11,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
-import { type KeyRing, parseKeyRing } from '../packages/shared/src/envelope.ts'
-import { Secret } from '../packages/shared/src/secret.ts'
+import { type KeyRing, parseKeyRing } from '../packages/shared/src/secrets/envelope.ts'
+import { Secret } from '../packages/shared/src/secrets/secret.ts'
 
 const run = promisify(execFile)
 const FILES = ['postgres.dump', 'redis.rdb'] as const

@@ -3,8 +3,8 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { lchownSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseKeyRing } from '../packages/shared/src/envelope.ts'
-import { Secret } from '../packages/shared/src/secret.ts'
+import { parseKeyRing } from '../packages/shared/src/secrets/envelope.ts'
+import { Secret } from '../packages/shared/src/secrets/secret.ts'
 import {
   BACKENDS,
   readSecret,

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Environment } from '@integration-host/shared/config'
-import { generateKeyRing } from '@integration-host/shared/envelope'
-import { StartRefused } from '@integration-host/shared/lifecycle'
+import type { Environment } from '@integration-host/shared/process/config'
+import { generateKeyRing } from '@integration-host/shared/secrets/envelope'
+import { StartRefused } from '@integration-host/shared/process/lifecycle'
 
 const random = (): string => randomBytes(32).toString('base64url')
 

@@ -1,7 +1,7 @@
 // `npm start`: the embedded host, left running.
 import { parseArgs } from 'node:util'
-import { logLevels, parseConfig } from '@integration-host/shared/config'
-import { runService, StartRefused } from '@integration-host/shared/lifecycle'
+import { logLevels, parseConfig } from '@integration-host/shared/process/config'
+import { runService, StartRefused } from '@integration-host/shared/process/lifecycle'
 import { z } from 'zod'
 import { banner } from './banner.ts'
 import { startHost } from './host.ts'

@@ -1,7 +1,7 @@
 import { link, lstat, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
-import { reasonOf } from '@integration-host/shared/health'
+import { reasonOf } from '@integration-host/shared/observability/health'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 
 /**

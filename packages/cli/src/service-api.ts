@@ -1,7 +1,7 @@
 /** A service's HTTP API as the commands use it. */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
-import { reasonOf } from '@integration-host/shared/health'
+import { reasonOf } from '@integration-host/shared/observability/health'
 import type { z } from 'zod'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 import { faultLines } from './fault-lines.ts'

@@ -6,8 +6,8 @@ import {
   httpUrl,
   parseConfig,
   serviceKeys,
-} from '@integration-host/shared/config'
-import { Secret } from '@integration-host/shared/secret'
+} from '@integration-host/shared/process/config'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 import { UsageError } from './exit-code.ts'
 

@@ -2,8 +2,8 @@
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import { Writable } from 'node:stream'
-import type { Environment } from '@integration-host/shared/config'
-import { Secret } from '@integration-host/shared/secret'
+import type { Environment } from '@integration-host/shared/process/config'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 
 type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean }

@@ -1,8 +1,8 @@
 /** What exported credentials are sealed with: never an argument, which every process of the machine could read. */
 import { readFile } from 'node:fs/promises'
-import { parseConfig, secret } from '@integration-host/shared/config'
-import { reasonOf } from '@integration-host/shared/health'
-import { Secret } from '@integration-host/shared/secret'
+import { parseConfig, secret } from '@integration-host/shared/process/config'
+import { reasonOf } from '@integration-host/shared/observability/health'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 import { UsageError } from './exit-code.ts'
 import { usable } from './settings.ts'

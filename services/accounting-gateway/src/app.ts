@@ -1,8 +1,8 @@
-import type { Health } from '@integration-host/shared/health'
-import type { Logger } from '@integration-host/shared/logger'
-import type { Metrics } from '@integration-host/shared/metrics'
-import type { Secret } from '@integration-host/shared/secret'
-import { createServiceApp } from '@integration-host/shared/service-app'
+import type { Health } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import { createServiceApp } from '@integration-host/shared/http/service-app'
 import type { Hono } from 'hono'
 import { companyRoutes } from './routes/company.ts'
 

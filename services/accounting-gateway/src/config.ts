@@ -7,7 +7,7 @@ import {
   onOff,
   parseConfig,
   serviceKeys,
-} from '@integration-host/shared/config'
+} from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
 import { z } from 'zod'

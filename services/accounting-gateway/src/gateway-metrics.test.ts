@@ -1,5 +1,5 @@
 import { IntegrationError } from '@integration-host/shared/errors'
-import { createMetrics } from '@integration-host/shared/metrics'
+import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createGatewayMetrics } from './gateway-metrics.ts'
 import type { Permit, RealmLimits } from './realm/throttle.ts'

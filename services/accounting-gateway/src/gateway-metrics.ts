@@ -1,5 +1,5 @@
 import { hasCode } from '@integration-host/shared/errors'
-import type { Metrics } from '@integration-host/shared/metrics'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { GatewayLimits, RealmLimits } from './realm/throttle.ts'
 
 /** The gateway's own figures; a realm is a label only where the settings ask for it. */

@@ -11,18 +11,18 @@
 import { EventEmitter } from 'node:events'
 import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { inBurst } from '@integration-host/shared/burst'
+import { inBurst } from '@integration-host/shared/batching/coalesce-writes'
 import {
   type Head,
   HttpParser,
   type MessageReceiver,
-} from '@integration-host/shared/http-client/parser'
+} from '@integration-host/shared/http/client/parser'
 import type { CallerRequest, CallerResponse } from './proxy/caller.ts'
 import {
   type HeaderList,
   headerPairs,
   headerValue,
-} from '@integration-host/shared/http-client/header-list'
+} from '@integration-host/shared/http/client/header-list'
 
 /** A GET without a body, all of it. */
 export class WholeRequest implements CallerRequest {

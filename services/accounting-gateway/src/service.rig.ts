@@ -15,10 +15,10 @@ import {
   credentialRoutingKey,
   CREDENTIALS_EXCHANGE,
 } from '@integration-host/shared/contracts/credential-event'
-import { createHealth } from '@integration-host/shared/health'
-import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
-import { createLogger } from '@integration-host/shared/logger'
-import type { MessageBus } from '@integration-host/shared/message-bus'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect } from 'vitest'
 import { readEmbeddedConfig } from './config.ts'

@@ -7,7 +7,7 @@ import {
   parseConfig,
   seconds,
   serviceKeys,
-} from '@integration-host/shared/config'
+} from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { z } from 'zod'
 

@@ -6,7 +6,7 @@ import {
   type CredentialEvent,
 } from '@integration-host/shared/contracts/credential-event'
 import { stepRoutingKey, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
-import type { MessageBus } from '@integration-host/shared/message-bus'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import {

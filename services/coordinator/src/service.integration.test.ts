@@ -236,9 +236,9 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     const { connectPostgres } = await import('./adapters/postgres/connection.ts')
     const { createPostgresTransactionSource } =
       await import('./adapters/postgres/transaction-source.ts')
-    const { createHealth } = await import('@integration-host/shared/health')
-    const { createLogger } = await import('@integration-host/shared/logger')
-    const { Secret } = await import('@integration-host/shared/secret')
+    const { createHealth } = await import('@integration-host/shared/observability/health')
+    const { createLogger } = await import('@integration-host/shared/observability/logger')
+    const { Secret } = await import('@integration-host/shared/secrets/secret')
     const logger = createLogger('test', 'silent')
     const health = createHealth(logger)
     const dependency = health.dependency('postgres')

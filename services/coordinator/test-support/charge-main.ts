@@ -1,8 +1,8 @@
 /** A coordinator of the charge process, as a process that a test kills in its call. */
-import { createHealth } from '@integration-host/shared/health'
-import { runService } from '@integration-host/shared/lifecycle'
-import { createLogger } from '@integration-host/shared/logger'
-import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { runService } from '@integration-host/shared/process/lifecycle'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
 import { readConfig } from '../src/config.ts'

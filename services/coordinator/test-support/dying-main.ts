@@ -11,11 +11,11 @@
  *   whose first step calls a company through the gateway.
  */
 import { writeSync } from 'node:fs'
-import { createHealth } from '@integration-host/shared/health'
-import { runService, StartRefused } from '@integration-host/shared/lifecycle'
-import { createLogger } from '@integration-host/shared/logger'
-import type { MessageBus, OutgoingMessage } from '@integration-host/shared/message-bus'
-import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { runService, StartRefused } from '@integration-host/shared/process/lifecycle'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import type { MessageBus, OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
+import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
 import { readConfig } from '../src/config.ts'

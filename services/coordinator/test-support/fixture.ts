@@ -11,12 +11,12 @@ import {
   COORDINATORS_EXCHANGE,
   TRANSACTIONS_EXCHANGE,
 } from '@integration-host/shared/contracts/transaction-event'
-import { createHealth } from '@integration-host/shared/health'
-import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
-import { createLogger, type Logger } from '@integration-host/shared/logger'
-import type { MessageBus } from '@integration-host/shared/message-bus'
-import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
-import { Secret } from '@integration-host/shared/secret'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
+import { createLogger, type Logger } from '@integration-host/shared/observability/logger'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { loadProcesses } from '../src/adapters/folder/processes.ts'

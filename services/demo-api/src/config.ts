@@ -4,7 +4,7 @@ import {
   listenSettings,
   parseConfig,
   serviceKeys,
-} from '@integration-host/shared/config'
+} from '@integration-host/shared/process/config'
 import { z } from 'zod'
 
 const HOST_NAME = /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/

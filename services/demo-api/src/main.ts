@@ -1,6 +1,6 @@
-import { createHealth } from '@integration-host/shared/health'
-import { runService } from '@integration-host/shared/lifecycle'
-import { createLogger } from '@integration-host/shared/logger'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { runService } from '@integration-host/shared/process/lifecycle'
+import { createLogger } from '@integration-host/shared/observability/logger'
 import { readConfig } from './config.ts'
 import { startDemoApi } from './service.ts'
 

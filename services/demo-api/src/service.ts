@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Health } from '@integration-host/shared/health'
-import { honoListener, listen } from '@integration-host/shared/http-server'
-import type { RunningService } from '@integration-host/shared/lifecycle'
-import type { Logger } from '@integration-host/shared/logger'
-import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
+import type { Health } from '@integration-host/shared/observability/health'
+import { honoListener, listen } from '@integration-host/shared/http/http-server'
+import type { RunningService } from '@integration-host/shared/process/lifecycle'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import {
   createTransactionQueue,
   probeCoordinator,

@@ -1,4 +1,8 @@
-import { type Environment, listenSettings, parseConfig } from '@integration-host/shared/config'
+import {
+  type Environment,
+  listenSettings,
+  parseConfig,
+} from '@integration-host/shared/process/config'
 import { z } from 'zod'
 import type { Endpoint } from './forwarder.ts'
 

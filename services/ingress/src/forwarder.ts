@@ -7,7 +7,7 @@
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
-import { type Dependency, reasonOf } from '@integration-host/shared/health'
+import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 
 export interface Endpoint {
   readonly host: string

@@ -4,7 +4,7 @@ import {
   listenSettings,
   parseConfig,
   secret,
-} from '@integration-host/shared/config'
+} from '@integration-host/shared/process/config'
 import { z } from 'zod'
 import { personalityNames } from './control/personalities.ts'
 

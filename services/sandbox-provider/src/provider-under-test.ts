@@ -1,5 +1,5 @@
-import { createHealth } from '@integration-host/shared/health'
-import { createLogger } from '@integration-host/shared/logger'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { createLogger } from '@integration-host/shared/observability/logger'
 import { readConfig } from './config.ts'
 import type { CountersView } from './control/counters.ts'
 import { startSandboxProvider } from './service.ts'

@@ -1,7 +1,7 @@
 /** The service at its HTTP doors, over the embedded adapters: authorization, keys, bad input, secrets. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
-import { createLogger } from '@integration-host/shared/logger'
+import { createLogger } from '@integration-host/shared/observability/logger'
 import * as browser from '../test-support/browser.ts'
 import {
   CLIENT_SECRET,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ConfigError } from '@integration-host/shared/config'
+import { ConfigError } from '@integration-host/shared/process/config'
 import { readConfig, readEmbeddedConfig } from './config.ts'
 
 const key = `k1:${Buffer.alloc(32, 1).toString('base64')}`

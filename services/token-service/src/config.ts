@@ -8,10 +8,10 @@ import {
   parseConfig,
   secret,
   serviceKeys,
-} from '@integration-host/shared/config'
-import { parseKeyRing } from '@integration-host/shared/envelope'
+} from '@integration-host/shared/process/config'
+import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
-import { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secrets/secret'
 
 /** A URL that is compared or fetched exactly as written, so nothing of it may change in parsing. */
 const exactUrl = () =>

@@ -1,4 +1,4 @@
-import { runService } from '@integration-host/shared/lifecycle'
+import { runService } from '@integration-host/shared/process/lifecycle'
 import { openBackends } from './backends.ts'
 import { readConfig } from './config.ts'
 import { startTokenService } from './service.ts'

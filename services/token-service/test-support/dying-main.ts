@@ -6,8 +6,8 @@
  * error that tells both.
  */
 import { writeSync } from 'node:fs'
-import { runService, StartRefused } from '@integration-host/shared/lifecycle'
-import type { MessageBus } from '@integration-host/shared/message-bus'
+import { runService, StartRefused } from '@integration-host/shared/process/lifecycle'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { openBackends } from '../src/backends.ts'
 import { readConfig } from '../src/config.ts'
 import type { Grant } from '../src/credential/credential.ts'

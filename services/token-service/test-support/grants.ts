@@ -1,4 +1,4 @@
-import { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Grant } from '../src/credential/credential.ts'
 import type { Deed } from '../src/credential/journal.ts'
 

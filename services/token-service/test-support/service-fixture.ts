@@ -4,13 +4,17 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { generateKeyRing, type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
-import { createHealth, type Health } from '@integration-host/shared/health'
-import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
-import { createLogger, type Logger } from '@integration-host/shared/logger'
-import type { MessageBus } from '@integration-host/shared/message-bus'
+import {
+  generateKeyRing,
+  type KeyRing,
+  parseKeyRing,
+} from '@integration-host/shared/secrets/envelope'
+import { createHealth, type Health } from '@integration-host/shared/observability/health'
+import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
+import { createLogger, type Logger } from '@integration-host/shared/observability/logger'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { connectRedis } from '@integration-host/shared/redis/connection'
-import { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { createFileCredentialStore } from '../src/adapters/file/credential-store.ts'
 import { createRedisAuthorizationStore } from '../src/adapters/redis/authorization-store.ts'

@@ -3,7 +3,7 @@ import { registerHooks } from 'node:module'
 
 registerHooks({
   resolve: (specifier, context, next) =>
-    specifier === '@integration-host/shared/service-app'
+    specifier === '@integration-host/shared/http/service-app'
       ? { url: new URL('service-app.ts', import.meta.url).href, shortCircuit: true }
       : next(specifier, context),
 })

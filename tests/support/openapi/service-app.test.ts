@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process'
-import { createHealth } from '@integration-host/shared/health'
-import { createLogger } from '@integration-host/shared/logger'
-import { createMetrics } from '@integration-host/shared/metrics'
-import { createServiceApp } from '@integration-host/shared/service-app'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { createMetrics } from '@integration-host/shared/observability/metrics'
+import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { expect, it } from 'vitest'
 import { deviations } from './deviations.ts'
 
-const THE_DOOR = '@integration-host/shared/service-app'
+const THE_DOOR = '@integration-host/shared/http/service-app'
 
 it('holds every app that a test makes to its document, by the name that services import', async () => {
   const logger = createLogger('test', 'silent')

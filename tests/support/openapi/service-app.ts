@@ -1,13 +1,13 @@
 /**
- * Stands in for `@integration-host/shared/service-app` in every test: each app that it makes is held to
+ * Stands in for `@integration-host/shared/http/service-app` in every test: each app that it makes is held to
  * its own OpenAPI document, answer by answer. In the test's own process by an alias (vitest.config.ts), in
  * the processes of a system by `hold-process.ts`.
  */
-import { createServiceApp as createApp } from '../../../packages/shared/src/service-app.ts'
+import { createServiceApp as createApp } from '../../../packages/shared/src/http/service-app.ts'
 import { DEVIATION, deviations } from './deviations.ts'
 import { createAnswerCheck, type OpenApiDocument, undocumented } from './document.ts'
 
-export * from '../../../packages/shared/src/service-app.ts'
+export * from '../../../packages/shared/src/http/service-app.ts'
 
 export const createServiceApp: typeof createApp = (deps, addRoutes) => {
   const app = createApp(deps, addRoutes)

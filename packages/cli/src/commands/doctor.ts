@@ -1,8 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Finding, problem, skipped, warning } from '@integration-host/shared/findings/finding'
-import { backendUrl, httpUrl, parseConfig, secret } from '@integration-host/shared/config'
+import {
+  type Finding,
+  problem,
+  skipped,
+  warning,
+} from '@integration-host/shared/observability/checks/check-result'
+import { backendUrl, httpUrl, parseConfig, secret } from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { wantedQueues, type ProcessOutline } from '../doctor/broker-topology.ts'

@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises'
 import { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
-import { reasonOf } from '@integration-host/shared/health'
+import { reasonOf } from '@integration-host/shared/observability/health'
 import { type Command, expectNone, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { counted, createProgress, plain, print, tell } from '../terminal.ts'

@@ -1,4 +1,4 @@
-import { httpUrl, parseConfig, secret } from '@integration-host/shared/config'
+import { httpUrl, parseConfig, secret } from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'

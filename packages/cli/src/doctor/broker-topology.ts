@@ -6,7 +6,7 @@ import {
   ladder,
   processTopology,
 } from '@integration-host/shared/contracts/topology'
-import { queueArguments } from '@integration-host/shared/rabbitmq/queue-arguments'
+import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queue-arguments'
 import { z } from 'zod'
 
 export interface WantedQueue {

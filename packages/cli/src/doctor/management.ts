@@ -6,8 +6,8 @@ import {
   problem,
   skipped,
   warning,
-} from '@integration-host/shared/findings/finding'
-import { clockFinding, httpClock } from '@integration-host/shared/findings/clock'
+} from '@integration-host/shared/observability/checks/check-result'
+import { clockFinding, httpClock } from '@integration-host/shared/observability/checks/clock'
 import {
   DEFINITIONS,
   differences,

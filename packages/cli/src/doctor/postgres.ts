@@ -4,10 +4,13 @@ import {
   ok,
   problem,
   versionFinding,
-} from '@integration-host/shared/findings/finding'
-import { clockFinding } from '@integration-host/shared/findings/clock'
-import { migrationFindings, readMigrationState } from '@integration-host/shared/findings/migrations'
-import type { Secret } from '@integration-host/shared/secret'
+} from '@integration-host/shared/observability/checks/check-result'
+import { clockFinding } from '@integration-host/shared/observability/checks/clock'
+import {
+  migrationFindings,
+  readMigrationState,
+} from '@integration-host/shared/observability/checks/migrations'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
 
 const PATIENCE_S = 3

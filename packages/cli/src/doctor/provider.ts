@@ -1,14 +1,14 @@
 import { z } from 'zod'
-import { clockFinding, httpClock } from '@integration-host/shared/findings/clock'
+import { clockFinding, httpClock } from '@integration-host/shared/observability/checks/clock'
 import {
   type Finding,
   ok,
   problem,
   skipped,
   warning,
-} from '@integration-host/shared/findings/finding'
+} from '@integration-host/shared/observability/checks/check-result'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import { checkKeyPair } from '../verify-provider/key-pair.ts'
 import { createCall, NoResponse } from '../verify-provider/provider-call.ts'
 import { described } from '../verify-provider/wording.ts'

@@ -4,9 +4,9 @@ import {
   problem,
   versionFinding,
   warning,
-} from '@integration-host/shared/findings/finding'
-import { inequivalenceOf, versionOf } from '@integration-host/shared/rabbitmq/refusal'
-import type { Secret } from '@integration-host/shared/secret'
+} from '@integration-host/shared/observability/checks/check-result'
+import { inequivalenceOf, versionOf } from '@integration-host/shared/messaging/rabbitmq/refusal'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { ChannelModel } from 'amqplib'
 import type { WantedQueue } from './broker-topology.ts'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'

@@ -1,6 +1,10 @@
-import { type Finding, ok, problem } from '@integration-host/shared/findings/finding'
-import { brokerReason } from '@integration-host/shared/rabbitmq/refusal'
-import type { Secret } from '@integration-host/shared/secret'
+import {
+  type Finding,
+  ok,
+  problem,
+} from '@integration-host/shared/observability/checks/check-result'
+import { brokerReason } from '@integration-host/shared/messaging/rabbitmq/refusal'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 
 /** A backend's address without what is secret in it. */
 export const hostOf = (url: Secret): string => new URL(url.reveal()).host

@@ -5,9 +5,9 @@ import {
   skipped,
   versionFinding,
   warning,
-} from '@integration-host/shared/findings/finding'
-import { clockFinding } from '@integration-host/shared/findings/clock'
-import type { Secret } from '@integration-host/shared/secret'
+} from '@integration-host/shared/observability/checks/check-result'
+import { clockFinding } from '@integration-host/shared/observability/checks/clock'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
 
 const PATIENCE_MS = 3_000

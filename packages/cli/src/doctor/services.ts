@@ -4,10 +4,10 @@ import {
   problem,
   skipped,
   warning,
-} from '@integration-host/shared/findings/finding'
-import { clockFinding, httpClock } from '@integration-host/shared/findings/clock'
+} from '@integration-host/shared/observability/checks/check-result'
+import { clockFinding, httpClock } from '@integration-host/shared/observability/checks/clock'
 import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 import { addressOf, type ServiceName } from '../settings.ts'
 import type { ProcessOutline } from './broker-topology.ts'

@@ -1,6 +1,6 @@
 /** Whether client id and secret are right, found out without a person's consent and without changing anything. */
 import { randomBytes } from 'node:crypto'
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { CallProvider, ProviderResponse } from './provider-call.ts'
 
 /** HTTP Basic with both halves form-encoded (RFC 6749 §2.3.1). */

@@ -1,5 +1,5 @@
 /** One call to the provider: a deadline for the whole, a bounded body, no redirect followed. */
-import { reasonOf } from '@integration-host/shared/health'
+import { reasonOf } from '@integration-host/shared/observability/health'
 
 export interface ProviderResponse {
   readonly status: number

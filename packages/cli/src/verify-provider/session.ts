@@ -1,6 +1,6 @@
 /** What the steps of one run share: the settings, the calls, and what earlier steps found out. */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { SigningKeys, UsableDocument } from './discovery.ts'
 import type { Expectations } from './expectations.ts'
 import { basicAuthorization } from './key-pair.ts'

@@ -2,7 +2,7 @@
  * The exchanges and queues that outlive the processes using them: declared by the coordinator, compared with
  * what is there by `integration-host doctor`.
  */
-import { DELIVERY_LIMIT, type QueueSpec, type Topology } from '../message-bus.ts'
+import { DELIVERY_LIMIT, type QueueSpec, type Topology } from '../messaging/message-bus.ts'
 import { CREDENTIALS_EXCHANGE, credentialRoutingKey } from './credential-event.ts'
 import {
   DEAD_EXCHANGE,

@@ -3,9 +3,9 @@ import { Redis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
 import { eventually } from '../../test-support/eventually.ts'
 import { edited, startRelay } from '../../test-support/relay.ts'
-import { createHealth } from '../health.ts'
-import { createLogger } from '../logger.ts'
-import { Secret } from '../secret.ts'
+import { createHealth } from '../observability/health.ts'
+import { createLogger } from '../observability/logger.ts'
+import { Secret } from '../secrets/secret.ts'
 import { connectRedis } from './connection.ts'
 
 function connect({ url }: { readonly url: string }) {

@@ -1,9 +1,9 @@
 import { Redis } from 'ioredis'
-import { corkWrites } from '../corked-writes.ts'
-import { clockFinding } from '../findings/clock.ts'
-import { refuseProblems, versionFinding } from '../findings/finding.ts'
-import { type Dependency, reasonOf } from '../health.ts'
-import type { Secret } from '../secret.ts'
+import { corkWrites } from '../batching/cork-stream.ts'
+import { clockFinding } from '../observability/checks/clock.ts'
+import { refuseProblems, versionFinding } from '../observability/checks/check-result.ts'
+import { type Dependency, reasonOf } from '../observability/health.ts'
+import type { Secret } from '../secrets/secret.ts'
 
 export interface RedisOptions {
   /** Shown in `CLIENT LIST`. */

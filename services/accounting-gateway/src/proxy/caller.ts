@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { HeaderList } from '@integration-host/shared/http-client/header-list'
+import type { HeaderList } from '@integration-host/shared/http/client/header-list'
 
 /** What a call needs of its request; Node's `IncomingMessage` is one. */
 export interface CallerRequest {

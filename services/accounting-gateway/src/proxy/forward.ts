@@ -6,8 +6,8 @@
  * I3  Nothing outlives the caller, and no answer begins after the deadline.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { HttpFailure } from '@integration-host/shared/http-client/exchange'
-import { type HeaderList, headerValue } from '@integration-host/shared/http-client/header-list'
+import type { HttpFailure } from '@integration-host/shared/http/client/exchange'
+import { type HeaderList, headerValue } from '@integration-host/shared/http/client/header-list'
 import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
 import type { GatewayLimits, Permit } from '../realm/throttle.ts'
 import { Attempt, type Ending } from './attempt.ts'

@@ -1,5 +1,5 @@
 /** Which headers travel on. */
-import type { HeaderList } from '@integration-host/shared/http-client/header-list'
+import type { HeaderList } from '@integration-host/shared/http/client/header-list'
 
 const at = (list: HeaderList, index: number): string => list[index] ?? ''
 

@@ -1,5 +1,5 @@
 /** Decides what follows a failed attempt. Pure: time and chance are parameters. */
-import { parseRetryAfter } from '@integration-host/shared/retry-after'
+import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 
 /** RFC 9110 §9.2.2. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])

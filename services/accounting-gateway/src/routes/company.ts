@@ -1,4 +1,4 @@
-import { problemResponses } from '@integration-host/shared/service-app'
+import { problemResponses } from '@integration-host/shared/http/service-app'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { Hono } from 'hono'

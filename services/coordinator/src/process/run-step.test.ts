@@ -1,4 +1,4 @@
-import { createLogger } from '@integration-host/shared/logger'
+import { createLogger } from '@integration-host/shared/observability/logger'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { describe, expect, it } from 'vitest'
 import type { Claim } from '../transaction/transaction-source.ts'

@@ -7,14 +7,14 @@
  * O3  A step is in doubt from the moment a call left until somebody knows what came of it: the call was
  *     refused, the step judged its answer, or `confirm` said that it had not happened.
  */
-import type { Logger } from '@integration-host/shared/logger'
+import type { Logger } from '@integration-host/shared/observability/logger'
 import { providerFaultClasses } from '@integration-host/shared/provider-profile/provider-fault'
 import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
 import type { CredentialHolds } from './credential-holds.ts'
 import { type CallOutcome, type HttpCall, MAX_RESPONSE_BYTES } from './http-call.ts'
 import { NO_ANSWER, type Response, type StepOutcome } from './progress.ts'
-import { parseRetryAfter } from '@integration-host/shared/retry-after'
+import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { leavesDoubt, verdictOf } from './retry-policy.ts'
 import type {
   AnyStep,

@@ -1,5 +1,5 @@
 /** What a step is, and what it sees of its run. */
-import type { Logger } from '@integration-host/shared/logger'
+import type { Logger } from '@integration-host/shared/observability/logger'
 import type { StepRequest } from './step-request.ts'
 import type { Json } from './storable.ts'
 

@@ -1,4 +1,4 @@
-import { textResponse } from '@integration-host/shared/service-app'
+import { textResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { describeRoute } from 'hono-openapi'

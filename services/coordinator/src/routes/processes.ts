@@ -1,4 +1,4 @@
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'

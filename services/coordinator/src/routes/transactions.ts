@@ -1,5 +1,5 @@
 import { IntegrationError } from '@integration-host/shared/errors'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { describeRoute } from 'hono-openapi'

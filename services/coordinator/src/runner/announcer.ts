@@ -1,5 +1,5 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
-import type { Logger } from '@integration-host/shared/logger'
+import type { Logger } from '@integration-host/shared/observability/logger'
 import { isOver } from '../transaction/status.ts'
 import type { Moved } from '../transaction/transaction-source.ts'
 import type { StepQueue } from './step-queue.ts'

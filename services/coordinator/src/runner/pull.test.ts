@@ -1,4 +1,4 @@
-import { createLogger } from '@integration-host/shared/logger'
+import { createLogger } from '@integration-host/shared/observability/logger'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { defineProcess } from '../process/definition.ts'

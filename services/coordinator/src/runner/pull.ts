@@ -11,7 +11,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { hasCode } from '@integration-host/shared/errors'
-import type { Logger } from '@integration-host/shared/logger'
+import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { Header } from '../transaction/header.ts'
 import type { Audit, StepRef, TransactionSource } from '../transaction/transaction-source.ts'

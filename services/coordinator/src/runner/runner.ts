@@ -12,8 +12,12 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
-import type { Logger } from '@integration-host/shared/logger'
-import { type SpanDescription, type Tracing, tracing } from '@integration-host/shared/telemetry'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import {
+  type SpanDescription,
+  type Tracing,
+  tracing,
+} from '@integration-host/shared/observability/telemetry'
 import { createCredentialHolds } from '../process/credential-holds.ts'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { HttpCall } from '../process/http-call.ts'

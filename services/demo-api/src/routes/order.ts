@@ -1,6 +1,6 @@
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { jsonResponse } from '@integration-host/shared/service-app'
+import { jsonResponse } from '@integration-host/shared/http/service-app'
 import { z } from 'zod'
 import type { KeptAnswers } from '../order/kept-answers.ts'
 import { timestamp } from '../order/timestamp.ts'

@@ -1,4 +1,4 @@
-import { jsonResponse } from '@integration-host/shared/service-app'
+import { jsonResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'

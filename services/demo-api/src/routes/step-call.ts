@@ -1,4 +1,4 @@
-import type { Metrics } from '@integration-host/shared/metrics'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
 
 /** Counts the calls of steps: a repeated call is visible, and visibly without effect. */
 export const stepCalls = (metrics: Metrics) =>

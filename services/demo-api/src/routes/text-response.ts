@@ -1,5 +1,5 @@
-import { problemOf } from '@integration-host/shared/problem'
-import { type ErrorAnswers, textResponse } from '@integration-host/shared/service-app'
+import { problemOf } from '@integration-host/shared/http/problem'
+import { type ErrorAnswers, textResponse } from '@integration-host/shared/http/service-app'
 import type { Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 

@@ -1,4 +1,4 @@
-import { textResponse } from '@integration-host/shared/service-app'
+import { textResponse } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import {

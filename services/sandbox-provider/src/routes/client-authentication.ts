@@ -1,4 +1,4 @@
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Context } from 'hono'
 import type { Counters } from '../control/counters.ts'
 

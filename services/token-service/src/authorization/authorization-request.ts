@@ -1,7 +1,7 @@
 /** The start of an authorization and the check of its callback: state, PKCE, nonce, issuer, browser, realm. */
 import { randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Provider } from '../provider/provider.ts'
 import type { AuthorizationRequest, AuthorizationStore, CodeClaim } from './authorization-store.ts'
 import { digest } from './digest.ts'

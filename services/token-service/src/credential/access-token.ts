@@ -1,6 +1,6 @@
 /** Hands out access tokens that are valid now, and refreshes ahead of time and on request. */
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type Credential, freshness } from './credential.ts'
 import type { CredentialStore } from './credential-store.ts'
 import type { HandOuts } from './hand-outs.ts'

@@ -3,8 +3,8 @@
  * to their place (name, field, version). The empty string stands for an absent secret.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
-import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/envelope'
-import { Secret } from '@integration-host/shared/secret'
+import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Credential, CredentialSummary, ExpiryNoticeDays, Grant } from './credential.ts'
 
 export type StoredFields = Readonly<Record<string, string>>

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
-import { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { deedOf, grantOf, START } from '../../test-support/grants.ts'
 import {

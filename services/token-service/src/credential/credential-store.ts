@@ -12,7 +12,7 @@
  */
 import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/contracts/audit'
 import type { Fault } from '@integration-host/shared/contracts/credential'
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Credential, CredentialSummary, Grant } from './credential.ts'
 import type { Deed, JournalEntry } from './journal.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import {
   expiryNotice,
   freshness,

@@ -1,5 +1,5 @@
 import type { CredentialView, Fault } from '@integration-host/shared/contracts/credential'
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 
 /** What is known of a credential without opening a secret. Times are epoch milliseconds. */
 export interface CredentialSummary {

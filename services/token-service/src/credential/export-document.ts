@@ -5,7 +5,7 @@ import { z } from 'zod'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secrets/secret'
 
 /** What the document is sealed with. */
 export type DocumentSecret =

@@ -4,8 +4,8 @@ import {
   CREDENTIALS_EXCHANGE,
   CredentialEvent,
 } from '@integration-host/shared/contracts/credential-event'
-import type { KeyRing } from '@integration-host/shared/envelope'
-import { createInProcessBus } from '@integration-host/shared/in-process/message-bus'
+import type { KeyRing } from '@integration-host/shared/secrets/envelope'
+import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import {
   CLIENT_SECRET,
   type ScriptedProvider,

@@ -31,7 +31,7 @@
  */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Provider, ProviderResponse, TokenSet } from '../provider/provider.ts'
 import {
   type Credential,

@@ -1,5 +1,5 @@
 /** Ends a credential: its grant is revoked at the provider, then the credential is removed in any case. */
-import { EnvelopeRefused } from '@integration-host/shared/envelope'
+import { EnvelopeRefused } from '@integration-host/shared/secrets/envelope'
 import type { Provider } from '../provider/provider.ts'
 import { notFound } from './access-token.ts'
 import type { CredentialStore } from './credential-store.ts'

@@ -2,7 +2,7 @@
  * The port to the provider. What can be foreseen of a token call is an outcome, not an exception, and the
  * outcomes are told apart by one question: may the provider have spent the grant?
  */
-import type { Secret } from '@integration-host/shared/secret'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 
 export interface Provider {
   /**

@@ -8,15 +8,15 @@ import { z } from 'zod'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { CredentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { problemOf, problemResponse } from '@integration-host/shared/problem'
-import type { Secret } from '@integration-host/shared/secret'
+import { problemOf, problemResponse } from '@integration-host/shared/http/problem'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import {
   isAuthorized,
   jsonResponse,
   problemResponses,
   textResponse,
   validate,
-} from '@integration-host/shared/service-app'
+} from '@integration-host/shared/http/service-app'
 import {
   AUTHORIZATION_TTL_MS,
   type Authorization,

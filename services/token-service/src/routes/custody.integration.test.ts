@@ -7,8 +7,12 @@ import type {
   ImportReport,
   KeyRotationProgress,
 } from '@integration-host/shared/contracts/custody'
-import { generateKeyRing, type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
-import { Secret } from '@integration-host/shared/secret'
+import {
+  generateKeyRing,
+  type KeyRing,
+  parseKeyRing,
+} from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
   type ScriptedProvider,

@@ -12,9 +12,9 @@ import {
   KeyRotationProgress,
 } from '@integration-host/shared/contracts/custody'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
-import type { Logger } from '@integration-host/shared/logger'
-import { Secret } from '@integration-host/shared/secret'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { DocumentSecret } from '../credential/export-document.ts'
 import type { RotateKeys } from '../credential/key-rotation.ts'

@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { type Dependency, reasonOf } from '@integration-host/shared/health'
-import { backoffMs, StartRefused } from '@integration-host/shared/lifecycle'
+import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
+import { backoffMs, StartRefused } from '@integration-host/shared/process/lifecycle'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { z } from 'zod'
-import { HttpFailure } from '@integration-host/shared/http-client/exchange'
-import { ask } from '@integration-host/shared/http-client/ask'
+import { HttpFailure } from '@integration-host/shared/http/client/exchange'
+import { ask } from '@integration-host/shared/http/client/ask'
 import { connectUpstream } from '../http/upstream.ts'
 
 const Document = z.looseObject({

@@ -1,11 +1,11 @@
-import { headerPairs } from '@integration-host/shared/http-client/header-list'
-import { Pool, type PoolOptions } from '@integration-host/shared/http-client/pool'
+import { headerPairs } from '@integration-host/shared/http/client/header-list'
+import { Pool, type PoolOptions } from '@integration-host/shared/http/client/pool'
 import {
   callTraced,
   type CallResult,
   type Tracing,
   tracing,
-} from '@integration-host/shared/telemetry'
+} from '@integration-host/shared/observability/telemetry'
 import type { Upstream } from '../../proxy/upstream.ts'
 
 export interface UpstreamConnection extends AsyncDisposable {

@@ -10,7 +10,7 @@ import type {
   Delivery,
   MessageBus,
   Settlement,
-} from '@integration-host/shared/message-bus'
+} from '@integration-host/shared/messaging/message-bus'
 
 // Exclusive: every replica has a queue of its own and hears every event.
 const QUEUE = 'accounting-gateway.credentials'

@@ -1,4 +1,4 @@
-import type { Logger } from '@integration-host/shared/logger'
+import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Redis, Result } from 'ioredis'
 import { createProcessLedger } from '../../realm/process-ledger.ts'
 import type { Claim, Denial, Ledger, RealmRates } from '../../realm/throttle.ts'

@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { join } from 'node:path'
-import { StartRefused } from '@integration-host/shared/lifecycle'
+import { StartRefused } from '@integration-host/shared/process/lifecycle'
 import type { ProcessDefinition } from '../../process/definition.ts'
 
 const PROCESSES = fileURLToPath(new URL('../../processes/', import.meta.url))

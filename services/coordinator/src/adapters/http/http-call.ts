@@ -1,8 +1,12 @@
-import { reasonOf } from '@integration-host/shared/health'
-import type { Flow, HttpFailure } from '@integration-host/shared/http-client/exchange'
-import { headerValue } from '@integration-host/shared/http-client/header-list'
-import { Pool } from '@integration-host/shared/http-client/pool'
-import { callTraced, type CallResult, tracing } from '@integration-host/shared/telemetry'
+import { reasonOf } from '@integration-host/shared/observability/health'
+import type { Flow, HttpFailure } from '@integration-host/shared/http/client/exchange'
+import { headerValue } from '@integration-host/shared/http/client/header-list'
+import { Pool } from '@integration-host/shared/http/client/pool'
+import {
+  callTraced,
+  type CallResult,
+  tracing,
+} from '@integration-host/shared/observability/telemetry'
 import {
   type CallLimits,
   type CallOutcome,

@@ -11,7 +11,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
-import { StartRefused } from '@integration-host/shared/lifecycle'
+import { StartRefused } from '@integration-host/shared/process/lifecycle'
 import { removeStrays, writeWholeFile } from '../../process/whole-file.ts'
 
 export interface Journal {

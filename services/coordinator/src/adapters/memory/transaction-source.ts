@@ -7,7 +7,7 @@
  */
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { lockFolder } from '@integration-host/shared/folder-lock'
+import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Header, RunKey } from '../../transaction/header.ts'

@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { clockFinding } from '@integration-host/shared/findings/clock'
+import { clockFinding } from '@integration-host/shared/observability/checks/clock'
 import {
   BackendUnfit,
   refuseProblems,
   versionFinding,
-} from '@integration-host/shared/findings/finding'
+} from '@integration-host/shared/observability/checks/check-result'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { type Dependency, reasonOf } from '@integration-host/shared/health'
-import type { Logger } from '@integration-host/shared/logger'
-import type { Secret } from '@integration-host/shared/secret'
+import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import postgres from 'postgres'
 import { migrate } from './migrate.ts'
 

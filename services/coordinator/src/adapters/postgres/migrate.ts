@@ -1,10 +1,13 @@
 import { fileURLToPath } from 'node:url'
-import { BackendUnfit, refuseProblems } from '@integration-host/shared/findings/finding'
+import {
+  BackendUnfit,
+  refuseProblems,
+} from '@integration-host/shared/observability/checks/check-result'
 import {
   halfMigrated,
   migrationFindings,
   readMigrationState,
-} from '@integration-host/shared/findings/migrations'
+} from '@integration-host/shared/observability/checks/migrations'
 import { readMigrationFiles } from 'drizzle-orm/migrator'
 import type postgres from 'postgres'
 

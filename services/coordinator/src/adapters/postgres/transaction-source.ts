@@ -33,7 +33,7 @@ import {
   type TransactionSource,
 } from '../../transaction/transaction-source.ts'
 import { isoTime, type PostgresConnection } from './connection.ts'
-import { grouped } from '@integration-host/shared/grouped'
+import { grouped } from '@integration-host/shared/batching/batched'
 import type { orderAttempt, orderHeader, orderItem } from './schema.ts'
 
 type HeaderRow = typeof orderHeader.$inferSelect

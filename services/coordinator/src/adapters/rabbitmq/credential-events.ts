@@ -3,7 +3,7 @@ import {
   credentialEventKind,
 } from '@integration-host/shared/contracts/credential-event'
 import { CREDENTIALS_QUEUE, credentialsTopology } from '@integration-host/shared/contracts/topology'
-import type { Consumer, MessageBus } from '@integration-host/shared/message-bus'
+import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { parsed } from './parsed.ts'
 
 /** Calls `usable` for each credential that was stored or refreshed, until it resolved once. */

@@ -10,8 +10,8 @@ import {
   STEPS_EXCHANGE,
 } from '@integration-host/shared/contracts/step-message'
 import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
-import type { MessageBus, OutgoingMessage } from '@integration-host/shared/message-bus'
-import { type SpanDescription, tracing } from '@integration-host/shared/telemetry'
+import type { MessageBus, OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
+import { type SpanDescription, tracing } from '@integration-host/shared/observability/telemetry'
 import type { DueStep, StepArrival, StepQueue } from '../../runner/step-queue.ts'
 import { traceparentOf } from '../../runner/trace.ts'
 

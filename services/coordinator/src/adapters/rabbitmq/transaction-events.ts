@@ -10,7 +10,7 @@ import {
   transactionRoutingKey,
   TRANSACTIONS_EXCHANGE,
 } from '@integration-host/shared/contracts/transaction-event'
-import type { MessageBus } from '@integration-host/shared/message-bus'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { z } from 'zod'
 import { eventId } from '../../runner/transition-feed.ts'
 import { parsed } from './parsed.ts'

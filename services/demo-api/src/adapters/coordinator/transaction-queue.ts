@@ -1,7 +1,7 @@
-import { type Dependency, reasonOf } from '@integration-host/shared/health'
-import type { Logger } from '@integration-host/shared/logger'
-import type { Secret } from '@integration-host/shared/secret'
-import { callTraced, tracing } from '@integration-host/shared/telemetry'
+import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 import type {
   NotDone,
   QueueOutcome,

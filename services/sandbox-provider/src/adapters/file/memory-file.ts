@@ -1,6 +1,6 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs'
 import { deserialize, serialize } from 'node:v8'
-import { StartRefused } from '@integration-host/shared/lifecycle'
+import { StartRefused } from '@integration-host/shared/process/lifecycle'
 import { emptyMemory, type SandboxMemory } from '../../memory.ts'
 
 /** The provider's memory, kept in a file so that companies stay connected over a restart. */

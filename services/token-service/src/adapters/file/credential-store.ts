@@ -10,10 +10,10 @@ import { chmod, open, readFile, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { z } from 'zod'
 import { AuditHead, auditStart, chain } from '@integration-host/shared/contracts/audit'
-import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/envelope'
+import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { lockFolder } from '@integration-host/shared/folder-lock'
-import { StartRefused } from '@integration-host/shared/lifecycle'
+import { lockFolder } from '@integration-host/shared/files/folder-lock'
+import { StartRefused } from '@integration-host/shared/process/lifecycle'
 import {
   openCredential,
   openCustody,

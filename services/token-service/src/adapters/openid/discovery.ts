@@ -5,7 +5,7 @@
  */
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'
-import { type Dependency, reasonOf } from '@integration-host/shared/health'
+import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import { NoResponse, sendRequest } from './send-request.ts'
 
 const endpoint = z.url({ protocol: /^https?$/ })

@@ -3,10 +3,10 @@ import { createServer, type Server, type Socket } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createHealth, type Health } from '@integration-host/shared/health'
+import { createHealth, type Health } from '@integration-host/shared/observability/health'
 import { generic } from '@integration-host/shared/provider-profile/generic'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
-import { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
   CLIENT_ID,

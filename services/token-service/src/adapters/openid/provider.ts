@@ -19,7 +19,7 @@ import {
 } from 'openid-client'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
-import { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import type {
   CodeExchange,
   ExchangeOutcome,

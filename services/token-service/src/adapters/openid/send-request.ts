@@ -5,8 +5,8 @@
  */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
-import { reasonOf } from '@integration-host/shared/health'
-import { callTraced, tracing } from '@integration-host/shared/telemetry'
+import { reasonOf } from '@integration-host/shared/observability/health'
+import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 
 /** A token response has a few kilobytes. A longer body is rejected unread. */
 const BODY_LIMIT_BYTES = 65_536

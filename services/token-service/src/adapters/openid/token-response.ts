@@ -1,6 +1,6 @@
 /** Reads the response of a token endpoint: its tokens, or the outcome that there are none. */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
-import { parseRetryAfter } from '@integration-host/shared/retry-after'
+import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { presentableBody } from '../../credential/fault.ts'
 import { lifetimeSeconds } from '../../credential/credential.ts'
 import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'

@@ -4,11 +4,11 @@ import {
   CREDENTIALS_EXCHANGE,
   CredentialEvent,
 } from '@integration-host/shared/contracts/credential-event'
-import type { KeyRing } from '@integration-host/shared/envelope'
-import { createHealth } from '@integration-host/shared/health'
-import type { MessageBus } from '@integration-host/shared/message-bus'
-import { connectRabbitMq } from '@integration-host/shared/rabbitmq/message-bus'
-import { Secret } from '@integration-host/shared/secret'
+import type { KeyRing } from '@integration-host/shared/secrets/envelope'
+import { createHealth } from '@integration-host/shared/observability/health'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import {

@@ -11,8 +11,8 @@ import {
 } from '@integration-host/shared/contracts/credential-event'
 import type { JournalEntry } from '../../credential/journal.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/lifecycle'
-import type { MessageBus } from '@integration-host/shared/message-bus'
+import { backoffMs } from '@integration-host/shared/process/lifecycle'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import type { CredentialStore } from '../../credential/credential-store.ts'
 
 export interface CredentialEventsDeps {

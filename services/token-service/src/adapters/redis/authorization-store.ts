@@ -3,7 +3,7 @@
  * `exchange:<sha256(code)>`. Neither state nor code is readable there, and the PKCE verifier is sealed.
  */
 import type { Redis } from 'ioredis'
-import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/envelope'
+import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type {
   AuthorizationRequest,

@@ -1,7 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
-import { EnvelopeRefused, type KeyRing, parseKeyRing } from '@integration-host/shared/envelope'
-import { Secret } from '@integration-host/shared/secret'
+import {
+  EnvelopeRefused,
+  type KeyRing,
+  parseKeyRing,
+} from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { deedOf, grantOf } from '../../../test-support/grants.ts'
 import {

@@ -18,7 +18,7 @@ import {
   auditStart,
   chain,
 } from '@integration-host/shared/contracts/audit'
-import { type KeyRing, EnvelopeRefused } from '@integration-host/shared/envelope'
+import { type KeyRing, EnvelopeRefused } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
   openCredential,

@@ -3,10 +3,10 @@
  * written: one sealed text per key that ever sealed, written by the first start with that key.
  */
 import type { Redis } from 'ioredis'
-import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/envelope'
+import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { type Dependency, reasonOf } from '@integration-host/shared/health'
-import type { Logger } from '@integration-host/shared/logger'
+import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
 
 const CANARIES = 'credentials:canary'
 const CANARY = 'these are the right keys'

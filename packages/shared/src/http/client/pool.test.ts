@@ -1,0 +1,419 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer as createHttps } from 'node:https'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { eventually } from '../../../test-support/eventually.ts'
+import { type Flow, HttpFailure } from './exchange.ts'
+import { ask } from './ask.ts'
+import { Pool, type PoolOptions } from './pool.ts'
+
+let opened: AsyncDisposableStack
+beforeEach(() => {
+  opened = new AsyncDisposableStack()
+})
+afterEach(() => opened.disposeAsync())
+
+const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
+
+/** A server that is told when bytes arrive; it says what it is made to say. */
+async function peer(onBytes: (bytes: string, socket: Socket) => void) {
+  const sockets = new Set<Socket>()
+  const accepted = Promise.withResolvers<Socket>()
+  let connections = 0
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    connections += 1
+    sockets.add(socket)
+    accepted.resolve(socket)
+    socket.on('error', () => {})
+    socket.on('data', (bytes: Buffer) => onBytes(bytes.toString('latin1'), socket))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  opened.defer(async () => {
+    const closed = once(server, 'close')
+    server.close()
+    for (const socket of sockets) socket.destroy()
+    await closed
+  })
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    connections: () => connections,
+    /** Its side of the first connection. */
+    accepted: accepted.promise,
+  }
+}
+
+const client = (url: string, options?: PoolOptions) => opened.use(new Pool(url, options))
+
+type Client = ReturnType<typeof client>
+type Body = Buffer | AsyncIterable<Buffer>
+
+/** One call, its answer whole. */
+const get = (upstream: Client, more: { method?: string; headers?: string[]; body?: Body } = {}) =>
+  ask(
+    upstream,
+    { method: 'GET', path: '/x?a=%20', headers: [], body: null, ...more },
+    { timeoutMs: 10_000, signal: new AbortController().signal },
+  )
+
+const failureOf = (call: Promise<unknown>): Promise<string> =>
+  call.then(
+    () => 'answered',
+    (error: unknown) => (error instanceof HttpFailure ? error.kind : String(error)),
+  )
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+describe('a connection', () => {
+  it('carries the request byte for byte', async () => {
+    let seen = ''
+    const server = await peer((bytes, socket) => {
+      seen += bytes
+      socket.write(OK)
+    })
+    const headers = ['X-Case', 'A b', 'x-latin', '\xe9']
+    expect(await get(client(server.url), { headers })).toMatchObject({ status: 200, text: 'ok' })
+    expect(seen).toBe(
+      `GET /x?a=%20 HTTP/1.1\r\nhost: ${new URL(server.url).host}\r\nconnection: keep-alive\r\n` +
+        'X-Case: A b\r\nx-latin: \xe9\r\n\r\n',
+    )
+  })
+
+  it('serves call after call, and never two at a time', async () => {
+    const server = await peer((_bytes, socket) => socket.write(OK))
+    const upstream = client(server.url)
+    for (let n = 0; n < 3; n += 1) {
+      await get(upstream)
+      await turn()
+    }
+    expect(server.connections()).toBe(1)
+    await Promise.all([get(upstream), get(upstream)])
+    expect(server.connections()).toBe(2)
+  })
+
+  it.each([
+    ['says that it closes', 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok'],
+    ['speaks HTTP/1.0', 'HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok'],
+    ['keeps it for no time', OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=1\r\n\r\n')],
+    ['sends more than it announced', `${OK}HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad`],
+    ['gives a 204 a length', 'HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n'],
+  ])('is not used again when the server %s', async (_what, answer) => {
+    const server = await peer((_bytes, socket) => socket.write(answer))
+    const upstream = client(server.url)
+    for (let n = 0; n < 2; n += 1) {
+      expect((await get(upstream)).text).toBe(answer.includes('204') ? '' : 'ok')
+      await turn()
+    }
+    expect(server.connections()).toBe(2)
+  })
+
+  it('that the server closes while it rests is not used again', async () => {
+    const server = await peer((_bytes, socket) => socket.write(OK))
+    const upstream = client(server.url)
+    await get(upstream)
+    const socket = await server.accepted
+    socket.end()
+    await once(socket, 'close')
+    expect((await get(upstream)).text).toBe('ok')
+    expect(server.connections()).toBe(2)
+  })
+
+  it('that the server closes just before the next call is not used for it', async () => {
+    const ours = Promise.withResolvers<Socket>()
+    const channel = 'net.client.socket'
+    const onSocket = (message: unknown): void =>
+      ours.resolve((message as { socket: Socket }).socket)
+    subscribe(channel, onSocket)
+    opened.defer(() => void unsubscribe(channel, onSocket))
+    const server = await peer((_bytes, socket) => socket.write(OK))
+    const upstream = client(server.url)
+    await get(upstream)
+    const socket = await ours.promise
+    // In the same turn, once our side has seen the end and before its socket says that it is closed.
+    const next = new Promise((resolve) => socket.once('end', () => resolve(get(upstream))))
+    void server.accepted.then((theirs) => theirs.end())
+    expect(await next).toMatchObject({ text: 'ok' })
+    expect(server.connections()).toBe(2)
+  })
+
+  it('that has rested for as long as the server allows is not used again', async () => {
+    const answer = OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=2\r\n\r\n')
+    const server = await peer((_bytes, socket) => socket.write(answer))
+    vi.useFakeTimers({ toFake: ['performance'] })
+    opened.defer(() => void vi.useRealTimers())
+    const upstream = client(server.url)
+    await get(upstream)
+    await turn()
+    vi.advanceTimersByTime(999)
+    await get(upstream)
+    await turn()
+    expect(server.connections()).toBe(1)
+    vi.advanceTimersByTime(1_000)
+    await get(upstream)
+    expect(server.connections()).toBe(2)
+  })
+
+  it('is given up when an answer comes before its request has gone out', async () => {
+    const server = await peer((_bytes, socket) => socket.write(OK))
+    const upstream = client(server.url)
+    await get(upstream)
+    const socket = await server.accepted
+    await turn()
+    socket.write(OK.replace('ok', 'no'))
+    expect(await failureOf(get(upstream))).toBe('unreachable')
+    expect((await get(upstream)).text).toBe('ok')
+  })
+
+  it('to a server with a certificate is encrypted, and only to one whose certificate is good', async () => {
+    const file = (name: string) =>
+      readFileSync(new URL(`fixtures/${name}`, import.meta.url), 'utf8')
+    const cert = file('localhost.crt.pem')
+    const server = createHttps({ key: file('localhost.key.pem'), cert }, (request, response) =>
+      response.end(`${request.headers.host}`),
+    )
+    server.listen(0, 'localhost')
+    await once(server, 'listening')
+    opened.defer(() => void server.close())
+    const { port } = server.address() as AddressInfo
+    const before = getCACertificates()
+    expect(await failureOf(get(client(`https://localhost:${port}`)))).toBe('unreachable')
+    setDefaultCACertificates([...before, cert])
+    opened.defer(() => setDefaultCACertificates(before))
+    expect(await get(client(`https://localhost:${port}`))).toMatchObject({
+      status: 200,
+      text: `localhost:${port}`,
+    })
+  })
+})
+
+describe('a pool', () => {
+  /** A call that tells when it starts; `flow` steers it. */
+  function call(pool: Pool) {
+    const started = Promise.withResolvers<Flow>()
+    const ended = Promise.withResolvers<string>()
+    pool.send(
+      { method: 'GET', path: '/', headers: [], body: null },
+      {
+        onStart: (flow) => started.resolve(flow),
+        onInformation() {},
+        onHeaders() {},
+        onData() {},
+        onCaughtUp() {},
+        onEnd: () => ended.resolve('answered'),
+        onFailure: ({ kind }) => ended.resolve(kind),
+      },
+    )
+    return { started: started.promise, ended: ended.promise }
+  }
+
+  it('lets calls beyond its connections wait for their turn, in order', async () => {
+    let seen = 0
+    const held: Socket[] = []
+    const server = await peer((bytes, socket) => {
+      seen += bytes.split('GET /').length - 1
+      held.push(socket)
+    })
+    const pool = client(server.url, { maxConnections: 2 })
+    const calls = Array.from({ length: 5 }, () => call(pool))
+    for (let done = 0; done < calls.length; done += 1) {
+      await eventually(() => expect(held.length).toBeGreaterThan(0))
+      held.shift()?.write(OK)
+      expect(await calls[done]?.ended).toBe('answered')
+      expect(seen - done).toBeLessThanOrEqual(2)
+    }
+    expect(server.connections()).toBe(2)
+  })
+
+  it('gives the turn of a connection that broke to the next call', async () => {
+    let first = true
+    const server = await peer((_bytes, socket) => {
+      if (first) socket.destroy()
+      else socket.write(OK)
+      first = false
+    })
+    const pool = client(server.url, { maxConnections: 1 })
+    const calls = [call(pool), call(pool)]
+    expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(['unreachable', 'answered'])
+  })
+
+  it('keeps the connection of a call that is given up before any of it has left', async () => {
+    const server = await peer((_bytes, socket) => socket.write(OK))
+    const pool = client(server.url)
+    await get(pool)
+    await turn()
+    const given = call(pool)
+    const flow = await given.started
+    expect(flow.isSent).toBe(false)
+    flow.pause()
+    flow.abort()
+    expect(await given.ended).toBe('unreachable')
+    await turn()
+    await get(pool)
+    expect(server.connections()).toBe(1)
+  })
+
+  it('sends nothing of a call before its connection stands', async () => {
+    const pool = client('http://127.0.0.1:1')
+    const refused = call(pool)
+    const flow = await refused.started
+    expect(await refused.ended).toBe('unreachable')
+    expect(flow.isSent).toBe(false)
+  })
+
+  it('fails what waits when it is closed', async () => {
+    const asked = Promise.withResolvers<void>()
+    const server = await peer(() => asked.resolve())
+    const pool = new Pool(server.url, { maxConnections: 1 })
+    const calls = [call(pool), call(pool)]
+    await asked.promise
+    expect(pool.isIdle).toBe(false)
+    await pool[Symbol.asyncDispose]()
+    calls.push(call(pool))
+    expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual([
+      'unreachable',
+      'unreachable',
+      'unreachable',
+    ])
+    expect(pool.isIdle).toBe(true)
+  })
+})
+
+describe('an answer', () => {
+  it('to HEAD has no body, whatever it announces', async () => {
+    const server = await peer((_bytes, socket) =>
+      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'),
+    )
+    const upstream = client(server.url)
+    for (let n = 0; n < 2; n += 1) {
+      expect(await get(upstream, { method: 'HEAD' })).toMatchObject({ status: 200, text: '' })
+      await turn()
+    }
+    expect(server.connections()).toBe(1)
+  })
+
+  it('comes after a 100 that nobody waits for', async () => {
+    const server = await peer((_bytes, socket) =>
+      socket.write(`HTTP/1.1 100 Continue\r\n\r\n${OK}`),
+    )
+    expect(await get(client(server.url))).toMatchObject({ status: 200, text: 'ok' })
+  })
+
+  it.each([
+    ['breaks off', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'],
+    ['breaks off in its head', 'HTTP/1.1 200 O'],
+    ['never begins', ''],
+  ])('that %s is a failure', async (_what, bytes) => {
+    const server = await peer((_request, socket) => socket.end(bytes))
+    expect(await failureOf(get(client(server.url)))).toBe('unreachable')
+  })
+
+  it.each([
+    ['is no HTTP', 'SSH-2.0-OpenSSH\r\n'],
+    ['changes the protocol', 'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'],
+    ['has a status that is none', `HTTP/1.1 099 X\r\n\r\n${OK}`],
+    ['has a head of more than 64 KiB', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(70_000)}\r\n\r\n`],
+  ])('that %s is a failure', async (_what, bytes) => {
+    const server = await peer((_request, socket) => socket.write(bytes))
+    expect(await failureOf(get(client(server.url)))).toBe('unreachable')
+  })
+
+  it('that stops half-way is given up after the silence allowed', async () => {
+    const server = await peer((_request, socket) =>
+      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'),
+    )
+    expect(await failureOf(get(client(server.url, { idleTimeoutMs: 50 })))).toBe('timeout')
+  })
+})
+
+describe('a request body', () => {
+  async function* pieces(...texts: string[]): AsyncGenerator<Buffer> {
+    for (const text of texts) yield Buffer.from(text)
+  }
+  /** Answers once `end` has arrived. */
+  const collector = async (end: string) => {
+    let seen = ''
+    const server = await peer((bytes, socket) => {
+      seen += bytes
+      if (seen.includes(end)) socket.write(OK)
+    })
+    return { server, body: () => seen.slice(seen.indexOf('\r\n\r\n') + 4), head: () => seen }
+  }
+
+  it('that is whole goes with its length', async () => {
+    const { server, body, head } = await collector('bytes')
+    await get(client(server.url), { method: 'POST', body: Buffer.from('bytes') })
+    expect(head()).toContain('content-length: 5\r\n')
+    expect(body()).toBe('bytes')
+  })
+
+  it('of unknown length goes in chunks, and its empty pieces end nothing', async () => {
+    const { server, body, head } = await collector('0\r\n\r\n')
+    await get(client(server.url), { method: 'POST', body: pieces('ab', '', 'cde') })
+    expect(head()).toContain('transfer-encoding: chunked\r\n')
+    expect(body()).toBe('2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n')
+  })
+
+  it('of announced length goes as it is', async () => {
+    const { server, body } = await collector('abcde')
+    const headers = ['Content-Length', '5']
+    await get(client(server.url), { method: 'PUT', headers, body: pieces('ab', 'cde') })
+    expect(body()).toBe('abcde')
+  })
+
+  it.each([
+    ['shorter', ['ab']],
+    ['longer', ['abcdef']],
+  ])('that is %s than announced breaks the connection', async (_what, texts) => {
+    const { server } = await collector('never')
+    const call = get(client(server.url), {
+      method: 'PUT',
+      headers: ['Content-Length', '5'],
+      body: pieces(...texts),
+    })
+    expect(await failureOf(call)).toBe('unsendable')
+  })
+
+  it('that breaks off is never whole upstream', async () => {
+    const { server, body } = await collector('never')
+    async function* broken(): AsyncGenerator<Buffer> {
+      yield Buffer.from('ab')
+      throw new Error('the caller has gone')
+    }
+    expect(await failureOf(get(client(server.url), { method: 'POST', body: broken() }))).toBe(
+      'unreachable',
+    )
+    expect(body()).not.toContain('0\r\n\r\n')
+  })
+
+  it('that is answered before its end takes its connection along', async () => {
+    const server = await peer((_bytes, socket) => socket.write(OK))
+    const more = Promise.withResolvers<void>()
+    async function* slow(): AsyncGenerator<Buffer> {
+      yield Buffer.from('ab')
+      await more.promise
+    }
+    const upstream = client(server.url)
+    expect((await get(upstream, { method: 'POST', body: slow() })).text).toBe('ok')
+    more.resolve()
+    await turn()
+    await get(upstream)
+    expect(server.connections()).toBe(2)
+  })
+})
+
+it('fails every call under way when it is closed', async () => {
+  const asked = Promise.withResolvers<void>()
+  const server = await peer(() => asked.resolve())
+  const pool = new Pool(server.url)
+  const call = failureOf(get(pool))
+  await asked.promise
+  await pool[Symbol.asyncDispose]()
+  expect(await call).toBe('unreachable')
+})
+
+it('says so when nobody listens', async () => {
+  expect(await failureOf(get(client('http://127.0.0.1:1')))).toBe('unreachable')
+})

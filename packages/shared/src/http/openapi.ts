@@ -1,0 +1,165 @@
+import type { Hono } from 'hono'
+import { html } from 'hono/html'
+import { describeRoute, generateSpecs, resolver } from 'hono-openapi'
+import { Problem } from '../contracts/problem.ts'
+
+interface Operation {
+  readonly summary?: string
+  readonly description?: string
+  readonly parameters?: readonly {
+    readonly name?: string
+    readonly in?: string
+    readonly required?: boolean
+  }[]
+  responses?: Readonly<Record<string, { readonly description?: string }>>
+  security?: readonly Readonly<Record<string, readonly string[]>>[]
+}
+
+export type Content = Readonly<Record<string, { readonly schema: Record<string, unknown> }>>
+
+/** The `content` of a problem document. */
+export const PROBLEM_CONTENT = {
+  'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
+}
+
+interface Documentation {
+  readonly title: string
+  readonly description: string
+  /** The `content` of the answers that every route may give. */
+  readonly errorContent: Content
+  readonly needsKey: (path: string) => boolean
+}
+
+/** `GET /openapi.json`, made from the routes' own schemas, and `GET /docs`, the same to read. No outside address. */
+export function documentRoutes(app: Hono, documentation: Documentation): void {
+  const { needsKey, errorContent, ...info } = documentation
+  const error = (description: string) => ({ description, content: errorContent })
+  const specs = async () => {
+    const document = await generateSpecs(app, {
+      excludeStaticFile: false, // `/openapi.json` is a route too
+      defaultValidationErrorResponse: error('the request is not as described'),
+      documentation: {
+        openapi: '3.1.0',
+        info: { ...info, version: '1' },
+        components: {
+          securitySchemes: { serviceKey: { type: 'http', scheme: 'bearer' } },
+          schemas: { Problem: (await resolver(Problem).toOpenAPISchema()).schema },
+        },
+      },
+    })
+    for (const { path, method, operation } of operationsOf(document)) {
+      operation.responses = {
+        ...(!('default' in (operation.responses ?? {})) && {
+          500: error('an error of the service itself'),
+        }),
+        ...(method !== 'get' && { 413: error('the body is too large') }),
+        ...(needsKey(path) && { 401: error('no valid service key') }),
+        ...operation.responses,
+      }
+      if (needsKey(path)) operation.security = [{ serviceKey: [] }]
+    }
+    return document
+  }
+  const tags = ['operations']
+  app.get(
+    '/openapi.json',
+    describeRoute({
+      tags,
+      summary: 'This document',
+      responses: {
+        200: {
+          description: 'OpenAPI 3.1',
+          content: { 'application/json': { schema: { type: 'object' } } },
+        },
+      },
+    }),
+    async (c) => c.json(await specs()),
+  )
+  app.get(
+    '/docs',
+    describeRoute({
+      tags,
+      summary: 'This document as a page',
+      responses: {
+        200: {
+          description: 'the page',
+          content: { 'text/html': { schema: { type: 'string' } } },
+        },
+      },
+    }),
+    async (c) => c.html(page(info, operationsOf(await specs()))),
+  )
+}
+
+function operationsOf(document: { readonly paths: object }) {
+  return Object.entries(document.paths).flatMap(([path, item]) =>
+    Object.entries(item as Readonly<Record<string, Operation>>).map(([method, operation]) => ({
+      path,
+      method,
+      operation,
+    })),
+  )
+}
+
+const page = (
+  info: { readonly title: string; readonly description: string },
+  operations: ReturnType<typeof operationsOf>,
+) =>
+  html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <title>${info.title}</title>
+        <style>
+          body {
+            font:
+              16px/1.5 system-ui,
+              sans-serif;
+            max-width: 60rem;
+            margin: 2rem auto;
+            padding: 0 1rem;
+          }
+          code {
+            font-family: ui-monospace, monospace;
+          }
+          section {
+            border-top: 1px solid #ccc;
+            padding: 0.5rem 0;
+          }
+          th {
+            text-align: left;
+            padding-right: 1rem;
+            font-weight: normal;
+            vertical-align: top;
+          }
+        </style>
+      </head>
+      <body>
+        <h1>${info.title}</h1>
+        <p>${info.description}</p>
+        <p>The machine-readable document: <a href="/openapi.json">/openapi.json</a></p>
+        ${operations.map(
+          ({ path, method, operation }) =>
+            html`<section>
+              <h2><code>${method.toUpperCase()} ${path}</code></h2>
+              <p>${operation.summary ?? ''} ${operation.description ?? ''}</p>
+              <table>
+                ${(operation.parameters ?? []).map(
+                  (parameter) =>
+                    html`<tr>
+                      <th><code>${parameter.name ?? ''}</code></th>
+                      <td>${parameter.in ?? ''}${parameter.required ? ', required' : ''}</td>
+                    </tr>`,
+                )}
+                ${Object.entries(operation.responses ?? {}).map(
+                  ([status, response]) =>
+                    html`<tr>
+                      <th>${status}</th>
+                      <td>${response.description ?? ''}</td>
+                    </tr>`,
+                )}
+              </table>
+            </section>`,
+        )}
+      </body>
+    </html>`

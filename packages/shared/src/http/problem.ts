@@ -1,0 +1,75 @@
+import type { Context, Hono, NotFoundHandler } from 'hono'
+import { HTTPException } from 'hono/http-exception'
+import type { ContentfulStatusCode } from 'hono/utils/http-status'
+import type { Problem } from '../contracts/problem.ts'
+import { type ErrorCode, errorCodes, IntegrationError } from '../errors.ts'
+
+/** The problem document (RFC 9457) of an error. An error that is not ours tells the caller nothing but 500. */
+export function problemOf(error: unknown): Problem & { readonly status: number } {
+  const known = error instanceof IntegrationError ? error : fromHono(error)
+  if (known === null) return document('internal_error')
+  return document(known.code, known.message, known.members)
+}
+
+function document(
+  code: ErrorCode,
+  detail?: string,
+  members: Readonly<Record<string, unknown>> = {},
+) {
+  const { status, title } = errorCodes[code]
+  return {
+    type: `urn:integration-host:error:${code}`,
+    title,
+    status,
+    code,
+    ...(detail && { detail }),
+    ...members,
+  }
+}
+
+// Hono's own middleware (body limit, validators) throws HTTPException.
+function fromHono(error: unknown): IntegrationError | null {
+  if (!(error instanceof HTTPException)) return null
+  const code = (Object.keys(errorCodes) as ErrorCode[]).find(
+    (key) => errorCodes[key].status === error.status,
+  )
+  return code === undefined
+    ? null
+    : new IntegrationError(code, error.message || errorCodes[code].title)
+}
+
+/** Answers with the problem document of `error`, `Retry-After` and `WWW-Authenticate` where they belong. */
+export function problemResponse(c: Context, error: unknown): Response {
+  const problem = problemOf(error)
+  c.header('Cache-Control', 'no-store')
+  if (error instanceof IntegrationError && error.retryAfterSeconds !== null) {
+    c.header('Retry-After', String(Math.max(1, Math.ceil(error.retryAfterSeconds))))
+  }
+  if (problem.status === 401) c.header('WWW-Authenticate', 'Bearer realm="integration-host"') // RFC 6750 §3
+  return c.body(JSON.stringify(problem), problem.status as ContentfulStatusCode, {
+    'Content-Type': 'application/problem+json',
+  })
+}
+
+const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
+
+/** The methods that have a handler at `path`; a GET route answers HEAD too (RFC 9110 §9.3.2). */
+function allowedMethods(app: Hono, path: string): readonly string[] {
+  const allowed: string[] = METHODS.filter((method) =>
+    app.router.match(method, path)[0].some(([[, route]]) => route.method === method),
+  )
+  return allowed.includes('GET') ? ['GET', 'HEAD', ...allowed.slice(1)] : allowed
+}
+
+/** 405 with `Allow` where another method would be answered, else 404. */
+export function notFoundHandler(
+  app: Hono,
+  respond: (c: Context, error: IntegrationError) => Response,
+): NotFoundHandler {
+  return (c) => {
+    const allowed = allowedMethods(app, c.req.path)
+    if (allowed.length === 0) return respond(c, new IntegrationError('not_found', 'no such path'))
+    c.header('Allow', allowed.join(', ')) // RFC 9110 §15.5.6
+    return respond(c, new IntegrationError('method_not_allowed', `use ${allowed.join(' or ')}`))
+  }
+}

@@ -1,0 +1,204 @@
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { IntegrationError } from '../errors.ts'
+import { createHealth } from '../observability/health.ts'
+import { createLogger } from '../observability/logger.ts'
+import { createMetrics } from '../observability/metrics.ts'
+import { Secret } from '../secrets/secret.ts'
+import { createServiceApp, validate } from './service-app.ts'
+
+const KEY = 'k'.repeat(32)
+const logger = createLogger('test', 'silent')
+
+function serve(lines?: string[]) {
+  const health = createHealth(logger)
+  const app = createServiceApp(
+    {
+      name: 'test-service',
+      purpose: 'for tests',
+      logger:
+        lines === undefined
+          ? logger
+          : createLogger('test', 'info', { write: (line: string) => void lines.push(line) }),
+      health,
+      metrics: createMetrics('test'),
+      keys: [new Secret('o'.repeat(32)), new Secret(KEY)],
+      openPaths: ['/open'],
+      maxBodyBytes: 100,
+    },
+    (routes) => {
+      routes.get('/open', (c) => c.text('open'))
+      routes.get('/things/:id', (c) => c.text(c.req.param('id')))
+      routes.post('/things', validate('json', z.strictObject({ name: z.string().max(5) })), (c) =>
+        c.json(c.req.valid('json'), 201),
+      )
+      routes.get('/busy', () => {
+        throw new IntegrationError('provider_unavailable', 'later', { retryAfterSeconds: 1.2 })
+      })
+      routes.get('/bug', () => {
+        throw new Error('AT-canary-7f3a9c51d2e84b06')
+      })
+    },
+  )
+  const call = (
+    path: string,
+    init: Omit<RequestInit, 'headers'> & {
+      key?: string | null
+      headers?: Record<string, string>
+    } = {},
+  ) => {
+    const { key = KEY, headers, ...rest } = init
+    return app.request(path, {
+      ...rest,
+      headers: { ...(key !== null && { Authorization: `Bearer ${key}` }), ...headers },
+    })
+  }
+  return { call, health }
+}
+
+describe('the HTTP frame of a service', () => {
+  it('lets callers with any of the keys in, and nobody else', async () => {
+    const { call } = serve()
+    expect((await call('/things/1')).status).toBe(200)
+    expect((await call('/things/1', { key: 'o'.repeat(32) })).status).toBe(200)
+    for (const authorization of [
+      '',
+      `Bearer ${'x'.repeat(32)}`,
+      `Basic ${KEY}`,
+      `Bearer  ${KEY}`,
+      `Token ${KEY}`,
+      KEY,
+      `Bearer ${KEY} `,
+      `Bearer ${KEY},`,
+    ]) {
+      const answer = await call('/things/1', {
+        key: null,
+        headers: { Authorization: authorization },
+      })
+      // fetch itself trims a header's trailing space
+      if (authorization.trimEnd() === `Bearer ${KEY}`) continue
+      expect(answer.status, authorization).toBe(401)
+      expect(answer.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
+      expect(await answer.json()).toMatchObject({ code: 'unauthorized', status: 401 })
+    }
+  })
+
+  it.each(['/open', '/health/live', '/metrics', '/openapi.json', '/docs'])(
+    'leaves %s open',
+    async (path) => {
+      expect((await serve().call(path, { key: null })).status).toBe(200)
+    },
+  )
+
+  it.each(['/open/', '//open', '/OPEN', '/things/1?/health/live', '/nothing'])(
+    'keeps %s closed',
+    async (path) => {
+      expect((await serve().call(path, { key: null })).status).toBe(401)
+    },
+  )
+
+  it('answers an unknown path with 404 and a known one with 405 and Allow', async () => {
+    const { call } = serve()
+    expect((await call('/nothing')).status).toBe(404)
+    const answer = await call('/things/1', { method: 'DELETE' })
+    expect([answer.status, answer.headers.get('Allow')]).toEqual([405, 'GET, HEAD'])
+    expect((await call('/things', { method: 'GET' })).headers.get('Allow')).toBe('POST')
+  })
+
+  it('tells what is wrong with a body by name and rule, never by value', async () => {
+    const { call } = serve()
+    const answer = await call('/things', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: '{"name":"<script>"}',
+    })
+    const text = await answer.text()
+    expect([answer.status, answer.headers.get('Content-Type')]).toEqual([
+      400,
+      'application/problem+json',
+    ])
+    expect(text).toContain('name: ')
+    expect(text).not.toContain('<script>')
+  })
+
+  it.each([
+    ['not JSON', '{', 400],
+    ['another content type', 'name=a', 400],
+    ['an unknown member', '{"name":"a","version":1}', 400],
+    ['a body beyond the limit', JSON.stringify({ name: 'x'.repeat(200) }), 413],
+  ])('refuses %s', async (what, body, status) => {
+    const headers = {
+      'Content-Type': what === 'another content type' ? 'text/plain' : 'application/json',
+    }
+    const answer = await serve().call('/things', { method: 'POST', headers, body })
+    expect([answer.status, answer.headers.get('Content-Type')]).toEqual([
+      status,
+      'application/problem+json',
+    ])
+  })
+
+  it('says when to come back', async () => {
+    const answer = await serve().call('/busy')
+    expect([answer.status, answer.headers.get('Retry-After')]).toEqual([503, '2'])
+  })
+
+  it('tells the caller nothing of a bug, and the log no secret', async () => {
+    const lines: string[] = []
+    const answer = await serve(lines).call('/bug')
+    expect([answer.status, await answer.json()]).toEqual([
+      500,
+      expect.objectContaining({ code: 'internal_error' }),
+    ])
+    expect(lines.join('')).toContain('request failed')
+    expect(lines.join('')).not.toContain('canary')
+  })
+
+  it('logs the route, not the path', async () => {
+    const lines: string[] = []
+    await serve(lines).call('/things/secret-realm')
+    expect(lines.join('')).toContain('/things/:id')
+    expect(lines.join('')).not.toContain('secret-realm')
+  })
+
+  it('is ready when every dependency is up, and names the one that is not', async () => {
+    const { call, health } = serve()
+    const redis = health.dependency('redis')
+    redis.down('ECONNREFUSED')
+    const waiting = await call('/health/ready', { key: null })
+    expect([waiting.status, await waiting.json()]).toEqual([
+      503,
+      expect.objectContaining({
+        status: 'waiting',
+        dependencies: {
+          redis: expect.objectContaining({ status: 'down', reason: 'ECONNREFUSED' }),
+        },
+      }),
+    ])
+    redis.up()
+    expect((await call('/health/ready', { key: null })).status).toBe(200)
+  })
+
+  it('tells of each dependency in its metrics, 1 while it is up', async () => {
+    const { call, health } = serve()
+    const dependency = health.dependency('redis')
+    const read = async () => (await call('/metrics')).text()
+    expect(await read()).toContain('dependency_up{dependency="redis",service="test"} 0\n')
+    dependency.up()
+    expect(await read()).toContain('dependency_up{dependency="redis",service="test"} 1\n')
+  })
+
+  it('tells how far the event loop lags, in seconds', async () => {
+    expect(await (await serve().call('/metrics')).text()).toMatch(
+      /^nodejs_eventloop_lag_p99_seconds\{service="test"\} \d/m,
+    )
+  })
+
+  it('lets nothing be cached and no referrer travel', async () => {
+    const { headers } = await serve().call('/things/1')
+    expect([
+      headers.get('Cache-Control'),
+      headers.get('Referrer-Policy'),
+      headers.get('X-Content-Type-Options'),
+    ]).toEqual(['no-store', 'no-referrer', 'nosniff'])
+  })
+})

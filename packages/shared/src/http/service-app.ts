@@ -1,0 +1,260 @@
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
+import { matchedRoutes, routePath } from 'hono/route'
+import { secureHeaders } from 'hono/secure-headers'
+import { describeRoute, resolver, validator } from 'hono-openapi'
+import { z } from 'zod'
+import { IntegrationError } from '../errors.ts'
+import { type Health, HealthReport } from '../observability/health.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Metrics } from '../observability/metrics.ts'
+import { type Content, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
+import { notFoundHandler, problemResponse } from './problem.ts'
+import type { Secret } from '../secrets/secret.ts'
+import { serveTraced, tracing } from '../observability/telemetry.ts'
+
+export interface ServiceAppDeps {
+  readonly name: string
+  /** One line of what the service does, for its documentation. */
+  readonly purpose: string
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics: Metrics
+  /** Keys a caller may present; null where everything is open. */
+  readonly keys: readonly Secret[] | null
+  /** Exact paths that need no key, beside the documentation, health and metrics. */
+  readonly openPaths?: readonly string[]
+  /** The largest body accepted, in bytes. */
+  readonly maxBodyBytes?: number
+  /** The same for exact paths that take more. */
+  readonly maxBodyBytesAt?: Readonly<Record<string, number>>
+  /** How errors are answered; problem documents unless the service's contract says otherwise. */
+  readonly errorAnswers?: ErrorAnswers
+}
+
+export interface ErrorAnswers {
+  readonly respond: (c: Context, error: unknown) => Response
+  /** The same in a route's description. */
+  readonly content: Content
+}
+
+const PROBLEMS: ErrorAnswers = { respond: problemResponse, content: PROBLEM_CONTENT }
+
+/** Paths of every service that hold no secret and no realm. */
+const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
+
+/**
+ * What every service's HTTP side has: keys, limits, problem documents, 405 with `Allow`, health, metrics,
+ * documentation and one log line a request. `addRoutes` mounts the service's own resources.
+ */
+export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) => void): Hono {
+  const { logger, health, metrics, errorAnswers = PROBLEMS } = deps
+  const app = new Hono()
+  const latency = metrics.histogram('http_request_duration_seconds', 'Time to answer a request', [
+    'method',
+    'route',
+    'status',
+  ])
+  const dependencyUp = metrics.gauge(
+    'dependency_up',
+    '1 while a backend or peer that the service uses answers',
+    ['dependency'],
+  )
+  metrics.beforeEach(() => {
+    for (const [dependency, { status }] of Object.entries(health.report().dependencies))
+      dependencyUp.set({ dependency }, status === 'up' ? 1 : 0)
+  })
+
+  app.use(async (c, next) => {
+    const startedAt = performance.now()
+    const requestId = crypto.randomUUID()
+    const { method } = c.req
+    const isQuiet = OPEN_PATHS.includes(c.req.path)
+    if (tracing === undefined || isQuiet) await next()
+    else
+      await serveTraced(tracing, { method, headers: c.req.header() }, async () => {
+        await next()
+        return { status: c.res.status, route: routeOf(c) }
+      })
+    // Not `c.header`: on an answer that is made it builds the whole Response once more.
+    const { headers } = c.res
+    headers.set('X-Request-Id', requestId)
+    // What is left of a body that nobody read would be taken for the next request.
+    const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
+    if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
+    const durationMs = performance.now() - startedAt
+    const route = routeOf(c)
+    latency.observe({ method, route, status: String(c.res.status) }, durationMs / 1_000)
+    logger[isQuiet ? 'debug' : 'info'](
+      {
+        requestId,
+        method,
+        route,
+        status: c.res.status,
+        durationMs: Math.round(durationMs * 10) / 10,
+      },
+      'request',
+    )
+  })
+  app.use(secureHeaders({ referrerPolicy: 'no-referrer', xFrameOptions: 'DENY' }))
+  app.use(async (c, next) => {
+    await next()
+    if (!c.res.headers.has('Cache-Control')) c.res.headers.set('Cache-Control', 'no-store')
+  })
+  const openPaths = new Set([...OPEN_PATHS, ...(deps.openPaths ?? [])])
+  if (deps.keys !== null) app.use(requireServiceKey(deps.keys, openPaths))
+  app.use(limitBody((path) => deps.maxBodyBytesAt?.[path] ?? deps.maxBodyBytes ?? 65_536))
+
+  addRoutes(app)
+  app.get(
+    '/health/live',
+    describeRoute({
+      tags: ['operations'],
+      summary: 'The process runs',
+      responses: { 200: jsonResponse('alive', z.object({ status: z.literal('live') })) },
+    }),
+    (c) => c.json({ status: 'live' }),
+  )
+  app.get(
+    '/health/ready',
+    describeRoute({
+      tags: ['operations'],
+      summary: 'Everything needed is there; each dependency named',
+      responses: {
+        200: jsonResponse('ready', HealthReport),
+        503: jsonResponse('waiting for a dependency', HealthReport),
+      },
+    }),
+    (c) => {
+      const report = health.report()
+      return c.json(report, report.status === 'ready' ? 200 : 503)
+    },
+  )
+  app.get(
+    '/metrics',
+    describeRoute({
+      tags: ['operations'],
+      summary: 'Prometheus metrics',
+      responses: { 200: textResponse('metrics', 'text/plain') },
+    }),
+    async (c) => {
+      return c.body(await metrics.read(), 200, {
+        'Content-Type': metrics.registry.contentType,
+      })
+    },
+  )
+  documentRoutes(app, {
+    title: deps.name,
+    description: deps.purpose,
+    errorContent: errorAnswers.content,
+    needsKey: (path) => deps.keys !== null && !openPaths.has(path),
+  })
+
+  app.notFound(notFoundHandler(app, errorAnswers.respond))
+  app.onError((error, c) => {
+    const answer = errorAnswers.respond(c, error)
+    if (answer.status >= 500)
+      logger.error({ err: error, method: c.req.method, route: routePath(c, -1) }, 'request failed')
+    return answer
+  })
+  return app
+}
+
+/**
+ * 413 for a body beyond `maxBytes`. Hono's own middleware copies the Request of a chunked body, which
+ * @hono/node-server's cannot be while the global Request stays Node's (see `honoListener`).
+ */
+function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
+  const tooLarge = (maxBytes: number) =>
+    new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
+  return async (c, next) => {
+    const { headers, method } = c.req.raw
+    // Looking at `body` alone builds a whole Request; most requests have none.
+    const body = hasBody(method) ? c.req.raw.body : null
+    if (body === null) return next()
+    const maxBytes = maxBytesAt(c.req.path)
+    const length = headers.get('Content-Length')
+    if (length !== null && !headers.has('Transfer-Encoding')) {
+      if (Number(length) > maxBytes) throw tooLarge(maxBytes)
+      return next()
+    }
+    const chunks: Uint8Array[] = []
+    let size = 0
+    for await (const chunk of body as AsyncIterable<Uint8Array>) {
+      size += chunk.length
+      if (size > maxBytes) throw tooLarge(maxBytes)
+      chunks.push(chunk)
+    }
+    c.req.raw = new Request(c.req.url, {
+      method,
+      headers: [...headers],
+      body: Buffer.concat(chunks),
+      signal: c.req.raw.signal,
+    })
+    return next()
+  }
+}
+
+/** The pattern, not the path: a path may hold a realm, and labels must stay few. */
+const routeOf = (c: Context): string => (matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none')
+
+const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'
+
+/** Lets a request with one of `keys` as its bearer pass (RFC 6750 §2.1), and the open paths to everyone. */
+function requireServiceKey(
+  keys: readonly Secret[],
+  openPaths: ReadonlySet<string>,
+): MiddlewareHandler {
+  return async (c, next) => {
+    if (!openPaths.has(c.req.path) && !isAuthorized(c.req.header('Authorization'), keys)) {
+      throw new IntegrationError('unauthorized', 'present a service key as Authorization: Bearer …')
+    }
+    await next()
+  }
+}
+
+/** Whether an `Authorization` header holds one of the keys; compares all of them, each in constant time. */
+export function isAuthorized(header: string | undefined, keys: readonly Secret[]): boolean {
+  const presented = /^Bearer ([\x21-\x7e]{1,512})$/i.exec(header ?? '')?.[1]
+  if (presented === undefined) return false
+  return keys.map((key) => key.equals(presented)).includes(true)
+}
+
+/** Validates a part of the request; what is wrong is told by path and rule, never by value. */
+export const validate = <
+  Target extends 'json' | 'query' | 'param' | 'form',
+  Schema extends z.ZodType,
+>(
+  target: Target,
+  schema: Schema,
+) =>
+  validator(target, schema, (result) => {
+    if (result.success) return
+    const problems = result.error.map(
+      (issue) =>
+        `${(issue.path ?? []).map((part) => String(typeof part === 'object' ? part.key : part)).join('.') || target}: ${issue.message}`,
+    )
+    throw new IntegrationError('invalid_request', problems.slice(0, 10).join('; '), {
+      members: { errors: problems.slice(0, 10) },
+    })
+  })
+
+/** The `responses` entry of a JSON answer in a route's description. */
+export const jsonResponse = (description: string, schema: z.ZodType) => ({
+  description,
+  content: { 'application/json': { schema: resolver(schema) } },
+})
+
+/** The `responses` entry of an answer in text of some kind. */
+export const textResponse = (description: string, mediaType: `text/${string}`) => ({
+  description,
+  content: { [mediaType]: { schema: { type: 'string' as const } } },
+})
+
+/** The `responses` entries of problem documents, one per status. */
+export const problemResponses = (statuses: Readonly<Record<number, string>>) =>
+  Object.fromEntries(
+    Object.entries(statuses).map(([status, description]) => [
+      status,
+      { description, content: PROBLEM_CONTENT },
+    ]),
+  )

@@ -1,0 +1,205 @@
+/**
+ * The embedded host's broker: exchanges, queues, prefetch, delivery limit, message TTL and dead lettering
+ * as RabbitMQ has them, in memory. Nothing is kept over a restart, and nothing has to be: unfinished steps
+ * are published again from the transaction source, credential events from their outbox.
+ */
+import { IntegrationError } from '../../errors.ts'
+import type { Logger } from '../../observability/logger.ts'
+import type {
+  ConsumeOptions,
+  Delivery,
+  ExchangeSpec,
+  MessageBus,
+  OutgoingMessage,
+  QueueSpec,
+  Settlement,
+} from '../message-bus.ts'
+
+interface Held extends Delivery {
+  readonly expiry: NodeJS.Timeout | null
+}
+
+interface Subscriber {
+  readonly options: ConsumeOptions
+  readonly handle: (delivery: Delivery) => Promise<Settlement>
+  readonly inHand: Set<Promise<void>>
+}
+
+interface Queue {
+  readonly spec: QueueSpec
+  readonly ready: Held[]
+  readonly subscribers: Subscriber[]
+}
+
+export function createInProcessBus(logger: Logger): MessageBus {
+  const exchanges = new Map<string, ExchangeSpec>()
+  const queues = new Map<string, Queue>()
+  let isClosed = false
+
+  const route = (exchange: string, routingKey: string): Queue[] => {
+    const type = exchanges.get(exchange)?.type
+    return [...queues.values()].filter((queue) =>
+      queue.spec.bindings.some(
+        (binding) =>
+          binding.exchange === exchange &&
+          type !== undefined &&
+          matches(type, binding.routingKey, routingKey),
+      ),
+    )
+  }
+
+  function enqueue(queue: Queue, delivery: Delivery, position: 'front' | 'back'): void {
+    if (isClosed) return
+    const { messageTtlMs } = queue.spec
+    const held: Held = {
+      ...delivery,
+      expiry:
+        messageTtlMs === undefined ? null : setTimeout(() => expire(queue, held), messageTtlMs),
+    }
+    if (position === 'front') queue.ready.unshift(held)
+    else queue.ready.push(held)
+    // Never within the publisher's own turn: a broker answers later, and so must this.
+    setImmediate(() => dispatch(queue))
+  }
+
+  function expire(queue: Queue, held: Held): void {
+    const index = queue.ready.indexOf(held)
+    if (index === -1) return
+    queue.ready.splice(index, 1)
+    deadLetter(queue, held, 'expired')
+  }
+
+  function deadLetter({ spec }: Queue, delivery: Delivery, reason: string): void {
+    if (spec.deadLetter === undefined) return
+    const routingKey = spec.deadLetter.routingKey ?? delivery.routingKey
+    const headers = {
+      ...delivery.headers,
+      'x-first-death-queue': spec.name,
+      'x-first-death-reason': reason,
+    }
+    for (const target of route(spec.deadLetter.exchange, routingKey)) {
+      enqueue(
+        target,
+        { ...delivery, routingKey, headers, redelivered: false, deliveryCount: 0 },
+        'back',
+      )
+    }
+  }
+
+  function dispatch(queue: Queue): void {
+    while (queue.ready.length > 0 && !isClosed) {
+      const subscriber = queue.subscribers.find(
+        ({ inHand, options }) => inHand.size < options.prefetch,
+      )
+      if (subscriber === undefined) return
+      // Round robin, as the broker does.
+      queue.subscribers.push(...queue.subscribers.splice(queue.subscribers.indexOf(subscriber), 1))
+      const held = queue.ready.shift() as Held
+      if (held.expiry !== null) clearTimeout(held.expiry)
+      const settling = settle(queue, subscriber, held).finally(() => {
+        subscriber.inHand.delete(settling)
+        dispatch(queue)
+      })
+      subscriber.inHand.add(settling)
+    }
+  }
+
+  async function settle(queue: Queue, subscriber: Subscriber, held: Held): Promise<void> {
+    const settlement = await subscriber.handle(held).catch((error: unknown): Settlement => {
+      logger.error({ err: error, queue: queue.spec.name }, 'delivery handler failed')
+      return 'reject'
+    })
+    if (settlement === 'ack') return
+    if (settlement === 'reject') return deadLetter(queue, held, 'rejected')
+    const deliveryCount = held.deliveryCount + 1
+    if (deliveryCount > (queue.spec.deliveryLimit ?? Number.POSITIVE_INFINITY))
+      return deadLetter(queue, held, 'delivery_limit')
+    enqueue(queue, { ...held, redelivered: true, deliveryCount }, 'front')
+  }
+
+  return {
+    async declare(topology) {
+      for (const exchange of topology.exchanges) exchanges.set(exchange.name, exchange)
+      for (const spec of topology.queues) {
+        if (!queues.has(spec.name)) queues.set(spec.name, { spec, ready: [], subscribers: [] })
+      }
+    },
+
+    async publish(message: OutgoingMessage) {
+      if (isClosed)
+        throw new IntegrationError(
+          'broker_unavailable',
+          'the broker did not take the message: it is closed',
+        )
+      const targets = route(message.exchange, message.routingKey)
+      if (targets.length === 0 && message.mandatory) {
+        throw new IntegrationError('broker_unavailable', 'no queue takes the message')
+      }
+      const delivery: Delivery = {
+        routingKey: message.routingKey,
+        messageId: message.messageId,
+        type: message.type,
+        headers: { ...message.headers },
+        content: Buffer.from(JSON.stringify(message.body)),
+        redelivered: false,
+        deliveryCount: 0,
+      }
+      for (const queue of targets) enqueue(queue, delivery, 'back')
+    },
+
+    consume(name, options, handle) {
+      const queue = queues.get(name)
+      if (queue === undefined) throw new TypeError(`the queue ${name} is not declared`)
+      const subscriber: Subscriber = { options, handle, inHand: new Set() }
+      queue.subscribers.push(subscriber)
+      setImmediate(() => dispatch(queue))
+      return {
+        async cancel() {
+          const index = queue.subscribers.indexOf(subscriber)
+          if (index !== -1) queue.subscribers.splice(index, 1)
+          while (subscriber.inHand.size > 0) await Promise.allSettled(subscriber.inHand)
+        },
+      }
+    },
+
+    async depth(name) {
+      const queue = queues.get(name)
+      return queue === undefined
+        ? null
+        : { ready: queue.ready.length, consumers: queue.subscribers.length }
+    },
+
+    async ready(signal) {
+      signal?.throwIfAborted()
+    },
+
+    async [Symbol.asyncDispose]() {
+      isClosed = true
+      for (const { ready, subscribers } of queues.values()) {
+        for (const { expiry } of ready) if (expiry !== null) clearTimeout(expiry)
+        for (const { inHand } of subscribers) await Promise.allSettled(inHand)
+      }
+    },
+  }
+}
+
+/** Whether a binding takes a routing key (AMQP 0-9-1 §3.1.3). */
+function matches(type: ExchangeSpec['type'], pattern: string, routingKey: string): boolean {
+  if (type === 'fanout') return true
+  return type === 'direct'
+    ? pattern === routingKey
+    : topicMatches(pattern.split('.'), routingKey.split('.'))
+}
+
+/** `*` stands for one word, `#` for any number of them. */
+function topicMatches([head, ...rest]: readonly string[], words: readonly string[]): boolean {
+  if (head === undefined) return words.length === 0
+  if (head === '#')
+    return (
+      topicMatches(rest, words) ||
+      (words.length > 0 && topicMatches(['#', ...rest], words.slice(1)))
+    )
+  return (
+    words.length > 0 && (head === '*' || head === words[0]) && topicMatches(rest, words.slice(1))
+  )
+}

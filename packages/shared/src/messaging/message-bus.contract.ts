@@ -1,0 +1,208 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { eventually } from '../../test-support/eventually.ts'
+import type { Delivery, MessageBus, OutgoingMessage, Settlement, Topology } from './message-bus.ts'
+
+const topology: Topology = {
+  exchanges: [
+    { name: 'work', type: 'direct' },
+    { name: 'later', type: 'fanout' },
+    { name: 'news', type: 'topic' },
+    { name: 'dead', type: 'direct' },
+  ],
+  queues: [
+    {
+      name: 'orders',
+      bindings: [{ exchange: 'work', routingKey: 'order' }],
+      deadLetter: { exchange: 'dead', routingKey: 'orders' },
+      deliveryLimit: 3,
+    },
+    {
+      name: 'waiting',
+      bindings: [{ exchange: 'later', routingKey: '' }],
+      messageTtlMs: 50,
+      deadLetter: { exchange: 'work' },
+    },
+    { name: 'graveyard', bindings: [{ exchange: 'dead', routingKey: 'orders' }] },
+    { name: 'all-news', bindings: [{ exchange: 'news', routingKey: 'news.#' }] },
+    { name: 'one-word', bindings: [{ exchange: 'news', routingKey: 'news.*' }] },
+  ],
+}
+
+const order = (id: string, overrides: Partial<OutgoingMessage> = {}): OutgoingMessage => ({
+  exchange: 'work',
+  routingKey: 'order',
+  messageId: id,
+  type: 'order',
+  body: { id },
+  mandatory: true,
+  ...overrides,
+})
+
+/** What every message bus keeps, the embedded one and the one over RabbitMQ alike. */
+export function messageBusContract(name: string, open: () => Promise<MessageBus>): void {
+  describe(`${name} as a message bus`, () => {
+    let bus: MessageBus
+
+    beforeEach(async () => {
+      bus = await open()
+      await bus.declare(topology)
+    })
+    afterEach(() => bus[Symbol.asyncDispose]())
+
+    /** Collects what a queue delivers; settles by `settlement`. */
+    function collect(
+      queue: string,
+      settlement: (delivery: Delivery) => Settlement = () => 'ack',
+      prefetch = 10,
+    ) {
+      const deliveries: Delivery[] = []
+      const consumer = bus.consume(queue, { prefetch, tag: `test ${queue}` }, async (delivery) => {
+        deliveries.push(delivery)
+        return settlement(delivery)
+      })
+      const arrived = (count: number) =>
+        eventually(() => expect(deliveries.length).toBeGreaterThanOrEqual(count))
+      return { deliveries, consumer, arrived }
+    }
+
+    it('brings a message with its identity, type, headers and JSON body', async () => {
+      const { deliveries, arrived } = collect('orders')
+      await bus.publish(order('1', { headers: { traceparent: '00-a-b-01' } }))
+      await arrived(1)
+      expect(deliveries[0]).toMatchObject({
+        routingKey: 'order',
+        messageId: '1',
+        type: 'order',
+        headers: { traceparent: '00-a-b-01' },
+        redelivered: false,
+        deliveryCount: 0,
+      })
+      expect(JSON.parse(String(deliveries[0]?.content))).toEqual({ id: '1' })
+    })
+
+    it('keeps the order of messages for one consumer', async () => {
+      const ids = Array.from({ length: 50 }, (_, index) => String(index))
+      for (const id of ids) await bus.publish(order(id))
+      const { deliveries, arrived } = collect('orders')
+      await arrived(50)
+      expect(deliveries.map(({ messageId }) => messageId)).toEqual(ids)
+    })
+
+    it('refuses a mandatory message that no queue takes, and lets go of one that nobody has to hear', async () => {
+      await expect(bus.publish(order('1', { routingKey: 'nobody' }))).rejects.toMatchObject({
+        code: 'broker_unavailable',
+      })
+      await expect(
+        bus.publish(order('2', { exchange: 'news', routingKey: 'other', mandatory: false })),
+      ).resolves.toBeUndefined()
+    })
+
+    it('has at most the prefetch in hand', async () => {
+      let inHand = 0
+      let most = 0
+      let done = 0
+      const release: (() => void)[] = []
+      bus.consume('orders', { prefetch: 2, tag: 'test' }, async () => {
+        most = Math.max(most, ++inHand)
+        await new Promise<void>((resolve) => release.push(resolve))
+        inHand--
+        done++
+        return 'ack'
+      })
+      for (const id of ['1', '2', '3', '4', '5']) await bus.publish(order(id))
+      await eventually(() => {
+        release.splice(0).forEach((resolve) => resolve())
+        expect(done).toBe(5)
+      })
+      expect(most).toBe(2)
+    })
+
+    it('brings a requeued message again, marked as such', async () => {
+      const { deliveries, arrived } = collect('orders', (delivery) =>
+        delivery.redelivered ? 'ack' : 'requeue',
+      )
+      await bus.publish(order('1'))
+      await arrived(2)
+      expect(deliveries[1]).toMatchObject({ messageId: '1', redelivered: true, deliveryCount: 1 })
+    })
+
+    it('dead-letters a rejected message, and one whose handler throws', async () => {
+      const graveyard = collect('graveyard')
+      collect('orders', ({ messageId }) => {
+        if (messageId === 'throws') throw new Error('a bug')
+        return 'reject'
+      })
+      await bus.publish(order('rejected'))
+      await bus.publish(order('throws'))
+      await graveyard.arrived(2)
+      expect(graveyard.deliveries.map(({ messageId }) => messageId).toSorted()).toEqual([
+        'rejected',
+        'throws',
+      ])
+    })
+
+    it('dead-letters a message that keeps coming back beyond the delivery limit', async () => {
+      const graveyard = collect('graveyard')
+      const orders = collect('orders', () => 'requeue')
+      await bus.publish(order('poison'))
+      await graveyard.arrived(1)
+      expect(orders.deliveries).toHaveLength(4)
+      expect(graveyard.deliveries[0]?.headers).toMatchObject({
+        'x-first-death-reason': 'delivery_limit',
+      })
+    })
+
+    it('brings a delayed message after its time, with its own routing key', async () => {
+      const { deliveries, arrived } = collect('orders')
+      await bus.publish(order('1', { exchange: 'later' }))
+      expect(deliveries).toHaveLength(0)
+      await arrived(1)
+      expect(deliveries[0]).toMatchObject({ messageId: '1', routingKey: 'order' })
+    })
+
+    it('routes by topic: a star is one word, a hash any number of them', async () => {
+      const all = collect('all-news')
+      const oneWord = collect('one-word')
+      for (const routingKey of ['news', 'news.local', 'news.local.weather', 'other.local']) {
+        await bus.publish(order(routingKey, { exchange: 'news', routingKey, mandatory: false }))
+      }
+      await all.arrived(3)
+      await oneWord.arrived(1)
+      expect(all.deliveries.map(({ routingKey }) => routingKey)).toEqual([
+        'news',
+        'news.local',
+        'news.local.weather',
+      ])
+      expect(oneWord.deliveries.map(({ routingKey }) => routingKey)).toEqual(['news.local'])
+    })
+
+    it('takes nothing more once cancelled, and waits for what is in hand', async () => {
+      const started = Promise.withResolvers<void>()
+      const finish = Promise.withResolvers<void>()
+      const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => {
+        started.resolve()
+        await finish.promise
+        return 'ack'
+      })
+      await bus.publish(order('1'))
+      await started.promise
+      let isCancelled = false
+      const cancelled = consumer.cancel().then(() => (isCancelled = true))
+      await bus.publish(order('2'))
+      expect(isCancelled).toBe(false)
+      finish.resolve()
+      await cancelled
+      await eventually(async () =>
+        expect(await bus.depth('orders')).toEqual({ ready: 1, consumers: 0 }),
+      )
+    })
+
+    it('tells the depth of a queue, and nothing of a queue that is not there', async () => {
+      await bus.publish(order('1'))
+      await eventually(async () =>
+        expect(await bus.depth('orders')).toEqual({ ready: 1, consumers: 0 }),
+      )
+      expect(await bus.depth('no-such-queue')).toBeNull()
+    })
+  })
+}

@@ -1,0 +1,102 @@
+import { z } from 'zod'
+import { BackendUnfit, type Finding } from './checks/check-result.ts'
+import type { Logger } from './logger.ts'
+
+const DependencyState = z.discriminatedUnion('status', [
+  z.object({ status: z.literal('up'), since: z.iso.datetime() }).readonly(),
+  z
+    .object({
+      status: z.enum(['connecting', 'down']),
+      since: z.iso.datetime(),
+      reason: z.string(),
+    })
+    .readonly(),
+])
+export type DependencyState = z.output<typeof DependencyState>
+
+/** The body of `/health/ready`. */
+export const HealthReport = z.object({
+  status: z.enum(['ready', 'waiting']),
+  dependencies: z.record(z.string(), DependencyState),
+})
+export type HealthReport = z.output<typeof HealthReport>
+
+/** One backend or peer that a service needs, as `/health/ready` and the log tell of it. */
+export interface Dependency {
+  readonly name: string
+  readonly state: DependencyState
+  up(): void
+  /** `reason` is a short text of ours, such as `ECONNREFUSED`; never a foreign message. */
+  down(reason: string): void
+  /** Tells of what works, but not as it should; once, until that changes. */
+  remark(finding: Finding): void
+}
+
+export interface Health {
+  /**
+   * Registers a dependency; the service counts as not ready until `up()`. An `optional` one is told of
+   * but never waited for: the service does its work without it.
+   */
+  dependency(name: string, need?: 'required' | 'optional'): Dependency
+  report(): HealthReport
+}
+
+/** Tracks what a service waits for; every transition is one log line. */
+export function createHealth(logger: Logger, now: () => Date = () => new Date()): Health {
+  const dependencies = new Map<string, Dependency>()
+  const optional = new Set<string>()
+  return {
+    dependency(name, need = 'required') {
+      if (need === 'optional') optional.add(name)
+      let state: DependencyState = {
+        status: 'connecting',
+        since: now().toISOString(),
+        reason: 'not connected yet',
+      }
+      const remarked = new Map<string, Finding['verdict']>()
+      const dependency: Dependency = {
+        name,
+        get state() {
+          return state
+        },
+        up() {
+          if (state.status === 'up') return
+          state = { status: 'up', since: now().toISOString() }
+          logger.info({ dependency: name }, 'dependency is up')
+        },
+        remark({ check, verdict, found, mend }) {
+          if (remarked.get(check) === verdict) return
+          remarked.set(check, verdict)
+          if (verdict !== 'warning' && verdict !== 'problem') return
+          logger.warn({ dependency: name, check, found, toMend: mend }, 'dependency is not right')
+        },
+        down(reason) {
+          if (state.status === 'down' && state.reason === reason) return
+          const since = state.status === 'down' ? state.since : now().toISOString()
+          state = { status: 'down', since, reason }
+          logger.warn({ dependency: name, reason }, 'waiting for dependency')
+        },
+      }
+      dependencies.set(name, dependency)
+      return dependency
+    },
+    report() {
+      const states = Object.fromEntries([...dependencies].map(([name, { state }]) => [name, state]))
+      const isReady = Object.entries(states).every(
+        ([name, { status }]) => status === 'up' || optional.has(name),
+      )
+      return { status: isReady ? 'ready' : 'waiting', dependencies: states }
+    },
+  }
+}
+
+/** The part of an error that may be told to anyone: its code, or its class. */
+export function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'unknown'
+  if (error instanceof BackendUnfit) return error.message
+  const { code } = error as { code?: unknown }
+  if (typeof code === 'string' && code !== '') return code
+  // Node's happy eyeballs wraps the refusals of each address.
+  if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
+  return error.name
+}

@@ -1,0 +1,146 @@
+import { readFileSync } from 'node:fs'
+import { z } from 'zod'
+import { Secret } from '../secrets/secret.ts'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** Every setting that is bad or missing, in one message. Names settings, never shows a value. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
+
+  constructor(problems: readonly string[]) {
+    super(['The settings are not usable:', ...problems.map((line) => `  ${line}`)].join('\n'))
+  }
+}
+
+/**
+ * Reads settings from the environment. An empty variable counts as unset; `X_FILE` names a file that
+ * holds `X` (one trailing newline is dropped).
+ *
+ * @throws {ConfigError} with every bad variable named.
+ */
+export function parseConfig<Shape extends z.ZodObject>(
+  schema: Shape,
+  env: Environment,
+): z.output<Shape> {
+  const problems: string[] = []
+  const values: Record<string, string> = {}
+  for (const name of Object.keys(schema.shape)) {
+    const value =
+      name === 'SERVICE_API_KEY' ? readServiceKeys(env, problems) : readSetting(name, env, problems)
+    if (value !== undefined) values[name] = value
+  }
+  const parsed = schema.safeParse(values)
+  if (!parsed.success) {
+    for (const issue of parsed.error.issues) {
+      const name = issue.path.map(String).join('.')
+      if (problems.some((line) => line.startsWith(`${name}_FILE`))) continue
+      const isMissing = name in schema.shape && values[name] === undefined
+      problems.push(`${name || 'settings'}: ${isMissing ? 'is missing' : issue.message}`)
+    }
+  }
+  if (problems.length > 0) throw new ConfigError(problems)
+  return parsed.data as z.output<Shape>
+}
+
+function readSetting(name: string, env: Environment, problems: string[]): string | undefined {
+  const direct = env[name] || undefined
+  const file = env[`${name}_FILE`] || undefined
+  if (file === undefined) return direct
+  if (direct !== undefined) {
+    problems.push(`${name}_FILE: is set beside ${name}; keep one`)
+    return undefined
+  }
+  try {
+    const content = readFileSync(file, 'utf8').replace(/\r?\n$/, '')
+    if (content !== '') return content
+    problems.push(`${name}_FILE: the file is empty`)
+  } catch (error) {
+    problems.push(
+      `${name}_FILE: the file cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})`,
+    )
+  }
+  return undefined
+}
+
+// The only setting with a plural: both spellings make one list (see serviceKeys).
+function readServiceKeys(env: Environment, problems: string[]): string | undefined {
+  const found = ['SERVICE_API_KEY', 'SERVICE_API_KEYS'].map((name) =>
+    readSetting(name, env, problems),
+  )
+  return found.filter((list) => list !== undefined).join(',') || undefined
+}
+
+/** A secret: kept wrapped from the first moment. */
+export const secret = (minLength = 1) =>
+  z
+    .string()
+    .min(minLength, `must have at least ${minLength} characters`)
+    .transform((value) => new Secret(value))
+
+/** An integer setting; `parseInt` would take `7216abc`, so the whole text must be digits. */
+export const integer = (min: number, max: number) =>
+  z
+    .string()
+    .regex(/^\d{1,15}$/, 'must be a whole number')
+    .transform(Number)
+    .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
+
+/** A switch, off unless it says `on`. */
+export const onOff = () =>
+  z
+    .enum(['on', 'off'], 'must be on or off')
+    .default('off')
+    .transform((value) => value === 'on')
+
+/** A duration in seconds that may have a fraction. */
+export const seconds = (min: number, max: number) =>
+  z
+    .string()
+    .regex(/^\d{1,9}(\.\d{1,3})?$/, 'must be a number of seconds')
+    .transform(Number)
+    .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
+
+/** An absolute `http(s)` URL without credentials, query or fragment; no trailing slash in the result. */
+export const httpUrl = () =>
+  z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).transform((value, context) => {
+    const url = new URL(value)
+    if (url.username || url.password || url.search || url.hash) {
+      context.addIssue({ code: 'custom', message: 'must have no credentials, query or fragment' })
+      return z.NEVER
+    }
+    return url.href.replace(/\/+$/, '')
+  })
+
+/** A backend's address. It may hold a password, so it is a secret. */
+export const backendUrl = (protocol: RegExp, example: string) =>
+  z
+    .url({ protocol, error: `must be a URL like ${example}` })
+    .transform((value) => new Secret(value))
+
+export const logLevels = ['silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const
+
+/** `HOST`, `PORT` and `LOG_LEVEL`, which every service has. */
+export const listenSettings = (defaultPort: number) => ({
+  HOST: z.string().default('127.0.0.1'),
+  PORT: integer(0, 65_535).default(defaultPort),
+  LOG_LEVEL: z.enum(logLevels).default('info'),
+})
+
+/**
+ * The keys that callers may present: `SERVICE_API_KEY`, and `SERVICE_API_KEYS` as a comma list beside it,
+ * so that a new key can be handed out before the old one goes. The first is the one a service uses to
+ * call its peers.
+ */
+export const serviceKeys = () =>
+  z
+    .string()
+    .transform((list) => [...new Set(list.split(',').map((key) => key.trim()))])
+    .pipe(
+      z.array(
+        z
+          .string()
+          .regex(/^[\x21-\x7e]{32,512}$/, 'must be 32 to 512 printable characters without spaces'),
+      ),
+    )
+    .transform((keys) => keys.map((key) => new Secret(key)) as [Secret, ...Secret[]])
