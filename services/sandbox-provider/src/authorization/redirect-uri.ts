@@ -5,7 +5,7 @@ type RedirectUriRule = (uri: URL) => boolean
 
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
 
-export const isLoopback = ({ hostname }: URL): boolean => LOOPBACK.includes(hostname)
+const isLoopback = ({ hostname }: URL): boolean => LOOPBACK.includes(hostname)
 
 const isHttpsOrLoopback: RedirectUriRule = (uri) =>
   uri.protocol === 'https:' || (uri.protocol === 'http:' && isLoopback(uri))
