@@ -6,6 +6,7 @@ import { exportCredentials } from './commands/export.ts'
 import { importCredentials } from './commands/import.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
 import * as transactions from './commands/transactions.ts'
+import { verifyProvider } from './commands/verify-provider.ts'
 import { CommandFailed, exitCodes, UsageError } from './exit-code.ts'
 import { plain, print, tell, type Terminal } from './terminal.ts'
 
@@ -63,11 +64,14 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
 ])
 
 /** Commands of one word. */
-export const single: ReadonlyMap<string, Command> = new Map([['doctor', doctor]])
+export const single: ReadonlyMap<string, Command> = new Map([
+  ['doctor', doctor],
+  ['verify-provider', verifyProvider],
+])
 
 const PROGRAM = 'integration-host'
 
-const COMMON_HELP = `All commands (but no --url for doctor):
+const COMMON_HELP = `All commands (but no --url for doctor and verify-provider):
   --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
                transactions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       JSON on standard output, and nothing else

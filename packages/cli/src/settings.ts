@@ -7,7 +7,7 @@ import {
   parseConfig,
   serviceKeys,
 } from '@integration-host/shared/config'
-import type { Secret } from '@integration-host/shared/secret'
+import { Secret } from '@integration-host/shared/secret'
 import { z } from 'zod'
 import { UsageError } from './exit-code.ts'
 
@@ -91,6 +91,13 @@ export function readServices(
     'demo-api': of('demo-api'),
   }
 }
+
+/** The secrets of `CLIENT_SECRET`, a comma list: token-service tries the next one where one is rejected. */
+export const secretsOf = (list: Secret): Secret[] =>
+  list
+    .reveal()
+    .split(',')
+    .map((part) => new Secret(part.trim()))
 
 /** Turns settings that are not usable into wrong usage. */
 export function usable<T>(read: () => T): T {

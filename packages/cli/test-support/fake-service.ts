@@ -1,7 +1,12 @@
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { json } from 'node:stream/consumers'
+import { json, text } from 'node:stream/consumers'
 
 export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
 
@@ -9,6 +14,8 @@ export interface Asked {
   /** Method and path, such as `GET /credentials`. */
   readonly route: string
   readonly query: URLSearchParams
+  readonly headers: IncomingHttpHeaders
+  /** Of JSON or a form. */
   readonly body: Record<string, unknown>
 }
 
@@ -29,6 +36,16 @@ export interface FakeService extends AsyncDisposable {
   readonly asked: readonly Asked[]
 }
 
+async function readBody(
+  request: IncomingMessage,
+  mediaType: string | undefined,
+): Promise<Record<string, unknown>> {
+  if (mediaType === 'application/json') return (await json(request)) as Record<string, unknown>
+  if (mediaType === 'application/x-www-form-urlencoded')
+    return Object.fromEntries(new URLSearchParams(await text(request)))
+  return {}
+}
+
 /** A problem document as every service answers it. */
 export const problem = (status: number, code: string, members: object = {}): Answer => ({
   status,
@@ -44,11 +61,12 @@ export async function startFakeService(
 
   async function answer(request: IncomingMessage): Promise<Answer> {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://fake')
-    const hasBody = request.headers['content-type'] === 'application/json'
+    const mediaType = request.headers['content-type']?.split(';')[0]
     const one = {
       route: `${request.method} ${pathname}`,
       query: searchParams,
-      body: hasBody ? ((await json(request)) as Record<string, unknown>) : {},
+      headers: request.headers,
+      body: await readBody(request, mediaType),
     }
     asked.push(one)
     if (key !== null && request.headers.authorization !== `Bearer ${key}`)
@@ -59,9 +77,9 @@ export async function startFakeService(
   const server = createServer((request, response: ServerResponse) => {
     void answer(request).then(({ status = 200, body = '', headers = {}, isCut = false }) => {
       response.writeHead(status, { 'Content-Type': 'application/json', ...headers })
-      const text = typeof body === 'string' ? body : JSON.stringify(body)
-      if (isCut) response.write(text, () => response.destroy())
-      else response.end(text)
+      const sent = typeof body === 'string' ? body : JSON.stringify(body)
+      if (isCut) response.write(sent, () => response.destroy())
+      else response.end(sent)
     })
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')

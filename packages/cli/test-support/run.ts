@@ -15,14 +15,16 @@ export interface Surroundings {
   readonly url?: string
   readonly env?: Readonly<Record<string, string>>
   /** What somebody types, an answer for each question: then there is a terminal. */
-  readonly typed?: readonly string[]
+  readonly typed?: readonly (string | (() => string))[]
   readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
+  /** Called with each text that is written to standard error. */
+  readonly onErr?: (text: string) => void
 }
 
 /** Runs the command line in this process. */
 export async function run(
   args: readonly string[],
-  { url, env = {}, typed, stop }: Surroundings = {},
+  { url, env = {}, typed, stop, onErr }: Surroundings = {},
 ): Promise<Run> {
   const answers = [...(typed ?? [])]
   const stdin = Object.assign(new PassThrough(), { isTTY: typed !== undefined })
@@ -39,7 +41,10 @@ export async function run(
   }
   const out = collect()
   const err = collect((text) => {
-    if (/[:\]] $/.test(text)) setImmediate(() => stdin.write(`${answers.shift() ?? '\u0004'}\r`))
+    onErr?.(text)
+    if (!/[:\]] $/.test(text)) return
+    const answer = answers.shift() ?? '\u0004'
+    setImmediate(() => stdin.write(`${typeof answer === 'string' ? answer : answer()}\r`))
   })
   const code = await runCommandLine(args, {
     env: {

@@ -1,24 +1,40 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
+import {
+  type Answer,
+  type FakeService,
+  problem,
+  startFakeService,
+} from '../../test-support/fake-service.ts'
 import { run, type Surroundings } from '../../test-support/run.ts'
 
 // A whole system is what tests/flows/cli-doctor.test.ts runs it against.
-const document = {
-  issuer: 'https://provider.example',
-  authorization_endpoint: 'https://provider.example/authorize',
-  token_endpoint: 'https://provider.example/token',
-}
+let document: Record<string, string>
 let provider: FakeService
-let answer: { status?: number; body?: unknown; headers?: Record<string, string> }
+let answer: Answer
+let tokenResponse: Answer
 beforeEach(async () => {
+  tokenResponse = { status: 400, body: { error: 'invalid_grant' } }
+  provider = await startFakeService(
+    { 'GET /discovery': () => answer, 'POST /token': () => tokenResponse },
+    null,
+  )
+  document = {
+    issuer: 'https://provider.example',
+    authorization_endpoint: 'https://provider.example/authorize',
+    token_endpoint: `${provider.url}/token`,
+  }
   answer = { body: document }
-  provider = await startFakeService({ 'GET /discovery': () => answer }, null)
 })
 afterEach(() => provider[Symbol.asyncDispose]())
 
 const doctor = (args: readonly string[] = [], { env, ...rest }: Surroundings = {}) =>
   run(['doctor', '--only', 'provider', ...args], {
-    env: { DISCOVERY_URL: `${provider.url}/discovery`, ...env },
+    env: {
+      DISCOVERY_URL: `${provider.url}/discovery`,
+      CLIENT_ID: 'client',
+      CLIENT_SECRET: 'a-secret-1',
+      ...env,
+    },
     ...rest,
   })
 
@@ -30,15 +46,88 @@ describe('doctor', () => {
       ['VERDICT', 'SUBJECT', 'CHECK'],
       ['ok', 'provider', 'connection'],
       ['ok', 'provider', 'discovery'],
+      ['ok', 'provider', 'key pair'],
       ['ok', 'provider', 'clock'],
       [''],
     ])
   })
 
+  describe('the key pair', () => {
+    const keyPair = async (env: Readonly<Record<string, string>> = {}) => {
+      const { json, out } = await doctor(['--json'], { env })
+      expect(out).not.toMatch(/a-secret|canary/)
+      return json.find((line) => (line as { Check: string }).Check === 'key pair')
+    }
+
+    it('is checked with a made-up code, by HTTP Basic', async () => {
+      expect(await keyPair({ CLIENT_ID: 'a:b' })).toMatchObject({ Verdict: 'ok' })
+      const [request] = provider.asked.filter(({ route }) => route === 'POST /token')
+      expect(request?.body).toMatchObject({
+        grant_type: 'authorization_code',
+        code: expect.stringMatching(/^made-up-/),
+      })
+      const pair = Buffer.from('a%3Ab:a-secret-1').toString('base64')
+      expect(request?.headers.authorization).toBe(`Basic ${pair}`)
+    })
+
+    it.each([
+      [
+        { status: 401, body: { error: 'invalid_client' } },
+        'problem',
+        'rejected by the token endpoint',
+      ],
+      [{ status: 401, body: '' }, 'problem', 'rejected by the token endpoint'],
+      [{ status: 500, body: 'canary-1' }, 'warning', 'not clear: 500, neither JSON nor XML'],
+      [{ status: 429, body: '' }, 'warning', 'not clear: 429, empty body'],
+      [{ body: '{', isCut: true }, 'problem', /^not checked: no response/],
+    ])('is judged by the response %j', async (response, Verdict, found) => {
+      tokenResponse = response
+      expect(await keyPair()).toMatchObject({ Verdict, Found: expect.stringMatching(found) })
+    })
+
+    it('is right if one of several secrets is accepted, as token-service uses them', async () => {
+      await provider[Symbol.asyncDispose]()
+      const right = `Basic ${Buffer.from('client:new-secret').toString('base64')}`
+      provider = await startFakeService(
+        {
+          'GET /discovery': () => ({
+            body: { ...document, token_endpoint: `${provider.url}/token` },
+          }),
+          'POST /token': ({ headers }) =>
+            headers.authorization === right
+              ? tokenResponse
+              : { status: 401, body: { error: 'invalid_client' } },
+        },
+        null,
+      )
+      expect(await keyPair({ CLIENT_SECRET: 'old-secret, new-secret' })).toMatchObject({
+        Verdict: 'ok',
+      })
+    })
+
+    it('is not checked where it is not set, and one line says so', async () => {
+      const { code, json, err } = await doctor(['--json'], {
+        env: { CLIENT_ID: '', CLIENT_SECRET: '' },
+      })
+      expect([code, err]).toEqual([0, 'Nothing is wrong, 1 not looked at.\n'])
+      expect(json).toContainEqual({
+        Subject: 'provider',
+        Check: 'key pair',
+        Verdict: 'skipped',
+        Found: 'not checked: needs CLIENT_ID and CLIENT_SECRET',
+        Mend: 'Set CLIENT_ID and CLIENT_SECRET.',
+      })
+      expect(provider.asked.map(({ route }) => route)).toEqual(['GET /discovery'])
+    })
+  })
+
   it.each([
     [problem(404, 'not_found'), 'status 404'],
     [{ body: '<html>' }, 'is not JSON'],
-    [{ body: { ...document, token_endpoint: 'nowhere' } }, 'no usable token_endpoint'],
+    [
+      { body: { issuer: 'x', authorization_endpoint: 'https://x.example' } },
+      'no usable token_endpoint',
+    ],
   ])('says what is wrong and what to do, and ends with 1: %j', async (bad, found) => {
     answer = bad
     const { code, out, err } = await doctor()

@@ -1,13 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Finding, problem, skipped, warning } from '@integration-host/shared/findings/finding'
-import { backendUrl, httpUrl, parseConfig } from '@integration-host/shared/config'
+import { backendUrl, httpUrl, parseConfig, secret } from '@integration-host/shared/config'
+import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import type { Secret } from '@integration-host/shared/secret'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { wantedQueues, type ProcessOutline } from '../doctor/broker-topology.ts'
 import { examineManagement, type Management } from '../doctor/management.ts'
 import { examinePostgres } from '../doctor/postgres.ts'
-import { examineProvider } from '../doctor/provider.ts'
+import { examineProvider, type ProviderClient } from '../doctor/provider.ts'
 import { examineRabbitMq } from '../doctor/rabbitmq.ts'
 import { examineRedis } from '../doctor/redis.ts'
 import {
@@ -17,7 +18,7 @@ import {
   type Service,
 } from '../doctor/services.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
-import { isLoopback, readServices, usable } from '../settings.ts'
+import { isLoopback, readServices, secretsOf, usable } from '../settings.ts'
 import { type Colour, counted, createTable, painter, plain, print, tell } from '../terminal.ts'
 
 const Settings = z.object({
@@ -30,6 +31,10 @@ const Settings = z.object({
   AMQP_PREFIX: z.string().default(''),
   AMQP_MANAGEMENT_URL: backendUrl(/^https?$/, 'http://user:password@host:15672').optional(),
   DISCOVERY_URL: httpUrl().optional(),
+  CLIENT_ID: z.string().optional(),
+  CLIENT_SECRET: secret().optional(),
+  REDIRECT: z.string().optional(),
+  PROVIDER_PROFILE: providerProfile(),
 })
 type Settings = z.output<typeof Settings>
 
@@ -53,15 +58,15 @@ export const doctor: Command = {
   summary: 'what is wrong with backends, provider and services, and how to mend it',
   usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
   help: `Looks at every backend (version, settings that matter, migrations, queues and policies), at the clocks of all
-machines, at the provider, at each service and at the keys of stored credentials. It changes nothing. With --json
-one finding on each line.
+machines, at the provider and the key pair, at each service and at the keys of stored credentials. It changes nothing.
+With --json one finding on each line.
 
   --only SUBJECT,…    of ${subjects.join(', ')}
   --timeout SECONDS   for all of it together (default ${DEFAULT_SECONDS})
   --strict            exit code 1 for warnings as well
 
-It reads the settings of the services: REDIS_URL, DATABASE_URL, AMQP_URL, AMQP_PREFIX, DISCOVERY_URL, TOKEN_SERVICE_URL,
-GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of
+It reads the settings of the services: REDIS_URL, DATABASE_URL, AMQP_URL, AMQP_PREFIX, DISCOVERY_URL, CLIENT_ID,
+CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of
 RabbitMQ's management API with a user who has the tag monitoring. What is not set is skipped, and told so.
 
 Exit code 0: nothing is wrong, or only warnings. 1: there are problems.
@@ -97,7 +102,7 @@ Examples:
         examineBroker(url, settings, (await coordinator).processes, signal),
       ),
       provider: given(settings.DISCOVERY_URL, 'DISCOVERY_URL', (url) =>
-        examineProvider(url, signal),
+        examineProvider(url, clientOf(settings), signal),
       ),
       'token-service': examineWith(services['token-service'], signal, (service) =>
         examineKeyRing(service, signal),
@@ -143,6 +148,13 @@ Examples:
       : exitCodes.ok
   },
 }
+
+const clientOf = (settings: Settings): ProviderClient => ({
+  id: settings.CLIENT_ID,
+  secrets: settings.CLIENT_SECRET && secretsOf(settings.CLIENT_SECRET),
+  redirect: settings.REDIRECT,
+  profile: settings.PROVIDER_PROFILE,
+})
 
 const colours: Readonly<Record<Finding['verdict'], Colour>> = {
   ok: 'green',

@@ -1,6 +1,17 @@
 import { z } from 'zod'
 import { clockFinding, httpClock } from '@integration-host/shared/findings/clock'
-import { type Finding, ok, problem, warning } from '@integration-host/shared/findings/finding'
+import {
+  type Finding,
+  ok,
+  problem,
+  skipped,
+  warning,
+} from '@integration-host/shared/findings/finding'
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
+import type { Secret } from '@integration-host/shared/secret'
+import { checkKeyPair } from '../verify-provider/key-pair.ts'
+import { createCall, NoResponse } from '../verify-provider/provider-call.ts'
+import { described } from '../verify-provider/wording.ts'
 import { reached, unreachable } from './reach.ts'
 
 /** What a refresh and a connection need of the discovery document. */
@@ -9,11 +20,22 @@ const Discovery = z.object({
   authorization_endpoint: z.url(),
   token_endpoint: z.url(),
 })
+const CALL_DEADLINE_MS = 10_000
 const loopback = /^(127\.|localhost$|\[::1\]$)/
 
-/** Looks whether the provider's discovery document can be had and used. */
+/** What is presented to the provider; `undefined` where the setting is missing. */
+export interface ProviderClient {
+  readonly id: string | undefined
+  /** In order of preference. */
+  readonly secrets: readonly Secret[] | undefined
+  readonly redirect: string | undefined
+  readonly profile: ProviderProfile
+}
+
+/** Checks whether the provider's discovery document can be used, and whether the key pair is right. */
 export async function examineProvider(
   address: string,
+  client: ProviderClient,
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
   const url = new URL(address)
@@ -27,9 +49,13 @@ export async function examineProvider(
     return [unreachable(url.host, 'DISCOVERY_URL', error)]
   }
   const clock = httpClock(answer, askedAt, Date.now())
+  const document = readDocument(answer.status, text)
   return [
     reached(url.host),
-    documentFinding(answer.status, text),
+    document.finding,
+    ...(document.tokenEndpoint === null
+      ? []
+      : [await keyPairFinding(new URL(document.tokenEndpoint), url, client, signal)]),
     ...(url.protocol === 'http:' && !loopback.test(url.hostname)
       ? [warning('transport', 'plain http', 'Use https: tokens travel unprotected.')]
       : []),
@@ -37,20 +63,70 @@ export async function examineProvider(
   ]
 }
 
-function documentFinding(status: number, text: string): Finding {
-  const check = 'discovery'
-  const mend = 'Is DISCOVERY_URL the address of the OpenID discovery document?'
-  if (status !== 200) return problem(check, `status ${status}`, mend)
+function readDocument(
+  status: number,
+  text: string,
+): { readonly finding: Finding; readonly tokenEndpoint: string | null } {
+  const bad = (found: string) => ({
+    finding: problem(
+      'discovery',
+      found,
+      'Is DISCOVERY_URL the address of the OpenID discovery document?',
+    ),
+    tokenEndpoint: null,
+  })
+  if (status !== 200) return bad(`status ${status}`)
   const document = Discovery.safeParse(jsonOf(text))
   if (!document.success) {
     const lacking = document.error.issues.map(({ path }) => path.join('.')).filter(Boolean)
+    return bad(lacking.length === 0 ? 'is not JSON' : `no usable ${lacking.join(', ')}`)
+  }
+  const { issuer, token_endpoint } = document.data
+  return { finding: ok('discovery', issuer), tokenEndpoint: token_endpoint }
+}
+
+/** Presents a made-up code with each secret until one is not rejected, as token-service does. */
+async function keyPairFinding(
+  tokenEndpoint: URL,
+  discoveryUrl: URL,
+  { id, secrets, redirect, profile }: ProviderClient,
+  signal: AbortSignal,
+): Promise<Finding> {
+  const check = 'key pair'
+  if (id === undefined || secrets === undefined) {
+    const missing = [id === undefined && 'CLIENT_ID', secrets === undefined && 'CLIENT_SECRET']
+    const names = missing.filter(Boolean).join(' and ')
+    return skipped(check, `not checked: needs ${names}`, `Set ${names}.`)
+  }
+  if (discoveryUrl.protocol === 'https:' && tokenEndpoint.protocol !== 'https:')
+    return problem(check, 'not checked: token_endpoint is not https', 'Use another DISCOVERY_URL.')
+  const call = createCall({ signal, deadlineMs: CALL_DEADLINE_MS })
+  try {
+    for (const clientSecret of secrets) {
+      const result = await checkKeyPair(call, {
+        tokenEndpoint: tokenEndpoint.href,
+        clientId: id,
+        clientSecret,
+        redirect: redirect ?? 'http://localhost/',
+        headers: profile.token.requestHeaders,
+      })
+      if (result.kind === 'right') return ok(check, 'accepted by the token endpoint')
+      if (result.kind === 'unclear')
+        return warning(
+          check,
+          `not clear: ${described(result.response, profile)}`,
+          'Try again; if it stays, run integration-host verify-provider.',
+        )
+    }
     return problem(
       check,
-      lacking.length === 0 ? 'is not JSON' : `no usable ${lacking.join(', ')}`,
-      mend,
+      'rejected by the token endpoint',
+      'Set CLIENT_ID and CLIENT_SECRET to the keys of this provider; sandbox and production have their own.',
     )
+  } catch (error) {
+    const reason = error instanceof NoResponse ? error.message : 'no response in time'
+    return problem(check, `not checked: ${reason}`, 'Is the token endpoint up?')
   }
-  return ok(check, document.data.issuer)
 }
 
 function jsonOf(text: string): unknown {

@@ -271,7 +271,9 @@ function reasonOf(outcome: Exclude<ExchangeOutcome, { kind: 'granted' }>): strin
     case 'client_refused':
       return 'the provider rejects the credentials of this application'
     case 'invalid_id_token':
-      return `the id token of the provider is not valid: ${outcome.member}; nothing was stored`
+      return `the id token of the provider is not valid: ${outcome.member}${
+        outcome.member === 'signature' ? ' (no published key verifies it)' : ''
+      }; nothing was stored`
     case 'refused':
       return `the provider rejected the code: ${outcome.error}`
     default:

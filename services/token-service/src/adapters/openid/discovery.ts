@@ -54,6 +54,8 @@ export interface DiscoveredProvider {
 export interface Discovery extends AsyncDisposable {
   /** The last usable document, fetched now if there is none; `null` if it cannot be fetched. */
   current(): Promise<DiscoveredProvider | null>
+  /** Why there is no usable document, in words of ours; `null` if there is one. */
+  readonly problem: string | null
 }
 
 const FETCH_DEADLINE_MS = 5_000
@@ -75,18 +77,26 @@ export function watchDiscovery(
   let fetching: Promise<DiscoveredProvider | null> | null = null
   let timer: NodeJS.Timeout | undefined
   let failures = 0
+  let problem: string | null = 'the discovery document of the provider was not fetched yet'
 
   function fetchOnce(): Promise<DiscoveredProvider | null> {
     fetching ??= (async () => {
       try {
         known = await fetchProvider(url, known, options)
         failures = 0
+        problem = null
         dependency.up()
       } catch (error) {
         failures += 1
         // The provider can be used with the document of an earlier fetch; the next one may succeed.
-        if (known === null)
-          dependency.down(error instanceof NoResponse ? error.reason : describe(error))
+        if (known === null) {
+          const reason = error instanceof NoResponse ? error.reason : describe(error)
+          problem =
+            error instanceof UnusableDocument
+              ? error.message
+              : `the discovery document of the provider cannot be fetched (${reason})`
+          dependency.down(reason)
+        }
       }
       fetching = null
       if (!shutdown.signal.aborted) {
@@ -107,6 +117,9 @@ export function watchDiscovery(
   return {
     async current() {
       return known ?? fetchOnce()
+    },
+    get problem() {
+      return problem
     },
     async [Symbol.asyncDispose]() {
       shutdown.abort()

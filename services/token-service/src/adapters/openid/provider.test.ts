@@ -92,7 +92,7 @@ describe('the provider over HTTP', () => {
     expect(tokens.lifetimeSeconds).toBe(3600)
     const [request] = scripted.requests
     expect(Buffer.from(request?.authorization.slice(6) ?? '', 'base64').toString()).toBe(
-      `${encodeURIComponent(CLIENT_ID).replace('-', '%2D')}:${encodeURIComponent(CLIENT_SECRET).replaceAll('-', '%2D')}`,
+      `${CLIENT_ID}:${CLIENT_SECRET}`, // hyphens are not encoded: a provider may compare without decoding
     )
     expect(request?.form.get('grant_type')).toBe('authorization_code')
     expect(request?.form.get('redirect_uri')).toBe(REDIRECT)
@@ -785,6 +785,11 @@ describe('a discovery document', () => {
     expect(health.report().dependencies['provider']).toMatchObject({
       status: 'down',
       reason: expect.stringContaining(problem),
+    })
+    const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }
+    await expect(provider.authorizationUrl(request)).rejects.toMatchObject({
+      code: 'provider_unavailable',
+      message: expect.stringContaining(problem),
     })
     expect(scripted.requests).toHaveLength(0)
   })

@@ -9,7 +9,7 @@ import {
   authorizationCodeGrant,
   buildAuthorizationUrl,
   calculatePKCECodeChallenge,
-  ClientSecretBasic,
+  type ClientAuth,
   Configuration,
   customFetch,
   enableNonRepudiationChecks,
@@ -84,7 +84,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
       metadata,
       clientId,
       undefined,
-      ClientSecretBasic(secret.reveal()),
+      clientSecretBasic(secret.reveal()),
     )
     // Only where the operator configured http: discovery rejects a step down from https.
     if (new URL(metadata.token_endpoint).protocol === 'http:') allowInsecureRequests(configuration)
@@ -188,8 +188,10 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     if (provider !== null) return provider
     throw new IntegrationError(
       'provider_unavailable',
-      'the discovery document of the provider could not be fetched yet',
-      { retryAfterSeconds: 5 },
+      discovery.problem ?? 'no discovery document',
+      {
+        retryAfterSeconds: 5,
+      },
     )
   }
 
@@ -351,6 +353,20 @@ function outcomeWithoutResponse({ reason, wasSent }: NoResponse): TokenOutcome {
   const shown: ProviderResponse = { status: null, body: `no response (${reason})`, traceId: null }
   return { kind: wasSent ? 'unknown' : 'never_sent', ...shown }
 }
+
+/**
+ * HTTP Basic with id and secret form-encoded (RFC 6749 §2.3.1). The library's own also encodes `-`, `_` and `.`,
+ * which form encoding leaves as they are, and providers that do not decode, as Intuit's SDKs suggest of
+ * Intuit, would compare with `%2D`.
+ */
+const clientSecretBasic =
+  (secret: string): ClientAuth =>
+  (_server, { client_id }, _body, headers) => {
+    const credentials = `${formEncoded(client_id)}:${formEncoded(secret)}`
+    headers.set('authorization', `Basic ${Buffer.from(credentials).toString('base64')}`)
+  }
+
+const formEncoded = (text: string): string => new URLSearchParams({ '': text }).toString().slice(1)
 
 const asksForIdToken = (scope: string): boolean => scope.split(' ').includes('openid')
 

@@ -1,0 +1,400 @@
+import { freePort } from '@integration-host/shared/test-support/free-ports'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeProvider, REALM, startFakeProvider } from '../../test-support/fake-provider.ts'
+import { run, type Run, type Surroundings } from '../../test-support/run.ts'
+import { CommandFailed } from '../exit-code.ts'
+
+// The sandbox provider, in both personalities and with its faults, is what
+// tests/flows/cli-verify-provider.test.ts runs it against.
+let provider: FakeProvider
+let env: Record<string, string>
+beforeEach(async () => {
+  provider = await startFakeProvider()
+  env = {
+    DISCOVERY_URL: `${provider.url}/discovery`,
+    CLIENT_ID: 'client-id-canary-1',
+    CLIENT_SECRET: 'client-secret-canary-1',
+    REDIRECT: `http://127.0.0.1:${await freePort()}/callback`,
+  }
+})
+afterEach(() => provider[Symbol.asyncDispose]())
+
+/** Opens what the command prints, as a browser would: `visit` makes the callback of the provider's redirect. */
+const browser =
+  (visit: (callback: URL) => Promise<unknown> = (callback) => fetch(callback)) =>
+  (text: string): void => {
+    const address = /^http\S+$/m.exec(text)?.[0]
+    if (address === undefined) return
+    void fetch(address, { redirect: 'manual' }).then((response) => {
+      const callback = response.headers.get('location')
+      return callback === null ? null : visit(new URL(callback))
+    })
+  }
+
+const verify = (args: readonly string[] = ['--yes'], surroundings: Surroundings = {}) =>
+  run(['verify-provider', ...args], {
+    onErr: browser(),
+    ...surroundings,
+    env: { ...env, ...surroundings.env },
+  })
+
+interface Line {
+  readonly Step: string
+  readonly Check: string | null
+  readonly Verdict: string
+  readonly Seen: string
+}
+const linesOf = ({ json }: Run): readonly Line[] => json as readonly Line[]
+const lineOf = (result: Run, step: string, check: string | null = null): string | undefined => {
+  const line = linesOf(result).find(({ Step, Check }) => Step === step && Check === check)
+  return line && `${line.Verdict}: ${line.Seen}`
+}
+
+describe('verify-provider', () => {
+  it.each([[[]], [['--json']]])(
+    'shows nothing of a response but names and numbers, and no setting: %j',
+    async (options) => {
+      const { code, out, err } = await verify(['--yes', ...options])
+      expect(code).toBe(0)
+      expect(out.split('\n').length).toBeGreaterThan(25)
+      expect(out).toMatch(/company …889; members: \(a name not shown\), code, realmId, state/)
+      // The address to open holds the client id, and so it is on standard error.
+      const address = /^http\S+\n/m.exec(err)?.[0] ?? ''
+      expect(address).toContain('client-id-canary-1')
+      const shown = out + err.replace(address, '')
+      expect(provider.canaries.size).toBeGreaterThan(30)
+      for (const canary of provider.canaries) expect(shown).not.toContain(canary)
+      expect(shown).not.toMatch(/canary/i)
+    },
+  )
+
+  it('shows no secret of responses that are errors', async () => {
+    const statuses = [400, 401, 403, 429, 500, 302, 204]
+    for (const status of statuses) {
+      await provider[Symbol.asyncDispose]()
+      provider = await startFakeProvider()
+      env['DISCOVERY_URL'] = `${provider.url}/discovery`
+      const body = {
+        error: 'Canary-1',
+        fault: { error: [{ code: 'canary-2' }] },
+        Customer: 'canary-3',
+      }
+      const isAfterConsent = ({ grant_type }: Record<string, unknown>): boolean =>
+        grant_type === 'refresh_token'
+      provider.override('POST /oauth2/v1/tokens/bearer', (asked) =>
+        isAfterConsent(asked.body) ? { status, body: status === 204 ? '' : body } : undefined,
+      )
+      for (const route of [
+        'POST /v2/oauth2/tokens/revoke',
+        apiRoute('query'),
+        apiRoute('customer'),
+      ])
+        provider.override(route, () => ({ status, body: status === 204 ? '' : body }))
+      const { code, out, err } = await verify()
+      expect(code).toBe(1)
+      const shown = out + err.replace(/^http\S+\n/m, '')
+      for (const canary of provider.canaries) expect(shown).not.toContain(canary)
+      expect(shown).not.toMatch(/canary/i)
+    }
+  })
+
+  it('names every setting that is not usable in one message, without its value', async () => {
+    const { code, out, err } = await verify([], {
+      env: {
+        DISCOVERY_URL: 'canary',
+        CLIENT_ID: '',
+        CLIENT_SECRET: '',
+        REDIRECT: 'http://localhost/x?canary',
+        PROVIDER_PROFILE: 'canary',
+        ACCOUNTING_URL: 'canary',
+      },
+    })
+    expect([code, out]).toEqual([2, ''])
+    for (const name of [
+      'DISCOVERY_URL: must be',
+      'CLIENT_ID: is missing',
+      'CLIENT_SECRET: is missing',
+      'REDIRECT: must have no query',
+      'PROVIDER_PROFILE: ',
+      'ACCOUNTING_URL: must be',
+    ])
+      expect(err).toContain(name)
+    expect(err).not.toContain('canary')
+    expect(provider.asked).toEqual([])
+  })
+
+  it('rejects the production accounting address in the settings before any call', async () => {
+    for (const ACCOUNTING_URL of [
+      'https://quickbooks.api.intuit.com',
+      'https://QuickBooks.api.intuit.com./',
+    ]) {
+      const { code, out, err } = await verify(['--yes'], { env: { ACCOUNTING_URL } })
+      expect([code, out]).toEqual([2, ''])
+      expect(err).toContain('--production')
+    }
+    expect(provider.asked).toEqual([])
+  })
+
+  it('rejects the production accounting address of a discovery document before any other call', async () => {
+    const document = (changes: object) => {
+      provider.override('GET /discovery', () => ({
+        body: {
+          issuer: 'https://oauth.platform.intuit.com/op/v1',
+          authorization_endpoint: `${provider.url}/connect/oauth2`,
+          token_endpoint: `${provider.url}/oauth2/v1/tokens/bearer`,
+          ...changes,
+        },
+      }))
+      return verify()
+    }
+    const userinfo_endpoint = 'https://accounts.platform.intuit.com/v1/openid_connect/userinfo'
+    expect(await document({ userinfo_endpoint })).toMatchObject({ code: 2, out: '' })
+    // Without the only member that differs it is not known to be the sandbox.
+    expect(await document({})).toMatchObject({ code: 2, out: '' })
+    expect(await document({ accounting_url: 'https://quickbooks.api.intuit.com' })).toMatchObject({
+      code: 2,
+      out: '',
+    })
+    expect(new Set(provider.asked.map(({ route }) => route))).toEqual(new Set(['GET /discovery']))
+    expect((await verify(['--yes', '--production'])).code).toBe(1)
+    expect(provider.asked.map(({ route }) => route)).toContain('POST /oauth2/v1/tokens/bearer')
+  })
+
+  it('skips the steps that ask where there is neither a terminal nor --yes', async () => {
+    const result = await verify(['--json'])
+    expect(result.code).toBe(0)
+    expect(lineOf(result, 'key pair', 'key pair')).toMatch(/^as documented/)
+    expect(lineOf(result, 'connect')).toBe('skipped: not confirmed (without a terminal: --yes)')
+    expect(lineOf(result, 'query')).toBe('skipped: needs a connected company')
+    expect(result.err).not.toContain('connect/oauth2')
+  })
+
+  it('asks before each step that changes something, and leaves it out for any reply but yes', async () => {
+    const typed = ['y', 'no', '', 'n']
+    const result = await verify(['--json'], { typed })
+    expect(result.err.match(/\[y\/N\] /g)).toHaveLength(4)
+    expect(lineOf(result, 'create')).toBe('skipped: not confirmed')
+    expect(lineOf(result, 'previous token')).toBe('skipped: not confirmed')
+    expect(lineOf(result, 'revocation')).toBe('skipped: not confirmed')
+    expect(provider.asked.map(({ route }) => route)).not.toContain('POST /v2/oauth2/tokens/revoke')
+    expect(result.err).toContain('The grant of this run still exists. To end it: in QuickBooks')
+  })
+
+  it('keeps the customer if making it inactive is not confirmed', async () => {
+    const result = await verify(['--json'], { typed: ['y', 'y', 'n', 'y', 'y'] })
+    expect(lineOf(result, 'create', 'make inactive')).toMatch(
+      /^skipped: not confirmed: customer 'Integration Host check \w{8}' stays$/,
+    )
+    expect(result.err).not.toContain('still exists')
+  })
+
+  it('names an ACCOUNTING_URL that contradicts the provider', async () => {
+    const result = await verify(['--yes', '--json'], {
+      env: { ACCOUNTING_URL: `${provider.url}/elsewhere` },
+    })
+    expect(lineOf(result, 'discovery', 'accounting address')).toBe(
+      `differs: ${provider.url}/elsewhere, from ACCOUNTING_URL; the provider's is ${provider.url}/accounting`,
+    )
+  })
+
+  it('receives the callback for localhost by whatever address it resolves to', async () => {
+    const result = await verify(['--yes', '--json'], {
+      env: { REDIRECT: `http://localhost:${await freePort()}/callback` },
+    })
+    expect([result.code, lineOf(result, 'connect', 'callback')]).toEqual([
+      0,
+      expect.stringContaining('company …889'),
+    ])
+  })
+
+  it('creates no customer with --no-create', async () => {
+    const result = await verify(['--yes', '--json', '--no-create'])
+    expect([result.code, lineOf(result, 'create')]).toEqual([0, 'skipped: --no-create'])
+    expect(provider.asked.map(({ route }) => route)).not.toContain(apiRoute('customer'))
+  })
+
+  it('sends the same requestid and body twice, and another one to make the customer inactive', async () => {
+    await verify()
+    const [first, second, third, ...more] = provider.asked.filter(
+      ({ route }) => route === apiRoute('customer'),
+    )
+    expect(first?.query.get('requestid')).toMatch(/^[0-9a-f-]{36}$/)
+    expect([second?.query, second?.body]).toEqual([first?.query, first?.body])
+    expect(third?.query.get('requestid')).not.toBe(first?.query.get('requestid'))
+    expect([third?.body, more]).toEqual([
+      { Id: '58', SyncToken: '0', sparse: true, Active: false },
+      [],
+    ])
+  })
+
+  it('fails if the second create gives another customer, and makes both inactive', async () => {
+    let id = 0
+    provider.override(apiRoute('customer'), ({ body }) => ({
+      body: { Customer: { Id: String(++id), SyncToken: '0', Active: body['Active'] ?? true } },
+    }))
+    const result = await verify(['--yes', '--json'])
+    expect([result.code, lineOf(result, 'create', 'create again')]).toEqual([
+      1,
+      'failed: another Id: the customer was created twice',
+    ])
+    const inactive = linesOf(result).filter(({ Check }) => Check === 'make inactive')
+    expect(inactive.map(({ Verdict }) => Verdict)).toEqual(['as documented', 'as documented'])
+    const updated = provider.asked.filter(({ body }) => body['Active'] === false)
+    expect(updated.map(({ body }) => body['Id'])).toEqual(['1', '2'])
+  })
+
+  it('ignores a callback with another state and takes the one that follows', async () => {
+    const statuses: number[] = []
+    const result = await verify(['--yes', '--json'], {
+      onErr: browser(async (callback) => {
+        const forged = new URL(callback)
+        forged.searchParams.set('state', 'canary')
+        statuses.push((await fetch(forged)).status)
+        statuses.push((await fetch(new URL('/elsewhere', callback))).status)
+        statuses.push((await fetch(callback)).status)
+      }),
+    })
+    expect([result.code, statuses]).toEqual([0, [400, 404, 200]])
+    expect(result.err).toContain('A callback with another state came and was ignored.')
+  })
+
+  it('goes on without the company if the callback does not name it', async () => {
+    const result = await verify(['--yes', '--json'], {
+      onErr: browser((callback) => {
+        callback.searchParams.delete('realmId')
+        return fetch(callback)
+      }),
+    })
+    expect(lineOf(result, 'connect', 'callback')).toMatch(/^differs: no realmId; members: /)
+    expect(lineOf(result, 'query')).toContain('the callback had no realmId')
+    expect(lineOf(result, 'revocation', 'revocation')).toMatch(/^as documented/)
+    expect(result.err).not.toContain('still exists')
+  })
+
+  it('does not present a code that names another issuer', async () => {
+    const result = await verify(['--yes', '--json'], {
+      onErr: browser((callback) => {
+        callback.searchParams.set('iss', 'https://canary.example')
+        return fetch(callback)
+      }),
+    })
+    expect(lineOf(result, 'connect', 'callback')).toBe('failed: iss names another issuer')
+    const forms = provider.asked.filter(({ route }) => route.startsWith('POST /oauth2'))
+    expect(forms).toHaveLength(1) // the made-up code
+  })
+
+  it('fails if the browser does not come back in time, and says that a grant may exist', async () => {
+    const result = await verify(['--yes', '--json', '--wait', '1'], { onErr: () => {} })
+    expect([result.code, lineOf(result, 'connect')]).toEqual([
+      1,
+      'failed: no callback within 1 s; was the address opened?',
+    ])
+    expect(result.err).toContain('If consent was given in the browser, a grant may exist.')
+  })
+
+  it('fails if another process listens on REDIRECT', async () => {
+    const result = await verify(['--yes', '--json'], {
+      env: { REDIRECT: `${provider.url}/callback` },
+    })
+    expect(lineOf(result, 'connect')).toMatch(/^failed: REDIRECT \(port \d+\): another process/)
+    expect(result.err).not.toContain('grant')
+  })
+
+  describe('with a redirect URI that does not lead to this machine', () => {
+    const REDIRECT = 'https://app.example.com/callback'
+
+    /** Pastes the addresses one after the other. */
+    function paste(...addresses: readonly ((state: string) => string)[]): Promise<Run> {
+      let state = ''
+      return verify(['--json', '--no-create'], {
+        env: { REDIRECT },
+        typed: ['y', ...addresses.map((address) => () => address(state)), 'y', 'y'],
+        onErr: (text) => void (state = /state=([\w-]+)/.exec(text)?.[1] ?? state),
+      })
+    }
+    const callback = (state: string): string =>
+      `${REDIRECT}?code=${provider.code}&state=${state}&realmId=${REALM}`
+
+    it('reads the callback that is pasted, without echo', async () => {
+      const result = await paste(callback)
+      expect([result.code, lineOf(result, 'connect', 'callback')]).toEqual([
+        0,
+        'as documented: company …889; members: code, realmId, state',
+      ])
+      expect(result.out + result.err).not.toContain(provider.code)
+    })
+
+    it('asks again for another address or another state, three times in all', async () => {
+      const result = await paste(
+        () => 'canary',
+        () => callback('canary'),
+        (state) => callback(state).replace('app.', 'other.'),
+      )
+      expect(result.err).toMatch(/is not an address\.[^]*has another state\./)
+      expect(lineOf(result, 'connect')).toBe('failed: the pasted address is not that of REDIRECT')
+    })
+
+    it('reads a denial, which may have no state', async () => {
+      const result = await paste(() => `${REDIRECT}?error=access_denied`)
+      expect(lineOf(result, 'connect', 'callback')).toBe('failed: access_denied; members: error')
+      expect(result.err).not.toContain('may exist')
+    })
+
+    it('fails the step at Ctrl-D and goes on to what needs no company', async () => {
+      const result = await paste(() => '\u0004')
+      expect(lineOf(result, 'connect')).toBe('failed: nothing was pasted')
+      expect(lineOf(result, 'limits', 'limit headers')).toBeDefined()
+    })
+
+    it('needs a terminal to paste the callback on', async () => {
+      const result = await verify(['--yes', '--json'], { env: { REDIRECT } })
+      expect(lineOf(result, 'connect')).toMatch(/^failed: REDIRECT does not lead to this machine/)
+    })
+  })
+
+  it('shows what was seen until Ctrl-C, and says that the grant still exists', async () => {
+    const stop = new AbortController()
+    provider.override(apiRoute('query', 'GET'), () => {
+      stop.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
+      return undefined
+    })
+    const result = await verify(['--yes', '--json'], { stop: stop.signal })
+    expect(result.code).toBe(130)
+    expect(lineOf(result, 'refresh', 'refresh token value')).toBeDefined()
+    expect(lineOf(result, 'query')).toBe('skipped: stopped')
+    expect(lineOf(result, 'revocation')).toBe('skipped: stopped')
+    expect(result.err).toMatch(/The grant of this run still exists[^]*Stopped by SIGINT/)
+  })
+
+  it('revokes the grant also after a step that failed', async () => {
+    provider.override(apiRoute('query', 'GET'), () => ({ status: 500, body: '<html>' }))
+    const result = await verify(['--yes', '--json'])
+    expect([result.code, lineOf(result, 'query', 'query')]).toEqual([1, 'failed: 500, HTML'])
+    expect(lineOf(result, 'revocation', 'revocation')).toBe('as documented: 200 for a JSON body')
+  })
+
+  it('says that the grant still exists if it cannot be revoked', async () => {
+    provider.override('POST /v2/oauth2/tokens/revoke', () => ({ status: 500, body: '' }))
+    const result = await verify(['--yes', '--json'])
+    expect(lineOf(result, 'revocation', 'revocation')).toBe(
+      'failed: 500, empty body for a JSON body',
+    )
+    expect(result.err).toContain('The grant of this run still exists.')
+  })
+
+  it('reads no more of a response than a mebibyte', async () => {
+    provider.override(apiRoute('query', 'GET'), () => ({ body: 'x'.repeat(2_000_000) }))
+    const result = await verify(['--yes', '--json'])
+    expect(lineOf(result, 'query')).toBe('failed: the response is larger than 1 MiB')
+  })
+
+  it('does not follow a redirect', async () => {
+    const Location = `${provider.url}/discovery`
+    provider.override(apiRoute('query', 'GET'), () => ({ status: 307, headers: { Location } }))
+    const result = await verify(['--yes', '--json'])
+    expect(lineOf(result, 'query', 'query')).toBe('failed: 307, empty body')
+  })
+})
+
+const apiRoute = (resource: string, method = resource === 'query' ? 'GET' : 'POST'): string =>
+  `${method} /accounting/v3/company/${REALM}/${resource}`

@@ -1,0 +1,239 @@
+import { httpUrl, parseConfig, secret } from '@integration-host/shared/config'
+import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
+import { z } from 'zod'
+import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
+import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
+import { secretsOf, usable } from '../settings.ts'
+import { ask, isInteractive, painter, print, tell, type Terminal } from '../terminal.ts'
+import { receiveCallback } from '../verify-provider/callback.ts'
+import { expectationsOf } from '../verify-provider/expectations.ts'
+import { createCall, type ProviderResponse } from '../verify-provider/provider-call.ts'
+import {
+  reportDocument,
+  type ReportedLine,
+  reportTable,
+  skipped,
+  summaryOf,
+} from '../verify-provider/report.ts'
+import type { Session, VerifySettings } from '../verify-provider/session.ts'
+import { refuseProduction, runStep, steps } from '../verify-provider/steps.ts'
+import { createRedaction } from '../verify-provider/wording.ts'
+
+/** Compared by the provider as it is written, so nothing of it may change in parsing. */
+const exactUrl = () =>
+  z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).refine(
+    (value) => {
+      const { href, username, password, hash } = new URL(value)
+      return href === value && username === '' && password === '' && hash === ''
+    },
+    {
+      error: 'must be in its normal form: lower-case host, a path, no credentials, no fragment',
+      when: ({ issues }) => issues.length === 0,
+    },
+  )
+
+/** As token-service and the gateway read them. */
+const Settings = z.object({
+  DISCOVERY_URL: exactUrl(),
+  CLIENT_ID: z.string().max(512, 'must have at most 512 characters'),
+  CLIENT_SECRET: secret(),
+  REDIRECT: exactUrl().refine((value) => !value.includes('?'), 'must have no query'),
+  SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
+  PROVIDER_PROFILE: providerProfile(),
+  ACCOUNTING_URL: httpUrl().optional(),
+})
+
+const DEFAULT_TIMEOUT_SECONDS = 30
+const DEFAULT_WAIT_SECONDS = 300
+
+export const verifyProvider: Command = {
+  summary: 'walk through the provider with a sandbox company, compare it with what is documented',
+  usage: '[--yes] [--no-create] [--production] [--timeout SECONDS] [--wait SECONDS]',
+  help: `Checks against the live provider what the services take for granted: discovery document, keys, key pair, consent, id
+token, refresh, a query, a repeated create, error bodies and revocation. It connects a company of its own, asks before
+each step that changes something, and revokes the grant at the end. The table may be pasted into an issue: it holds no
+token, code, key, name or whole company id. The address to open is on a line of its own on standard error.
+
+  --yes               say yes to all questions; without a terminal, steps that ask are skipped otherwise
+  --no-create         create no customer
+  --production        accept the production accounting address: this changes real books
+  --timeout SECONDS   for each call (default ${DEFAULT_TIMEOUT_SECONDS})
+  --wait SECONDS      for the browser to come back (default ${DEFAULT_WAIT_SECONDS})
+
+It reads the settings of the services, each also as …_FILE: DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET, REDIRECT (with
+http://localhost or http://127.0.0.1 the callback is received here, otherwise it is pasted), SCOPE, PROVIDER_PROFILE
+(default intuit), and ACCOUNTING_URL where neither discovery document nor profile gives the address.
+
+Verdicts: 'as documented'; 'differs', with what was seen; 'skipped'; 'failed'.
+Exit code 0: nothing failed. 1: something did. 2: wrong settings, or production without --production; nothing was done.
+
+Examples:
+  integration-host verify-provider --no-create
+  DISCOVERY_URL=https://developer.api.intuit.com/.well-known/openid_sandbox_configuration \\
+  CLIENT_ID_FILE=client-id CLIENT_SECRET_FILE=client-secret REDIRECT=http://localhost:7217/callback \\
+  integration-host verify-provider | tee report.txt`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      yes: { type: 'boolean', short: 'y' },
+      'no-create': { type: 'boolean' },
+      production: { type: 'boolean' },
+      timeout: { type: 'string' },
+      wait: { type: 'string' },
+    })
+    expectNone(positionals)
+    if (values.url !== undefined)
+      throw new UsageError('verify-provider calls no service: set DISCOVERY_URL (--help)')
+    const timeoutMs = secondsOf('--timeout', values.timeout, DEFAULT_TIMEOUT_SECONDS)
+    const waitMs = secondsOf('--wait', values.wait, DEFAULT_WAIT_SECONDS)
+    const settings = readSettings(terminal, {
+      mayCreate: values['no-create'] !== true,
+      mayUseProduction: values.production === true,
+    })
+    refuseProduction(settings.accountingUrl, { settings })
+
+    const session = createSession(terminal, settings, {
+      isYes: values.yes === true,
+      timeoutMs,
+      waitMs,
+    })
+    const lines: ReportedLine[] = []
+    const stopped = await walk(session, terminal, lines).finally(() => {
+      const notice = grantNotice(session)
+      if (notice !== null) tell(terminal, notice)
+    })
+    await print(
+      terminal,
+      ...(values.json
+        ? lines.map((line) => JSON.stringify(reportDocument(line, session.expectations)))
+        : reportTable(lines, session.expectations, painter(terminal))),
+    )
+    if (stopped !== null) throw stopped
+    tell(terminal, summaryOf(lines))
+    return lines.some(({ verdict }) => verdict === 'failed') ? exitCodes.failed : exitCodes.ok
+  },
+}
+
+/**
+ * Runs the steps and collects their lines. Resolves with the reason if the person stopped it: the report has
+ * what was seen until then.
+ *
+ * @throws {UsageError} the provider's accounting address is the production one; nothing was done.
+ */
+async function walk(
+  session: Session,
+  terminal: Terminal,
+  lines: ReportedLine[],
+): Promise<CommandFailed | null> {
+  for (const [index, step] of steps.entries()) {
+    tell(terminal, `${index + 1}/${steps.length} ${step.name}`)
+    try {
+      for await (const line of runStep(step, session)) lines.push(line)
+    } catch (error) {
+      if (!(error instanceof CommandFailed) || error instanceof UsageError) throw error
+      for (const { name } of steps.slice(index))
+        lines.push({ ...skipped(null, 'stopped'), step: name })
+      return error
+    }
+  }
+  return null
+}
+
+function secondsOf(option: string, text: string | undefined, fallback: number): number {
+  const seconds = wholeNumber(option, text ?? String(fallback))
+  if (seconds < 1 || seconds > 3_600) throw new UsageError(`${option} must be 1 to 3600`)
+  return seconds * 1_000
+}
+
+function readSettings(
+  { env }: Terminal,
+  options: Pick<VerifySettings, 'mayCreate' | 'mayUseProduction'>,
+): VerifySettings {
+  const settings = usable(() => parseConfig(Settings, env))
+  return {
+    discoveryUrl: settings.DISCOVERY_URL,
+    clientId: settings.CLIENT_ID,
+    clientSecrets: secretsOf(settings.CLIENT_SECRET),
+    redirect: settings.REDIRECT,
+    scope: settings.SCOPE,
+    profile: settings.PROVIDER_PROFILE,
+    accountingUrl: settings.ACCOUNTING_URL ?? null,
+    ...options,
+  }
+}
+
+interface SessionOptions {
+  readonly isYes: boolean
+  readonly timeoutMs: number
+  readonly waitMs: number
+}
+
+function createSession(
+  terminal: Terminal,
+  settings: VerifySettings,
+  { isYes, timeoutMs, waitMs }: SessionOptions,
+): Session {
+  const redaction = createRedaction()
+  redaction.add(settings.clientId, ...settings.clientSecrets.map((one) => one.reveal()))
+  const session: Session = {
+    settings,
+    expectations: expectationsOf(settings.profile),
+    redaction,
+    call: createCall({
+      signal: terminal.signal,
+      deadlineMs: timeoutMs,
+      onResponse: (response) => noteLimits(session, response),
+    }),
+    now: Date.now,
+    confirm: async (question) => {
+      if (isYes || !isInteractive(terminal)) return isYes
+      const reply = await ask(terminal, `${question} [y/N] `).catch(() => {
+        terminal.signal.throwIfAborted()
+        throw new CommandFailed(exitCodes.failed, 'Stopped at a question.')
+      })
+      return /^y(es)?$/i.test(reply.trim())
+    },
+    notConfirmed: isInteractive(terminal)
+      ? 'not confirmed'
+      : 'not confirmed (without a terminal: --yes)',
+    authorize: (url, state) =>
+      receiveCallback({ terminal, redirect: settings.redirect, waitMs }, url, state),
+    document: null,
+    keys: new Map(),
+    accountingUrl: null,
+    clientSecret: null,
+    nonce: '',
+    realm: null,
+    idToken: null,
+    tokens: null,
+    previousRefreshToken: null,
+    grant: 'none',
+    responses: 0,
+    limitHeaders: new Map(),
+  }
+  return session
+}
+
+function noteLimits(session: Session, { headers }: ProviderResponse): void {
+  session.responses += 1
+  for (const [name, value] of headers) {
+    if (!/limit|retry|throttle/i.test(name)) continue
+    session.limitHeaders.set(name, /^\d{1,10}$/.test(value) ? value : null)
+  }
+}
+
+/** What a person has to know about the grant of this run once it is over; `null` if none is left. */
+function grantNotice({ grant, settings }: Session): string | null {
+  const end =
+    settings.profile.name === 'intuit'
+      ? 'To end it: in QuickBooks, open Apps, then My apps, and disconnect this application.'
+      : "To end it: remove this application's access in the provider's account settings."
+  switch (grant) {
+    case 'established':
+      return `The grant of this run still exists. ${end}`
+    case 'possible':
+      return `If consent was given in the browser, a grant may exist. ${end}`
+    case 'none':
+    case 'ended':
+      return null
+  }
+}

@@ -1,0 +1,106 @@
+/** The accounting API: a query, a repeated create, and a token that is not valid. */
+import { randomUUID } from 'node:crypto'
+import type { RepeatablePost } from '@integration-host/shared/provider-profile/provider-profile'
+import { asObject, type ProviderResponse } from './provider-call.ts'
+import { asDocumented, differs, failed, judged, type Line, skipped } from './report.ts'
+import { callAccounting, type Session } from './session.ts'
+import { described, faultCode, formOf } from './wording.ts'
+
+const QUERY = 'select * from CompanyInfo'
+const MINOR_VERSION = '75' // the lowest that Intuit supports since August 2025
+
+const pathOf = (resource: string, parameters: Readonly<Record<string, string>>): string =>
+  `${resource}?${new URLSearchParams({ ...parameters, minorversion: MINOR_VERSION }).toString()}`
+
+export async function* checkQuery(session: Session): AsyncGenerator<Line> {
+  const response = await callAccounting(session, pathOf('query', { query: QUERY }))
+  const companies = asObject(response.json?.['QueryResponse'])?.['CompanyInfo']
+  if (response.status !== 200 || !Array.isArray(companies)) {
+    yield failed('query', described(response, session.settings.profile))
+    return
+  }
+  yield judged('query', companies.length === 1, `200, CompanyInfo: ${companies.length}`)
+}
+
+interface Customer {
+  readonly id: string
+  readonly syncToken: string
+  readonly isActive: boolean
+}
+
+export async function* checkCreate(session: Session): AsyncGenerator<Line> {
+  const { profile } = session.settings
+  const name = `Integration Host check ${randomUUID().slice(0, 8)}`
+  const key = randomUUID()
+  const first = await post(session, key, { DisplayName: name })
+  const created = customerOf(first)
+  if (created === null) {
+    yield failed('create', described(first, profile))
+    return
+  }
+  yield asDocumented('create', `200, customer '${name}'`)
+
+  const again = await post(session, key, { DisplayName: name })
+  const repeated = customerOf(again)
+  if (repeated === null) yield differs('create again', described(again, profile))
+  else if (repeated.id === created.id) yield asDocumented('create again', 'the same Id')
+  // A step that is repeated after a crash would do its work twice.
+  else yield failed('create again', 'another Id: the customer was created twice')
+
+  if (!(await session.confirm(`Make customer '${name}' inactive?`))) {
+    yield skipped('make inactive', `${session.notConfirmed}: customer '${name}' stays`)
+    return
+  }
+  const isTwice = repeated !== null && repeated.id !== created.id
+  for (const customer of isTwice ? [created, repeated] : [created]) {
+    const { id: Id, syncToken: SyncToken } = customer
+    const update = { Id, SyncToken, sparse: true, Active: false }
+    const updated = await post(session, randomUUID(), update)
+    yield customerOf(updated)?.isActive === false
+      ? asDocumented('make inactive', '200, inactive')
+      : failed('make inactive', `${described(updated, profile)}: customer '${name}' stays`)
+  }
+}
+
+/** Posts a customer, marked as repeatable by `key`. */
+function post(session: Session, key: string, customer: object): Promise<ProviderResponse> {
+  const mark = session.settings.profile.accounting.repeatablePost as RepeatablePost // else blocked
+  const [parameters, headers] =
+    mark.in === 'query' ? [{ [mark.name]: key }, {}] : [{}, { [mark.name]: key }]
+  return callAccounting(session, pathOf('customer', parameters), { body: customer }, headers)
+}
+
+function customerOf({ status, json }: ProviderResponse): Customer | null {
+  const { Id, SyncToken, Active } = asObject(json?.['Customer']) ?? {}
+  if (status !== 200 || typeof Id !== 'string') return null
+  return {
+    id: Id,
+    syncToken: typeof SyncToken === 'string' ? SyncToken : '0',
+    isActive: Active !== false,
+  }
+}
+
+export async function* checkAccessToken(session: Session): AsyncGenerator<Line> {
+  const { settings, expectations, tokens, redaction } = session
+  const accessToken = withOneCharacterChanged(tokens?.access ?? '')
+  redaction.add(accessToken)
+  const response = await callAccounting(session, pathOf('query', { query: QUERY }), { accessToken })
+  const seen = described(response, settings.profile)
+  if (response.status === 200) {
+    yield failed('changed access token', `${seen}: accepted`)
+    return
+  }
+  const { rejectedTokenCode } = expectations
+  const isExpected =
+    response.status === 401 &&
+    (rejectedTokenCode === null ||
+      (faultCode(response, settings.profile) === rejectedTokenCode &&
+        ['JSON with fault', 'XML'].includes(formOf(response))))
+  yield judged('changed access token', isExpected, seen)
+}
+
+/** Changes a character in the middle: the last one of a base64 text may carry no bits. */
+function withOneCharacterChanged(token: string): string {
+  const at = Math.floor(token.length / 2)
+  return `${token.slice(0, at)}${token[at] === 'A' ? 'B' : 'A'}${token.slice(at + 1)}`
+}

@@ -1,0 +1,179 @@
+/** How the browser's callback reaches this process: over a listener on REDIRECT, or pasted by the person. */
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { CommandFailed } from '../exit-code.ts'
+import { isLoopback } from '../settings.ts'
+import { askSecret, createProgress, isInteractive, tell, type Terminal } from '../terminal.ts'
+import { NoCallback } from './session.ts'
+
+export interface CallbackOptions {
+  readonly terminal: Terminal
+  readonly redirect: string
+  /** How long the person has. */
+  readonly waitMs: number
+}
+
+/**
+ * Prints the authorization URL on a line of its own, on standard error because it holds the client id, and
+ * resolves with the parameters of the callback that has the same state.
+ *
+ * @throws {NoCallback} none came in time, or none can be received.
+ */
+export async function receiveCallback(
+  { terminal, redirect, waitMs }: CallbackOptions,
+  url: string,
+  state: string,
+): Promise<URLSearchParams> {
+  const deadline = AbortSignal.timeout(waitMs)
+  const signal = AbortSignal.any([terminal.signal, deadline])
+  try {
+    const listener = await listenOn(redirect)
+    if (listener === null) return await readPasted({ ...terminal, signal }, redirect, url, state)
+    try {
+      invite(terminal, url)
+      return await awaitCallback(listener, { terminal, redirect, state, signal, waitMs })
+    } finally {
+      for (const server of listener) {
+        server.close()
+        server.closeAllConnections()
+      }
+    }
+  } catch (error) {
+    terminal.signal.throwIfAborted()
+    if (deadline.aborted)
+      throw new NoCallback(`no callback within ${waitMs / 1_000} s; was the address opened?`, true)
+    throw error instanceof CommandFailed ? new NoCallback('nothing was pasted', true) : error
+  }
+}
+
+const invite = (terminal: Terminal, url: string): void =>
+  tell(
+    terminal,
+    'Open this address in a browser (it holds the client id: leave it out of issues):',
+    url,
+  )
+
+/** Servers on the loopback addresses of the redirect URI; `null` if it leads elsewhere. */
+async function listenOn(redirect: string): Promise<Server[] | null> {
+  const { protocol, hostname, port } = new URL(redirect)
+  if (protocol !== 'http:' || !isLoopback(hostname)) return null
+  // A browser may resolve localhost to either.
+  const hosts = hostname === 'localhost' ? ['127.0.0.1', '::1'] : [hostname.replace(/[[\]]/g, '')]
+  const opened = await Promise.allSettled(
+    hosts.map(async (host) => {
+      const server = createServer().listen(Number(port || 80), host)
+      await once(server, 'listening')
+      return server
+    }),
+  )
+  const servers = opened.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
+  const taken = opened.some(
+    (one) =>
+      one.status === 'rejected' && (one.reason as NodeJS.ErrnoException).code === 'EADDRINUSE',
+  )
+  if (servers.length > 0 && !taken) return servers
+  for (const server of servers) server.close()
+  const why = taken ? 'another process listens there' : 'it cannot be listened on'
+  throw new NoCallback(
+    `REDIRECT (port ${port || 80}): ${why}. Stop what listens there, or set another registered redirect URI`,
+    false,
+  )
+}
+
+interface Awaited {
+  readonly terminal: Terminal
+  readonly redirect: string
+  readonly state: string
+  readonly signal: AbortSignal
+  readonly waitMs: number
+}
+
+async function awaitCallback(
+  servers: readonly Server[],
+  { terminal, redirect, state, signal, waitMs }: Awaited,
+): Promise<URLSearchParams> {
+  signal.throwIfAborted()
+  const progress = createProgress(terminal)
+  const startedAt = terminal.now()
+  const ticking = setInterval(() => {
+    const leftSeconds = Math.max(0, Math.ceil((waitMs - (terminal.now() - startedAt)) / 1_000))
+    progress.update(`Waiting for the browser, ${leftSeconds} s left`)
+  }, 1_000)
+  try {
+    return await new Promise((resolve, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
+      const receive = (request: IncomingMessage, response: ServerResponse): void => {
+        const callback = new URL(request.url ?? '/', redirect)
+        if (callback.pathname !== new URL(redirect).pathname) {
+          respond(response, 404, 'Nothing is here.')
+          return
+        }
+        if (!isOfThisRun(callback.searchParams, state)) {
+          // Any page can send the browser here, so this does not end the wait.
+          progress.end()
+          tell(terminal, 'A callback with another state came and was ignored.')
+          respond(response, 400, 'This is not the callback that is expected.')
+          return
+        }
+        respond(response, 200, 'Received. This window can be closed; go on in the terminal.')
+        resolve(callback.searchParams)
+      }
+      for (const server of servers) server.on('request', receive)
+    })
+  } finally {
+    clearInterval(ticking)
+    progress.end()
+  }
+}
+
+/** A callback has the state of its request. Whether a denial has it is not documented. */
+const isOfThisRun = (callback: URLSearchParams, state: string): boolean =>
+  callback.get('state') === state ||
+  (callback.has('error') && !callback.has('state') && !callback.has('code'))
+
+function respond(response: ServerResponse, status: number, text: string): void {
+  response
+    .writeHead(status, {
+      'Content-Type': 'text/plain; charset=utf-8',
+      'Cache-Control': 'no-store',
+      // The code is in the address of this page.
+      'Referrer-Policy': 'no-referrer',
+      Connection: 'close',
+    })
+    .end(`${text}\n`)
+}
+
+const PASTE_ATTEMPTS = 3
+
+async function readPasted(
+  terminal: Terminal,
+  redirect: string,
+  url: string,
+  state: string,
+): Promise<URLSearchParams> {
+  if (!isInteractive(terminal)) {
+    throw new NoCallback(
+      'REDIRECT does not lead to this machine, and there is no terminal to paste the callback on',
+      false,
+    )
+  }
+  invite(terminal, url)
+  for (let attempt = 1; ; attempt += 1) {
+    const pasted = await askSecret(
+      terminal,
+      'Paste the address that the browser was sent to (not shown): ',
+    )
+    const problem = pasteProblem(pasted.reveal().trim(), redirect, state)
+    if (problem === null) return new URL(pasted.reveal().trim()).searchParams
+    if (attempt === PASTE_ATTEMPTS) throw new NoCallback(`the pasted address ${problem}`, true)
+    tell(terminal, `The pasted address ${problem}.`)
+  }
+}
+
+function pasteProblem(text: string, redirect: string, state: string): string | null {
+  if (!URL.canParse(text)) return 'is not an address'
+  const { origin, pathname, searchParams } = new URL(text)
+  const expected = new URL(redirect)
+  if (origin !== expected.origin || pathname !== expected.pathname) return 'is not that of REDIRECT'
+  return isOfThisRun(searchParams, state) ? null : 'has another state'
+}

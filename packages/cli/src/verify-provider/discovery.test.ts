@@ -1,0 +1,120 @@
+import { generateKeyPairSync } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { generic } from '@integration-host/shared/provider-profile/generic'
+import { intuit } from '@integration-host/shared/provider-profile/intuit'
+import { compareDocument, isProviderHost, readKeys, usableDocument } from './discovery.ts'
+import { expectationsOf } from './expectations.ts'
+
+const expectations = expectationsOf(intuit)
+const URL_OF_DOCUMENT = 'https://developer.api.intuit.com/.well-known/openid_sandbox_configuration'
+const document = {
+  issuer: 'https://oauth.platform.intuit.com/op/v1',
+  authorization_endpoint: 'https://appcenter.intuit.com/connect/oauth2',
+  token_endpoint: 'https://oauth.platform.intuit.com/oauth2/v1/tokens/bearer',
+  userinfo_endpoint: 'https://sandbox-accounts.platform.intuit.com/v1/openid_connect/userinfo',
+  revocation_endpoint: 'https://developer.api.intuit.com/v2/oauth2/tokens/revoke',
+  jwks_uri: 'https://oauth.platform.intuit.com/op/v1/jwks',
+  response_types_supported: ['code'],
+  subject_types_supported: ['public'],
+  id_token_signing_alg_values_supported: ['RS256'],
+  scopes_supported: ['openid', 'email', 'profile', 'address', 'phone'],
+  token_endpoint_auth_methods_supported: ['client_secret_post', 'client_secret_basic'],
+  claims_supported: ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub'],
+}
+const { revocation_endpoint: _, ...withoutRevocation } = document
+
+describe('comparing a discovery document', () => {
+  it('finds nothing in the documented one, in whatever order its lists are', () => {
+    expect(compareDocument(document, expectations, false)).toEqual([])
+    const claims_supported = document.claims_supported.toReversed()
+    expect(compareDocument({ ...document, claims_supported }, expectations, false)).toEqual([])
+  })
+
+  it.each([
+    ['a missing member', withoutRevocation, 'missing: revocation_endpoint'],
+    [
+      'another address',
+      { ...document, jwks_uri: 'https://elsewhere.example/op/v1/jwks?secret' },
+      'other value: jwks_uri (https://elsewhere.example/op/v1/jwks)',
+    ],
+    [
+      'a list with one more value',
+      { ...document, subject_types_supported: ['public', 'pairwise'] },
+      'other value: subject_types_supported (pairwise, public)',
+    ],
+    [
+      'a member of another type',
+      { ...document, scopes_supported: 'openid' },
+      'other value: scopes_supported ((not an address))',
+    ],
+    [
+      'an undocumented member',
+      { ...document, code_challenge_methods_supported: ['S256'] },
+      'extra: code_challenge_methods_supported',
+    ],
+  ])('names %s', (_name, changed, difference) => {
+    expect(compareDocument(changed, expectations, false)).toEqual([difference])
+  })
+
+  it('compares only paths where the document is another one’s than the provider’s', () => {
+    const standIn = Object.fromEntries(
+      Object.entries(document).map(([name, value]) => [
+        name,
+        typeof value === 'string' ? `http://127.0.0.1:7220${new URL(value).pathname}` : value,
+      ]),
+    )
+    expect(compareDocument(standIn, expectations, true)).toEqual([])
+    expect(compareDocument(standIn, expectations, false)).toHaveLength(1)
+    expect(isProviderHost(URL_OF_DOCUMENT, expectations)).toBe(true)
+    expect(isProviderHost('http://127.0.0.1:7220/x', expectations)).toBe(false)
+  })
+
+  it('needs of an unknown provider what OpenID Connect Discovery requires, and nothing else', () => {
+    const wanted = expectationsOf(generic)
+    expect(compareDocument({ ...document, anything: 'else' }, wanted, false)).toEqual([])
+    expect(compareDocument({ ...document, jwks_uri: undefined }, wanted, false)).toEqual([
+      'missing: jwks_uri',
+    ])
+  })
+})
+
+describe('reading a discovery document', () => {
+  it('needs issuer, authorization endpoint and token endpoint', () => {
+    expect(usableDocument(document, URL_OF_DOCUMENT)).toMatchObject({ issuer: document.issuer })
+    expect(usableDocument(null, URL_OF_DOCUMENT)).toEqual({ unusable: 'not a JSON object' })
+    expect(usableDocument({ ...document, token_endpoint: 'nowhere' }, URL_OF_DOCUMENT)).toEqual({
+      unusable: 'no usable token_endpoint',
+    })
+  })
+
+  it('does not let a document received over TLS lead secrets to an address without', () => {
+    const changed = { ...document, token_endpoint: 'http://oauth.platform.intuit.com/x' }
+    expect(usableDocument(changed, URL_OF_DOCUMENT)).toEqual({
+      unusable: 'no usable token_endpoint',
+    })
+    expect(usableDocument(changed, 'http://127.0.0.1:7220/x')).toMatchObject({
+      token_endpoint: changed.token_endpoint,
+    })
+  })
+})
+
+describe('reading a key set', () => {
+  const jwk = generateKeyPairSync('rsa', { modulusLength: 2_048 }).publicKey.export({
+    format: 'jwk',
+  })
+
+  it('keeps RSA keys with a kid and counts the others', () => {
+    const keys = [
+      { ...jwk, kid: 'a' },
+      jwk,
+      { kty: 'EC', kid: 'b' },
+      { kty: 'RSA', kid: 'c', n: 7 },
+    ]
+    const read = readKeys({ keys })
+    expect([[...(read?.keys.keys() ?? [])], read?.others]).toEqual([['a'], 3])
+  })
+
+  it('is null for anything else', () => {
+    expect([readKeys(null), readKeys({}), readKeys({ keys: {} })]).toEqual([null, null, null])
+  })
+})

@@ -1,0 +1,94 @@
+import { generateKeyPairSync, sign } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { generic } from '@integration-host/shared/provider-profile/generic'
+import { intuit } from '@integration-host/shared/provider-profile/intuit'
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
+import { expectationsOf } from './expectations.ts'
+import { checkIdToken } from './id-token.ts'
+
+const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 })
+const NOW = 1_800_000_000
+const claims = {
+  iss: 'https://issuer.example',
+  sub: 'subject-canary-1',
+  aud: ['client'],
+  realmid: '9341453908059889',
+  auth_time: NOW - 5,
+  iat: NOW - 5,
+  exp: NOW + 3_595,
+}
+
+const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
+
+function tokenOf(changes: object = {}, header: object = { kid: 'k', alg: 'RS256' }): string {
+  const signed = `${encoded(header)}.${encoded({ ...claims, ...changes })}`
+  return `${signed}.${sign('RSA-SHA256', Buffer.from(signed), privateKey).toString('base64url')}`
+}
+
+function check(token: string, profile: ProviderProfile = intuit): Record<string, string> {
+  const lines = checkIdToken(token, {
+    keys: new Map([['k', publicKey]]),
+    issuer: claims.iss,
+    clientId: 'client',
+    realm: claims.realmid,
+    nonce: 'the nonce',
+    isNonceRequired: profile.authorization.isNonceRequired,
+    nowSeconds: NOW,
+    profile,
+    expectations: expectationsOf(profile),
+  })
+  return Object.fromEntries(lines.map((line) => [line.check, `${line.verdict}: ${line.seen}`]))
+}
+
+describe('checking an id token', () => {
+  it('finds everything in a documented one as documented, and shows no value', () => {
+    const seen = check(tokenOf())
+    expect(Object.values(seen).every((text) => text.startsWith('as documented'))).toBe(true)
+    expect(JSON.stringify(seen)).not.toMatch(/canary|9341453908059889/)
+  })
+
+  it.each([
+    ['audience', { aud: 'client' }, 'differs: a string, equal'],
+    ['audience', { aud: ['other'] }, 'failed: without this client id'],
+    ['audience', { aud: ['client', 'other'] }, 'differs: an array with 2 entries'],
+    ['issuer', { iss: 'https://other.example' }, 'failed: another one'],
+    ['realm claim', { realmid: '1' }, 'failed: realmid names another company than the callback'],
+    [
+      'realm claim',
+      { realmid: undefined },
+      'as documented: missing; claims: aud, auth_time, exp, iat, iss, sub',
+    ],
+    [
+      'realm claim',
+      { realmid: undefined, realmId: claims.realmid },
+      'as documented: realmId, equal to the realmId of the callback',
+    ],
+    ['auth_time', { auth_time: undefined }, 'differs: missing'],
+    ['nonce', { nonce: 'the nonce' }, 'differs: repeated'],
+    ['nonce', { nonce: 'another' }, 'failed: another one than was sent'],
+    ['id token times', { exp: NOW + 7_195 }, 'differs: valid for 7200 s, issued 5 s ago'],
+    ['id token times', { exp: NOW - 500 }, /^failed: expired; /],
+    ['id token times', { iat: NOW + 600, exp: NOW + 4_200 }, /^failed: .*compare the clocks$/],
+    ['id token times', { exp: 'soon' }, 'failed: iat or exp is missing'],
+  ])('judges %s of %j', (name, changes, verdict) => {
+    expect(check(tokenOf(changes))[name]).toMatch(verdict)
+  })
+
+  it('needs the nonce from a provider that must repeat it', () => {
+    expect(check(tokenOf(), generic)['nonce']).toBe('failed: missing')
+    expect(check(tokenOf({ nonce: 'the nonce' }), generic)['nonce']).toBe('as documented: repeated')
+  })
+
+  it('checks the signature with the key that the header names', () => {
+    const [head, , signature] = tokenOf().split('.')
+    const forged = `${head}.${encoded({ ...claims, realmid: '1' })}.${signature}`
+    expect(check(forged)['signature']).toBe('failed: RS256, not valid')
+    expect(check(tokenOf({}, { kid: 'other', alg: 'RS256' }))['signature']).toBe(
+      'failed: its kid is not in the key set',
+    )
+    expect(check(tokenOf({}, { kid: 'k', alg: 'none' }))['signature']).toBe(
+      'failed: another algorithm than RS256',
+    )
+    expect(check('no.token')).toEqual({ signature: 'failed: not a JWT in compact form' })
+  })
+})

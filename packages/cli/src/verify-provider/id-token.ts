@@ -1,0 +1,116 @@
+/** The id token of a code exchange against what is documented (OpenID Connect Core §2, §3.1.3.7). */
+import { verify } from 'node:crypto'
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
+import type { SigningKeys } from './discovery.ts'
+import type { Expectations } from './expectations.ts'
+import { asObject } from './provider-call.ts'
+import { asDocumented, differs, failed, judged, type Line } from './report.ts'
+import { names } from './wording.ts'
+
+export interface IdTokenContext {
+  readonly keys: SigningKeys
+  readonly issuer: string
+  readonly clientId: string
+  /** Of the callback; `null` if it named none. */
+  readonly realm: string | null
+  readonly nonce: string
+  readonly isNonceRequired: boolean
+  readonly nowSeconds: number
+  readonly profile: ProviderProfile
+  readonly expectations: Expectations
+}
+
+type Claims = Readonly<Record<string, unknown>>
+
+/** Allowed difference between the provider's clock and this one. */
+const TOLERANCE_SECONDS = 120
+
+export function checkIdToken(token: string, context: IdTokenContext): Line[] {
+  const decoded = decode(token)
+  if (decoded === null) return [failed('signature', 'not a JWT in compact form')]
+  const { claims } = decoded
+  return [
+    signatureLine(token, context.keys),
+    claims['iss'] === context.issuer
+      ? asDocumented('issuer', 'equal')
+      : failed('issuer', claims['iss'] === undefined ? 'missing' : 'another one'),
+    audienceLine(claims, context),
+    realmLine(claims, context),
+    typeof claims['auth_time'] === 'number'
+      ? asDocumented('auth_time', 'a number')
+      : judged('auth_time', !context.expectations.hasAuthTime, 'missing'),
+    nonceLine(claims, context),
+    timesLine(claims, context),
+  ]
+}
+
+/** Whether the signature is valid, and if not, why. */
+export function signatureLine(token: string, keys: SigningKeys): Line {
+  const decoded = decode(token)
+  if (decoded === null) return failed('signature', 'not a JWT in compact form')
+  const { header, signed, signature } = decoded
+  if (header['alg'] !== 'RS256') return failed('signature', 'another algorithm than RS256')
+  const key = keys.get(String(header['kid']))
+  if (key === undefined) return failed('signature', 'its kid is not in the key set')
+  return verify('RSA-SHA256', Buffer.from(signed), key, signature)
+    ? asDocumented('signature', 'RS256, valid')
+    : failed('signature', 'RS256, not valid')
+}
+
+function audienceLine({ aud }: Claims, { clientId, expectations }: IdTokenContext): Line {
+  if (aud === clientId) return judged('audience', !expectations.isAudienceArray, 'a string, equal')
+  if (!Array.isArray(aud) || !aud.includes(clientId))
+    return failed('audience', aud === undefined ? 'missing' : 'without this client id')
+  const count = aud.length === 1 ? 'one entry' : `${aud.length} entries`
+  return judged('audience', aud.length === 1, `an array with ${count}`)
+}
+
+function realmLine(claims: Claims, { profile, realm }: IdTokenContext): Line {
+  const name = profile.authorization.realmClaim
+  const spelling = Object.keys(claims).find((key) => key.toLowerCase() === name.toLowerCase())
+  if (spelling === undefined)
+    return asDocumented('realm claim', `missing; claims: ${names(Object.keys(claims))}`)
+  if (realm === null) return differs('realm claim', `${spelling}, but the callback has no realmId`)
+  return claims[spelling] === realm
+    ? asDocumented('realm claim', `${spelling}, equal to the realmId of the callback`)
+    : failed('realm claim', `${names([spelling])} names another company than the callback`)
+}
+
+function nonceLine({ nonce }: Claims, context: IdTokenContext): Line {
+  if (nonce === undefined)
+    return context.isNonceRequired
+      ? failed('nonce', 'missing')
+      : asDocumented('nonce', 'not repeated')
+  return nonce === context.nonce
+    ? judged('nonce', context.expectations.isNonceRepeated, 'repeated')
+    : failed('nonce', 'another one than was sent')
+}
+
+function timesLine({ iat, exp }: Claims, { nowSeconds, expectations }: IdTokenContext): Line {
+  if (typeof iat !== 'number' || typeof exp !== 'number')
+    return failed('id token times', 'iat or exp is missing')
+  const offSeconds = Math.round(iat - nowSeconds)
+  const seen = `valid for ${Math.round(exp - iat)} s, issued ${Math.abs(offSeconds)} s ${offSeconds > 0 ? 'ahead' : 'ago'}`
+  if (exp <= nowSeconds - TOLERANCE_SECONDS) return failed('id token times', `expired; ${seen}`)
+  if (Math.abs(offSeconds) > TOLERANCE_SECONDS)
+    return failed('id token times', `${seen}: compare the clocks`)
+  return judged('id token times', exp - iat === (expectations.idTokenSeconds ?? exp - iat), seen)
+}
+
+function decode(token: string) {
+  const [head = '', payload = '', signature = '', ...more] = token.split('.')
+  const [header, claims] = [head, payload].map((part) => {
+    try {
+      return asObject(JSON.parse(Buffer.from(part, 'base64url').toString('utf8')))
+    } catch {
+      return null
+    }
+  })
+  if (!header || !claims || more.length > 0) return null
+  return {
+    header,
+    claims,
+    signed: `${head}.${payload}`,
+    signature: Buffer.from(signature, 'base64url'),
+  }
+}

@@ -1,0 +1,96 @@
+/** One call to the provider: a deadline for the whole, a bounded body, no redirect followed. */
+import { reasonOf } from '@integration-host/shared/health'
+
+export interface ProviderResponse {
+  readonly status: number
+  readonly headers: Headers
+  readonly text: string
+  /** `null` unless the body is a JSON object. */
+  readonly json: Readonly<Record<string, unknown>> | null
+}
+
+/** There is no whole response. The provider may have acted on the request. */
+export class NoResponse extends Error {
+  override readonly name = 'NoResponse'
+}
+
+export type CallProvider = (
+  url: string | URL,
+  init?: {
+    readonly method?: string
+    readonly headers?: Readonly<Record<string, string>>
+    readonly body?: string | URLSearchParams
+  },
+) => Promise<ProviderResponse>
+
+const BODY_LIMIT_BYTES = 1_048_576
+
+export interface CallOptions {
+  /** Aborts the calls; its reason is thrown. */
+  readonly signal: AbortSignal
+  readonly deadlineMs: number
+  readonly onResponse?: (response: ProviderResponse) => void
+}
+
+/** The returned function throws {@link NoResponse}, or the reason of `signal`. */
+export function createCall({ signal, deadlineMs, onResponse }: CallOptions): CallProvider {
+  return async (url, init = {}) => {
+    const deadline = AbortSignal.timeout(deadlineMs)
+    try {
+      const response = await fetch(url, {
+        ...init,
+        headers: { Accept: 'application/json', ...init.headers },
+        redirect: 'manual',
+        signal: AbortSignal.any([signal, deadline]),
+      })
+      const text = await readBounded(response)
+      const whole = {
+        status: response.status,
+        headers: response.headers,
+        text,
+        json: objectOf(text),
+      }
+      onResponse?.(whole)
+      return whole
+    } catch (error) {
+      signal.throwIfAborted()
+      if (error instanceof NoResponse) throw error
+      const reason = deadline.aborted
+        ? `no response within ${deadlineMs / 1_000} s`
+        : `no response (${networkReason(error)})`
+      throw new NoResponse(reason, { cause: error })
+    }
+  }
+}
+
+async function readBounded(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  const body: AsyncIterable<Uint8Array> | null = response.body
+  for await (const chunk of body ?? []) {
+    size += chunk.byteLength
+    if (size > BODY_LIMIT_BYTES) throw new NoResponse('the response is larger than 1 MiB')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function objectOf(text: string): Readonly<Record<string, unknown>> | null {
+  try {
+    return asObject(JSON.parse(text))
+  } catch {
+    return null
+  }
+}
+
+export const asObject = (value: unknown): Readonly<Record<string, unknown>> | null =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as Readonly<Record<string, unknown>>)
+    : null
+
+// fetch says no more than "fetch failed"; its cause is the network's error.
+const networkReason = (error: unknown): string => {
+  const { cause } = error as { cause?: unknown }
+  const reason = reasonOf(cause instanceof Error ? cause : error)
+  return /^[A-Za-z_]{1,50}$/.test(reason) ? reason : 'unknown'
+}

@@ -1,0 +1,274 @@
+/** The walk through a provider, in order. Each step says what it needs, what it asks, and what it saw. */
+import { UsageError } from '../exit-code.ts'
+import { checkAccessToken, checkCreate, checkQuery } from './accounting-steps.ts'
+import { checkCallback } from './connect-step.ts'
+import {
+  compareDocument,
+  isProviderHost,
+  readKeys,
+  type UsableDocument,
+  usableDocument,
+} from './discovery.ts'
+import { PRODUCTION_ACCOUNTING_HOST } from './expectations.ts'
+import { checkPreviousToken, checkRefresh, checkRevocation } from './grant-steps.ts'
+import { checkIdToken } from './id-token.ts'
+import { checkKeyPair } from './key-pair.ts'
+import { NoResponse } from './provider-call.ts'
+import {
+  asDocumented,
+  differs,
+  failed,
+  judged,
+  type Line,
+  type ReportedLine,
+  skipped,
+} from './report.ts'
+import { hasOpenId, NoCallback, type Session } from './session.ts'
+import { address, described, names } from './wording.ts'
+
+export interface Step {
+  readonly name: string
+  /** Asked before a step that changes something. */
+  readonly question: string | null
+  /** Why the step cannot be done; `null`: it can. */
+  readonly blocked: (session: Session) => string | null
+  /** Yields each line as it is known, so that a call without a response loses no earlier line. */
+  readonly run: (session: Session) => AsyncGenerator<Line>
+}
+
+const needsDocument = ({ document }: Session): string | null =>
+  document === null ? 'needs a usable discovery document' : null
+const needsGrant = ({ tokens, grant }: Session): string | null =>
+  grant === 'ended' ? 'the grant has ended' : tokens === null ? 'needs a connected company' : null
+const needsAccounting = (session: Session): string | null =>
+  needsGrant(session) ??
+  (session.accountingUrl === null
+    ? 'no accounting address: set ACCOUNTING_URL'
+    : session.realm === null
+      ? 'the company is not known: the callback had no realmId'
+      : null)
+
+export const steps: readonly Step[] = [
+  { name: 'discovery', question: null, blocked: () => null, run: checkDiscovery },
+  { name: 'key pair', question: null, blocked: needsDocument, run: checkClient },
+  {
+    name: 'connect',
+    question:
+      'Connect a sandbox company that no installation uses? A second authorization may end the first.',
+    blocked: (session) =>
+      needsDocument(session) ??
+      (session.clientSecret === null ? 'needs a key pair that the provider accepts' : null),
+    run: checkCallback,
+  },
+  {
+    name: 'id token',
+    question: null,
+    blocked: (session) =>
+      needsGrant(session) ??
+      (hasOpenId(session) ? null : 'SCOPE has no openid') ??
+      (session.idToken === null ? 'the code exchange returned none' : null),
+    run: checkClaims,
+  },
+  { name: 'refresh', question: null, blocked: needsGrant, run: checkRefresh },
+  { name: 'query', question: null, blocked: needsAccounting, run: checkQuery },
+  {
+    name: 'create',
+    question: 'Create a customer with a made-up name in the connected company?',
+    blocked: (session) =>
+      session.settings.mayCreate
+        ? (needsAccounting(session) ??
+          (session.settings.profile.accounting.repeatablePost === null
+            ? 'the profile knows no way to mark a POST as repeatable'
+            : null))
+        : '--no-create',
+    run: checkCreate,
+  },
+  { name: 'changed token', question: null, blocked: needsAccounting, run: checkAccessToken },
+  {
+    // After the accounting API, which needs the grant that this step may end.
+    name: 'previous token',
+    question: 'Use the previous refresh token once more? The provider may end the grant for it.',
+    blocked: (session) =>
+      needsGrant(session) ??
+      (session.previousRefreshToken === null
+        ? 'the value did not change, so there is no previous one'
+        : null),
+    run: checkPreviousToken,
+  },
+  {
+    name: 'revocation',
+    question: 'Revoke the grant of this run?',
+    blocked: (session) =>
+      session.tokens === null
+        ? 'needs a connected company'
+        : session.grant === 'ended'
+          ? 'the grant has ended: run again without the step before this one'
+          : session.document?.revocation_endpoint === null
+            ? 'the discovery document has no usable revocation_endpoint'
+            : null,
+    run: checkRevocation,
+  },
+  {
+    name: 'limits',
+    question: null,
+    blocked: ({ responses }) => (responses === 0 ? 'there was no response' : null),
+    run: checkLimits,
+  },
+]
+
+/** Runs a step. A failure becomes a line; only the end of the whole run is thrown. */
+export async function* runStep(step: Step, session: Session): AsyncGenerator<ReportedLine> {
+  const reported = (line: Line): ReportedLine => ({
+    ...line,
+    step: step.name,
+    seen: session.redaction.hide(line.seen),
+  })
+  const reason =
+    step.blocked(session) ??
+    (step.question === null || (await session.confirm(step.question)) ? null : session.notConfirmed)
+  if (reason !== null) {
+    yield reported(skipped(null, reason))
+    return
+  }
+  try {
+    for await (const line of step.run(session)) yield reported(line)
+  } catch (error) {
+    if (error instanceof NoCallback) {
+      if (!error.isConsentPossible) session.grant = 'none'
+    } else if (!(error instanceof NoResponse)) throw error
+    yield reported(failed(null, error.message))
+  }
+}
+
+async function* checkDiscovery(session: Session): AsyncGenerator<Line> {
+  const { settings, expectations, call } = session
+  const { discoveryUrl, profile } = settings
+  const isStandIn = !isProviderHost(discoveryUrl, expectations)
+  if (expectations.discovery.hosts !== null) {
+    const { host } = new URL(discoveryUrl)
+    const note = isStandIn ? ': not the provider itself, so only paths are compared' : ''
+    yield judged('provider host', !isStandIn, `${host}${note}`)
+  }
+
+  const response = await call(discoveryUrl)
+  const document =
+    response.status === 200
+      ? usableDocument(response.json, discoveryUrl)
+      : { unusable: described(response, profile) }
+  if ('unusable' in document) {
+    yield failed('discovery document', document.unusable)
+    return
+  }
+  const differences = compareDocument(response.json ?? {}, expectations, isStandIn)
+  yield differences.length === 0
+    ? asDocumented('discovery document', 'all members as expected')
+    : differs('discovery document', differences.join('; '))
+
+  const { url, source, other } = accountingAddress(document, session)
+  refuseProduction(url, session)
+  session.document = document
+  session.accountingUrl = url
+  const isContradicted = other !== null && other !== url
+  yield url === null
+    ? skipped('accounting address', 'none known: set ACCOUNTING_URL')
+    : judged(
+        'accounting address',
+        !isContradicted,
+        `${address(url)}, from ${source}${isContradicted ? `; the provider's is ${address(other)}` : ''}`,
+      )
+
+  if (document.jwks_uri === null) {
+    yield failed('signing keys', 'no usable jwks_uri')
+    return
+  }
+  const keySet = await call(document.jwks_uri)
+  const read = keySet.status === 200 ? readKeys(keySet.json) : null
+  if (read === null || read.keys.size === 0) {
+    yield failed('signing keys', `${described(keySet, profile)}, no RSA key with a kid`)
+    return
+  }
+  session.keys = read.keys
+  const others = read.others === 0 ? '' : `, ${read.others} other`
+  yield judged('signing keys', read.others === 0, `${read.keys.size} RSA${others}`)
+}
+
+function accountingAddress(
+  document: UsableDocument,
+  { settings: { accountingUrl, profile } }: Session,
+) {
+  const named = document.accounting_url
+  const known = named ?? profile.accounting.addressOf({ ...document })
+  const source =
+    accountingUrl !== null
+      ? 'ACCOUNTING_URL'
+      : named !== null
+        ? 'the discovery document'
+        : 'the profile'
+  // `other`: a sandbox's keys do not work with the address of production, nor the other way round.
+  return { url: accountingUrl ?? known, source, other: known }
+}
+
+/** @throws {UsageError} before anything but the discovery document was requested. */
+export function refuseProduction(
+  accountingUrl: string | null,
+  { settings }: Pick<Session, 'settings'>,
+): void {
+  if (accountingUrl === null || settings.mayUseProduction) return
+  if (new URL(accountingUrl).hostname.replace(/\.$/, '') !== PRODUCTION_ACCOUNTING_HOST) return
+  throw new UsageError(
+    `The accounting address is the production one (${PRODUCTION_ACCOUNTING_HOST}), so this could change real books. ` +
+      'Use the discovery document and the keys of the sandbox, or --production if that is meant. Nothing was done.',
+  )
+}
+
+async function* checkClient(session: Session): AsyncGenerator<Line> {
+  const { settings, document, call } = session
+  const { clientSecrets, clientId, redirect, profile } = settings
+  for (const [index, clientSecret] of clientSecrets.entries()) {
+    const result = await checkKeyPair(call, {
+      tokenEndpoint: document?.token_endpoint ?? '',
+      clientId,
+      clientSecret,
+      redirect,
+      headers: profile.token.requestHeaders,
+    })
+    const which =
+      clientSecrets.length === 1 ? '' : `secret ${index + 1} of ${clientSecrets.length}: `
+    if (result.kind === 'right') {
+      session.clientSecret = clientSecret
+      yield asDocumented('key pair', `${which}invalid_grant for a made-up code`)
+      return
+    }
+    yield failed('key pair', `${which}${described(result.response, profile)}`)
+    if (result.kind === 'unclear') return
+  }
+}
+
+async function* checkClaims(session: Session): AsyncGenerator<Line> {
+  const { settings, expectations, keys, document, realm, nonce, idToken } = session
+  yield* checkIdToken(idToken ?? '', {
+    keys,
+    issuer: document?.issuer ?? '',
+    clientId: settings.clientId,
+    realm,
+    nonce,
+    isNonceRequired:
+      settings.profile.authorization.isNonceRequired || document?.isNonceAnnounced === true,
+    nowSeconds: session.now() / 1_000,
+    profile: settings.profile,
+    expectations,
+  })
+}
+
+async function* checkLimits({
+  limitHeaders,
+  responses,
+  expectations,
+}: Session): AsyncGenerator<Line> {
+  const seen = [...limitHeaders].map(([name, value]) =>
+    value === null ? names([name]) : `${names([name])}: ${value}`,
+  )
+  yield seen.length === 0
+    ? asDocumented('limit headers', `none in ${responses} responses`)
+    : judged('limit headers', expectations.hasLimitHeaders, seen.join(', '))
+}

@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest'
+import { intuit } from '@integration-host/shared/provider-profile/intuit'
+import type { ProviderResponse } from './provider-call.ts'
+import { address, createRedaction, described, errorCode, maskedRealm, names } from './wording.ts'
+
+const response = (status: number, text: string): ProviderResponse => {
+  let json: ProviderResponse['json'] = null
+  try {
+    json = JSON.parse(text) as ProviderResponse['json']
+  } catch {
+    // stays null
+  }
+  return { status, headers: new Headers(), text, json }
+}
+
+describe('what is shown of a response', () => {
+  it.each([
+    [400, '{"error":"invalid_grant","error_description":"secret-1"}', '400 invalid_grant, JSON'],
+    [400, '{"error":"Secret 1"}', '400 (an error code not shown), JSON'],
+    [400, '', '400, empty body'],
+    [502, '<!DOCTYPE html><p>secret-1', '502, HTML'],
+    [500, 'secret-1', '500, neither JSON nor XML'],
+    [
+      401,
+      '{"fault":{"error":[{"code":"003200","detail":"secret-1"}]}}',
+      '401, JSON with fault, code 3200',
+    ],
+    [400, '{"Fault":{"Error":[{"code":"610"}]}}', '400, JSON with Fault, code 610'],
+    [429, '<IntuitResponse><Fault><Error code="3001">secret-1', '429, XML, code 3001'],
+  ])('is its status, its form and its code: %i %s', (status, text, shown) => {
+    expect(described(response(status, text), intuit)).toBe(shown)
+  })
+
+  it('is a name only if it looks like one', () => {
+    expect(names(['sub', 'iss', 'sub'])).toBe('iss, sub')
+    expect(names(['x_refresh_token_expires_in', 'RS256', 'openid'])).not.toContain('not shown')
+    expect(names(['9341453908059889'])).toBe('(a name not shown)')
+    expect(names(['realmId', 'com.intuit.quickbooks.accounting', 'x-retry-after'])).not.toContain(
+      'not shown',
+    )
+    const others = ['two words', '\u001b[2J', 'iWKuToIvEZNp', 'canary-iWKutoIveZNp', '']
+    expect(names(others)).toBe('(a name not shown)')
+    expect(errorCode('access_denied')).toBe('access_denied')
+    expect(errorCode(17)).toBeNull()
+  })
+
+  it('is an address without its user and query, and of a realm id the last three digits', () => {
+    expect(address('https://user:secret@host.example/a?code=secret#x')).toBe(
+      'https://host.example/a',
+    )
+    expect(address('secret')).toBe('(not an address)')
+    expect(maskedRealm('9341453908059889')).toBe('…889')
+    expect(maskedRealm('889')).toBe('…')
+  })
+
+  it('hides a known secret wherever it appears, the longest first', () => {
+    const redaction = createRedaction()
+    redaction.add('secret-1', 'secret-1-longer', null, 'a')
+    expect(redaction.hide('a secret-1-longer secret-1')).toBe('a [hidden] [hidden]')
+  })
+})

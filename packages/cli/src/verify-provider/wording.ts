@@ -1,0 +1,80 @@
+/**
+ * What of a provider's response may be shown. Everything else stays out of the report: a report is pasted
+ * into issues, and a response may hold tokens, names of companies, or text that steers a terminal.
+ */
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
+import type { ProviderResponse } from './provider-call.ts'
+
+/**
+ * Names of members, claims, headers and scopes, if they look like names: words in snake_case, kebab-case or
+ * camelCase. Tokens have digits and no words.
+ */
+export const names = (given: Iterable<string>): string =>
+  [...new Set([...given].map((name) => (NAME.test(name) ? name : '(a name not shown)')))]
+    .toSorted()
+    .slice(0, 20)
+    .join(', ')
+
+const NAME = /^(?=.{1,60}$)([a-z]+([._-][a-z]+)*|[a-z]+([A-Z][a-z]+){1,4}|(RS|ES|PS|HS)\d{3}|S256)$/
+const ERROR_CODE = /^[a-z][a-z_]{2,39}$/
+
+/** The `error` of an OAuth response (RFC 6749 §5.2), if it looks like one. */
+export function errorCode(error: unknown): string | null {
+  if (typeof error !== 'string') return null
+  return ERROR_CODE.test(error) ? error : '(an error code not shown)'
+}
+
+/** `401, JSON, code 3200`; `400 invalid_grant, JSON`; `502, HTML`. */
+export function described(response: ProviderResponse, profile: ProviderProfile): string {
+  const error = errorCode(response.json?.['error'])
+  const code = faultCode(response, profile)
+  return [
+    `${response.status}${error === null ? '' : ` ${error}`}`,
+    formOf(response),
+    ...(code === null ? [] : [`code ${code}`]),
+  ].join(', ')
+}
+
+/** The accounting API's own error code without leading zeros; `null` if the body has none. */
+export function faultCode({ text }: ProviderResponse, profile: ProviderProfile): string | null {
+  const code = profile.accounting.faultOf(text)?.code.replace(/^0+/, '') ?? ''
+  return code === '' ? null : code
+}
+
+export function formOf({ text, json }: ProviderResponse): string {
+  const start = text.trimStart().slice(0, 200)
+  if (start === '') return 'empty body'
+  if (/^<(!doctype\s+)?html/i.test(start)) return 'HTML'
+  if (start.startsWith('<')) return 'XML'
+  if (json === null) return 'neither JSON nor XML'
+  if ('fault' in json) return 'JSON with fault'
+  return 'Fault' in json ? 'JSON with Fault' : 'JSON'
+}
+
+/** An address without user, password and query. */
+export function address(value: unknown): string {
+  if (typeof value !== 'string' || !URL.canParse(value)) return '(not an address)'
+  const { protocol, host, pathname } = new URL(value)
+  return `${protocol}//${host}${pathname.replace(/\/$/, '')}`.slice(0, 100)
+}
+
+/** The last three digits, so that two companies can be told apart. */
+export const maskedRealm = (realm: string): string =>
+  realm.length >= 9 && /^\d+$/.test(realm) ? `…${realm.slice(-3)}` : '…'
+
+/** Replaces known secrets wherever they may have got into a text. The rules above should leave none. */
+export function createRedaction() {
+  const secrets = new Set<string>()
+  return {
+    /** Shorter ones would replace parts of ordinary words. */
+    add(...values: readonly (string | null | undefined)[]): void {
+      for (const value of values) if (value && value.length >= 6) secrets.add(value)
+    },
+    hide(text: string): string {
+      return [...secrets]
+        .toSorted((a, b) => b.length - a.length)
+        .reduce((shown, value) => shown.replaceAll(value, '[hidden]'), text)
+    },
+  }
+}
+export type Redaction = ReturnType<typeof createRedaction>
