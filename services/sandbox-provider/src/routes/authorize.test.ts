@@ -274,10 +274,10 @@ describe('the redirect URIs', () => {
 
   it.each(['intuit', 'strict'])('that %s accepts, all of them configured', async (name) => {
     await using held = await startProvider({ PERSONALITY: name, REDIRECT })
-    const request = { sandbox_company: REALM, ...challenge }
+    const scripted = { sandbox_company: REALM, ...challenge }
     const found = []
     for (const [what, redirect_uri] of Object.entries(uris)) {
-      const { status } = await get(held.authorizeUrl({ ...request, redirect_uri }))
+      const { status } = await get(held.authorizeUrl({ ...scripted, redirect_uri }))
       if (status === 302) found.push(what)
     }
     expect(found).toEqual(accepted[name])
@@ -285,8 +285,8 @@ describe('the redirect URIs', () => {
 
   it('keep the query that they have', async () => {
     const redirect_uri = 'http://localhost:1/cb?a=1'
-    const request = { sandbox_company: REALM, ...challenge, redirect_uri }
-    expect(answered(await get(strict.authorizeUrl(request)))).toMatchObject({
+    const scripted = { sandbox_company: REALM, ...challenge, redirect_uri }
+    expect(answered(await get(strict.authorizeUrl(scripted)))).toMatchObject({
       a: '1',
       realmId: REALM,
     })
