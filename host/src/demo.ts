@@ -3,7 +3,7 @@ import { createWriteStream, mkdirSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { ConfigError, parseConfig, serviceKeys } from '@integration-host/shared/process/config'
-import { StartRefused } from '@integration-host/shared/process/lifecycle'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { z } from 'zod'
 import { hostReady, STANDARD_PORTS, startHost } from './host.ts'
 import { type Installation, type Narrator, StoryFailed, tellStory } from './story.ts'
@@ -83,7 +83,7 @@ try {
   else await (values.running ? running() : embedded())
 } catch (error) {
   const isTold =
-    error instanceof StoryFailed || error instanceof StartRefused || error instanceof ConfigError
+    error instanceof StoryFailed || error instanceof StartupError || error instanceof ConfigError
   const isRefused = error instanceof TypeError && error.message === 'fetch failed'
   console.error(
     `\nThe demo failed: ${isRefused ? 'nothing answers on the standard ports' : isTold ? error.message : String(error)}`,

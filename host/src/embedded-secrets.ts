@@ -3,7 +3,7 @@ import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:
 import { join } from 'node:path'
 import type { Environment } from '@integration-host/shared/process/config'
 import { generateKeyRing } from '@integration-host/shared/secrets/envelope'
-import { StartRefused } from '@integration-host/shared/process/lifecycle'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
 
 const random = (): string => randomBytes(32).toString('base64url')
 
@@ -17,7 +17,7 @@ const secrets = [
  * The secrets that the environment does not set, as `X_FILE` settings: made at the first start in
  * `<dataDir>/secrets` (0600), apart from the credentials they encrypt, and kept as they are from then on.
  *
- * @throws {StartRefused} the keys of stored credentials are gone: new ones could not open them.
+ * @throws {StartupError} the keys of stored credentials are gone: new ones could not open them.
  */
 export function embeddedSecrets(dataDir: string, env: Environment): Environment {
   const folder = join(dataDir, 'secrets')
@@ -29,7 +29,7 @@ export function embeddedSecrets(dataDir: string, env: Environment): Environment 
     settings[`${setting}_FILE`] = path
     const credentials = join(dataDir, 'credentials.json')
     if (setting === 'CREDENTIAL_KEYS' && existsSync(credentials) && !existsSync(path)) {
-      throw new StartRefused(
+      throw new StartupError(
         `${path} is missing, and ${credentials} cannot be read without it: restore it from a backup, or move ${credentials} away and connect the companies again`,
       )
     }

@@ -103,7 +103,7 @@ describe('the embedded host', () => {
   it('refuses a folder that another host uses, and disturbs nothing', async () => {
     await using host = await start()
     await expect(start()).rejects.toMatchObject({
-      name: 'StartRefused',
+      name: 'StartupError',
       message: expect.stringContaining(dataDir),
     })
     expect((await fetch(`${host.demoApi}/queue?number=1`)).status).toBe(200)
@@ -120,7 +120,7 @@ describe('the embedded host', () => {
       await truncate(path, 40)
       const damaged = await readFile(path)
       await expect(start()).rejects.toMatchObject({
-        name: 'StartRefused',
+        name: 'StartupError',
         message: expect.stringContaining(path),
       })
       expect(await readFile(path)).toEqual(damaged)
@@ -167,7 +167,7 @@ describe('the embedded host', () => {
     const path = join(dataDir, 'secrets/credential_keys')
     await rm(path)
     await expect(start()).rejects.toMatchObject({
-      name: 'StartRefused',
+      name: 'StartupError',
       message: expect.stringContaining(path),
     })
     await expect(stat(path)).rejects.toMatchObject({ code: 'ENOENT' })
@@ -192,7 +192,7 @@ describe('the embedded host', () => {
       `k1:${Buffer.alloc(32, 7).toString('base64')}`,
     )
     await expect(start()).rejects.toMatchObject({
-      name: 'StartRefused',
+      name: 'StartupError',
       message: expect.stringContaining('credentials.json'),
     })
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)

@@ -18,7 +18,7 @@ import { startSandboxProvider } from '@integration-host/sandbox-provider/service
 import type { Environment } from '@integration-host/shared/process/config'
 import { createHealth, reasonOf } from '@integration-host/shared/observability/health'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
-import { type RunningService, StartRefused } from '@integration-host/shared/process/lifecycle'
+import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
 import { createLogger, type LogLevel } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { readEmbeddedConfig as readTokenConfig } from '@integration-host/token-service/config'
@@ -64,7 +64,7 @@ export const STANDARD_PORTS: Readonly<Record<ServiceName, number>> = {
 /**
  * Starts everything, provider first, and resolves when all of it listens.
  *
- * @throws {StartRefused} another host has the data folder, or a file in it is damaged.
+ * @throws {StartupError} another host has the data folder, or a file in it is damaged.
  */
 export async function startHost(options: HostOptions): Promise<Host> {
   const dataDir = resolve(options.dataDir)
@@ -160,7 +160,7 @@ function makeFolder(dataDir: string): void {
     mkdirSync(dataDir, { recursive: true, mode: 0o700 })
     accessSync(dataDir, constants.W_OK)
   } catch (error) {
-    throw new StartRefused(`DATA_DIR: ${dataDir} cannot be used as a folder (${reasonOf(error)})`)
+    throw new StartupError(`DATA_DIR: ${dataDir} cannot be used as a folder (${reasonOf(error)})`)
   }
 }
 

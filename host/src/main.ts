@@ -1,7 +1,7 @@
 // `npm start`: the embedded host, left running.
 import { parseArgs } from 'node:util'
 import { logLevels, parseConfig } from '@integration-host/shared/process/config'
-import { runService, StartRefused } from '@integration-host/shared/process/lifecycle'
+import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
 import { z } from 'zod'
 import { banner } from './banner.ts'
 import { startHost } from './host.ts'
@@ -42,7 +42,7 @@ await runService(
     const host = await startHost(options).catch((error: unknown) => {
       const { code, port } = error as { code?: string; port?: number }
       if (code !== 'EADDRINUSE') throw error
-      throw new StartRefused(
+      throw new StartupError(
         `port ${port} is taken by another process: stop it, or use npm start -- --free-ports`,
       )
     })

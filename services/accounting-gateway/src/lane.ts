@@ -11,7 +11,7 @@
 import { EventEmitter } from 'node:events'
 import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { inBurst } from '@integration-host/shared/batching/coalesce-writes'
+import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import {
   type Head,
   HttpParser,
@@ -315,7 +315,7 @@ class LaneResponse extends EventEmitter implements CallerResponse {
       this.#send(before, body, after)
       this.#connection.answered()
     }
-    if (isWhole) inBurst(send)
+    if (isWhole) afterThisTurn(send)
     else send()
   }
 

@@ -37,7 +37,7 @@ const DRAIN_MS = 8_000
  * Starts the gateway and listens at once, whatever is reachable. Disposing lets go of the calls that only
  * wait, finishes those that are under way and closes; the adapters stay open.
  *
- * @throws {StartRefused} when nothing says where the accounting API is.
+ * @throws {StartupError} when nothing says where the accounting API is.
  */
 export async function startAccountingGateway(
   config: Config,

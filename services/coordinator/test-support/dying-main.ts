@@ -12,7 +12,7 @@
  */
 import { writeSync } from 'node:fs'
 import { createHealth } from '@integration-host/shared/observability/health'
-import { runService, StartRefused } from '@integration-host/shared/process/lifecycle'
+import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import type { MessageBus, OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
@@ -129,12 +129,12 @@ const processes: Readonly<Record<string, ProcessDefinition>> = {
 
 await runService('coordinator', async () => {
   if (DIES_AT !== undefined && diesAt === undefined)
-    throw new StartRefused(`DIES_AT is one of ${JSON.stringify(points)}`)
+    throw new StartupError(`DIES_AT is one of ${JSON.stringify(points)}`)
   const definition = processes[PROCESS ?? 'order']
   if (definition === undefined)
-    throw new StartRefused(`PROCESS is one of ${JSON.stringify(Object.keys(processes))}`)
+    throw new StartupError(`PROCESS is one of ${JSON.stringify(Object.keys(processes))}`)
   const config = readConfig(process.env)
-  if (config.TRANSACTION_SOURCE === 'memory') throw new StartRefused('this one is for Postgres')
+  if (config.TRANSACTION_SOURCE === 'memory') throw new StartupError('this one is for Postgres')
   const logger = createLogger('coordinator', config.LOG_LEVEL)
   const health = createHealth(logger)
   await using stack = new AsyncDisposableStack()

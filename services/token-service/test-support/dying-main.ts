@@ -6,7 +6,7 @@
  * error that tells both.
  */
 import { writeSync } from 'node:fs'
-import { runService, StartRefused } from '@integration-host/shared/process/lifecycle'
+import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { openBackends } from '../src/backends.ts'
 import { readConfig } from '../src/config.ts'
@@ -61,7 +61,7 @@ const untilRefreshed = (store: CredentialStore): CredentialStore => ({
 
 await runService('token-service', async () => {
   if (diesAt === undefined && diesOf === undefined)
-    throw new StartRefused(`DIES_AT is one of ${JSON.stringify(points)}`)
+    throw new StartupError(`DIES_AT is one of ${JSON.stringify(points)}`)
   const config = readConfig()
   await using opened = new AsyncDisposableStack()
   const backends = opened.use(await openBackends(config))

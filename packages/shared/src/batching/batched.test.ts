@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { grouped } from './batched.ts'
+import { batched } from './batched.ts'
 
 /** Groups as they were run, each answered when the test says so. */
 function fixture(options: { maxSize?: number; retries?: boolean } = {}) {
   const groups: (readonly number[])[] = []
   const answers: (() => void)[] = []
-  const double = grouped<number, number>(async (inputs) => {
+  const double = batched<number, number>(async (inputs) => {
     groups.push(inputs)
     await new Promise<void>((resolve) => void answers.push(resolve))
     if (inputs.includes(13)) throw new Error('not 13')

@@ -5,7 +5,7 @@
  *
  * A group that fails is tried again one by one, so that one bad entry fails alone; without `retries` all of it fails.
  */
-export function grouped<Input, Result>(
+export function batched<Input, Result>(
   run: (inputs: readonly Input[]) => Promise<readonly Result[]>,
   { maxSize = 200, retries = true }: { maxSize?: number; retries?: boolean } = {},
 ): (input: Input) => Promise<Result> {

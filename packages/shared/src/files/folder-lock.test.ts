@@ -15,7 +15,7 @@ beforeEach(async () => {
 afterEach(() => rm(folder, { recursive: true }))
 
 const takenAndFreed = async (): Promise<void> => (await lockFolder(folder, file))()
-const REFUSED = { name: 'StartRefused', message: expect.stringContaining('in use by another') }
+const REFUSED = { name: 'StartupError', message: expect.stringContaining('in use by another') }
 
 /** A process of its own that has the lock, or was refused it: what it says of that first. */
 async function another({ isNobody = false } = {}): Promise<
@@ -52,7 +52,7 @@ describe('the lock of a data folder', () => {
     await expect(lockFolder(folder, file)).rejects.toMatchObject(REFUSED)
     {
       await using other = await another()
-      expect(other.says).toBe('StartRefused')
+      expect(other.says).toBe('StartupError')
     }
     unlock()
     await expect(takenAndFreed()).resolves.toBeUndefined()
@@ -84,7 +84,7 @@ describe('the lock of a data folder', () => {
   it('is refused with the reason where its file can be no lock', async () => {
     await mkdir(`${file}.lock.sqlite`)
     await expect(takenAndFreed()).rejects.toMatchObject({
-      name: 'StartRefused',
+      name: 'StartupError',
       message: expect.stringContaining(`${folder} cannot be used: ${file}.lock.sqlite: `),
     })
   })
@@ -92,7 +92,7 @@ describe('the lock of a data folder', () => {
   it('is refused with the reason where a file is in the place of the folder', async () => {
     await writeFile(file, '')
     await expect(lockFolder(file, join(file, 'store'))).rejects.toMatchObject({
-      name: 'StartRefused',
+      name: 'StartupError',
       message: expect.stringContaining(`${file} cannot be used: EEXIST`),
     })
   })
@@ -101,7 +101,7 @@ describe('the lock of a data folder', () => {
     const all = await Promise.allSettled(Array.from({ length: 10 }, () => lockFolder(folder, file)))
     expect(all.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     await using other = await another()
-    expect(other.says).toBe('StartRefused')
+    expect(other.says).toBe('StartupError')
     expect((await stat(`${file}.lock.sqlite`)).size).toBe(0)
   })
 
@@ -110,6 +110,6 @@ describe('the lock of a data folder', () => {
     await chmod(`${file}.lock.sqlite`, 0o444)
     await chmod(folder, 0o777)
     await using other = await another({ isNobody: process.getuid?.() === 0 })
-    expect(other.says).toBe('StartRefused')
+    expect(other.says).toBe('StartupError')
   })
 })

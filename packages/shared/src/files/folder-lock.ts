@@ -1,7 +1,7 @@
 import { closeSync, openSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { DatabaseSync } from 'node:sqlite'
-import { StartRefused } from '../process/lifecycle.ts'
+import { StartupError } from '../process/lifecycle.ts'
 
 const SQLITE_BUSY = 5
 /** Two that come at the same moment each see the other on its way to the lock. */
@@ -15,12 +15,12 @@ const BUSY_MS = 200
  *   two processes could each hold the lock of a file of that name. Nothing else in the process may open it: the lock
  *   ends with any descriptor of it that is closed (fcntl(2)).
  * @returns how to let go, which has to be kept as long as the lock; the second time it does nothing.
- * @throws {StartRefused} naming the folder, when another process has it or nothing can be written there.
+ * @throws {StartupError} naming the folder, when another process has it or nothing can be written there.
  */
 export async function lockFolder(folder: string, file: string): Promise<() => void> {
   const path = `${file}.lock.sqlite`
-  const cannot = (error: unknown): StartRefused =>
-    new StartRefused(`the data folder ${folder} cannot be used: ${(error as Error).message}`)
+  const cannot = (error: unknown): StartupError =>
+    new StartupError(`the data folder ${folder} cannot be used: ${(error as Error).message}`)
   await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error: unknown) =>
     Promise.reject(cannot(error)),
   )
@@ -39,7 +39,7 @@ export async function lockFolder(folder: string, file: string): Promise<() => vo
     database?.close()
     const { errcode, message } = error as { readonly errcode?: number; readonly message: string }
     if (errcode !== SQLITE_BUSY) throw cannot(new Error(`${path}: ${message}`))
-    throw new StartRefused(
+    throw new StartupError(
       `the data folder ${folder} is in use by another process: stop it, or set DATA_DIR to another folder`,
     )
   }

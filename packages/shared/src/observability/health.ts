@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { BackendUnfit, type Finding } from './checks/check-result.ts'
+import { UnsupportedBackend, type Finding } from './checks/check-result.ts'
 import type { Logger } from './logger.ts'
 
 const DependencyState = z.discriminatedUnion('status', [
@@ -93,7 +93,7 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
 /** The part of an error that may be told to anyone: its code, or its class. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
-  if (error instanceof BackendUnfit) return error.message
+  if (error instanceof UnsupportedBackend) return error.message
   const { code } = error as { code?: unknown }
   if (typeof code === 'string' && code !== '') return code
   // Node's happy eyeballs wraps the refusals of each address.

@@ -86,13 +86,13 @@ function collectStartGarbage(): void {
 }
 
 /** Thrown by a start that must not go on, with a message for the person at the terminal (a locked data folder, a corrupt file). */
-export class StartRefused extends Error {
-  override readonly name = 'StartRefused'
+export class StartupError extends Error {
+  override readonly name = 'StartupError'
 }
 
 /** What to tell the person who started it; null: a defect, for the log. */
 function refusalOf(error: unknown): string | null {
-  if (error instanceof ConfigError || error instanceof StartRefused) return error.message
+  if (error instanceof ConfigError || error instanceof StartupError) return error.message
   const { code, address, port } = error as { code?: string; address?: string; port?: number }
   if (code === 'EADDRINUSE')
     return `${address}:${port} is taken by another process: stop it, or set another PORT`

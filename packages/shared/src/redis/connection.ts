@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import { corkWrites } from '../batching/cork-stream.ts'
+import { coalesceWrites } from '../batching/coalesce-writes.ts'
 import { clockFinding } from '../observability/checks/clock.ts'
 import { refuseProblems, versionFinding } from '../observability/checks/check-result.ts'
 import { type Dependency, reasonOf } from '../observability/health.ts'
@@ -49,7 +49,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
   })
   let isClosing = false
   let next: NodeJS.Timeout | undefined
-  redis.on('connect', () => corkWrites(redis.stream))
+  redis.on('connect', () => coalesceWrites(redis.stream))
   async function look(): Promise<void> {
     clearTimeout(next)
     try {
@@ -81,7 +81,7 @@ const REOPEN_MS = 5_000
 /**
  * Looks at a server that has just been reached.
  *
- * @throws {BackendUnfit} when it is too old
+ * @throws {UnsupportedBackend} when it is too old
  * @throws what the driver does when the connection is lost meanwhile.
  */
 async function examine(redis: Redis, dependency: Dependency): Promise<void> {

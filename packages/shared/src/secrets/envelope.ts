@@ -25,8 +25,8 @@ export interface Place {
 }
 
 /** An envelope that does not open: another key, another place, or changed bytes. Never served. */
-export class EnvelopeRefused extends Error {
-  override readonly name = 'EnvelopeRefused'
+export class DecryptionError extends Error {
+  override readonly name = 'DecryptionError'
 }
 
 export interface KeyRing {
@@ -35,7 +35,7 @@ export interface KeyRing {
   seal(plaintext: string, place: Place): string
   /** Whether an envelope was sealed with the active key. */
   isCurrent(envelope: string): boolean
-  /** @throws {EnvelopeRefused} */
+  /** @throws {DecryptionError} */
   open(envelope: string, place: Place): string
 }
 
@@ -66,7 +66,7 @@ export function parseKeyRing(list: Secret): KeyRing {
 function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, KeyObject>): KeyRing {
   const keyOf = (id: string): KeyObject => {
     const key = keys.get(id)
-    if (key === undefined) throw new EnvelopeRefused(`the key ring has no key ${id}`)
+    if (key === undefined) throw new DecryptionError(`the key ring has no key ${id}`)
     return key
   }
   return {
@@ -89,11 +89,11 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, KeyObject>
     },
     open(envelope, place) {
       const [format, keyId = '', nonce = '', sealed = '', ...rest] = envelope.split('.')
-      if (format !== FORMAT || rest.length > 0) throw new EnvelopeRefused('the format is not known')
+      if (format !== FORMAT || rest.length > 0) throw new DecryptionError('the format is not known')
       const bytes = Buffer.from(sealed, 'base64url')
       const iv = Buffer.from(nonce, 'base64url')
       if (iv.length !== NONCE_BYTES || bytes.length < TAG_BYTES)
-        throw new EnvelopeRefused('the envelope is cut short')
+        throw new DecryptionError('the envelope is cut short')
       // Without authTagLength Node would accept a tag of 4 bytes.
       const decipher = createDecipheriv('aes-256-gcm', keyOf(keyId), iv, {
         authTagLength: TAG_BYTES,
@@ -106,7 +106,7 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, KeyObject>
           decipher.final(),
         ]).toString('utf8')
       } catch {
-        throw new EnvelopeRefused('the envelope does not belong here or was changed')
+        throw new DecryptionError('the envelope does not belong here or was changed')
       }
     },
   }

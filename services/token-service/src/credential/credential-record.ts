@@ -3,7 +3,7 @@
  * to their place (name, field, version). The empty string stands for an absent secret.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
-import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/secrets/envelope'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Credential, CredentialSummary, ExpiryNoticeDays, Grant } from './credential.ts'
 
@@ -70,12 +70,12 @@ export function summaryOf(fields: StoredFields): CredentialSummary {
   }
 }
 
-/** @throws {EnvelopeRefused} */
+/** @throws {DecryptionError} */
 export function openCredential(keys: KeyRing, fields: StoredFields): Credential {
   return { ...summaryOf(fields), accessToken: openField(keys, fields, 'Authenticator') }
 }
 
-/** The secrets beside the access token. @throws {EnvelopeRefused} */
+/** The secrets beside the access token. @throws {DecryptionError} */
 export function openCustody(
   keys: KeyRing,
   fields: StoredFields,
@@ -101,7 +101,7 @@ function openField(keys: KeyRing, fields: StoredFields, field: string): Secret |
 /**
  * The secrets of a record sealed anew with the active key, in their places; null when they all are already.
  *
- * @throws {EnvelopeRefused}
+ * @throws {DecryptionError}
  */
 export function resealed(keys: KeyRing, fields: StoredFields): StoredFields | null {
   const stale = secretFields.filter((field) => fields[field] && !keys.isCurrent(fields[field]))
@@ -122,7 +122,7 @@ export function isOpenable(keys: KeyRing, fields: StoredFields): boolean {
     for (const field of secretFields) openField(keys, fields, field)
     return true
   } catch (error) {
-    if (error instanceof EnvelopeRefused) return false
+    if (error instanceof DecryptionError) return false
     throw error
   }
 }

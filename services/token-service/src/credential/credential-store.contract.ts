@@ -9,7 +9,7 @@ import {
   type CredentialStore,
   type Custody,
   type Settlement,
-  VersionMoved,
+  VersionConflict,
 } from './credential-store.ts'
 import { factOf } from './journal.ts'
 
@@ -441,9 +441,9 @@ export function credentialStoreContract(
     it('puts only over the version that was meant, where one was', async () => {
       const put = (over: number | null) =>
         store.put(grantOf('ACC-1', 'x'), START, deedOf('imported'), { over })
-      await expect(put(1)).rejects.toThrow(VersionMoved)
+      await expect(put(1)).rejects.toThrow(VersionConflict)
       await put(null)
-      await expect(put(null)).rejects.toThrow(VersionMoved)
+      await expect(put(null)).rejects.toThrow(VersionConflict)
       expect(await put(1)).toMatchObject({ version: 2 })
     })
 

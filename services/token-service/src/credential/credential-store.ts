@@ -7,7 +7,7 @@
  * journal the facts go into the audit log, and after that the events to the broker.
  *
  * All methods throw `IntegrationError` `store_unavailable` when the store cannot be used; a write may then
- * have happened all the same. Those that open secrets throw `EnvelopeRefused` for a record that was
+ * have happened all the same. Those that open secrets throw `DecryptionError` for a record that was
  * changed, moved or sealed with another key.
  */
 import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/contracts/audit'
@@ -127,13 +127,13 @@ export interface PutOptions {
   readonly atLeast?: number
   /** Of this grant, the same when its put is tried again. */
   readonly id?: string
-  /** Only over this version (null: only where there is none), else {@link VersionMoved}. */
+  /** Only over this version (null: only where there is none), else {@link VersionConflict}. */
   readonly over?: number | null
 }
 
 /** Somebody else has written since the version was read; nothing was stored. */
-export class VersionMoved extends Error {
-  override readonly name = 'VersionMoved'
+export class VersionConflict extends Error {
+  override readonly name = 'VersionConflict'
 }
 
 /** The right to spend one version of a credential. */

@@ -15,7 +15,7 @@ export interface CustodyDeps {
 /**
  * @throws {IntegrationError} `credential_not_found`, `store_unavailable`, `provider_unavailable`: it is being
  * refreshed all the time.
- * @throws {EnvelopeRefused}
+ * @throws {DecryptionError}
  */
 export async function takeCustody(name: string, deps: CustodyDeps): Promise<Custody> {
   const until = performance.now() + deps.patienceMs

@@ -1,5 +1,5 @@
 /** Ends a credential: its grant is revoked at the provider, then the credential is removed in any case. */
-import { EnvelopeRefused } from '@integration-host/shared/secrets/envelope'
+import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import type { Provider } from '../provider/provider.ts'
 import { notFound } from './access-token.ts'
 import type { CredentialStore } from './credential-store.ts'
@@ -23,7 +23,7 @@ export function createRemoval(deps: RemovalDeps): (name: string, who: string) =>
   return async (name, who) => {
     for (;;) {
       const custody = await takeCustody(name, deps).catch((error: unknown) => {
-        if (error instanceof EnvelopeRefused) return null
+        if (error instanceof DecryptionError) return null
         throw error
       })
       // An exported grant belongs to another installation by now: revoking it here would end it there.

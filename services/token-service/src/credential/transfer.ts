@@ -12,7 +12,7 @@ import type { ExportDocument, ImportReport } from '@integration-host/shared/cont
 import { IntegrationError } from '@integration-host/shared/errors'
 import { notFound } from './access-token.ts'
 import { type Credential, expiryNotice, type Grant, refreshDueAt } from './credential.ts'
-import { type CredentialStore, type Custody, VersionMoved } from './credential-store.ts'
+import { type CredentialStore, type Custody, VersionConflict } from './credential-store.ts'
 import { type CustodyDeps, takeCustody } from './custody.ts'
 import {
   type DocumentSecret,
@@ -155,7 +155,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
           const over = overwrite ? undefined : (here?.version ?? null)
           report.imported.push({ Name, Version: await takeOver(exported, who, over) })
         } catch (error) {
-          if (!(error instanceof VersionMoved)) throw error
+          if (!(error instanceof VersionConflict)) throw error
           report.refused.push({ Name, Reason: 'somebody else has just stored one here' })
         }
       }

@@ -1,6 +1,6 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { inBurst } from '../../batching/coalesce-writes.ts'
+import { afterThisTurn } from '../../batching/coalesce-writes.ts'
 import {
   type FailureKind,
   type Flow,
@@ -142,7 +142,7 @@ export class Connection implements MessageReceiver {
     let head = `${method} ${path} HTTP/1.1\r\nhost: ${this.#host}\r\nconnection: keep-alive\r\n`
     for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`
     if (body === null) {
-      inBurst(() => {
+      afterThisTurn(() => {
         if (this.#exchange !== exchange) return
         exchange.isSent = true
         exchange.isWhole = true

@@ -7,7 +7,7 @@
  * I3  A delivery is settled on the channel that brought it or not at all; the broker redelivers the rest.
  */
 import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
-import { corkWrites } from '../../batching/cork-stream.ts'
+import { coalesceWrites } from '../../batching/coalesce-writes.ts'
 import { IntegrationError } from '../../errors.ts'
 import { refuseProblems, versionFinding } from '../../observability/checks/check-result.ts'
 import { type Dependency, reasonOf } from '../../observability/health.ts'
@@ -93,7 +93,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
 
   async function build(current: ChannelModel): Promise<void> {
     refuseProblems([versionFinding('rabbitmq', versionOf(current))])
-    corkWrites(streamOf(current))
+    coalesceWrites(streamOf(current))
     // The broker may not have seen the end of the connection before, and keep its queues.
     ownSuffix = crypto.randomUUID().slice(0, 8)
     isBlocked = false

@@ -60,16 +60,16 @@ export function versionFinding(backend: keyof typeof NEEDED_VERSIONS, version: s
 }
 
 /** A backend that has to be mended before anything is done with it. The message may be told to anyone. */
-export class BackendUnfit extends Error {
-  override readonly name = 'BackendUnfit'
+export class UnsupportedBackend extends Error {
+  override readonly name = 'UnsupportedBackend'
 
   constructor({ check, found, mend }: Finding, options?: ErrorOptions) {
     super(`${check}: ${found}. ${mend ?? ''}`.trimEnd(), options)
   }
 }
 
-/** @throws {BackendUnfit} for the first problem among them. */
+/** @throws {UnsupportedBackend} for the first problem among them. */
 export function refuseProblems(findings: readonly Finding[]): void {
   const found = findings.find(({ verdict }) => verdict === 'problem')
-  if (found !== undefined) throw new BackendUnfit(found)
+  if (found !== undefined) throw new UnsupportedBackend(found)
 }

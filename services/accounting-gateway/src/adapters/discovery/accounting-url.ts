@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
-import { backoffMs, StartRefused } from '@integration-host/shared/process/lifecycle'
+import { backoffMs, StartupError } from '@integration-host/shared/process/lifecycle'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { z } from 'zod'
 import { HttpFailure } from '@integration-host/shared/http/client/exchange'
@@ -35,7 +35,7 @@ export interface AccountingUrlDeps {
  * else what the profile knows for this document. Fetched with back-off until it is there, then kept. No
  * standard defines such a member, so a document without it from an unknown provider needs a person.
  *
- * @throws {StartRefused} the document is there at once and leads to no address.
+ * @throws {StartupError} the document is there at once and leads to no address.
  */
 export async function discoverAccountingUrl(
   discoveryUrl: string,
@@ -98,7 +98,7 @@ export async function discoverAccountingUrl(
   if (failure instanceof NoAccountingUrl) {
     closing.abort()
     await trying
-    throw new StartRefused(failure.message)
+    throw new StartupError(failure.message)
   }
   return {
     current() {

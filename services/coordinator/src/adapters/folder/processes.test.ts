@@ -50,7 +50,7 @@ describe('the processes of the folder', () => {
   ])('refuses to start, naming the file, when it %s', async (_, text) => {
     await put('broken.ts', text)
     await expect(loadProcesses(folder)).rejects.toMatchObject({
-      name: 'StartRefused',
+      name: 'StartupError',
       message: expect.stringContaining('broken.ts'),
     })
   })

@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { join } from 'node:path'
-import { StartRefused } from '@integration-host/shared/process/lifecycle'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { ProcessDefinition } from '../../process/definition.ts'
 
 const PROCESSES = fileURLToPath(new URL('../../processes/', import.meta.url))
@@ -9,7 +9,7 @@ const PROCESSES = fileURLToPath(new URL('../../processes/', import.meta.url))
 /**
  * Loads every process of a folder: each `*.ts` file but tests, its default export.
  *
- * @throws {StartRefused} naming the file that does not load, defines no process, or takes a name twice.
+ * @throws {StartupError} naming the file that does not load, defines no process, or takes a name twice.
  */
 export async function loadProcesses(
   folder: string = PROCESSES,
@@ -21,7 +21,7 @@ export async function loadProcesses(
   for (const file of files) {
     const definition = await load(join(folder, file))
     if (processes.has(definition.name))
-      throw new StartRefused(
+      throw new StartupError(
         `${file} defines the process ${definition.name}, and so does another file`,
       )
     processes.set(definition.name, definition)
@@ -35,10 +35,10 @@ async function load(path: string): Promise<ProcessDefinition> {
     loaded = (await import(pathToFileURL(path).href)) as { default?: unknown }
   } catch (error) {
     const why = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error'
-    throw new StartRefused(`the process file ${path} does not load: ${why}`, { cause: error })
+    throw new StartupError(`the process file ${path} does not load: ${why}`, { cause: error })
   }
   if (!isDefinition(loaded.default))
-    throw new StartRefused(
+    throw new StartupError(
       `the process file ${path} must export what defineProcess returns as its default`,
     )
   return loaded.default

@@ -11,7 +11,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
-import { StartRefused } from '@integration-host/shared/process/lifecycle'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { removeStrays, writeWholeFile } from '../../process/whole-file.ts'
 
 export interface Journal {
@@ -49,7 +49,7 @@ const COMPACT_BYTES = 8_388_608
 /**
  * Reads snapshot and log; null state when there is none.
  *
- * @throws {StartRefused} naming the file that is damaged. Nothing was changed.
+ * @throws {StartupError} naming the file that is damaged. Nothing was changed.
  */
 export function readJournal(snapshotPath: string, journalPath: string): Loaded {
   const snapshot = readSnapshot(snapshotPath)
@@ -114,8 +114,8 @@ function readIfThere(path: string): Buffer | undefined {
 }
 
 /** The refusal for a file that cannot be trusted. */
-export const damaged = (path: string): StartRefused =>
-  new StartRefused(
+export const damaged = (path: string): StartupError =>
+  new StartupError(
     `${path} is damaged and was left as it is: restore it from a backup, or move it away to start empty`,
   )
 

@@ -110,7 +110,7 @@ describe('the memory source on its disk', () => {
       else await writeFile(snapshot, text)
       const damaged = await readFile(snapshot)
       await expect(createMemoryTransactionSource(folder)).rejects.toMatchObject({
-        name: 'StartRefused',
+        name: 'StartupError',
         message: expect.stringContaining(snapshot),
       })
       expect(await readFile(snapshot)).toEqual(damaged)
@@ -143,7 +143,7 @@ describe('the memory source on its disk', () => {
   it('refuses a second writer, naming the folder, and lets it in afterwards', async () => {
     const first = await createMemoryTransactionSource(folder)
     await expect(createMemoryTransactionSource(folder)).rejects.toMatchObject({
-      name: 'StartRefused',
+      name: 'StartupError',
       message: expect.stringContaining(folder),
     })
     await first[Symbol.asyncDispose]()

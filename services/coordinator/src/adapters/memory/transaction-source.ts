@@ -66,7 +66,7 @@ const StateSchema = z.object({
 /**
  * Opens the store in `dataDir`, or makes it.
  *
- * @throws {StartRefused} when another process uses the folder, or a file is damaged; it is left as it is.
+ * @throws {StartupError} when another process uses the folder, or a file is damaged; it is left as it is.
  */
 export async function createMemoryTransactionSource(
   dataDir: string,

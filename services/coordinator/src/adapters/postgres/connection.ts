@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { clockFinding } from '@integration-host/shared/observability/checks/clock'
 import {
-  BackendUnfit,
+  UnsupportedBackend,
   refuseProblems,
   versionFinding,
 } from '@integration-host/shared/observability/checks/check-result'
@@ -99,7 +99,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
         dependency.up()
       } catch (error) {
         dependency.down(reasonOf(error))
-        if (!isMigrated && !(error instanceof BackendUnfit))
+        if (!isMigrated && !(error instanceof UnsupportedBackend))
           logger.debug({ err: error }, 'database is not up to date yet')
       }
       await delay(LOOK_MS, null, { signal: leaving.signal }).catch(() => {})
@@ -147,7 +147,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 /**
  * Looks at a server that has been reached for the first time.
  *
- * @throws {BackendUnfit} when it is too old.
+ * @throws {UnsupportedBackend} when it is too old.
  */
 async function examine(sql: postgres.Sql, dependency: Dependency): Promise<void> {
   const askedAt = Date.now()

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import {
-  BackendUnfit,
+  UnsupportedBackend,
   refuseProblems,
 } from '@integration-host/shared/observability/checks/check-result'
 import {
@@ -22,7 +22,7 @@ export const MIGRATION_LOCK = 7_219_001
  * takes none, and of three on an empty database two fail. It also loads all of drizzle's query builder,
  * 200 MB resident that nothing here uses.
  *
- * @throws {BackendUnfit} for a database that is half-migrated, or was migrated by a newer version; it is left as it was.
+ * @throws {UnsupportedBackend} for a database that is half-migrated, or was migrated by a newer version; it is left as it was.
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
   const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS })
@@ -42,7 +42,7 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
         for (const statement of statements) await tx.unsafe(statement)
       } catch (error) {
         if (!isAgainstRule(error)) throw error
-        throw new BackendUnfit(
+        throw new UnsupportedBackend(
           halfMigrated(
             `migration ${String(index).padStart(4, '0')} cannot be applied (${error.code})`,
           ),

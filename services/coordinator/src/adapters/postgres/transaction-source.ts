@@ -33,7 +33,7 @@ import {
   type TransactionSource,
 } from '../../transaction/transaction-source.ts'
 import { isoTime, type PostgresConnection } from './connection.ts'
-import { grouped } from '@integration-host/shared/batching/batched'
+import { batched } from '@integration-host/shared/batching/batched'
 import type { orderAttempt, orderHeader, orderItem } from './schema.ts'
 
 type HeaderRow = typeof orderHeader.$inferSelect
@@ -61,7 +61,7 @@ export function createPostgresTransactionSource(
 ): TransactionSource {
   const { run } = connection
 
-  const claim = grouped<ClaimRequest, ClaimResult>((requests) =>
+  const claim = batched<ClaimRequest, ClaimResult>((requests) =>
     run(async (sql) => {
       const wanted = requests.map((request, n) => ({ ...request, n }))
       const claimed = await sql<ClaimedRow[]>`
@@ -113,7 +113,7 @@ export function createPostgresTransactionSource(
     }),
   )
 
-  const record = grouped<{ lease: Lease; transition: Transition }, Moved | null>((outcomes) =>
+  const record = batched<{ lease: Lease; transition: Transition }, Moved | null>((outcomes) =>
     run(async (sql) => {
       // Most members are null mostly, and a member that is left out is null there.
       const done = outcomes.map(({ lease, transition }, n) => ({

@@ -1,6 +1,6 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs'
 import { deserialize, serialize } from 'node:v8'
-import { StartRefused } from '@integration-host/shared/process/lifecycle'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { emptyMemory, type SandboxMemory } from '../../memory.ts'
 
 /** The provider's memory, kept in a file so that companies stay connected over a restart. */
@@ -20,7 +20,7 @@ export const forgetful = (): MemoryFile => ({
   [Symbol.dispose]() {},
 })
 
-/** @throws {StartRefused} the file is not one of ours; it is left as it is. */
+/** @throws {StartupError} the file is not one of ours; it is left as it is. */
 export function openMemoryFile(path: string): MemoryFile {
   const memory = read(path)
   let timer: NodeJS.Timeout | null = null
@@ -54,7 +54,7 @@ function read(path: string): SandboxMemory {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return emptyMemory()
   }
-  throw new StartRefused(
+  throw new StartupError(
     `${path} is damaged and was left as it is: move it away to start with an empty sandbox`,
   )
 }

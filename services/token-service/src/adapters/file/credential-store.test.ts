@@ -2,7 +2,7 @@ import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
-import { StartRefused } from '@integration-host/shared/process/lifecycle'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { deedOf, grantOf } from '../../../test-support/grants.ts'
 import { openTestFile, testKeys } from '../../../test-support/service-fixture.ts'
 import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
@@ -41,7 +41,7 @@ describe('the credential file', () => {
     try {
       reopened = await createFileCredentialStore(folder, ring)
     } catch (error) {
-      expect(error).toBeInstanceOf(StartRefused)
+      expect(error).toBeInstanceOf(StartupError)
       return (error as Error).message
     }
     throw new Error('the start was not refused')

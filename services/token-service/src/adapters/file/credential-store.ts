@@ -10,10 +10,10 @@ import { chmod, open, readFile, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { z } from 'zod'
 import { AuditHead, auditStart, chain } from '@integration-host/shared/contracts/audit'
-import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/secrets/envelope'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { lockFolder } from '@integration-host/shared/files/folder-lock'
-import { StartRefused } from '@integration-host/shared/process/lifecycle'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
 import {
   openCredential,
   openCustody,
@@ -33,7 +33,7 @@ import {
   type Acquired,
   type CredentialStore,
   type Lease,
-  VersionMoved,
+  VersionConflict,
 } from '../../credential/credential-store.ts'
 
 const FILE_NAME = 'credentials.json'
@@ -64,7 +64,7 @@ type FileState = z.output<typeof FileState>
 /**
  * Opens the credential file of a folder and locks it.
  *
- * @throws {StartRefused} another process owns the folder, or the file is damaged or of other keys.
+ * @throws {StartupError} another process owns the folder, or the file is damaged or of other keys.
  */
 export async function createFileCredentialStore(
   folder: string,
@@ -108,14 +108,14 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
   const parsed = FileState.safeParse(parseJson(text))
   // F3
   if (!parsed.success) {
-    throw new StartRefused(
+    throw new StartupError(
       `${path} is damaged: restore it from a backup, or move it away and connect the companies again`,
     )
   }
   try {
     keys.open(parsed.data.canary, CANARY_PLACE)
   } catch {
-    throw new StartRefused(
+    throw new StartupError(
       `${path} was written with other CREDENTIAL_KEYS: set those again, or move the file away and connect the companies again`,
     )
   }
@@ -246,7 +246,8 @@ function openStore(options: {
       change((current) => {
         const { name } = grant
         const here = current.credentials[name]
-        if (over !== undefined && here?.['Version'] !== over?.toString()) throw new VersionMoved()
+        if (over !== undefined && here?.['Version'] !== over?.toString())
+          throw new VersionConflict()
         if (here !== undefined && id !== '' && here['PutId'] === id)
           return unchanged(openCredential(keys, here))
         const last = Number(current.credentials[name]?.['Version'] ?? current.removed[name] ?? 0)
@@ -453,7 +454,7 @@ function openStore(options: {
           const credentials = { ...current.credentials, [name]: { ...fields, ...renewed } }
           return { next: { ...current, credentials }, answer: 'resealed' }
         } catch (error) {
-          if (error instanceof EnvelopeRefused) return unchanged('refused')
+          if (error instanceof DecryptionError) return unchanged('refused')
           throw error
         }
       }),

@@ -3,7 +3,7 @@
  * `exchange:<sha256(code)>`. Neither state nor code is readable there, and the PKCE verifier is sealed.
  */
 import type { Redis } from 'ioredis'
-import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/secrets/envelope'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type {
   AuthorizationRequest,
@@ -48,7 +48,7 @@ export function createRedisAuthorizationStore(options: {
         return JSON.parse(keys.open(sealed, placeOf(key))) as AuthorizationRequest
       } catch (error) {
         // Sealed with a key that has left the ring meanwhile: as good as expired.
-        if (error instanceof EnvelopeRefused) return null
+        if (error instanceof DecryptionError) return null
         throw error
       }
     },

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import {
-  EnvelopeRefused,
+  DecryptionError,
   type KeyRing,
   parseKeyRing,
 } from '@integration-host/shared/secrets/envelope'
@@ -119,12 +119,12 @@ describe('a credential in Redis', () => {
       await opening.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
       await opening.store.put(grantOf('ACC-2', 'canary'), 1, deedOf('granted'))
       await tamper(opening)
-      await expect(opening.store.get('ACC-2')).rejects.toBeInstanceOf(EnvelopeRefused)
+      await expect(opening.store.get('ACC-2')).rejects.toBeInstanceOf(DecryptionError)
       await expect(opening.store.acquire('ACC-2', 'a', 60_000)).rejects.toBeInstanceOf(
-        EnvelopeRefused,
+        DecryptionError,
       )
       await expect(opening.store.acquire('ACC-2', 'b', 60_000)).rejects.toBeInstanceOf(
-        EnvelopeRefused,
+        DecryptionError,
       )
       expect((await opening.store.get('ACC-1'))?.version).toBe(1)
     },

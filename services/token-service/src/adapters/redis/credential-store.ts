@@ -18,7 +18,7 @@ import {
   auditStart,
   chain,
 } from '@integration-host/shared/contracts/audit'
-import { type KeyRing, EnvelopeRefused } from '@integration-host/shared/secrets/envelope'
+import { type KeyRing, DecryptionError } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
   openCredential,
@@ -37,7 +37,7 @@ import { credentialOf, type CredentialSummary } from '../../credential/credentia
 import {
   type CredentialStore,
   type Lease,
-  VersionMoved,
+  VersionConflict,
 } from '../../credential/credential-store.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
 import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
@@ -81,7 +81,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     try {
       return await call()
     } catch (error) {
-      if (error instanceof IntegrationError || error instanceof EnvelopeRefused) throw error
+      if (error instanceof IntegrationError || error instanceof DecryptionError) throw error
       throw unavailable(error)
     }
   }
@@ -142,7 +142,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     async put(grant, dueAt, deed, { atLeast = 0, id = '', over } = {}) {
       const { name } = grant
       const here = (await read(name, ['Version', 'Name']))?.['Version']
-      if (over !== undefined && here !== over?.toString()) throw new VersionMoved()
+      if (over !== undefined && here !== over?.toString()) throw new VersionConflict()
       let last = here ?? (await using(() => redis.hget(REMOVED, name))) ?? '0'
       for (;;) {
         const version = Math.max(Number(last), atLeast) + 1
@@ -168,7 +168,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           const fields = await read(name, CREDENTIAL_FIELDS)
           return fields === null ? credential : openCredential(keys, fields)
         }
-        if (over !== undefined) throw new VersionMoved()
+        if (over !== undefined) throw new VersionConflict()
         // Somebody wrote in between: this grant is the newer one all the same, one version further on.
         last = String(outcome)
       }
@@ -370,7 +370,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           const outcome = await script('reseal', [name], [fields['Version'] ?? '', ...triples])
           if (outcome === 'resealed') return 'resealed'
         } catch (error) {
-          if (error instanceof EnvelopeRefused) return 'refused'
+          if (error instanceof DecryptionError) return 'refused'
           throw error
         }
       }

@@ -3,7 +3,7 @@
  * written: one sealed text per key that ever sealed, written by the first start with that key.
  */
 import type { Redis } from 'ioredis'
-import { EnvelopeRefused, type KeyRing } from '@integration-host/shared/secrets/envelope'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -87,7 +87,7 @@ function examineOne(keys: KeyRing, keyId: string, sealed: string): string | null
       ? null
       : 'CREDENTIAL_KEYS does not fit the store'
   } catch (error) {
-    if (!(error instanceof EnvelopeRefused)) throw error
+    if (!(error instanceof DecryptionError)) throw error
     return `CREDENTIAL_KEYS has no key, or another one, for the id ${keyId} that this store was written with`
   }
 }
