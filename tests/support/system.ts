@@ -66,7 +66,7 @@ export const personalities = ['intuit', 'strict'] as const
 export type Personality = (typeof personalities)[number]
 
 export interface SystemOptions {
-  /** Of the sandbox; token-service then assumes the provider that this is. Default: `intuit`. */
+  /** Of the sandbox; the services then assume the provider that this is. Default: `intuit`. */
   readonly personality?: Personality
 }
 
@@ -99,6 +99,7 @@ export async function startSystem(
     CLIENT_SECRET: clientSecret,
     REDIRECT: `${url('token-service')}/callback`,
   }
+  const profile = { PROVIDER_PROFILE: personality === 'intuit' ? 'intuit' : 'generic' }
   const settings: Record<ServiceName, Record<string, string>> = {
     'sandbox-provider': { ...client, PERSONALITY: personality },
     'token-service': {
@@ -107,12 +108,13 @@ export async function startSystem(
       ...provider,
       ...client,
       CREDENTIAL_KEYS: `k1:${randomBytes(32).toString('base64')}`,
-      PROVIDER_PROFILE: personality === 'intuit' ? 'intuit' : 'generic',
+      ...profile,
     },
     'accounting-gateway': {
       ...redis,
       ...amqp,
       ...provider,
+      ...profile,
       // Only the strict sandbox names it in its discovery document.
       ...(personality === 'intuit' && { ACCOUNTING_URL: url('sandbox-provider') }),
       TOKEN_SERVICE_URL: url('token-service'),
