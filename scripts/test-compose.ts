@@ -10,6 +10,13 @@ import {
 } from '../tests/compose/bad-input.ts'
 import { expect, until } from '../tests/compose/check.ts'
 import { isConfined } from '../tests/compose/confinement.ts'
+import {
+  balancesRequests,
+  followsReplicas,
+  passesLimitsOn,
+  respondsWithoutReplica,
+  retriesRefusedConnections,
+} from '../tests/compose/ingress.ts'
 import { type Load, startLoad } from '../tests/compose/load.ts'
 import { realProvider, sandboxKept, settingsMissing } from '../tests/compose/real-provider.ts'
 import { ONE_SHOTS, Stack, words } from '../tests/compose/stack.ts'
@@ -111,23 +118,27 @@ async function everything(): Promise<void> {
     expect((await overview(`console:${password}`)).ok, 'the user console is refused')
     expect((await overview('guest:guest')).status === 401, 'the user guest is let in')
   })
-  await step(
-    'spreads requests over the replicas, and streams events from any of them',
-    async () => {
-      const events = await fetch(`${at.coordinator}/events`, {
-        headers: { Authorization: `Bearer ${at.serviceKey}` },
-        signal: AbortSignal.any([ending, AbortSignal.timeout(30_000)]),
-      })
-      expect((await fetch(`${at.demoApi}/queue?number=events`)).ok, 'the order was not taken')
-      expect(await says(events, '"Completed"'), 'the stream ended early')
-      for (let call = 0; call < 12; call++)
-        await fetch(`${at.coordinator}/nothing`, { headers: { Connection: 'close' } })
-      const log = await stack.compose(['logs', '--no-color', 'coordinator'])
-      const told = log.split('\n').filter((line) => line.includes('"status":401'))
-      const replicas = new Set(told.map((line) => line.split('|')[0]))
-      expect(replicas.size === 3, `only ${replicas.size} of 3 coordinators were asked`)
-    },
+  await step('streams events through the ingress', async () => {
+    const events = await fetch(`${at.coordinator}/events`, {
+      headers: { Authorization: `Bearer ${at.serviceKey}` },
+      signal: AbortSignal.any([ending, AbortSignal.timeout(30_000)]),
+    })
+    expect((await fetch(`${at.demoApi}/queue?number=events`)).ok, 'the order was not accepted')
+    expect(await says(events, '"Completed"'), 'the stream ended early')
+  })
+  await step('balances the requests of one connection over the replicas', () =>
+    balancesRequests(stack),
   )
+  await step('sends requests to a new replica, and none to a removed one', () =>
+    followsReplicas(stack),
+  )
+  await step('tries a request at another replica when one refuses the connection', () =>
+    retriesRefusedConnections(stack),
+  )
+  await step('responds with 503 while a service has no replica', () =>
+    respondsWithoutReplica(stack),
+  )
+  await step("leaves the services' own limits and rejections visible", () => passesLimitsOn(at))
 
   const load = startLoad(at, realm, FIRST_LOAD_NUMBER)
   const services = (await stack.compose(['config', '--services']))
