@@ -2,8 +2,8 @@
  * The demo's OrderProcess (two HTTP calls, one CSV file, every step durable before the next) on this coordinator
  * and on what users would take else: rate, processor time, latency at a slow pace. Prints tables.
  *
- *   node bench/order-process.ts [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
- *   node bench/order-process.ts --finished        cost per transaction with 0, 100k and 1M finished ones
+ *   npm run bench -- order-process [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
+ *   npm run bench -- order-process --finished        cost per transaction with 0, 100k and 1M finished ones
  *
  * `--concurrency 16,64,128,192` is the sweep that the settings of `entries.ts` come from: each entry with each of
  * them, rates only. `--profile <folder>` keeps CPU profiles of the coordinator's Node process. `--scale 0.1` runs a tenth of the transactions.

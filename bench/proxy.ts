@@ -1,6 +1,6 @@
 // What the accounting gateway costs beside other proxies that inject a bearer by realm: nginx with a static
 // map, and what users write with Node's proxy packages. Prints two tables. Needs nginx; wrk if it is there.
-//   node bench/proxy.ts [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
+//   npm run bench -- proxy [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
 // `--profile <folder>` keeps a CPU profile of the gateway.
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
