@@ -14,7 +14,7 @@ import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync
 import { constants } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { takeLock } from './install-lock.mjs'
+import { acquireLock } from './install-lock.mjs'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const modules = join(root, 'node_modules')
@@ -81,7 +81,7 @@ async function ensureInstalled(dev) {
     throw new CannotStart(`Node 18 or newer is needed to install; this is ${process.version}.`)
   }
   mkdirSync(modules, { recursive: true })
-  const release = await takeLock(join(modules, '.install-lock'), {
+  const release = await acquireLock(join(modules, '.installing'), {
     waitMs: lockWaitMs,
     onWait: () => console.error('Another terminal is installing the dependencies; waiting for it…'),
   }).catch((/** @type {unknown} */ error) => {
@@ -250,29 +250,36 @@ function isAtLeast(version, minimum) {
  */
 function run(program, args, options) {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { cwd: root, ...options })
+    /** @type {NodeJS.Signals | undefined} the last one passed on */
+    let passedOn
     // On Ctrl-C a terminal signals the child itself, as it belongs to the same group; a second one would mean "at once".
     const fromTerminal = [process.stdin, process.stdout, process.stderr].some((one) => one.isTTY)
     /** @param {NodeJS.Signals} signal */
     const forward = (signal) => {
+      passedOn = signal
       if (options.detached) signalGroup(child, signal)
       else if (signal !== 'SIGINT' || !fromTerminal) child.kill(signal)
     }
     /** @type {NodeJS.Signals[]} */
     const signals = ['SIGINT', 'SIGTERM', 'SIGHUP']
+    // Before the spawn: on a busy machine the child may be at work before `spawn` returns, and a signal that comes in between
+    // would end this process alone. Node calls the listeners only after `child` is assigned.
     for (const signal of signals) process.on(signal, forward)
     const orphanWatch = watchForOrphaning(() => forward('SIGTERM'))
     const stopWatching = () => {
       clearInterval(orphanWatch)
       for (const signal of signals) process.off(signal, forward)
     }
+    const child = spawn(program, args, { cwd: root, ...options })
     child.on('error', (error) => {
       stopWatching()
       reject(error)
     })
     child.on('exit', (code, signal) => {
       stopWatching()
-      resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal]))
+      // An installer that was done when the signal came: nothing is to be started after it either.
+      const endedBy = signal ?? (options.detached ? passedOn : undefined)
+      resolve(endedBy === undefined ? (code ?? 1) : 128 + constants.signals[endedBy])
     })
   })
 }

@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { until } from '../packages/shared/test-support/eventually.ts'
+import { acquireLock } from './install-lock.mjs'
 
 /*
  * A workspace as small as can be, with the real bootstrap in it and a stand-in for `npx` that writes down
@@ -65,6 +66,21 @@ beforeEach(() => {
      const poll = setInterval(() => { if (!fs.existsSync(${JSON.stringify(join(root, 'hold'))})) { clearInterval(poll); finish() } }, 10)`,
   )
   chmodSync(join(root, 'tools', 'npx'), 0o755)
+  // Half a second passes between the installer's first act and the return of `spawn`.
+  write(
+    'slow-spawn.cjs',
+    `const fs = require('node:fs')
+     const processes = require('node:child_process')
+     const { spawn } = processes
+     const pause = (ms) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+     processes.spawn = (...args) => {
+       const child = spawn(...args)
+       while (!fs.existsSync(${JSON.stringify(join(root, 'installs.log'))})) pause(10)
+       pause(500)
+       return child
+     }
+     require('node:module').syncBuiltinESMExports()`,
+  )
 })
 
 afterEach(() => {
@@ -149,18 +165,28 @@ describe('installing before a start', () => {
     expect(result.err).toContain('npm (its npx) is needed')
   })
 
-  it('stops the installer when told to stop, starts nothing, and leaves no lock behind', async () => {
-    write('hold', '')
-    const { child, result } = start({}, 'app/entry.mjs')
-    await until(() => installs().length === 1)
-    child.kill('SIGTERM')
-    expect(await result).toMatchObject({ code: 143, started: undefined })
+  it.each([
+    ['while the installer runs', () => ({})],
+    // On a busy machine the installer may be at work before `spawn` has returned in the bootstrap.
+    [
+      'before spawn has returned',
+      () => ({ NODE_OPTIONS: `--require=${join(root, 'slow-spawn.cjs')}` }),
+    ],
+  ])(
+    'stops the installer on SIGTERM %s, starts nothing, and leaves no lock behind',
+    async (_, env) => {
+      write('hold', '')
+      const { child, result } = start(env(), 'app/entry.mjs')
+      await until(() => installs().length === 1)
+      child.kill('SIGTERM')
+      expect(await result).toMatchObject({ code: 143, started: undefined })
 
-    rmSync(join(root, 'hold'))
-    const next = await bootstrap('app/entry.mjs')
-    expect(next).toMatchObject({ code: 0, started: [] })
-    expect(next.err).not.toContain('Another terminal')
-  })
+      rmSync(join(root, 'hold'))
+      const next = await bootstrap('app/entry.mjs')
+      expect(next).toMatchObject({ code: 0, started: [] })
+      expect(next.err).not.toContain('Another terminal')
+    },
+  )
 })
 
 describe('two terminals at a time', () => {
@@ -191,12 +217,15 @@ describe('two terminals at a time', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('tell a recycled process id from the holder that had it', async () => {
-    const lock = join(root, 'node_modules/.install-lock')
-    mkdirSync(lock, { recursive: true })
-    const { hostname } = await import('node:os')
-    writeFileSync(join(lock, `process ${process.pid} on ${hostname()}, started long ago`), '')
-    expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
+  it('learn which process holds the lock when they have waited too long', async () => {
+    const lock = join(root, 'lock')
+    const onWait = (): void => {}
+    const release = await acquireLock(lock, { onWait, waitMs: 0 })
+    await expect(acquireLock(lock, { onWait, waitMs: 0 })).rejects.toThrow(
+      `process ${process.pid} still holds it`,
+    )
+    release()
+    await expect(acquireLock(lock, { onWait, waitMs: 0 })).resolves.toBeTypeOf('function')
   })
 })
 
