@@ -10,6 +10,7 @@ import {
 } from '../tests/compose/bad-input.ts'
 import { expect, until } from '../tests/compose/check.ts'
 import { isConfined } from '../tests/compose/confinement.ts'
+import { deadLettersSurviveReading } from '../tests/compose/dead-letters.ts'
 import {
   balancesRequests,
   followsReplicas,
@@ -118,6 +119,14 @@ async function everything(): Promise<void> {
     expect((await overview(`console:${password}`)).ok, 'the user console is refused')
     expect((await overview('guest:guest')).status === 401, 'the user guest is let in')
   })
+  await step(
+    'keeps a dead letter that is read and returned more often than the default limit',
+    async () =>
+      deadLettersSurviveReading(
+        stack,
+        await stack.read('rabbitmq', '/secrets/rabbitmq/console_password'),
+      ),
+  )
   await step('streams events through the ingress', async () => {
     const events = await fetch(`${at.coordinator}/events`, {
       headers: { Authorization: `Bearer ${at.serviceKey}` },

@@ -9,7 +9,7 @@ import { expect, until } from './check.ts'
 import { type Stack, words } from './stack.ts'
 
 /** Of HAProxy's log: a request that was redispatched and completed within a second. */
-const REFUSED_ONCE = / coordinator\/.* 401 .*\/\d{1,3} ms \+\d retries/
+const REFUSED_ONCE = /coordinator\/\S+ GET 401 .*\/\d{1,3} ms \+\d retries/
 
 /** Requests on one kept connection reach every replica: requests are balanced, not connections. */
 export async function balancesRequests(stack: Stack): Promise<void> {
@@ -41,7 +41,7 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   const isSeen = async (): Promise<string> => {
     const log = await stack.compose(['logs', '--no-color', '--no-log-prefix', 'ingress'])
     // `+` marks a redispatched request; one whose connection timed out, at a removed container, takes longer than 1 s.
-    return log.split('\n').find((line) => REFUSED_ONCE.test(line)) ?? ''
+    return REFUSED_ONCE.exec(log)?.[0] ?? ''
   }
   try {
     let line = ''
