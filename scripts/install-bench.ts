@@ -8,7 +8,7 @@ const bench = join(root, 'bench')
 const stampFile = join(bench, 'node_modules/.installed')
 
 /**
- * Installs what bench/pnpm-lock.yaml says, unless that is what is installed. The benchmarks are not part of the workspace,
+ * Installs the dependencies of bench/pnpm-lock.yaml unless they are installed. The benchmarks are not part of the workspace,
  * so scripts/bootstrap.mjs does not install their dependencies.
  *
  * @throws {Error} if the installer fails; the reason is on standard error.
@@ -30,7 +30,7 @@ export function installBench(): void {
   writeFileSync(stampFile, wanted)
 }
 
-/** Of the files that decide what an install puts there. */
+/** Returns a hash of every file that determines the result of an install. */
 function currentHash(): string {
   const hash = createHash('sha256')
   for (const file of ['package.json', 'pnpm-lock.yaml', 'pnpm-workspace.yaml'])
@@ -38,6 +38,7 @@ function currentHash(): string {
   return hash.digest('hex')
 }
 
+/** Returns the hash at the time of the last install; `null` before the first one. */
 function installedHash(): string | null {
   try {
     return readFileSync(stampFile, 'utf8')

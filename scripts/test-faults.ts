@@ -1,4 +1,4 @@
-// The fault tests at full size, and their figures as a table: `npm run test:faults`, a few minutes.
+// Runs the fault tests at full size and prints their results as a table: `npm run test:faults`, a few minutes.
 // `-- --long` runs the longest form of each, `-- --seed 7` other random moments, `-- pulls` only some of the files.
 import { parseArgs } from 'node:util'
 import type { TestAnnotation } from 'vitest'
@@ -19,7 +19,7 @@ const { values, positionals } = parseArgs({
   },
 })
 if (!/^\d{1,9}$/.test(values.seed)) {
-  console.error('--seed takes a number')
+  console.error('--seed must be a number')
   process.exit(1)
 }
 process.env['TEST_FAULTS'] = values.long ? 'long' : 'faults'
