@@ -12,7 +12,7 @@ const stopBackends = await setupBackends()
 const system = await startSystem(['coordinator', 'demo-api'])
 const coordinator = system.url('coordinator')
 
-// The end of a transaction is when its event is here: nothing is polled.
+// A transaction ends when its event arrives; nothing is polled.
 const waiting = new Map<string, () => void>()
 const stream = await system.call(`${coordinator}/events`)
 void (async () => {

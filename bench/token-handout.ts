@@ -1,5 +1,5 @@
-// What handing out a token that is fresh costs: token-service beside a bare handler that does one Redis read,
-// and beside the two libraries that users write such a handler with today. Prints two tables.
+// The cost of issuing a fresh token: token-service compared with a bare handler that does one Redis read, and with
+// the two OAuth libraries that users write such a handler with today. Prints two tables.
 //   npm run bench -- token-handout [--rounds 12] [--paced-rounds 5]
 import { parseArgs } from 'node:util'
 import { startCustody } from './support/custody.ts'
@@ -34,7 +34,7 @@ for (const realm of realms) {
   await custody.connect(realm)
   await connectPeers(custody, redis, realm)
 }
-// Nothing is refreshed here, and one process less shares the processors.
+// No token is refreshed here, so the provider is stopped and one process fewer competes for the processors.
 await custody.system.service('sandbox-provider').stop('SIGTERM')
 
 const settings = { redisUrl, ...custody.client }

@@ -10,11 +10,11 @@ const END_MS = 5_000
 
 export interface DriverProcess extends AsyncDisposable {
   readonly pid: number
-  /** @throws when the engine failed, or had not done it in time; the process is then of no more use. */
+  /** @throws {Error} if the engine failed or timed out; the process cannot be used any more. */
   run(task: Task, deadlineMs: number): Promise<TaskResult>
 }
 
-/** Starts an engine in a process of its own; resolves when it takes transactions. `leaving` ends what it does. */
+/** Starts an engine in a process of its own; resolves when it accepts transactions. Aborting `leaving` ends its work. */
 export async function startDriver(
   name: EngineName,
   settings: EngineSettings,
@@ -26,7 +26,7 @@ export async function startDriver(
     {
       env: { PATH: process.env['PATH'], NODE_ENV: 'production' },
       execArgv: ['--no-deprecation'],
-      // Some engines write greetings; what goes wrong comes on the other one.
+      // Some engines print greetings on standard output; errors go to standard error.
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     },
   )
@@ -39,7 +39,7 @@ export async function startDriver(
         once(child, 'message', { signal }) as Promise<[Answer]>,
         gone.then(([code]) => Promise.reject(new Error(`${name} ended with ${code as number}`))),
         delay(deadlineMs, null, { signal }).then(() =>
-          Promise.reject(new Error(`${name} was not done after ${deadlineMs / 1_000} s`)),
+          Promise.reject(new Error(`${name} timed out after ${deadlineMs / 1_000} s`)),
         ),
       ])
       if ('error' in told) throw new Error(`${name}: ${told.error}`)
@@ -53,7 +53,7 @@ export async function startDriver(
     async run(task, deadlineMs) {
       child.send(task)
       const result = await answer(deadlineMs)
-      if (result === undefined) throw new Error(`${name} answered without a result`)
+      if (result === undefined) throw new Error(`${name} sent a reply without a result`)
       return result
     },
     async [Symbol.asyncDispose]() {

@@ -63,8 +63,8 @@ export async function startRestateServer(): Promise<RestateServer> {
 }
 
 /**
- * The program, fetched with the first run: 200 MB that nobody needs who only runs the tests. Not the `bin` of
- * the package above it, which is a script that starts this one and would outlive it.
+ * Returns the path of the server binary, which is downloaded at the first run (200 MB that the tests do not need). Not the
+ * `bin` of the wrapping package: that script starts this binary and does not stop it.
  */
 function restateProgram(): string {
   const name = `@restatedev/restate-server-${process.platform}-${process.arch}`

@@ -25,7 +25,7 @@ export function createSteps({ stubUrl, dataDir }: EngineSettings): Steps {
     const url = `${stubUrl}${path}?${new URLSearchParams(query).toString()}`
     const { statusCode, body } = await request(url, { dispatcher: agent })
     const answer = (await body.json()) as Answer
-    if (statusCode >= 300) throw new Error(`${path} answered ${statusCode}`)
+    if (statusCode >= 300) throw new Error(`${path} responded with ${statusCode}`)
     return answer
   }
   const folder = join(dataDir, 'OrderCSV')
@@ -46,7 +46,7 @@ export function createSteps({ stubUrl, dataDir }: EngineSettings): Steps {
   }
 }
 
-/** As durable as the coordinator's: flushed, renamed into its place, the folder flushed. */
+/** Writes as durably as the coordinator: fsync of the file, rename, fsync of the folder. */
 async function writeWholeFile(folder: string, name: string, content: string): Promise<void> {
   const temporary = join(folder, `${name}.${randomUUID().slice(0, 8)}.tmp`)
   await using file = await open(temporary, 'wx')

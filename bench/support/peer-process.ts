@@ -23,7 +23,7 @@ export const startPeer = (
   settings: PeerSettings,
 ): Promise<PeerProcess> => startEntry(entries[name], settings)
 
-/** Starts a program that takes `PEER_SETTINGS` and prints its address; resolves when it listens. */
+/** Starts a program that reads `PEER_SETTINGS` and prints its address; resolves when it listens. */
 export async function startEntry(entry: URL, settings: object): Promise<PeerProcess> {
   const child = spawn(process.execPath, [fileURLToPath(entry)], {
     env: { PATH: process.env['PATH'], PEER_SETTINGS: JSON.stringify(settings) },
@@ -45,7 +45,7 @@ export async function startEntry(entry: URL, settings: object): Promise<PeerProc
   }
 }
 
-/** Gives each peer that has a provider a grant of the realm, in the form in which it stores one. */
+/** Stores a grant of the realm for each peer that refreshes, in the peer's own format. */
 export async function connectPeers(custody: Custody, redis: Redis, realm: string): Promise<void> {
   const { tokenEndpoint, clientId, clientSecret, redirectUri } = custody.client
   for (const peer of ['intuit-oauth', 'openid-client']) {
