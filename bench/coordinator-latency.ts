@@ -35,12 +35,12 @@ for (let n = 0; n < WARM_UP + MEASURED; n += 1) {
   const id = `latency-${n}`
   const completed = new Promise<void>((resolve) => waiting.set(id, resolve))
   const startedAt = performance.now()
-  const answer = await system.call(`${coordinator}/processes/OrderProcess/transactions`, {
+  const response = await system.call(`${coordinator}/processes/OrderProcess/transactions`, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ TransactionID: id, InitialData: id }),
   })
-  await answer.body?.cancel()
+  await response.body?.cancel()
   const accepted = performance.now() - startedAt
   await completed
   if (n >= WARM_UP) {

@@ -119,10 +119,10 @@ async function copyFirstRecord(
 async function readTokens(from: Custody, size: number): Promise<void> {
   for (let n = 0; n < 10_000; n += 1) {
     const name = nameOf((n * 7_919) % size)
-    const answer = await from.system.call(
+    const response = await from.system.call(
       `${from.system.url('token-service')}/credentials/${name}/token`,
     )
-    const body = (await answer.json()) as { Name?: string }
+    const body = (await response.json()) as { Name?: string }
     if (body.Name !== name) throw new Error(`${name}: ${JSON.stringify(body)}`)
   }
 }

@@ -3,7 +3,7 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   readSecret,
-  REFUSED_PROVIDER,
+  PROVIDER_REJECTION,
   SANDBOX_DISCOVERY_URL,
   SERVICES,
   writeSecret,
@@ -29,21 +29,21 @@ const bad = ['DISCOVERY_URL', 'ACCOUNTING_URL', 'REDIRECT'].filter(
 const known = readSecret(at('DISCOVERY_URL'))
 
 if (missing.length > 0)
-  refuse(`set ${missing.join(', ')} in .env; .env.example says what each of them is`)
-if (bad.length > 0) refuse(`${bad.join(', ')} in .env must be http(s) URLs`)
+  fail(`set ${missing.join(', ')} in .env; .env.example says what each of them is`)
+if (bad.length > 0) fail(`${bad.join(', ')} in .env must be http(s) URLs`)
 // token-service would send the sandbox's refresh tokens to the real provider, which rejects them.
 if (known === SANDBOX_DISCOVERY_URL)
-  refuse(
+  fail(
     'this installation has companies connected at the sandbox provider. Keep it and start another one beside it ' +
       '(docker compose --project-name real --profile real up), or delete all data: docker compose down --volumes',
   )
 
 for (const [name, value] of Object.entries(settings)) writeSecret(at(name), SERVICES, value)
-rmSync(at(REFUSED_PROVIDER), { force: true })
+rmSync(at(PROVIDER_REJECTION), { force: true })
 
-function refuse(why: string): never {
+function fail(why: string): never {
   const message = `The real provider cannot be used: ${why}`
-  writeFileSync(at(REFUSED_PROVIDER), message)
+  writeFileSync(at(PROVIDER_REJECTION), message)
   console.error(message)
   process.exit(1)
 }

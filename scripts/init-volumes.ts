@@ -8,7 +8,7 @@ import { Secret } from '../packages/shared/src/secret.ts'
 import {
   BACKENDS,
   readSecret,
-  REFUSED_PROVIDER,
+  PROVIDER_REJECTION,
   SANDBOX_DISCOVERY_URL,
   SERVICES,
   writeSecret,
@@ -28,10 +28,10 @@ const owners = {
 type DataVolume = keyof typeof owners
 
 // Reported once: the next start may be without that profile.
-const refused = readSecret(at(`service-secrets/${REFUSED_PROVIDER}`))
-if (refused !== null) {
-  rmSync(at(`service-secrets/${REFUSED_PROVIDER}`))
-  console.error(refused)
+const rejection = readSecret(at(`service-secrets/${PROVIDER_REJECTION}`))
+if (rejection !== null) {
+  rmSync(at(`service-secrets/${PROVIDER_REJECTION}`))
+  console.error(rejection)
   process.exit(1)
 }
 

@@ -12,7 +12,7 @@ export const SANDBOX_DISCOVERY_URL = 'http://sandbox-provider:7220/.well-known/o
  * Holds why the real provider was rejected, for the `init` that runs next: Compose continues after an optional dependency
  * failed, and the sandbox must not silently replace the provider that was requested.
  */
-export const REFUSED_PROVIDER = 'refused_provider'
+export const PROVIDER_REJECTION = 'provider_rejection'
 
 /** Returns the content of the file; `null` if it does not exist. */
 export const readSecret = (path: string): string | null =>

@@ -41,15 +41,15 @@ let steps = 0
 /** Runs a step and prints it with its duration and its result. */
 async function step<Result>(title: string, run: () => Promise<Result>): Promise<Result> {
   const begun = performance.now()
-  const tell = (sign: string, more = ''): void =>
+  const print = (sign: string, more = ''): void =>
     console.log(`${sign} ${secondsSince(begun).padStart(6)} s  ${title}${more}`)
   try {
     const result = await Promise.race([run(), aborted(ending)])
-    tell('✓', typeof result === 'string' ? `: ${result}` : '')
+    print('✓', typeof result === 'string' ? `: ${result}` : '')
     steps += 1
     return result
   } catch (error) {
-    tell('✗')
+    print('✗')
     throw error
   }
 }

@@ -68,8 +68,8 @@ await vitest.close()
 
 for (const [file, rows] of Map.groupBy(figures.rows, (row) => row.file)) {
   console.log(`\n${file}`)
-  for (const { test, seconds, passed, figures: told } of rows)
-    for (const figure of passed && told.length > 0 ? told : [test])
+  for (const { test, seconds, passed, figures: lines } of rows)
+    for (const figure of passed && lines.length > 0 ? lines : [test])
       console.log(`  ${passed ? '✓' : '✗'} ${seconds.toFixed(1).padStart(6)} s  ${figure}`)
 }
 const failed = figures.rows.filter(({ passed }) => !passed).length

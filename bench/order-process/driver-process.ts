@@ -2,7 +2,7 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import type { Answer, Task, TaskResult } from './driver.ts'
+import type { Reply, Task, TaskResult } from './driver.ts'
 import type { EngineName, EngineSettings } from './engine.ts'
 
 const START_MS = 60_000
@@ -31,28 +31,28 @@ export async function startDriver(
     },
   )
   const gone = once(child, 'exit')
-  async function answer(deadlineMs: number): Promise<TaskResult | undefined> {
-    const patience = new AbortController()
-    const signal = AbortSignal.any([patience.signal, leaving])
+  async function nextReply(deadlineMs: number): Promise<TaskResult | undefined> {
+    const timeout = new AbortController()
+    const signal = AbortSignal.any([timeout.signal, leaving])
     try {
-      const [told] = await Promise.race([
-        once(child, 'message', { signal }) as Promise<[Answer]>,
+      const [reply] = await Promise.race([
+        once(child, 'message', { signal }) as Promise<[Reply]>,
         gone.then(([code]) => Promise.reject(new Error(`${name} ended with ${code as number}`))),
         delay(deadlineMs, null, { signal }).then(() =>
           Promise.reject(new Error(`${name} timed out after ${deadlineMs / 1_000} s`)),
         ),
       ])
-      if ('error' in told) throw new Error(`${name}: ${told.error}`)
-      return told.result
+      if ('error' in reply) throw new Error(`${name}: ${reply.error}`)
+      return reply.result
     } finally {
-      patience.abort()
+      timeout.abort()
     }
   }
   const driver: DriverProcess = {
     pid: child.pid ?? 0,
     async run(task, deadlineMs) {
       child.send(task)
-      const result = await answer(deadlineMs)
+      const result = await nextReply(deadlineMs)
       if (result === undefined) throw new Error(`${name} sent a reply without a result`)
       return result
     },
@@ -64,7 +64,7 @@ export async function startDriver(
     },
   }
   try {
-    await answer(START_MS)
+    await nextReply(START_MS)
   } catch (error) {
     child.kill('SIGKILL')
     await gone

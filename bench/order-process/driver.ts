@@ -15,7 +15,7 @@ export interface TaskResult {
   readonly latenciesMs: readonly number[]
 }
 /** The reply to a task; a first one without a result reports that the engine is ready. */
-export type Answer = { readonly result?: TaskResult } | { readonly error: string }
+export type Reply = { readonly result?: TaskResult } | { readonly error: string }
 
 // Loads only the engine under measurement.
 const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
@@ -38,18 +38,18 @@ const ids = (count: number): string[] =>
 // Exits with the benchmark, however that ends.
 process.on('disconnect', () => process.exit())
 process.on('message', (task: Task) => {
-  void answerWith(async () => ({ result: await run(task) }))
+  void replyWith(async () => ({ result: await run(task) }))
 })
 const { start } = await engines[name as EngineName]()
 const engine = await start(settings)
-process.send?.({} satisfies Answer)
+process.send?.({} satisfies Reply)
 
-async function answerWith(work: () => Promise<Answer>): Promise<void> {
+async function replyWith(work: () => Promise<Reply>): Promise<void> {
   try {
     process.send?.(await work())
   } catch (error) {
     const { stack = String(error) } = error as Error
-    process.send?.({ error: stack } satisfies Answer)
+    process.send?.({ error: stack } satisfies Reply)
   }
 }
 
@@ -57,8 +57,8 @@ async function run(task: Task): Promise<TaskResult> {
   const startedAt = performance.now()
   switch (task.kind) {
     case 'all': {
-      const told = await engine.runAll(ids(task.count))
-      return { elapsedMs: performance.now() - startedAt, ...told, latenciesMs: [] }
+      const totals = await engine.runAll(ids(task.count))
+      return { elapsedMs: performance.now() - startedAt, ...totals, latenciesMs: [] }
     }
     case 'one-by-one':
       await atMost(settings.concurrency, ids(task.count), (id) => engine.runOne(id))

@@ -14,13 +14,14 @@ export async function startFilledSystem(finished: number): Promise<FilledSystem>
   const system = await startSystem(['coordinator', 'demo-api'])
   try {
     const transactions = `${system.url('coordinator')}/processes/OrderProcess/transactions`
-    const answer = await system.call(transactions, {
+    const response = await system.call(transactions, {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ TransactionID: MODEL, InitialData: MODEL }),
     })
-    if (!answer.ok) throw new Error(`the transaction to copy was rejected: ${await answer.text()}`)
-    await answer.body?.cancel()
+    if (!response.ok)
+      throw new Error(`the transaction to copy was rejected: ${await response.text()}`)
+    await response.body?.cancel()
     await fill(system.databaseUrl, finished)
     for (const name of ['coordinator', 'demo-api'] as const)
       await system.service(name).stop('SIGTERM')

@@ -13,15 +13,15 @@ export function createJsonClient(
   const agent = new Agent({ connections })
   return {
     async post(url, body) {
-      const answer = await request(url, {
+      const response = await request(url, {
         method: 'POST',
         dispatcher: agent,
         headers: { ...headers, 'Content-Type': 'application/json' },
         body: JSON.stringify(body),
       })
-      const text = await answer.body.text()
-      if (answer.statusCode >= 300)
-        throw new Error(`${url} responded with ${answer.statusCode}: ${text}`)
+      const text = await response.body.text()
+      if (response.statusCode >= 300)
+        throw new Error(`${url} responded with ${response.statusCode}: ${text}`)
     },
     [Symbol.asyncDispose]: () => agent.destroy(),
   }

@@ -50,9 +50,9 @@ export async function startRestateServer(): Promise<RestateServer> {
   for (const port of [ingress, admin]) await untilListening(port, START_MS)
   // It listens before its partitions have a leader.
   for (const until = performance.now() + START_MS; performance.now() < until; await delay(100)) {
-    const answer = await fetch(`${adminUrl}/health`).catch(() => null)
-    await answer?.body?.cancel()
-    if (answer?.ok) break
+    const response = await fetch(`${adminUrl}/health`).catch(() => null)
+    await response?.body?.cancel()
+    if (response?.ok) break
   }
   const running = opened.move()
   return {

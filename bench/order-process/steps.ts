@@ -21,12 +21,12 @@ export interface Steps {
 
 export function createSteps({ stubUrl, dataDir }: EngineSettings): Steps {
   const agent = new Agent({ connections: 128 })
-  async function get<Answer>(path: string, query: Readonly<Record<string, string>>) {
+  async function get<Body>(path: string, query: Readonly<Record<string, string>>) {
     const url = `${stubUrl}${path}?${new URLSearchParams(query).toString()}`
     const { statusCode, body } = await request(url, { dispatcher: agent })
-    const answer = (await body.json()) as Answer
+    const json = (await body.json()) as Body
     if (statusCode >= 300) throw new Error(`${path} responded with ${statusCode}`)
-    return answer
+    return json
   }
   const folder = join(dataDir, 'OrderCSV')
   const folderMade = mkdir(folder, { recursive: true })

@@ -18,9 +18,9 @@ servePeer((settings, redis) => {
     JSON.parse((await redis.get(`intuit-oauth:${name}`)) ?? '') as Token
 
   async function refresh(name: string, refreshToken = '') {
-    const answer = await client.refreshUsingToken(refreshToken)
+    const tokenResponse = await client.refreshUsingToken(refreshToken)
     // Not `getToken()`: the client is shared, and the response for another company may have arrived in between.
-    const token = { ...(answer.getJson() as Token), createdAt: Date.now() }
+    const token = { ...(tokenResponse.getJson() as Token), createdAt: Date.now() }
     await redis.set(`intuit-oauth:${name}`, JSON.stringify(token))
     return token
   }

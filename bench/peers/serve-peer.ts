@@ -29,7 +29,7 @@ export function servePeer(createPeer: (settings: PeerSettings, redis: Redis) => 
     const [, , name = '', call] = (request.url ?? '').split('/')
     request.resume()
     ;(call === 'token' ? peer.token(name) : peer.refresh(name)).then(
-      (answer) => send(response, 200, JSON.stringify(answer)),
+      (body) => send(response, 200, JSON.stringify(body)),
       (error: unknown) => send(response, 500, String(error)),
     )
   })

@@ -2,7 +2,7 @@
 import { type Nginx, startNginx } from '../support/nginx.ts'
 import { tokenOf } from './peer.ts'
 
-const ANSWER = JSON.stringify({ QueryResponse: { CompanyInfo: 'x'.repeat(950) } })
+const RESPONSE = JSON.stringify({ QueryResponse: { CompanyInfo: 'x'.repeat(950) } })
 
 /** Responds with about 1 KB to a request with its realm's bearer token and a query, and with 401 to any other. */
 export const startUpstream = (): Promise<Nginx> =>
@@ -16,7 +16,7 @@ export const startUpstream = (): Promise<Nginx> =>
     listen 127.0.0.1:${port} backlog=4096;
     location / {
       if ($is_right = 0) { return 401; }
-      return 200 '${ANSWER}';
+      return 200 '${RESPONSE}';
     }
   }`,
   )

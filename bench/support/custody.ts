@@ -49,8 +49,8 @@ export async function startCustody(redisUrl: string): Promise<Custody> {
       state: 'bench',
       sandbox_company: `${realm}:Bench Company`,
     }).toString()
-    const answer = await fetch(consent, { redirect: 'manual' })
-    return new URL(answer.headers.get('Location') ?? '').searchParams.get('code') ?? ''
+    const response = await fetch(consent, { redirect: 'manual' })
+    return new URL(response.headers.get('Location') ?? '').searchParams.get('code') ?? ''
   }
 
   const running = opened.move()
@@ -72,21 +72,21 @@ export async function startCustody(redisUrl: string): Promise<Custody> {
       }),
     authorize,
     async connect(realm) {
-      const answer = await system.call(redirectUri, {
+      const response = await system.call(redirectUri, {
         method: 'POST',
         headers: { 'Content-Type': 'application/json' },
         body: JSON.stringify({ RealmID: realm, Code: await authorize(realm) }),
       })
-      if (!answer.ok) throw new Error(`${realm} was not connected: ${await answer.text()}`)
-      await answer.body?.cancel()
+      if (!response.ok) throw new Error(`${realm} was not connected: ${await response.text()}`)
+      await response.body?.cancel()
     },
     async sandbox(method, path, body) {
-      const answer = await fetch(`${provider}/sandbox/${path}`, {
+      const response = await fetch(`${provider}/sandbox/${path}`, {
         method,
         headers: { 'Content-Type': 'application/json' },
         ...(body !== undefined && { body: JSON.stringify(body) }),
       })
-      return answer.json()
+      return response.json()
     },
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   }

@@ -81,10 +81,10 @@ export async function steady(
 
 async function send(pool: Pool, target: Target, n: number): Promise<void> {
   const { method, headers, body = null } = target
-  const answer = await pool.request({ method, path: target.path(n), headers, body })
-  const text = await answer.body.text()
-  if (answer.statusCode !== 200) {
-    throw new Error(`${method} ${target.path(n)} responded with ${answer.statusCode}: ${text}`)
+  const response = await pool.request({ method, path: target.path(n), headers, body })
+  const text = await response.body.text()
+  if (response.statusCode !== 200) {
+    throw new Error(`${method} ${target.path(n)} responded with ${response.statusCode}: ${text}`)
   }
 }
 

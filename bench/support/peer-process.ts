@@ -30,9 +30,9 @@ export async function startEntry(entry: URL, settings: object): Promise<PeerProc
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const gone = once(child, 'exit')
-  const told = once(createInterface(child.stdout), 'line') as Promise<[string]>
+  const address = once(createInterface(child.stdout), 'line') as Promise<[string]>
   const [url] = await Promise.race([
-    told,
+    address,
     gone.then(() => Promise.reject(new Error(`${entry.pathname} did not start`))),
   ])
   return {
@@ -49,7 +49,7 @@ export async function startEntry(entry: URL, settings: object): Promise<PeerProc
 export async function connectPeers(custody: Custody, redis: Redis, realm: string): Promise<void> {
   const { tokenEndpoint, clientId, clientSecret, redirectUri } = custody.client
   for (const peer of ['intuit-oauth', 'openid-client']) {
-    const answer = await fetch(tokenEndpoint, {
+    const response = await fetch(tokenEndpoint, {
       method: 'POST',
       headers: {
         Authorization: `Basic ${Buffer.from(`${clientId}:${clientSecret}`).toString('base64')}`,
@@ -60,8 +60,8 @@ export async function connectPeers(custody: Custody, redis: Redis, realm: string
         redirect_uri: redirectUri,
       }),
     })
-    const tokens = (await answer.json()) as { expires_in: number }
-    if (!answer.ok) throw new Error(`${peer} was not connected: ${JSON.stringify(tokens)}`)
+    const tokens = (await response.json()) as { expires_in: number }
+    if (!response.ok) throw new Error(`${peer} was not connected: ${JSON.stringify(tokens)}`)
     const at = Date.now()
     const stored = { ...tokens, createdAt: at, expires_at: at + tokens.expires_in * 1_000 }
     await redis.set(`${peer}:ACC-${realm}`, JSON.stringify(stored))

@@ -61,9 +61,9 @@ const authorization = ({ coordinator }: EngineSettings) => ({
 async function watch(settings: EngineSettings, signal: AbortSignal): Promise<Completions> {
   const completions = new Completions()
   const headers = authorization(settings)
-  const answer = await fetch(`${settings.coordinator.url}/events`, { headers, signal })
+  const response = await fetch(`${settings.coordinator.url}/events`, { headers, signal })
   void (async () => {
-    const lines = answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(lineBreaks())
+    const lines = response.body?.pipeThrough(new TextDecoderStream()).pipeThrough(lineBreaks())
     for await (const line of lines ?? []) {
       if (!line.startsWith('data: {')) continue
       const event = JSON.parse(line.slice(6)) as { TransactionID: string; Status: string }
