@@ -72,7 +72,7 @@ describe('a backup', () => {
     expect(await backup('save', 'first')).toMatchObject({ code: 0 })
     const { code, out } = await backup('drill', 'first')
     expect(out).toContain('postgres: 1 runs with 3 items')
-    expect(out).toContain('redis: 1 credentials, all of them open')
+    expect(out).toContain('redis: 1 credentials, all of them can be decrypted')
     expect(code).toBe(0)
   })
 
@@ -92,8 +92,8 @@ describe('a backup', () => {
   })
 
   it.each([
-    ['a file has changed', 'redis.rdb is not as it was saved', 'redis.rdb'],
-    ['it was broken off', 'manifest.json is missing', 'manifest.json'],
+    ['a file has changed', 'redis.rdb was modified since it was saved', 'redis.rdb'],
+    ['it was interrupted', 'manifest.json is missing', 'manifest.json'],
   ])('fails the drill when %s', async (_, reason, file) => {
     const copy = `without-${file}`
     await cp(join(folder, 'first'), join(folder, copy), { recursive: true })
@@ -114,7 +114,7 @@ describe('a backup', () => {
     expect([code, out]).toEqual([
       1,
       expect.stringContaining(
-        `1 of 1 credentials do not open with CREDENTIAL_KEYS, ACC-${REALM} first`,
+        `1 of 1 credentials cannot be decrypted with CREDENTIAL_KEYS, ACC-${REALM} first`,
       ),
     ])
   })

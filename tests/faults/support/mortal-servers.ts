@@ -24,6 +24,8 @@ export interface MortalServer extends AsyncDisposable {
 export interface MortalRabbitMq extends MortalServer {
   /** Raises or ends its memory alarm: meanwhile it reads nothing more of whoever publishes. */
   setAlarm(isOn: boolean): Promise<void>
+  /** Runs `rabbitmqctl` for this broker. Resolves with its standard output. */
+  control(...args: readonly string[]): Promise<string>
 }
 
 interface Prepared {
@@ -41,13 +43,13 @@ export async function startMortalPostgres(): Promise<MortalServer> {
 /** @throws {Error} when RabbitMQ is not installed or does not start. */
 export async function startMortalRabbitMq(): Promise<MortalRabbitMq> {
   const { server, programs, command } = await startMortal('rabbitmq', rabbitmq)
+  const control = async (...args: readonly string[]): Promise<string> =>
+    (await run(join(programs, 'rabbitmqctl'), args, { env: command.env })).stdout
   return {
     ...server,
+    control,
     async setAlarm(isOn) {
-      const watermark = isOn ? '0' : '0.9'
-      await run(join(programs, 'rabbitmqctl'), ['set_vm_memory_high_watermark', watermark], {
-        env: command.env,
-      })
+      await control('set_vm_memory_high_watermark', isOn ? '0' : '0.9')
     },
   }
 }
