@@ -22,9 +22,9 @@ describe.each(personalities)('a POST whose response is lost, at the provider %s'
     })
 
   it.each([
-    ['whose response is lost', { drop: 'after' }],
-    ['whose response is replaced by a 502', { drop: 'after' }, { status: 502 }],
-  ])('%s creates its entity once', async (name, ...faults) => {
+    ['lost', [{ drop: 'after' }]],
+    ['lost, and the next one a 502', [{ drop: 'after' }, { status: 502 }]],
+  ])('creates its entity once if it is %s', async (name, faults) => {
     for (const fault of faults) {
       const body = JSON.stringify({ target: 'api', calls: 1, ...fault })
       expect((await sandbox('faults', { method: 'POST', body })).status).toBe(201)
