@@ -27,7 +27,7 @@ describe('the import direction', () => {
         'services/accounting-gateway/src/realm',
         'services/coordinator/src/process',
         'services/coordinator/src/transaction',
-        'services/coordinator/src/runner',
+        'services/coordinator/src/worker',
         'services/coordinator/src/processes',
       ]),
     )
@@ -36,7 +36,7 @@ describe('the import direction', () => {
 
 describe('the check of the import direction', () => {
   it.each(technology)('finds %s in a domain folder', (name) => {
-    const path = 'services/coordinator/src/runner/runner.ts'
+    const path = 'services/coordinator/src/worker/worker.ts'
     expect(violationsOf({ [path]: `import type { X } from '${name}'` })).toEqual([
       `${path} imports ${name}: technology belongs in adapters/`,
     ])
@@ -85,7 +85,7 @@ describe('the check of the import direction', () => {
   })
 
   it('finds a domain folder that reaches out to its own adapters or settings', () => {
-    const path = 'services/coordinator/src/runner/runner.ts'
+    const path = 'services/coordinator/src/worker/worker.ts'
     for (const target of [
       '../adapters/postgres/source.ts',
       '../config.ts',

@@ -33,7 +33,7 @@ export const technology: readonly string[] = [
 
 const outerFolders = new Set(['adapters', 'routes'])
 
-/** The part of the field a file is about (`services/coordinator/src/runner`); undefined outside the domain and for tests. */
+/** The part of the field a file is about (`services/coordinator/src/worker`); undefined outside the domain and for tests. */
 export function domainFolderOf(path: string): string | undefined {
   const [services, service, src, folder, ...rest] = path.split('/')
   if (services !== 'services' || src !== 'src' || folder === undefined || rest.length === 0) return

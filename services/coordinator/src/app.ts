@@ -8,7 +8,7 @@ import { eventRoutes } from './routes/events.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
 import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
 import { transactionRoutes, type TransactionRouteDeps } from './routes/transactions.ts'
-import type { TransitionFeed } from './runner/transition-feed.ts'
+import type { TransitionFeed } from './worker/transition-feed.ts'
 
 export interface AppDeps extends TransactionRouteDeps, ProcessRouteDeps, IntegrityRouteDeps {
   readonly logger: Logger

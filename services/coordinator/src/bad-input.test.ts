@@ -14,7 +14,7 @@ import {
   openBackends,
   startFixture,
 } from '../test-support/fixture.ts'
-import { answer } from '../test-support/target.ts'
+import { answer } from '../test-support/fake-target.ts'
 import { defineProcess } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 

@@ -5,7 +5,7 @@ import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chargeProcess } from '../test-support/charge-process.ts'
 import { type Backends, openBackends, serviceKey, startFixture } from '../test-support/fixture.ts'
-import { answer, startTarget } from '../test-support/target.ts'
+import { answer, startTarget } from '../test-support/fake-target.ts'
 
 const main = fileURLToPath(new URL('../test-support/charge-main.ts', import.meta.url))
 const LEASE_MS = 600

@@ -18,8 +18,8 @@ import {
   startFixture,
   watchEvents,
 } from '../test-support/fixture.ts'
-import { startInternet } from '../test-support/internet.ts'
-import { answer } from '../test-support/target.ts'
+import { startFakeInternet } from '../test-support/fake-internet.ts'
+import { answer } from '../test-support/fake-target.ts'
 import { defineProcess, type ProcessDefinition } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 
@@ -539,7 +539,7 @@ export function coordinatorContract(
 
     describe('while the internet is away', () => {
       it('starts no step, charges no attempt, logs it, and goes on by itself', async () => {
-        await using internet = await startInternet()
+        await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
           timing: { onlineIntervalMs: 30, offlineIntervalMs: 30, confirmMs: 10, rampMs: 50 },
@@ -568,7 +568,7 @@ export function coordinatorContract(
       })
 
       it('ten times over under load: no attempt is charged, no call repeated, no message put aside', async () => {
-        await using internet = await startInternet()
+        await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
           timing: { onlineIntervalMs: 10, offlineIntervalMs: 10, confirmMs: 5, rampMs: 20 },
@@ -595,7 +595,7 @@ export function coordinatorContract(
       })
 
       it('gives back the attempt of a call that failed because of it', async () => {
-        await using internet = await startInternet()
+        await using internet = await startFakeInternet()
         let isAway = true
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },

@@ -9,18 +9,18 @@ import { createMetrics, type Metrics } from '@integration-host/shared/metrics'
 import { loadProcesses } from './adapters/folder/processes.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import { createProbe } from './adapters/http/probe.ts'
-import { onCredentialUsable } from './adapters/rabbitmq/credential-events.ts'
-import { createStepQueue } from './adapters/rabbitmq/step-queue.ts'
-import { joinTransactionEvents } from './adapters/rabbitmq/transaction-events.ts'
+import { onCredentialUsable } from './adapters/message-bus/credential-events.ts'
+import { createStepQueue } from './adapters/message-bus/step-queue.ts'
+import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import type { ProcessDefinition } from './process/definition.ts'
-import { createAnnouncer } from './runner/announcer.ts'
-import { watchConnectivity } from './runner/connectivity.ts'
-import { createOperations } from './runner/operations.ts'
-import { startPulls } from './runner/pull.ts'
-import { createRunner, outlineOf, type RunnerDeps } from './runner/runner.ts'
-import { createTransitionFeed } from './runner/transition-feed.ts'
+import { createTransitionPublisher } from './worker/transition-publisher.ts'
+import { watchConnectivity } from './worker/connectivity.ts'
+import { createOperations } from './worker/operations.ts'
+import { startPulls } from './worker/sweeper.ts'
+import { createWorker, outlineOf, type WorkerDeps } from './worker/worker.ts'
+import { createTransitionFeed } from './worker/transition-feed.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 
 export interface CoordinatorAdapters {
@@ -34,7 +34,7 @@ export interface CoordinatorAdapters {
   /** Epoch ms; for distances only, the source has its own clock. */
   readonly now?: () => number
   /** Shorter times for tests. */
-  readonly timing?: Pick<RunnerDeps, 'renewMs' | 'rampMs' | 'leaveMs'> & {
+  readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'leaveMs'> & {
     readonly onlineIntervalMs?: number
     readonly offlineIntervalMs?: number
     readonly confirmMs?: number
@@ -106,22 +106,22 @@ export async function startCoordinator(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
       // Cancelled at another replica: the call in hand here must not go on.
-      if (event.Status === 'Cancelled') runner.abort(event)
+      if (event.Status === 'Cancelled') worker.abort(event)
     }),
   )
-  const announcer = createAnnouncer({
+  const publisher = createTransitionPublisher({
     queue,
     feed,
     tell: events.tell,
     log: logger,
     firstStep: (name) => processes.get(name)?.stepNames[0],
   })
-  stack.defer(() => announcer.settled())
-  const runner = stack.use(
-    createRunner({
+  stack.defer(() => publisher.settled())
+  const worker = stack.use(
+    createWorker({
       source,
       queue,
-      announcer,
+      publisher,
       processes,
       call: caller.call,
       gateway: { url: config.GATEWAY_URL, key: config.SERVICE_API_KEY[0].reveal() },
@@ -144,12 +144,12 @@ export async function startCoordinator(
       probes: probesOf(config).map(createProbe),
       onChange(isOnline) {
         online.set(isOnline ? 1 : 0)
-        runner.setOnline(isOnline)
+        worker.setOnline(isOnline)
       },
       ...timing,
     }),
   )
-  const operations = createOperations({ source, processes, announcer, runner })
+  const operations = createOperations({ source, processes, publisher, worker })
   const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
     try {
       await operations.wake(name)
@@ -163,8 +163,8 @@ export async function startCoordinator(
     startPulls({
       source,
       queue,
-      announcer,
-      runner,
+      publisher,
+      worker,
       processes,
       log: logger,
       random,
@@ -203,7 +203,7 @@ export async function startCoordinator(
     keys: config.SERVICE_API_KEY,
     operations,
     source,
-    runner,
+    worker,
     queue,
     processes,
     feed,

@@ -28,7 +28,7 @@ import type { ProcessDefinition } from '../src/process/definition.ts'
 import { type CoordinatorAdapters, startCoordinator } from '../src/service.ts'
 import type { TransactionSource } from '../src/transaction/transaction-source.ts'
 import { createDatabase, type TestDatabase } from './database.ts'
-import { startTarget, type Target } from './target.ts'
+import { startTarget, type Target } from './fake-target.ts'
 
 export const serviceKey = 'test-key-0123456789-0123456789-0123456789'
 

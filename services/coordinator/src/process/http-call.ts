@@ -1,4 +1,4 @@
-import type { StepStop } from './step-stop.ts'
+import type { StepAbort } from './step-abort.ts'
 
 /**
  * The port to the targets of steps: one HTTP call, as far as it got. A foreseen failure is an outcome, not
@@ -15,7 +15,7 @@ export interface CallRequest {
 
 export interface CallLimits {
   /** With a reason it ends the call, wherever it is; else only while nothing of it has left. */
-  readonly stop: StepStop
+  readonly stop: StepAbort
   /** For the whole call, connecting included. */
   readonly timeoutMs: number
 }

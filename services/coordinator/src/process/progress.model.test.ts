@@ -8,14 +8,14 @@ import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
-import type { Header } from '../transaction/header.ts'
+import type { Run } from '../transaction/run.ts'
 import { isOver, isResumable } from '../transaction/status.ts'
 import {
   type ClaimResult,
   LEASE_MS,
   type Lease,
   type ProcessOutline,
-  type Run,
+  type RunDetail,
   SWEEP_CAP_MS,
   SWEEP_MS,
   type TransactionSource,
@@ -133,7 +133,7 @@ interface ModelRun {
   readonly id: string
   readonly replay: number
   data: number
-  status: Header['Status']
+  status: Run['Status']
   step: string
   version: number
   attempt: number
@@ -157,7 +157,7 @@ class Model {
   readonly #process: ProcessOutline
   readonly #clock: Clock
   /** Completed runs, whole, as they were first seen. */
-  readonly #completed = new Map<ModelRun, Run | null>()
+  readonly #completed = new Map<ModelRun, RunDetail | null>()
 
   constructor(source: TransactionSource, name: string, clock: Clock) {
     this.#source = source
@@ -451,7 +451,7 @@ class Model {
     else expect(found).toEqual(first)
   }
 
-  async #get(run: ModelRun): Promise<Run> {
+  async #get(run: ModelRun): Promise<RunDetail> {
     const found = await this.#source.get(this.#process.name, run.id, run.replay)
     if (found === null) throw new Error(`run ${run.replay} of ${run.id} is lost`)
     return found

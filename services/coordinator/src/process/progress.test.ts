@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import type { Header } from '../transaction/header.ts'
+import type { Run } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
 import { advance, type StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
 
 const steps = ['order', 'report', 'csv']
 const course = { steps, policy: defaultRetryPolicy, random: 0.5 }
-const header = (change: Partial<Header> = {}): Header => ({
+const header = (change: Partial<Run> = {}): Run => ({
   Process: 'OrderProcess',
   TransactionID: '66',
   ReplayID: 0,

@@ -3,10 +3,10 @@
  * Times are distances from now; the source adds its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
-import type { Header } from '../transaction/header.ts'
+import type { Run } from '../transaction/run.ts'
 import { WAITING_RECHECK_MS } from '../transaction/transaction-source.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
-import type { Json } from './storable.ts'
+import type { Json } from './json-normalization.ts'
 
 /** What a target answered, as it is kept with the item. */
 export interface Response {
@@ -102,7 +102,7 @@ export interface Course {
 export const NO_ANSWER = 'no_answer'
 
 /** Decides what becomes of a claimed run. `header` is as claimed: its `Attempt` counts the one that ended. */
-export function advance(header: Header, outcome: StepOutcome, course: Course): Transition {
+export function advance(header: Run, outcome: StepOutcome, course: Course): Transition {
   const { steps, policy, random, isInline = false } = course
   const { StepName: stepName, Attempt: attempt } = header
   const isInDoubt = outcome.kind !== 'completed' && outcome.isInDoubt === true
@@ -202,7 +202,7 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
 }
 
 const failed = (
-  { StepName: stepName, Attempt: attempt }: Header,
+  { StepName: stepName, Attempt: attempt }: Run,
   {
     error,
     errorClass,

@@ -5,7 +5,7 @@ import { createCredentialHolds } from './credential-holds.ts'
 import type { CallOutcome, CallRequest } from './http-call.ts'
 import { runStep, type StepDeps } from './run-step.ts'
 import { type AnyStep, defineStep, type Step } from './step.ts'
-import { StepStop } from './step-stop.ts'
+import { StepAbort } from './step-abort.ts'
 
 const claim: Claim = {
   lease: {
@@ -68,7 +68,7 @@ async function outcomeOf(
       settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
       log: () => createLogger('test', 'silent'),
       traceparent: () => '00-a-b-01',
-      stop: new StepStop(),
+      stop: new StepAbort(),
       isOnline: async () => true,
       now: () => 0,
       ...deps,

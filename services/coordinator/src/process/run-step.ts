@@ -22,9 +22,9 @@ import type {
   Step,
   StepItem,
 } from './step.ts'
-import type { StepStop } from './step-stop.ts'
+import type { StepAbort } from './step-abort.ts'
 import { type Gateway, outgoingCall, type StepRequest } from './step-request.ts'
-import { type Json, storableJson, storableText } from './storable.ts'
+import { type Json, normalizedJson, normalizedText } from './json-normalization.ts'
 
 export interface StepDeps {
   readonly call: HttpCall
@@ -34,7 +34,7 @@ export interface StepDeps {
   readonly log: () => Logger
   /** For each call another one. */
   readonly traceparent: () => string
-  readonly stop: StepStop
+  readonly stop: StepAbort
   /** Whether a failed call counts: false when the internet is away. */
   readonly isOnline: () => Promise<boolean>
   /** Epoch ms, for a `Retry-After` that is a date. */
@@ -192,13 +192,13 @@ async function perform(
       const callKey = calls === 1 ? key : `${key}/${calls}`
       const answer = await send(request, options, callKey, () => false)
       if (answer === null) throw new StepEnded() // no status is none here
-      completion = { data: storableJson(answer.data), endsRun: completion?.endsRun ?? false }
+      completion = { data: normalizedJson(answer.data), endsRun: completion?.endsRun ?? false }
       return answer
     },
     find: (request, options = {}) =>
       send(request, options, null, (status) => status === 404 || status === 410),
     complete<Data extends Json = null>(data?: Data) {
-      completion = { data: storableJson(data ?? null), endsRun: completion?.endsRun ?? false }
+      completion = { data: normalizedJson(data ?? null), endsRun: completion?.endsRun ?? false }
       return { data: (data ?? null) as Data }
     },
     fail: (reason) =>
@@ -244,7 +244,7 @@ const DEFAULT_CALL_MS = 60_000
 const MAX_ERROR_LENGTH = 1_000
 const MAX_WAIT_MS = 31_536_000_000
 
-const shortText = (text: string): string => storableText(text.slice(0, MAX_ERROR_LENGTH))
+const shortText = (text: string): string => normalizedText(text.slice(0, MAX_ERROR_LENGTH))
 
 const statusNotSet = (error: string) =>
   ({ kind: 'failed', errorClass: 'status_not_set', error, response: null }) as const
@@ -291,7 +291,7 @@ async function judge(
       ),
       response: null,
     })
-  const body = outcome.kind === 'too_large' ? '' : storableText(outcome.body)
+  const body = outcome.kind === 'too_large' ? '' : normalizedText(outcome.body)
   const response = { status: outcome.status, body }
   if (verdict === 'completed') return response
   const error = shortText(`${what} answered ${outcome.status}`)

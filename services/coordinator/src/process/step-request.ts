@@ -1,5 +1,5 @@
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import type { Json } from './storable.ts'
+import type { Json } from './json-normalization.ts'
 
 export interface StepRequest {
   /** Absolute; a path when `credential` is given, because the gateway's address comes before it. */

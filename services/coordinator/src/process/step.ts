@@ -1,7 +1,7 @@
 /** What a step is, and what it sees of its run. */
 import type { Logger } from '@integration-host/shared/logger'
 import type { StepRequest } from './step-request.ts'
-import type { Json } from './storable.ts'
+import type { Json } from './json-normalization.ts'
 
 /** Any step function, whatever it expects of the ones before it; with a `confirm` when it has one. */
 export interface AnyStep {

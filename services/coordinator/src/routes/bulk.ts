@@ -3,8 +3,8 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { isDeeperThan, MAX_DEPTH, parseJson } from '../process/storable.ts'
-import type { Operations } from '../runner/operations.ts'
+import { isDeeperThan, MAX_DEPTH, parseJson } from '../process/json-normalization.ts'
+import type { Operations } from '../worker/operations.ts'
 import {
   BulkAnswer,
   MAX_BULK_LINES,

@@ -9,7 +9,7 @@ import {
 } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
-import { isStorable, storableJson } from '../process/storable.ts'
+import { isPreservedAsJson, normalizedJson } from '../process/json-normalization.ts'
 import type { PagePosition } from '../transaction/transaction-source.ts'
 
 /** Beyond it a transaction is a file and not a message: 413 or `invalid` in a bulk. */
@@ -22,14 +22,14 @@ export const UNSTORABLE =
 
 /** What can be queued: the contract, and only data that every source keeps as it is. */
 export const Queueable = QueueTransaction.refine(
-  ({ InitialData }) => isStorable(InitialData),
+  ({ InitialData }) => isPreservedAsJson(InitialData),
   UNSTORABLE,
 )
   // -0 is kept as 0: it must not be other data when it is queued again.
   .overwrite((transaction) => ({
     ...transaction,
     // The same type, but for its readonly.
-    InitialData: storableJson(transaction.InitialData) as typeof transaction.InitialData,
+    InitialData: normalizedJson(transaction.InitialData) as typeof transaction.InitialData,
   }))
 
 /**

@@ -2,7 +2,7 @@ import { textResponse } from '@integration-host/shared/service-app'
 import { Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { describeRoute } from 'hono-openapi'
-import { eventId, type TransitionFeed } from '../runner/transition-feed.ts'
+import { eventId, type TransitionFeed } from '../worker/transition-feed.ts'
 
 const KEEP_ALIVE_MS = 15_000
 /** A watcher that reads slower than transitions come is cut off; it comes back with its Last-Event-ID. */

@@ -3,7 +3,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ProcessDefinition } from '../process/definition.ts'
-import type { StepQueue } from '../runner/step-queue.ts'
+import type { StepQueue } from '../worker/step-queue.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 
 const Integrity = z.object({

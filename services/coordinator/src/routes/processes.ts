@@ -3,8 +3,8 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ProcessDefinition } from '../process/definition.ts'
-import type { Operations } from '../runner/operations.ts'
-import type { Runner } from '../runner/runner.ts'
+import type { Operations } from '../worker/operations.ts'
+import type { Worker } from '../worker/worker.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { ProcessParam } from './contracts.ts'
 
@@ -19,19 +19,19 @@ const ProcessView = z.object({
 export interface ProcessRouteDeps {
   readonly operations: Operations
   readonly source: TransactionSource
-  readonly runner: Runner
+  readonly worker: Worker
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
 /** `GET /processes`, and pause and resume of one. A paused process takes transactions but runs no step. */
-export function processRoutes({ operations, source, runner, processes }: ProcessRouteDeps) {
+export function processRoutes({ operations, source, worker, processes }: ProcessRouteDeps) {
   const tags = ['processes']
   const view = (definition: ProcessDefinition, paused: ReadonlySet<string>) => ({
     Process: definition.name,
     Steps: definition.stepNames,
     RequireInternet: definition.requireInternet,
     Paused: paused.has(definition.name),
-    Consuming: runner.isConsuming(definition.name),
+    Consuming: worker.isConsuming(definition.name),
   })
   const setPaused = async (name: string, isPaused: boolean) => {
     const definition = operations.process(name)

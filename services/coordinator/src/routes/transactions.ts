@@ -4,8 +4,13 @@ import { Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { isDeeperThan, isStorable, MAX_DEPTH, parseJson } from '../process/storable.ts'
-import type { Operations } from '../runner/operations.ts'
+import {
+  isDeeperThan,
+  isPreservedAsJson,
+  MAX_DEPTH,
+  parseJson,
+} from '../process/json-normalization.ts'
+import type { Operations } from '../worker/operations.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { bulkRoutes } from './bulk.ts'
 import {
@@ -185,7 +190,7 @@ const readable: MiddlewareHandler = async (c, next) => {
   const body = readJson(utf8Of(await c.req.arrayBuffer()))
   if (isDeeperThan(body, MAX_DEPTH))
     throw new IntegrationError('invalid_request', `InitialData may have ${MAX_DEPTH} levels`)
-  if (!isStorable(body)) throw new IntegrationError('invalid_request', UNSTORABLE)
+  if (!isPreservedAsJson(body)) throw new IntegrationError('invalid_request', UNSTORABLE)
   await next()
 }
 

@@ -1,5 +1,5 @@
 import type { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
-import type { RunKey } from './header.ts'
+import type { RunKey } from './run.ts'
 
 /** The recorded state of one step of one run: written with each outcome, `Completed` once. */
 export type Item = Readonly<ItemView>

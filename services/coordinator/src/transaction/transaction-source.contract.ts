@@ -3,7 +3,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
-import type { Header } from './header.ts'
+import type { Run } from './run.ts'
 import type {
   Claim,
   ClaimRequest,
@@ -40,14 +40,14 @@ export function transactionSourceContract(
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    const queue = async (id: string, data: unknown = id): Promise<Header> => {
+    const queue = async (id: string, data: unknown = id): Promise<Run> => {
       const [result] = await source.queue(process, [
         { TransactionID: id, InitialData: data as string },
       ])
       if (result === undefined || result.outcome === 'conflict') throw new Error('not queued')
       return result.header
     }
-    const request = (header: Header, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {
+    const request = (header: Run, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {
       const step = overrides.step ?? (header.StepName || 'order')
       return {
         Process: header.Process,
@@ -60,23 +60,20 @@ export function transactionSourceContract(
         ...overrides,
       }
     }
-    const claim = async (header: Header, overrides: Partial<ClaimRequest> = {}): Promise<Claim> => {
+    const claim = async (header: Run, overrides: Partial<ClaimRequest> = {}): Promise<Claim> => {
       const result = await source.claim(request(header, overrides))
       if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
       return result.claim
     }
-    const record = async (
-      { lease, header }: Claim,
-      outcome: StepOutcome,
-    ): Promise<Header | null> => {
+    const record = async ({ lease, header }: Claim, outcome: StepOutcome): Promise<Run | null> => {
       const course = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
       const moved = await source.record(lease, advance(header, outcome, course))
       return moved === null ? null : { ...header, ...moved }
     }
-    const finish = async (header: Header): Promise<Header> => {
-      let current: Header = header
+    const finish = async (header: Run): Promise<Run> => {
+      let current: Run = header
       while (current.Status !== 'Completed')
-        current = (await record(await claim(current), done)) as Header
+        current = (await record(await claim(current), done)) as Run
       return current
     }
     const failing = (retryAfterMs: number): StepOutcome => ({
@@ -168,7 +165,7 @@ export function transactionSourceContract(
 
       it('says how long a run that waits for its next attempt still waits', async () => {
         const retrying = await record(await claim(await queue('1')), failing(60_000))
-        const result = await source.claim(request(retrying as Header))
+        const result = await source.claim(request(retrying as Run))
         expect(result).toMatchObject({ kind: 'early', version: retrying?.Version })
         expect((result as { delayMs: number }).delayMs).toBeGreaterThan(50_000)
       })
@@ -213,7 +210,7 @@ export function transactionSourceContract(
 
       it('hands the items of earlier steps to the worker of the next', async () => {
         const next = await record(await claim(await queue('1')), done)
-        const { items } = await claim(next as Header)
+        const { items } = await claim(next as Run)
         expect(items).toMatchObject([{ StepName: 'order', Data: { a: 1 } }])
       })
 
@@ -232,7 +229,7 @@ export function transactionSourceContract(
           ErrorClass: 'http_503',
           LastError: 'GET x answered 503',
         })
-        const second = await record(await claim(first as Header), done)
+        const second = await record(await claim(first as Run), done)
         expect(second).toMatchObject({ Status: 'Running', StepName: 'report', LastError: null })
         const run = await source.get(process.name, '1', 0)
         expect(run?.items).toMatchObject([{ Status: 'Completed', Attempt: 2, Error: null }])
@@ -246,7 +243,7 @@ export function transactionSourceContract(
         const released = await record(await claim(await queue('1')), { kind: 'released' })
         expect(released).toMatchObject({ Status: 'Queued', Attempt: 0, Version: 2 })
         expect((await source.get(process.name, '1', 0))?.attempts).toEqual([])
-        expect((await claim(released as Header)).header.Attempt).toBe(1)
+        expect((await claim(released as Run)).header.Attempt).toBe(1)
       })
 
       it('moves hundreds of runs at the same time, each through every step once', async () => {
@@ -290,7 +287,7 @@ export function transactionSourceContract(
         expect(others).toEqual([])
         expect(adopted).toMatchObject({ TransactionID: '1', Version: 2, Attempt: 1 })
         expect(await record(claimed, done)).toBeNull()
-        expect((await claim(adopted as Header)).header.Attempt).toBe(2)
+        expect((await claim(adopted as Run)).header.Attempt).toBe(2)
       })
     })
 
@@ -306,25 +303,23 @@ export function transactionSourceContract(
         expect((await claim(taken, { owner: 'worker-2' })).header.InDoubt).toBe(true)
         const [header] = await source.adopt(10)
         expect(header?.InDoubt).toBe(true)
-        expect((await claim(header as Header)).header.InDoubt).toBe(true)
+        expect((await claim(header as Run)).header.InDoubt).toBe(true)
       })
 
       it('is one whose outcome says so, until another one says otherwise', async () => {
         const queued = await queue('1')
-        const first = (await record(await claim(queued), inDoubt)) as Header
+        const first = (await record(await claim(queued), inDoubt)) as Run
         const second = await claim(first)
         expect(second.header.InDoubt).toBe(true)
-        const undone = (await record(second, failing(0))) as Header
+        const undone = (await record(second, failing(0))) as Run
         expect((await claim(undone)).header.InDoubt).toBe(false)
         expect([queued.InDoubt, first.InDoubt, undone.InDoubt]).toEqual([false, true, false])
       })
 
       it('is not the next one', async () => {
-        const doubtful = await claim(
-          (await record(await claim(await queue('1')), inDoubt)) as Header,
-        )
+        const doubtful = await claim((await record(await claim(await queue('1')), inDoubt)) as Run)
         const next = await record(doubtful, done)
-        expect((await claim(next as Header)).header.InDoubt).toBe(false)
+        expect((await claim(next as Run)).header.InDoubt).toBe(false)
       })
 
       it('stays so over a failure and a resume, a replay does not inherit it', async () => {
@@ -355,11 +350,11 @@ export function transactionSourceContract(
       const next = await record(await claim(await queue('unknown')), done)
       await record(await claim(await queue('early')), failing(60_000))
       const without = { name: process.name, steps: ['order', 'csv'] } satisfies ProcessOutline
-      expect(await source.misplaced([without], 10)).toEqual([])
+      expect(await source.runsAtUnknownStep([without], 10)).toEqual([])
       await sleep(contractTimes.sweepMs + 20)
-      expect(await source.misplaced([without], 10)).toEqual([next])
-      expect(await source.misplaced([process], 10)).toEqual([])
-      expect(await source.misplaced([{ ...without, name: 'Other' }], 10)).toEqual([])
+      expect(await source.runsAtUnknownStep([without], 10)).toEqual([next])
+      expect(await source.runsAtUnknownStep([process], 10)).toEqual([])
+      expect(await source.runsAtUnknownStep([{ ...without, name: 'Other' }], 10)).toEqual([])
     })
 
     describe('the outbox', () => {
@@ -473,7 +468,7 @@ export function transactionSourceContract(
     describe('resume and cancel', () => {
       it('lets a failed run go on where it stopped, with its attempts counted anew', async () => {
         const next = await record(await claim(await queue('1')), done)
-        await record(await claim(next as Header), failed)
+        await record(await claim(next as Run), failed)
         const resumed = await source.resume(process.name, '1', null)
         expect(resumed).toMatchObject({
           ReplayID: 0,
@@ -516,12 +511,12 @@ export function transactionSourceContract(
         const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
         const parked = await record(await claim(await queue('1')), waiting)
         expect(parked).toMatchObject({ Status: 'Waiting', Attempt: 0, WaitingFor: 'ACC-1' })
-        expect(await source.claim(request(parked as Header))).toEqual({ kind: 'stale' })
+        expect(await source.claim(request(parked as Run))).toEqual({ kind: 'stale' })
         expect(await source.wake('ACC-2', 10)).toEqual([])
         const [woken] = await source.wake('ACC-1', 10)
         expect(woken).toMatchObject({ TransactionID: '1', WaitingFor: null, LastError: null })
         expect(await source.wake('ACC-1', 10)).toEqual([])
-        expect((await finish(woken as Header)).Status).toBe('Completed')
+        expect((await finish(woken as Run)).Status).toBe('Completed')
       })
     })
 
@@ -534,7 +529,7 @@ export function transactionSourceContract(
 
     it('lists newest first, page by page, while rows come in', async () => {
       for (let n = 0; n < 7; n += 1) await queue(String(n))
-      await finish((await source.get(process.name, '3', 0))?.header as Header)
+      await finish((await source.get(process.name, '3', 0))?.header as Run)
       const pages: string[][] = []
       let after: Parameters<TransactionSource['list']>[1]['after']
       do {

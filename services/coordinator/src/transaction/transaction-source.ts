@@ -1,6 +1,6 @@
 import type { HeaderStatus, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
-import type { Header, RunKey } from './header.ts'
+import type { Run, RunKey } from './run.ts'
 import type { Attempt, FinishedItem, Item } from './item.ts'
 
 /**
@@ -28,15 +28,15 @@ export interface TransactionSource extends AsyncDisposable {
   /** Extends leases; resolves with those that are lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>
   /** Up to `limit` runs of these steps that should have been picked up by now; spaces the next time (S4). */
-  due(steps: readonly StepRef[], limit: number): Promise<Header[]>
+  due(steps: readonly StepRef[], limit: number): Promise<Run[]>
   /** Takes expired leases away from coordinators that are gone; the runs are due again. */
-  adopt(limit: number): Promise<Header[]>
+  adopt(limit: number): Promise<Run[]>
   /** Up to `limit` overdue runs of these processes at a step that none of them has (any more). */
-  misplaced(processes: readonly ProcessOutline[], limit: number): Promise<Header[]>
+  runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
   /** Ends an active, unleased run that cannot be run at all. False when it changed meanwhile. */
-  refuse(run: RunKey, version: number, errorClass: string, error: string): Promise<Header | null>
+  refuse(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
 
-  get(process: string, transactionId: string, replayId: number | null): Promise<Run | null>
+  get(process: string, transactionId: string, replayId: number | null): Promise<RunDetail | null>
   list(process: string, filter: ListFilter): Promise<Page>
 
   /**
@@ -45,13 +45,13 @@ export interface TransactionSource extends AsyncDisposable {
    * @throws {IntegrationError} `transaction_not_found`, `transaction_active`, or `invalid_request` when an
    * item before `fromStep` was never completed.
    */
-  replay(process: ProcessOutline, transactionId: string, fromStep: string | null): Promise<Header>
+  replay(process: ProcessOutline, transactionId: string, fromStep: string | null): Promise<Run>
   /** @throws {IntegrationError} `transaction_not_found`, `transaction_not_resumable`. */
-  resume(process: string, transactionId: string, replayId: number | null): Promise<Header>
+  resume(process: string, transactionId: string, replayId: number | null): Promise<Run>
   /** @throws {IntegrationError} `transaction_not_found`, `transaction_not_active`. */
-  cancel(process: string, transactionId: string, replayId: number | null): Promise<Header>
+  cancel(process: string, transactionId: string, replayId: number | null): Promise<Run>
   /** Makes up to `limit` runs that wait for this credential due again. */
-  wake(credential: string, limit: number): Promise<Header[]>
+  wake(credential: string, limit: number): Promise<Run[]>
 
   /** The processes that are paused. */
   paused(): Promise<ReadonlySet<string>>
@@ -80,7 +80,7 @@ export interface StepRef {
 }
 
 export type QueueResult =
-  | { readonly outcome: 'queued' | 'exists'; readonly header: Header }
+  | { readonly outcome: 'queued' | 'exists'; readonly header: Run }
   | { readonly outcome: 'conflict' }
 
 export interface ClaimRequest extends RunKey {
@@ -101,12 +101,12 @@ export interface Lease extends RunKey {
 }
 
 /** What a transition may change of a header. */
-export type Moved = Omit<Header, 'InitialData' | 'Realm' | 'CreatedAt'>
+export type Moved = Omit<Run, 'InitialData' | 'Realm' | 'CreatedAt'>
 
 export interface Claim {
   readonly lease: Lease
   /** As claimed: `Version` is the fence, `Attempt` counts this attempt. */
-  readonly header: Header
+  readonly header: Run
   /** Of the steps that are completed or copied. */
   readonly items: readonly FinishedItem[]
 }
@@ -119,8 +119,8 @@ export type ClaimResult =
   | { readonly kind: 'stale' }
   | { readonly kind: 'unknown' }
 
-export interface Run {
-  readonly header: Header
+export interface RunDetail {
+  readonly header: Run
   readonly items: readonly Item[]
   readonly attempts: readonly Attempt[]
 }
@@ -142,7 +142,7 @@ export interface PagePosition {
 }
 
 export interface Page {
-  readonly headers: readonly Header[]
+  readonly headers: readonly Run[]
   readonly next: PagePosition | null
 }
 

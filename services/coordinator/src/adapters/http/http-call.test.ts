@@ -1,8 +1,8 @@
 import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { answer, startTarget, type Target } from '../../../test-support/target.ts'
-import { StepStop } from '../../process/step-stop.ts'
+import { answer, startTarget, type Target } from '../../../test-support/fake-target.ts'
+import { StepAbort } from '../../process/step-abort.ts'
 import { createHttpCaller, type HttpCaller } from './http-call.ts'
 
 let caller: HttpCaller
@@ -22,8 +22,8 @@ const request = (url: string) => ({
   headers: { 'idempotency-key': 'k' },
   body: null,
 })
-const limits = (change: { stop?: StepStop; timeoutMs?: number } = {}) => ({
-  stop: new StepStop(),
+const limits = (change: { stop?: StepAbort; timeoutMs?: number } = {}) => ({
+  stop: new StepAbort(),
   timeoutMs: 5_000,
   ...change,
 })
@@ -93,9 +93,9 @@ describe('the call of a step', () => {
   })
 
   it('is aborted anywhere by the one signal, and only before it is sent by the other', async () => {
-    const stop = new StepStop()
+    const stop = new StepAbort()
     target.on('/held', (_, response) => {
-      stop.holdBack()
+      stop.blockNewCalls()
       setTimeout(() => response.end('done'), 20)
     })
     const url = `${target.url}/held`
@@ -108,7 +108,7 @@ describe('the call of a step', () => {
       isSent: false,
     })
     expect(target.callsTo('/held')).toHaveLength(1)
-    const hard = new StepStop()
+    const hard = new StepAbort()
     target.on('/hard', () => hard.stop('lost'))
     expect(await caller.call(request(`${target.url}/hard`), limits({ stop: hard }))).toEqual({
       kind: 'aborted',
@@ -119,12 +119,12 @@ describe('the call of a step', () => {
   it('is aborted while it still connects, and then never leaves', async () => {
     const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1', 1)
     await once(server, 'listening')
-    const stop = new StepStop()
+    const stop = new StepAbort()
     // A TLS handshake that nobody answers: connected, and nothing of the call is sent.
     const { port } = server.address() as { port: number }
     const calling = caller.call(request(`https://127.0.0.1:${port}/`), limits({ stop }))
     await once(server, 'connection')
-    stop.holdBack()
+    stop.blockNewCalls()
     expect(await calling).toEqual({ kind: 'aborted', isSent: false })
     server.close()
   })

@@ -69,7 +69,7 @@ function resultOf(outcome: CallOutcome): CallResult {
 
 function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise<CallOutcome> {
   const { stop, timeoutMs } = limits
-  if (stop.isHeldBack) return Promise.resolve({ kind: 'aborted', isSent: false })
+  if (stop.areNewCallsBlocked) return Promise.resolve({ kind: 'aborted', isSent: false })
   return new Promise((resolve) => {
     let flow: Flow | null = null
     let isSettled = false

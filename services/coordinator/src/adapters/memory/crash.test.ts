@@ -12,7 +12,7 @@ import * as fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { advance } from '../../process/progress.ts'
 import { defaultRetryPolicy } from '../../process/retry-policy.ts'
-import type { Header } from '../../transaction/header.ts'
+import type { Run } from '../../transaction/run.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
 import type { JournalFile } from './journal.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
@@ -279,7 +279,7 @@ async function workOn(own: string, faults: readonly Fault[]) {
     if (queued === null) return
     versions.set(id, 0)
     for (let tries = 0; tries < 6; tries += 1) {
-      const header = (await source.get(outline.name, id, 0))?.header as Header
+      const header = (await source.get(outline.name, id, 0))?.header as Run
       // Memory has taken back what was refused.
       expect(header.Version).toBe(versions.get(id))
       if (header.Status === 'Completed') return

@@ -10,8 +10,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { lockFolder } from '@integration-host/shared/folder-lock'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
-import type { Header, RunKey } from '../../transaction/header.ts'
-import { keyText, runKey } from '../../transaction/header.ts'
+import type { Run, RunKey } from '../../transaction/run.ts'
+import { keyText, runKey } from '../../transaction/run.ts'
 import { type Attempt, idempotencyKey, isFinished, type Item } from '../../transaction/item.ts'
 import { activeStatuses, isOver, isResumable } from '../../transaction/status.ts'
 import {
@@ -30,7 +30,7 @@ import { damaged, type JournalOptions, openJournal, readJournal } from './journa
 
 /** A run with what only the source needs to know of it. Never changed in place: each change is a new one. */
 interface Kept {
-  readonly header: Header
+  readonly header: Run
   readonly items: readonly Item[]
   readonly attempts: readonly Attempt[]
   readonly lease: {
@@ -190,7 +190,7 @@ export async function createMemoryTransactionSource(
     return kept?.lease?.owner === lease.owner && kept.header.Version === lease.version ? kept : null
   }
   /** A run after a transition: the next version, its lease ended. */
-  const moved = (kept: Kept, change: Partial<Header>, sweepInMs = sweepMs): Kept => ({
+  const moved = (kept: Kept, change: Partial<Run>, sweepInMs = sweepMs): Kept => ({
     ...kept,
     header: {
       ...kept.header,
@@ -250,7 +250,7 @@ export async function createMemoryTransactionSource(
   const newRun = (
     key: RunKey,
     stepName: string,
-    data: Pick<Header, 'InitialData' | 'Realm'>,
+    data: Pick<Run, 'InitialData' | 'Realm'>,
   ): Kept => ({
     header: {
       ...runKey(key),
@@ -443,7 +443,7 @@ export async function createMemoryTransactionSource(
       return adopted.map(({ run }) => run.header)
     },
 
-    async misplaced(processes, limit) {
+    async runsAtUnknownStep(processes, limit) {
       return activeRuns()
         .filter(
           (kept) =>
@@ -572,7 +572,7 @@ export async function createMemoryTransactionSource(
   }
 }
 
-const positionOf = ({ CreatedAt, TransactionID, ReplayID }: Header): PagePosition => ({
+const positionOf = ({ CreatedAt, TransactionID, ReplayID }: Run): PagePosition => ({
   createdAt: CreatedAt,
   transactionId: TransactionID,
   replayId: ReplayID,
@@ -590,7 +590,7 @@ function auditOf(
   paused: ReadonlySet<string>,
   now: number,
 ): Audit {
-  const headers: Partial<Record<Header['Status'], number>> = {}
+  const headers: Partial<Record<Run['Status'], number>> = {}
   const due = new Map<string, DueRuns>()
   const isActive = ({ header }: Kept): boolean =>
     activeStatuses.some((status) => status === header.Status)

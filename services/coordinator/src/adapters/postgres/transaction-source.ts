@@ -9,7 +9,7 @@ import type { QueueTransaction } from '@integration-host/shared/contracts/transa
 import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
 import type { Transition } from '../../process/progress.ts'
-import type { Header, RunKey } from '../../transaction/header.ts'
+import type { Run, RunKey } from '../../transaction/run.ts'
 import {
   type Attempt,
   type FinishedItem,
@@ -296,7 +296,7 @@ export function createPostgresTransactionSource(
         return rows.map(headerOf)
       }),
 
-    misplaced: (processes, limit) =>
+    runsAtUnknownStep: (processes, limit) =>
       run(async (sql) => {
         const rows = await sql<HeaderRow[]>`
           select h.* from "Order_Header" h
@@ -590,7 +590,7 @@ async function replayRun(
   transactionId: string,
   fromStep: string | null,
   sweepMs: number,
-): Promise<Header> {
+): Promise<Run> {
   // Run 0 is the mutex of the transaction: of two replays one sees the other's run.
   await tx`select from "Order_Header" where "Process" = ${process.name}
     and "TransactionID" = ${transactionId} and "ReplayID" = 0 for update`
@@ -700,7 +700,7 @@ function claimOf(
       ReplayID,
       Status: 'Running',
       StepName: step,
-      InitialData: row.InitialData as Header['InitialData'],
+      InitialData: row.InitialData as Run['InitialData'],
       Realm: row.Realm,
       Version: row.Version,
       Attempt: row.Attempt,
@@ -738,13 +738,13 @@ function movedOf(lease: Lease, transition: Transition, row: MovedRow): Moved {
   }
 }
 
-const headerOf = (row: HeaderRow): Header => ({
+const headerOf = (row: HeaderRow): Run => ({
   Process: row.Process,
   TransactionID: row.TransactionID,
   ReplayID: row.ReplayID,
   Status: row.Status,
   StepName: row.StepName,
-  InitialData: row.InitialData as Header['InitialData'],
+  InitialData: row.InitialData as Run['InitialData'],
   Realm: row.Realm,
   Version: row.Version,
   Attempt: row.Attempt,

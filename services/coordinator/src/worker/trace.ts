@@ -1,5 +1,5 @@
 import { hash, randomBytes } from 'node:crypto'
-import { keyText, type RunKey } from '../transaction/header.ts'
+import { keyText, type RunKey } from '../transaction/run.ts'
 
 /**
  * A `traceparent` (W3C Trace Context §3.2): the trace is the run's, the same on every replica and after every

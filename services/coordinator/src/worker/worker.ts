@@ -20,8 +20,8 @@ import type { HttpCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
 import { runStep } from '../process/run-step.ts'
 import type { ProcessSettings } from '../process/step.ts'
-import { StepStop, type StopReason } from '../process/step-stop.ts'
-import { type Header, keyText, type RunKey } from '../transaction/header.ts'
+import { StepAbort, type AbortReason } from '../process/step-abort.ts'
+import { type Run, keyText, type RunKey } from '../transaction/run.ts'
 import type { FinishedItem } from '../transaction/item.ts'
 import {
   type Claim,
@@ -30,25 +30,25 @@ import {
   RENEW_MS,
   type TransactionSource,
 } from '../transaction/transaction-source.ts'
-import type { Announcer } from './announcer.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
 import type { StepArrival, StepConsumer, StepQueue } from './step-queue.ts'
 import { traceparentOf } from './trace.ts'
 
-export interface Runner extends AsyncDisposable {
+export interface Worker extends AsyncDisposable {
   /** What the probes say; steps of processes that need the internet run only while it is there. */
   setOnline(isOnline: boolean): void
   setPaused(paused: ReadonlySet<string>): void
   /** Whether the steps of a process are taken now. */
   isConsuming(process: string): boolean
   /** Aborts the step of a run that was cancelled with this version, if this worker has it. */
-  abort(run: RunKey & Pick<Header, 'Version'>): void
+  abort(run: RunKey & Pick<Run, 'Version'>): void
   readonly stepsInHand: number
 }
 
-export interface RunnerDeps {
+export interface WorkerDeps {
   readonly source: TransactionSource
   readonly queue: StepQueue
-  readonly announcer: Announcer
+  readonly publisher: TransitionPublisher
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly call: HttpCall
   readonly gateway: { readonly url: string; readonly key: string }
@@ -71,7 +71,7 @@ export interface RunnerDeps {
 interface StepInHand {
   readonly claim: Claim
   readonly needsInternet: boolean
-  readonly stop: StepStop
+  readonly stop: StepAbort
 }
 
 /** The patience with a source that is away was ended. */
@@ -82,8 +82,8 @@ export const outlineOf = ({ name, stepNames: steps }: ProcessDefinition): Proces
   steps,
 })
 
-export function createRunner(deps: RunnerDeps): Runner {
-  const { source, queue, announcer, processes, log, owner, now, random } = deps
+export function createWorker(deps: WorkerDeps): Worker {
+  const { source, queue, publisher, processes, log, owner, now, random } = deps
   const { renewMs = RENEW_MS, rampMs = 2_000, leaveMs = 5_000 } = deps
   const inHand = new Map<string, StepInHand>()
   const holds = createCredentialHolds(now)
@@ -181,7 +181,7 @@ export function createRunner(deps: RunnerDeps): Runner {
     // Made when somebody writes to it: a quiet log should cost nothing.
     const stepLog = (): Logger => (child ??= log.child(about))
     if (log.isLevelEnabled('info')) stepLog().info('step start')
-    if (header.Version === 1 || header.Attempt > 1) announcer.tell(header)
+    if (header.Version === 1 || header.Attempt > 1) publisher.tell(header)
     const startedAt = now()
     const outcome = await attempt(definition, claim, stepLog)
     if (outcome === null) {
@@ -216,10 +216,10 @@ export function createRunner(deps: RunnerDeps): Runner {
     else if (log.isLevelEnabled('info'))
       stepLog().info(told, outcome.kind === 'later' ? 'step waits' : 'step completed')
     if (transition.continues === true) {
-      announcer.tell(recorded)
+      publisher.tell(recorded)
       return claimAfter(claim, recorded, transition)
     }
-    await announcer.announce(recorded, transition.delayMs)
+    await publisher.announce(recorded, transition.delayMs)
     return null
   }
 
@@ -243,13 +243,13 @@ export function createRunner(deps: RunnerDeps): Runner {
     const hand: StepInHand = {
       claim,
       needsInternet: definition.requireInternet,
-      stop: new StepStop(),
+      stop: new StepAbort(),
     }
     const key = keyText(header)
     inHand.set(key, hand)
     const { stop } = hand
     const timer = setTimeout(() => stop.stop('timeout'), definition.stepTimeoutMs)
-    if (!isWanted(definition)) stop.holdBack()
+    if (!isWanted(definition)) stop.blockNewCalls()
     try {
       const running = runStep(handler, claim, definition.stepNames, {
         call: deps.call,
@@ -362,7 +362,7 @@ export function createRunner(deps: RunnerDeps): Runner {
         return void reconcile()
       }
       log.warn('coordinator cancellation requested')
-      for (const hand of inHand.values()) if (hand.needsInternet) hand.stop.holdBack()
+      for (const hand of inHand.values()) if (hand.needsInternet) hand.stop.blockNewCalls()
       void reconcile().then(() => log.warn('coordinator cancellation complete'))
     },
     setPaused(names) {
@@ -380,7 +380,7 @@ export function createRunner(deps: RunnerDeps): Runner {
     },
     async [Symbol.asyncDispose]() {
       leaving.abort()
-      for (const hand of inHand.values()) hand.stop.holdBack()
+      for (const hand of inHand.values()) hand.stop.blockNewCalls()
       const stop = setTimeout(() => {
         for (const hand of inHand.values()) hand.stop.stop('leaving')
       }, leaveMs)
@@ -447,7 +447,10 @@ const used = (errorClass: string, error: string) =>
 const IGNORED_SIGNAL_MS = 500
 
 /** The outcome in the light of why the step was stopped, if it was. */
-function judged(outcome: StepOutcome | 'abandoned', reason: StopReason | null): StepOutcome | null {
+function judged(
+  outcome: StepOutcome | 'abandoned',
+  reason: AbortReason | null,
+): StepOutcome | null {
   if (reason === null) return outcome === 'abandoned' ? { kind: 'released' } : outcome
   const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
   // What an abandoned step did, and still does, nobody knows.

@@ -1,5 +1,5 @@
 import type { ProcessOutline } from '../transaction/transaction-source.ts'
-import type { RunKey } from '../transaction/header.ts'
+import type { RunKey } from '../transaction/run.ts'
 
 /** The port to the messages that say a step is due. They carry no data: the row is the truth. */
 export interface StepQueue {

@@ -6,7 +6,7 @@ import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from './transition-feed.ts'
 
 /** Says what was committed: to the worker of the next step, to other systems, to who watches. */
-export interface Announcer {
+export interface TransitionPublisher {
   /**
    * Resolves when the message for the next step, if there is one, is with the broker or has failed; a
    * failure is not an error, because the row is the outbox and the pull sends it again.
@@ -22,7 +22,7 @@ export interface Announcer {
   settled(): Promise<void>
 }
 
-export interface AnnouncerDeps {
+export interface TransitionPublisherDeps {
   readonly queue: StepQueue
   readonly feed: TransitionFeed
   /** Tells other systems and replicas. */
@@ -33,7 +33,7 @@ export interface AnnouncerDeps {
 
 const GROUP = 500
 
-export function createAnnouncer(deps: AnnouncerDeps): Announcer {
+export function createTransitionPublisher(deps: TransitionPublisherDeps): TransitionPublisher {
   const { queue, feed, log } = deps
   const underway = new Set<Promise<void>>()
 

@@ -12,7 +12,7 @@ export interface Internet extends AsyncDisposable {
   isThere: boolean
 }
 
-export async function startInternet(): Promise<Internet> {
+export async function startFakeInternet(): Promise<Internet> {
   const server = createServer((request, response) => {
     if (internet.isThere) response.end()
     else request.socket.destroy()

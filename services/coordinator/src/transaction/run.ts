@@ -15,7 +15,7 @@ export interface RunKey {
  * message, a lease and an outcome each name the version they belong to. `StepName` is the step that is due
  * next, the one in hand, or the last one; empty in a row somebody inserted without it (the first step).
  */
-export interface Header extends Readonly<HeaderView> {
+export interface Run extends Readonly<HeaderView> {
   /** A stable class of `LastError`, such as `http_4xx` or `step_threw`. */
   readonly ErrorClass: string | null
   /** The credential whose return wakes a `Waiting` run. */

@@ -10,13 +10,14 @@ export type Json =
  * Text as every source can keep it. Postgres takes neither U+0000 nor half a surrogate pair, and a whole
  * answer must not be lost for one of them: both become U+FFFD.
  */
-export const storableText = (text: string): string => text.toWellFormed().replaceAll('\0', '\uFFFD')
+export const normalizedText = (text: string): string =>
+  text.toWellFormed().replaceAll('\0', '\uFFFD')
 
 // In the output of JSON.stringify a NUL and a lone surrogate appear as escapes after an even number of backslashes.
 const UNSTORABLE = /(?<=(?<!\\)(?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g
 
 /** A value as JSON that every source can keep; what JSON has no form for (`undefined`, functions) is null. */
-export function storableJson(value: unknown): Json {
+export function normalizedJson(value: unknown): Json {
   const text = JSON.stringify(value) as string | undefined
   if (text === undefined) return null
   // Looking for them takes ten times as long as seeing that there are no escapes at all.
@@ -24,12 +25,12 @@ export function storableJson(value: unknown): Json {
 }
 
 /** Whether a value would be kept exactly as it is. What callers queue is refused rather than changed. */
-export const isStorable = (value: unknown): boolean =>
+export const isPreservedAsJson = (value: unknown): boolean =>
   (JSON.stringify(value) ?? '').search(UNSTORABLE) === -1
 
 /**
  * Reads JSON that others wrote. A number that would come back as another one, because a double does not hold it
- * (`9007199254740993`, `1e400`), becomes what `isStorable` refuses.
+ * (`9007199254740993`, `1e400`), becomes what `isPreservedAsJson` refuses.
  *
  * @throws {SyntaxError} for what is no JSON.
  */

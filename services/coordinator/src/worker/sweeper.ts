@@ -13,17 +13,17 @@ import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/logger'
 import type { ProcessDefinition } from '../process/definition.ts'
-import type { Header } from '../transaction/header.ts'
+import type { Run } from '../transaction/run.ts'
 import type { Audit, StepRef, TransactionSource } from '../transaction/transaction-source.ts'
-import type { Announcer } from './announcer.ts'
-import { outlineOf, type Runner } from './runner.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
+import { outlineOf, type Worker } from './worker.ts'
 import type { StepQueue } from './step-queue.ts'
 
 export interface PullDeps {
   readonly source: TransactionSource
   readonly queue: StepQueue
-  readonly announcer: Announcer
-  readonly runner: Runner
+  readonly publisher: TransitionPublisher
+  readonly worker: Worker
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly log: Logger
   readonly random: () => number
@@ -44,7 +44,7 @@ const MAX_GROUPS = 10
 const HINT_MS = 50
 
 export function startPulls(deps: PullDeps): AsyncDisposable {
-  const { source, queue, announcer, runner, processes, log } = deps
+  const { source, queue, publisher, worker, processes, log } = deps
   const leaving = new AbortController()
   /** Ends the pause before the next local pull. */
   let hint = new AbortController()
@@ -64,7 +64,7 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
   async function shortQueues(): Promise<StepRef[]> {
     const found: StepRef[] = []
     for (const { name, stepNames } of processes.values()) {
-      if (!runner.isConsuming(name)) continue
+      if (!worker.isConsuming(name)) continue
       for (const step of stepNames) {
         const waiting = await queue.waiting(name, step)
         if (waiting !== null && waiting <= 2 * deps.prefetch)
@@ -102,9 +102,9 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
 
   /** Fails what is due at a step that was taken out of its process. */
   async function refuseMisplaced(): Promise<void> {
-    const running = [...processes.values()].filter(({ name }) => runner.isConsuming(name))
+    const running = [...processes.values()].filter(({ name }) => worker.isConsuming(name))
     const taken = new Map<string, boolean>()
-    for (const header of await source.misplaced(running.map(outlineOf), GROUP)) {
+    for (const header of await source.runsAtUnknownStep(running.map(outlineOf), GROUP)) {
       const { Process, StepName, Version } = header
       const where = `${Process}.${StepName}`
       if (!taken.has(where)) taken.set(where, await isTaken(Process, StepName))
@@ -113,7 +113,7 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
       const refused = await source.refuse(header, Version, 'step_unknown', error)
       if (refused === null) continue
       log.warn({ process: Process, step: StepName }, 'refused a run at an unknown step')
-      announcer.tell(refused)
+      publisher.tell(refused)
     }
   }
 
@@ -126,7 +126,7 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
     return first === undefined || (await queue.waiting(process, first)) === null
   }
 
-  async function send(header: Header): Promise<void> {
+  async function send(header: Run): Promise<void> {
     // A row somebody inserted: no message could name it, so nobody could ever run it.
     if (!TransactionID.safeParse(header.TransactionID).success) {
       const refused = await source.refuse(
@@ -135,21 +135,21 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
         'transaction_id_invalid',
         'TransactionID must have 1 to 128 characters, none of them a control character',
       )
-      if (refused !== null) announcer.tell(refused)
+      if (refused !== null) publisher.tell(refused)
       return
     }
-    await announcer.remind(header)
+    await publisher.remind(header)
   }
 
   async function remote(): Promise<boolean> {
-    runner.setPaused(await source.paused())
+    worker.setPaused(await source.paused())
     for (let group = 0; group < MAX_GROUPS; group += 1) {
       const adopted = await source.adopt(GROUP)
       if (adopted.length > 0) {
         log.warn({ count: adopted.length }, 'adopted runs of a lost coordinator')
         deps.onAdopt(adopted.length)
       }
-      await Promise.all(adopted.map((header) => announcer.announce(header)))
+      await Promise.all(adopted.map((header) => publisher.announce(header)))
       if (adopted.length < GROUP) break
     }
     const audit = await source.audit([...processes.keys()])

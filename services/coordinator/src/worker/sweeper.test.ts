@@ -2,12 +2,12 @@ import { createLogger } from '@integration-host/shared/logger'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { defineProcess } from '../process/definition.ts'
-import type { Header } from '../transaction/header.ts'
+import type { Run } from '../transaction/run.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
-import { type PullDeps, startPulls } from './pull.ts'
+import { type PullDeps, startPulls } from './sweeper.ts'
 
 const process = defineProcess('P', { steps: { first: () => {}, second: () => {} } })
-const header = (n: number, StepName = 'first'): Header => ({
+const header = (n: number, StepName = 'first'): Run => ({
   Process: 'P',
   TransactionID: String(n),
   ReplayID: 0,
@@ -29,14 +29,19 @@ const header = (n: number, StepName = 'first'): Header => ({
 
 /** Pulls over a source of which only what a pull uses is there; they tick once an hour. */
 function pulls(given: {
-  due?: (limit: number) => Header[]
-  misplaced?: Header[]
+  due?: (limit: number) => Run[]
+  runsAtUnknownStep?: Run[]
   waiting?: (step: string) => number | null
   consumers?: (step: string) => number | null
 }) {
-  const { due = () => [], misplaced = [], waiting = () => 0, consumers = () => null } = given
+  const {
+    due = () => [],
+    runsAtUnknownStep = [],
+    waiting = () => 0,
+    consumers = () => null,
+  } = given
   const looks: number[] = []
-  const sent: Header[] = []
+  const sent: Run[] = []
   const swept: number[] = []
   const refused: unknown[] = []
   let onDue = (): void => {}
@@ -48,7 +53,7 @@ function pulls(given: {
         looks.push(found.length)
         return found
       },
-      misplaced: async () => misplaced.splice(0),
+      runsAtUnknownStep: async () => runsAtUnknownStep.splice(0),
       refuse: async (...call) => (refused.push(call), null),
       paused: async () => new Set<string>(),
       adopt: async () => [],
@@ -58,14 +63,14 @@ function pulls(given: {
       waiting: async (_, step) => waiting(step),
       consumers: async (_, step) => consumers(step),
     } as PullDeps['queue'],
-    announcer: {
+    publisher: {
       announce: async () => {},
-      remind: async (one) => void sent.push(one as Header),
+      remind: async (one) => void sent.push(one as Run),
       announceAll() {},
       tell() {},
       settled: async () => {},
     },
-    runner: { isConsuming: () => true, setPaused() {} } as unknown as PullDeps['runner'],
+    worker: { isConsuming: () => true, setPaused() {} } as unknown as PullDeps['worker'],
     processes: new Map([['P', process]]),
     log: createLogger('test', 'silent'),
     random: () => 0.5,
@@ -122,7 +127,7 @@ describe('the local pull', () => {
     ['a queue that nobody takes from', () => 0, 1],
     ['a queue that another version of the process takes from', () => 2, 0],
   ])('fails what is due at a step it does not know: %s', async (_, consumers, refusals) => {
-    const pull = pulls({ misplaced: [header(1, 'gone')], consumers })
+    const pull = pulls({ runsAtUnknownStep: [header(1, 'gone')], consumers })
     await eventually(() => expect(pull.looks).toHaveLength(1))
     await pull[Symbol.asyncDispose]()
     expect(pull.refused).toHaveLength(refusals)
@@ -132,7 +137,7 @@ describe('the local pull', () => {
   it('fails nothing for a step it does not know while the broker is away', async () => {
     let asked = 0
     const pull = pulls({
-      misplaced: [header(1, 'gone')],
+      runsAtUnknownStep: [header(1, 'gone')],
       // There when the pull began, away when it asks for the step.
       waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
     })

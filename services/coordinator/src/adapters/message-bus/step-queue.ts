@@ -12,8 +12,8 @@ import {
 import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
 import type { MessageBus, OutgoingMessage } from '@integration-host/shared/message-bus'
 import { type SpanDescription, tracing } from '@integration-host/shared/telemetry'
-import type { DueStep, StepArrival, StepQueue } from '../../runner/step-queue.ts'
-import { traceparentOf } from '../../runner/trace.ts'
+import type { DueStep, StepArrival, StepQueue } from '../../worker/step-queue.ts'
+import { traceparentOf } from '../../worker/trace.ts'
 
 /** Enough to recognise a message by; a huge one must not go round once more. */
 const MAX_BURIED_BYTES = 65_536

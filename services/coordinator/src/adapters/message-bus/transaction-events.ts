@@ -12,7 +12,7 @@ import {
 } from '@integration-host/shared/contracts/transaction-event'
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { z } from 'zod'
-import { eventId } from '../../runner/transition-feed.ts'
+import { eventId } from '../../worker/transition-feed.ts'
 import { parsed } from './parsed.ts'
 
 export interface TransactionEvents extends AsyncDisposable {

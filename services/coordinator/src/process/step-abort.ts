@@ -1,24 +1,24 @@
 /** Why a step is stopped from outside. */
-export type StopReason = 'timeout' | 'lost' | 'leaving'
+export type AbortReason = 'timeout' | 'lost' | 'leaving'
 
 /**
  * Stops a step, or only its calls that have not left. It does what two AbortControllers would, of which every
  * step would pay for both; an AbortSignal is made for the step that asks for one.
  */
-export class StepStop {
-  #reason: StopReason | null = null
-  #isHeldBack = false
+export class StepAbort {
+  #reason: AbortReason | null = null
+  #areNewCallsBlocked = false
   #controller: AbortController | null = null
   readonly #listeners = new Set<() => void>()
 
   /** Null while the step may go on. */
-  get reason(): StopReason | null {
+  get reason(): AbortReason | null {
     return this.#reason
   }
 
   /** Nothing more may leave; what has left may be answered unless there is a `reason`. */
-  get isHeldBack(): boolean {
-    return this.#isHeldBack
+  get areNewCallsBlocked(): boolean {
+    return this.#areNewCallsBlocked
   }
 
   /** Aborts with the reason. */
@@ -28,16 +28,16 @@ export class StepStop {
     return this.#controller.signal
   }
 
-  holdBack(): void {
-    this.#isHeldBack = true
+  blockNewCalls(): void {
+    this.#areNewCallsBlocked = true
     this.#tell()
   }
 
   /** The first reason counts. */
-  stop(reason: StopReason): void {
+  stop(reason: AbortReason): void {
     if (this.#reason !== null) return
     this.#reason = reason
-    this.#isHeldBack = true
+    this.#areNewCallsBlocked = true
     this.#controller?.abort(reason)
     this.#tell()
   }

@@ -1,17 +1,24 @@
 import { describe, expect, it } from 'vitest'
-import { isStorable, parseJson, storableJson, storableText } from './storable.ts'
+import {
+  isPreservedAsJson,
+  parseJson,
+  normalizedJson,
+  normalizedText,
+} from './json-normalization.ts'
 
 describe('what every source can keep', () => {
   it('has no NUL and no half of a surrogate pair', () => {
-    expect(storableText('a\0b\ud83dc😀')).toBe('a\uFFFDb\uFFFDc😀')
-    expect(storableJson({ 'k\0': ['\ud83d', '😀', '\\u0000', '\\\0'] })).toEqual({
+    expect(normalizedText('a\0b\ud83dc😀')).toBe('a\uFFFDb\uFFFDc😀')
+    expect(normalizedJson({ 'k\0': ['\ud83d', '😀', '\\u0000', '\\\0'] })).toEqual({
       'k\uFFFD': ['\uFFFD', '😀', '\\u0000', '\\\uFFFD'],
     })
   })
 
   it('is told apart from what would be changed', () => {
-    for (const value of ['a\0', { 'b\0': 1 }, ['\udc00']]) expect(isStorable(value)).toBe(false)
-    for (const value of ['😀', '\\u0000', null, { a: [1] }]) expect(isStorable(value)).toBe(true)
+    for (const value of ['a\0', { 'b\0': 1 }, ['\udc00']])
+      expect(isPreservedAsJson(value)).toBe(false)
+    for (const value of ['😀', '\\u0000', null, { a: [1] }])
+      expect(isPreservedAsJson(value)).toBe(true)
   })
 
   it.each([
@@ -24,7 +31,7 @@ describe('what every source can keep', () => {
     '-1e400',
     '1e-400',
   ])('is not the number %s', (number) => {
-    expect(isStorable(parseJson(`{"a":[1,${number}]}`))).toBe(false)
+    expect(isPreservedAsJson(parseJson(`{"a":[1,${number}]}`))).toBe(false)
   })
 
   it.each([
@@ -39,11 +46,11 @@ describe('what every source can keep', () => {
     ['"12345678901234567890"', '12345678901234567890'],
   ])('is %s as it is', (text, expected) => {
     const value = parseJson(`[${text}]`)
-    expect(isStorable(value)).toBe(true)
-    expect(storableJson(value)).toEqual([expected])
+    expect(isPreservedAsJson(value)).toBe(true)
+    expect(normalizedJson(value)).toEqual([expected])
   })
 
   it('takes what JSON has no form for as null', () => {
-    expect(storableJson(undefined)).toBeNull()
+    expect(normalizedJson(undefined)).toBeNull()
   })
 })

@@ -1,17 +1,17 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { ProcessDefinition } from '../process/definition.ts'
-import type { Header } from '../transaction/header.ts'
+import type { Run } from '../transaction/run.ts'
 import type { QueueResult, TransactionSource } from '../transaction/transaction-source.ts'
-import type { Announcer } from './announcer.ts'
-import { outlineOf, type Runner } from './runner.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
+import { outlineOf, type Worker } from './worker.ts'
 
 /** What an operator or another system can do with transactions. What it resolves with is durable. */
 export interface Operations {
   queue(process: string, transactions: readonly QueueTransaction[]): Promise<readonly QueueResult[]>
-  replay(process: string, transactionId: string, fromStep: string | null): Promise<Header>
-  resume(process: string, transactionId: string, replayId: number | null): Promise<Header>
-  cancel(process: string, transactionId: string, replayId: number | null): Promise<Header>
+  replay(process: string, transactionId: string, fromStep: string | null): Promise<Run>
+  resume(process: string, transactionId: string, replayId: number | null): Promise<Run>
+  cancel(process: string, transactionId: string, replayId: number | null): Promise<Run>
   setPaused(process: string, isPaused: boolean): Promise<void>
   /** A credential can be used again: what waits for it goes on. */
   wake(credential: string): Promise<void>
@@ -22,14 +22,14 @@ export interface Operations {
 export interface OperationsDeps {
   readonly source: TransactionSource
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly announcer: Announcer
-  readonly runner: Runner
+  readonly publisher: TransitionPublisher
+  readonly worker: Worker
 }
 
 const WAKE_GROUP = 200
 
 export function createOperations(deps: OperationsDeps): Operations {
-  const { source, processes, announcer, runner } = deps
+  const { source, processes, publisher, worker } = deps
   const process = (name: string): ProcessDefinition => {
     const definition = processes.get(name)
     if (definition === undefined)
@@ -40,7 +40,7 @@ export function createOperations(deps: OperationsDeps): Operations {
     process,
     async queue(name, transactions) {
       const results = await source.queue(outlineOf(process(name)), transactions)
-      announcer.announceAll(
+      publisher.announceAll(
         results.flatMap((result) => (result.outcome === 'queued' ? [result.header] : [])),
       )
       return results
@@ -50,28 +50,28 @@ export function createOperations(deps: OperationsDeps): Operations {
       if (fromStep !== null && !definition.steps.has(fromStep))
         throw new IntegrationError('step_not_found', 'fromStep is not a step of the process')
       const header = await source.replay(outlineOf(definition), transactionId, fromStep)
-      announcer.announceAll([header])
+      publisher.announceAll([header])
       return header
     },
     async resume(name, transactionId, replayId) {
       const header = await source.resume(process(name).name, transactionId, replayId)
-      announcer.announceAll([header])
+      publisher.announceAll([header])
       return header
     },
     async cancel(name, transactionId, replayId) {
       const header = await source.cancel(process(name).name, transactionId, replayId)
-      runner.abort(header)
-      announcer.announceAll([header])
+      worker.abort(header)
+      publisher.announceAll([header])
       return header
     },
     async setPaused(name, isPaused) {
       await source.setPaused(process(name).name, isPaused)
-      runner.setPaused(await source.paused())
+      worker.setPaused(await source.paused())
     },
     async wake(credential) {
       for (;;) {
         const woken = await source.wake(credential, WAKE_GROUP)
-        await Promise.all(woken.map((header) => announcer.announce(header)))
+        await Promise.all(woken.map((header) => publisher.announce(header)))
         if (woken.length < WAKE_GROUP) return
       }
     },
