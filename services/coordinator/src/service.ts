@@ -177,7 +177,7 @@ export async function startCoordinator(
         for (const [kind, count] of Object.entries(audit.violations))
           violations.set({ kind }, count)
         for (const status of headerStatuses)
-          transactions.set({ status }, audit.headers[status] ?? 0)
+          transactions.set({ status }, audit.runsByStatus[status] ?? 0)
         for (const { name: process, stepNames } of processes.values())
           for (const step of stepNames) {
             // A row inserted by hand names no step: it is at the first. What has none left is not listed.

@@ -197,7 +197,7 @@ class Model {
         expect(result.kind).toBe(expected)
         if (result.kind === 'claimed') {
           if (run.lease !== null) this.#lose(run)
-          expect(result.claim.header.InDoubt).toBe(run.isInDoubt)
+          expect(result.claim.run.InDoubt).toBe(run.isInDoubt)
           run.version += 1
           run.attempt += 1
           run.status = 'Running'
@@ -214,7 +214,7 @@ class Model {
         const held = run.lease?.version === lease.version
         // A worker decides on the header it claimed, however long ago that was.
         const claimed = {
-          ...(await this.#get(run)).header,
+          ...(await this.#get(run)).run,
           StepName: lease.step,
           ...(held && { Attempt: run.attempt }),
         }
@@ -256,7 +256,7 @@ class Model {
         }
         break
       case 'adopt':
-        for (const { TransactionID, ReplayID } of await source.adopt(10)) {
+        for (const { TransactionID, ReplayID } of await source.recoverExpiredLeases(10)) {
           const run = this.#find(TransactionID, ReplayID) as ModelRun
           expect(run.lease?.until).toBeLessThanOrEqual(this.#clock.now)
           this.#lose(run)
@@ -308,7 +308,7 @@ class Model {
         if (run === undefined) return
         const version = run.version - happening.behind
         const isAllowed = happening.behind === 0 && !isOver(run.status) && !this.#isLeased(run)
-        const refused = await source.refuse(this.#key(run), version, 'unfit', 'why')
+        const refused = await source.failRun(this.#key(run), version, 'unfit', 'why')
         expect(refused !== null).toBe(isAllowed)
         if (isAllowed) this.#move(run, { status: 'Failed' })
         break
@@ -427,13 +427,13 @@ class Model {
   /** S1 to S3, as they show: the source has what the model has, and completed runs stay as they were. */
   async #compare(run: ModelRun): Promise<void> {
     const found = await this.#get(run)
-    const { header, items, attempts } = found
+    const { run: stored, items, attempts } = found
     expect({
-      status: header.Status,
-      step: header.StepName,
-      version: header.Version,
-      attempt: header.Attempt,
-      isInDoubt: header.InDoubt,
+      status: stored.Status,
+      step: stored.StepName,
+      version: stored.Version,
+      attempt: stored.Attempt,
+      isInDoubt: stored.InDoubt,
       items: new Map(items.map(({ StepName, Status }) => [StepName, Status])),
       attempts: attempts.map(({ Outcome }) => Outcome),
     }).toEqual({

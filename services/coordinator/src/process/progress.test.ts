@@ -6,7 +6,7 @@ import { defaultRetryPolicy } from './retry-policy.ts'
 
 const steps = ['order', 'report', 'csv']
 const course = { steps, policy: defaultRetryPolicy, random: 0.5 }
-const header = (change: Partial<Run> = {}): Run => ({
+const run = (change: Partial<Run> = {}): Run => ({
   Process: 'OrderProcess',
   TransactionID: '66',
   ReplayID: 0,
@@ -51,41 +51,41 @@ describe('the course of a run', () => {
     ['report', 'Running', 'csv'],
     ['csv', 'Completed', 'csv'],
   ])('a completed %s makes it %s at %s', (step, status, next) => {
-    const transition = advance(header({ StepName: step, Attempt: 3 }), completed, course)
+    const transition = advance(run({ StepName: step, Attempt: 3 }), completed, course)
     expect(transition).toMatchObject({ status, stepName: next, item: { status: 'Completed' } })
     if (status === 'Running') expect(transition.attempt).toBe(0)
   })
 
   it('a step that sets the status Completed ends it, whatever steps would follow', () => {
-    expect(advance(header(), { ...completed, endsRun: true }, course)).toMatchObject({
+    expect(advance(run(), { ...completed, endsRun: true }, course)).toMatchObject({
       status: 'Completed',
       stepName: 'order',
     })
   })
 
   it('a step of a run whose process has lost it ends it rather than starting over', () => {
-    const transition = advance(header({ StepName: 'gone' }), failed, course)
+    const transition = advance(run({ StepName: 'gone' }), failed, course)
     expect(transition.status).toBe('Failed')
   })
 
   it('a retry waits, doubling, with jitter, up to the cap', () => {
     const delays = Array.from(
       { length: 9 },
-      (_, n) => advance(header({ Attempt: n + 1 }), retry, { ...course, random: 0.999 }).delayMs,
+      (_, n) => advance(run({ Attempt: n + 1 }), retry, { ...course, random: 0.999 }).delayMs,
     )
     expect(delays).toEqual([999, 1_998, 3_996, 7_992, 15_984, 31_968, 63_936, 127_872, 255_744])
-    expect(advance(header(), retry, { ...course, random: 0 }).delayMs).toBe(0)
+    expect(advance(run(), retry, { ...course, random: 0 }).delayMs).toBe(0)
   })
 
   it("the target's Retry-After wins over the back-off, up to a day", () => {
     const after = (retryAfterMs: number) =>
-      advance(header(), { ...retry, retryAfterMs }, course).delayMs
+      advance(run(), { ...retry, retryAfterMs }, course).delayMs
     expect([after(0), after(7_000), after(9e12)]).toEqual([0, 7_000, 86_400_000])
   })
 
   it('the tenth failed attempt is the last', () => {
-    expect(advance(header({ Attempt: 9 }), retry, course).status).toBe('Retrying')
-    expect(advance(header({ Attempt: 10 }), retry, course)).toMatchObject({
+    expect(advance(run({ Attempt: 9 }), retry, course).status).toBe('Retrying')
+    expect(advance(run({ Attempt: 10 }), retry, course)).toMatchObject({
       status: 'Failed',
       errorClass: 'http_503',
       item: { status: 'Failed' },
@@ -93,21 +93,19 @@ describe('the course of a run', () => {
   })
 
   it('waiting for a credential and letting go charge no attempt', () => {
-    expect(advance(header({ Attempt: 3 }), waiting, course)).toMatchObject({
+    expect(advance(run({ Attempt: 3 }), waiting, course)).toMatchObject({
       status: 'Waiting',
       attempt: 2,
       waitingFor: 'ACC-1',
     })
-    expect(advance(header({ Attempt: 3 }), released, course)).toMatchObject({
+    expect(advance(run({ Attempt: 3 }), released, course)).toMatchObject({
       status: 'Retrying',
       attempt: 2,
       item: null,
     })
-    expect(advance(header({ Attempt: 1 }), released, course).status).toBe('Queued')
-    expect(advance(header({ Attempt: 1, StepName: 'csv' }), released, course).status).toBe(
-      'Running',
-    )
-    expect(advance(header({ Attempt: 3 }), { kind: 'later', delayMs: 5 }, course)).toMatchObject({
+    expect(advance(run({ Attempt: 1 }), released, course).status).toBe('Queued')
+    expect(advance(run({ Attempt: 1, StepName: 'csv' }), released, course).status).toBe('Running')
+    expect(advance(run({ Attempt: 3 }), { kind: 'later', delayMs: 5 }, course)).toMatchObject({
       status: 'Retrying',
       attempt: 2,
       delayMs: 5,
@@ -117,14 +115,14 @@ describe('the course of a run', () => {
   })
 
   it('a credential that rests charges no attempt, and only the call that was told so leaves a trace', () => {
-    expect(advance(header({ Attempt: 10 }), told429, course)).toMatchObject({
+    expect(advance(run({ Attempt: 10 }), told429, course)).toMatchObject({
       status: 'Retrying',
       attempt: 9,
       delayMs: 3_000,
       errorClass: 'http_429',
       item: { status: 'Retrying', response: { status: 429 } },
     })
-    expect(advance(header(), { ...told429, response: null }, course)).toMatchObject({
+    expect(advance(run(), { ...told429, response: null }, course)).toMatchObject({
       status: 'Retrying',
       attempt: 0,
       lastError: 'slow down',
@@ -134,7 +132,7 @@ describe('the course of a run', () => {
 
   it('letting go after a call left leaves a trace of it', () => {
     const outcome: StepOutcome = { kind: 'released', noAnswer: 'no answer', isInDoubt: true }
-    expect(advance(header(), outcome, course)).toMatchObject({
+    expect(advance(run(), outcome, course)).toMatchObject({
       status: 'Queued',
       attempt: 0,
       errorClass: 'no_answer',
@@ -145,10 +143,10 @@ describe('the course of a run', () => {
 
   it('whatever left it in doubt stays so until the step is completed', () => {
     for (const outcome of [retry, failed, waiting, told429, released]) {
-      expect(advance(header(), { ...outcome, isInDoubt: true }, course).isInDoubt).toBe(true)
-      expect(advance(header(), outcome, course).isInDoubt).toBe(false)
+      expect(advance(run(), { ...outcome, isInDoubt: true }, course).isInDoubt).toBe(true)
+      expect(advance(run(), outcome, course).isInDoubt).toBe(false)
     }
-    expect(advance(header(), completed, course).isInDoubt).toBe(false)
+    expect(advance(run(), completed, course).isInDoubt).toBe(false)
   })
 
   it('over 20,000 random histories never goes back, never skips, never passes the last attempt', () => {
@@ -159,7 +157,7 @@ describe('the course of a run', () => {
     }
     const outcomes = [completed, retry, failed, waiting, told429, released]
     for (let history = 0; history < 20_000; history += 1) {
-      let current = header({ Status: 'Queued', Attempt: 0 })
+      let current = run({ Status: 'Queued', Attempt: 0 })
       let charged = 0
       for (let n = 0; n < 30 && !isOver(current.Status); n += 1) {
         const claimed = { ...current, Attempt: current.Attempt + 1 }

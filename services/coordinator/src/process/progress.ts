@@ -1,5 +1,5 @@
 /**
- * The transitions of a run as pure decisions: what a step came to, and what becomes of its header and item.
+ * The transitions of a run as pure decisions: what a step came to, and what becomes of its run and item.
  * Times are distances from now; the source adds its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
@@ -18,7 +18,7 @@ export interface Response {
  * `isInDoubt`: an attempt may have done the step's work, and nobody knows; the next one asks `confirm` first.
  */
 export type StepOutcome =
-  /** The item is done, on to the next step; `endsRun` completes the header as well (`setStatus('Completed')`). */
+  /** The item is done, on to the next step; `endsRun` completes the run as well (`setStatus('Completed')`). */
   | {
       readonly kind: 'completed'
       readonly response: Response | null
@@ -101,10 +101,10 @@ export interface Course {
 /** The error class of a call that left and got no answer. One that never left is `network`. */
 export const NO_ANSWER = 'no_answer'
 
-/** Decides what becomes of a claimed run. `header` is as claimed: its `Attempt` counts the one that ended. */
-export function advance(header: Run, outcome: StepOutcome, course: Course): Transition {
+/** Decides what becomes of a claimed run. `run` is as claimed: its `Attempt` counts the one that ended. */
+export function advance(run: Run, outcome: StepOutcome, course: Course): Transition {
   const { steps, policy, random, isInline = false } = course
-  const { StepName: stepName, Attempt: attempt } = header
+  const { StepName: stepName, Attempt: attempt } = run
   const isInDoubt = outcome.kind !== 'completed' && outcome.isInDoubt === true
   const calm = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
   switch (outcome.kind) {
@@ -134,7 +134,7 @@ export function advance(header: Run, outcome: StepOutcome, course: Course): Tran
       const told = { waitingFor: null, lastError: error, errorClass, isInDoubt }
       const item = { response, data: null, error }
       return isLast
-        ? failed(header, outcome)
+        ? failed(run, outcome)
         : {
             ...told,
             status: 'Retrying',
@@ -145,7 +145,7 @@ export function advance(header: Run, outcome: StepOutcome, course: Course): Tran
           }
     }
     case 'failed':
-      return failed(header, outcome)
+      return failed(run, outcome)
     case 'waiting':
       return {
         status: 'Waiting',
@@ -185,8 +185,8 @@ export function advance(header: Run, outcome: StepOutcome, course: Course): Tran
       const { noAnswer } = outcome
       return {
         waitingFor: null,
-        lastError: noAnswer ?? header.LastError,
-        errorClass: noAnswer === undefined ? header.ErrorClass : NO_ANSWER,
+        lastError: noAnswer ?? run.LastError,
+        errorClass: noAnswer === undefined ? run.ErrorClass : NO_ANSWER,
         isInDoubt,
         status: restingStatus(stepName, attempt - 1, steps),
         stepName,

@@ -18,7 +18,7 @@ const claim: Claim = {
     attempt: 4,
     startedAt: '',
   },
-  header: {
+  run: {
     Process: 'P',
     TransactionID: 'a/b',
     ReplayID: 2,
@@ -56,7 +56,7 @@ async function outcomeOf(
   const { isInDoubt = false, ...deps } = change
   const outcome = await runStep(
     handler,
-    { ...claim, header: { ...claim.header, InDoubt: isInDoubt } },
+    { ...claim, run: { ...claim.run, InDoubt: isInDoubt } },
     ['first', 'second'],
     {
       call: async (request) => {

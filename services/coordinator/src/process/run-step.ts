@@ -48,7 +48,7 @@ export async function runStep(
   stepNames: readonly string[],
   deps: StepDeps,
 ): Promise<StepOutcome> {
-  const before = stepNames[stepNames.indexOf(claim.header.StepName) - 1]
+  const before = stepNames[stepNames.indexOf(claim.run.StepName) - 1]
   // A row that somebody placed in the middle of a process: no attempt can bring what was never done.
   if (before !== undefined && finishedItem(claim, before) === undefined)
     return {
@@ -58,7 +58,7 @@ export async function runStep(
       response: null,
     }
   const { confirm } = handler
-  let isInDoubt = claim.header.InDoubt
+  let isInDoubt = claim.run.InDoubt
   if (isInDoubt && confirm !== undefined) {
     deps.log().info('step is in doubt: asking confirm')
     const { outcome, returned } = await perform(confirm, { claim, before, isInDoubt }, deps)
@@ -92,8 +92,8 @@ async function perform(
   { claim, before, isInDoubt }: Scene,
   deps: StepDeps,
 ): Promise<{ outcome: StepOutcome | null; returned: unknown }> {
-  const { header } = claim
-  const key = idempotencyKey(header, header.StepName)
+  const { run } = claim
+  const key = idempotencyKey(run, run.StepName)
   let ended: Ending | null = null
   let response: Response | null = null
   let completion: { data: Json; endsRun: boolean } | null = null
@@ -109,8 +109,8 @@ async function perform(
     if (item === undefined) throw new TypeError(`there is no finished item ${name} in this run`)
     return {
       name,
-      TransactionID: header.TransactionID,
-      ReplayID: header.ReplayID,
+      TransactionID: run.TransactionID,
+      ReplayID: run.ReplayID,
       ResponseBody: item.ResponseBody,
       responseStatus: item.ResponseStatus,
       data: item.Data,
@@ -165,15 +165,15 @@ async function perform(
   }
 
   const step: Step<Json, AnyStep | null> & Pick<InDoubtStep<AnyStep>, 'find'> = {
-    process: header.Process,
-    name: header.StepName,
-    transactionId: header.TransactionID,
-    replayId: header.ReplayID,
-    isReplay: header.ReplayID > 0,
-    realm: header.Realm,
-    attempt: header.Attempt,
+    process: run.Process,
+    name: run.StepName,
+    transactionId: run.TransactionID,
+    replayId: run.ReplayID,
+    isReplay: run.ReplayID > 0,
+    realm: run.Realm,
+    attempt: run.Attempt,
     idempotencyKey: key,
-    initialData: header.InitialData,
+    initialData: run.InitialData,
     previous: before === undefined ? null : itemOf(before),
     item: itemOf,
     settings: deps.settings,

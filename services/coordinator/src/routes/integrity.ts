@@ -64,7 +64,7 @@ export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps
       )
       return c.json({
         ok: Object.values(audit.violations).every((count) => count === 0),
-        headers: audit.headers,
+        headers: audit.runsByStatus,
         violations: audit.violations,
         queues,
         deadLetters: Object.fromEntries(buried),

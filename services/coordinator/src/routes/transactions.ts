@@ -68,7 +68,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const [result] = await operations.queue(c.req.valid('param').process, [c.req.valid('json')])
         if (result === undefined || result.outcome === 'conflict')
           throw new IntegrationError('transaction_conflict', 'the id is taken by other data')
-        return c.json(result.header, result.outcome === 'queued' ? 202 : 200)
+        return c.json(result.run, result.outcome === 'queued' ? 202 : 200)
       },
     )
     .get(
@@ -86,8 +86,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { name } = operations.process(c.req.valid('param').process)
         const { cursor: after, ...filter } = c.req.valid('query')
-        const { headers, next } = await source.list(name, { ...filter, after })
-        return c.json({ items: headers, next_cursor: next === null ? null : cursorOf(next) })
+        const { runs, next } = await source.list(name, { ...filter, after })
+        return c.json({ items: runs, next_cursor: next === null ? null : cursorOf(next) })
       },
     )
     .get(
@@ -105,12 +105,12 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { name, stepNames } = operations.process(process)
-        const run = await source.get(name, id, c.req.valid('query').replay ?? null)
-        if (run === null)
+        const found = await source.get(name, id, c.req.valid('query').replay ?? null)
+        if (found === null)
           throw new IntegrationError('transaction_not_found', 'there is no such transaction')
         const place = (step: string): number => stepNames.indexOf(step)
-        const items = run.items.toSorted((a, b) => place(a.StepName) - place(b.StepName))
-        return c.json({ ...run.header, Items: items, Attempts: run.attempts })
+        const items = found.items.toSorted((a, b) => place(a.StepName) - place(b.StepName))
+        return c.json({ ...found.run, Items: items, Attempts: found.attempts })
       },
     )
     .post(

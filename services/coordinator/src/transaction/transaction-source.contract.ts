@@ -45,33 +45,33 @@ export function transactionSourceContract(
         { TransactionID: id, InitialData: data as string },
       ])
       if (result === undefined || result.outcome === 'conflict') throw new Error('not queued')
-      return result.header
+      return result.run
     }
-    const request = (header: Run, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {
-      const step = overrides.step ?? (header.StepName || 'order')
+    const request = (run: Run, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {
+      const step = overrides.step ?? (run.StepName || 'order')
       return {
-        Process: header.Process,
-        TransactionID: header.TransactionID,
-        ReplayID: header.ReplayID,
-        version: header.Version,
+        Process: run.Process,
+        TransactionID: run.TransactionID,
+        ReplayID: run.ReplayID,
+        version: run.Version,
         step,
         isFirst: step === 'order',
         owner: 'worker-1',
         ...overrides,
       }
     }
-    const claim = async (header: Run, overrides: Partial<ClaimRequest> = {}): Promise<Claim> => {
-      const result = await source.claim(request(header, overrides))
+    const claim = async (run: Run, overrides: Partial<ClaimRequest> = {}): Promise<Claim> => {
+      const result = await source.claim(request(run, overrides))
       if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
       return result.claim
     }
-    const record = async ({ lease, header }: Claim, outcome: StepOutcome): Promise<Run | null> => {
+    const record = async ({ lease, run }: Claim, outcome: StepOutcome): Promise<Run | null> => {
       const course = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
-      const moved = await source.record(lease, advance(header, outcome, course))
-      return moved === null ? null : { ...header, ...moved }
+      const moved = await source.record(lease, advance(run, outcome, course))
+      return moved === null ? null : { ...run, ...moved }
     }
-    const finish = async (header: Run): Promise<Run> => {
-      let current: Run = header
+    const finish = async (run: Run): Promise<Run> => {
+      let current: Run = run
       while (current.Status !== 'Completed')
         current = (await record(await claim(current), done)) as Run
       return current
@@ -95,7 +95,7 @@ export function transactionSourceContract(
         for (const data of ['66', 66, null, true, ['a', { b: null }], { 'ä "': 1.5 }]) {
           const id = JSON.stringify(data)
           expect(await queue(id, data)).toMatchObject({ Status: 'Queued', InitialData: data })
-          expect((await source.get(process.name, id, null))?.header.InitialData).toEqual(data)
+          expect((await source.get(process.name, id, null))?.run.InitialData).toEqual(data)
         }
       })
 
@@ -129,16 +129,16 @@ export function transactionSourceContract(
         const outcomes = results.map(([result]) => result?.outcome)
         expect(outcomes.filter((outcome) => outcome === 'queued')).toHaveLength(1)
         expect(outcomes.filter((outcome) => outcome === 'exists')).toHaveLength(999)
-        expect((await source.list(process.name, { limit: 10 })).headers).toHaveLength(1)
+        expect((await source.list(process.name, { limit: 10 })).runs).toHaveLength(1)
       })
     })
 
     describe('claiming', () => {
       it('gives a run to one of many workers that ask at once', async () => {
-        const header = await queue('1')
+        const run = await queue('1')
         const results = await Promise.all(
           Array.from({ length: 50 }, (_, n) =>
-            source.claim(request(header, { owner: `worker-${n}` })),
+            source.claim(request(run, { owner: `worker-${n}` })),
           ),
         )
         expect(results.filter(({ kind }) => kind === 'claimed')).toHaveLength(1)
@@ -146,20 +146,20 @@ export function transactionSourceContract(
       })
 
       it('counts the attempt and moves the version on, so that the same message is stale', async () => {
-        const header = await queue('1')
-        const claimed = await claim(header)
-        expect(claimed.header).toMatchObject({ Status: 'Running', Attempt: 1, Version: 1 })
-        expect(await source.claim(request(header))).toEqual({ kind: 'stale' })
+        const run = await queue('1')
+        const claimed = await claim(run)
+        expect(claimed.run).toMatchObject({ Status: 'Running', Attempt: 1, Version: 1 })
+        expect(await source.claim(request(run))).toEqual({ kind: 'stale' })
       })
 
       it('refuses another step, another version, a finished run and one nobody knows', async () => {
-        const header = await queue('1')
-        expect(await source.claim(request(header, { step: 'csv' }))).toEqual({ kind: 'stale' })
-        expect(await source.claim(request(header, { version: 5 }))).toEqual({ kind: 'stale' })
-        expect(await source.claim(request(header, { TransactionID: '2' }))).toEqual({
+        const run = await queue('1')
+        expect(await source.claim(request(run, { step: 'csv' }))).toEqual({ kind: 'stale' })
+        expect(await source.claim(request(run, { version: 5 }))).toEqual({ kind: 'stale' })
+        expect(await source.claim(request(run, { TransactionID: '2' }))).toEqual({
           kind: 'unknown',
         })
-        const finished = await finish(header)
+        const finished = await finish(run)
         expect(await source.claim(request(finished))).toEqual({ kind: 'stale' })
       })
 
@@ -171,29 +171,29 @@ export function transactionSourceContract(
       })
 
       it('lets a message whose worker is gone take over once the lease has run out', async () => {
-        const header = await queue('1')
-        const lost = await claim(header)
-        expect(await source.claim(request(header, { owner: 'worker-2' }))).toEqual({
+        const run = await queue('1')
+        const lost = await claim(run)
+        expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
           kind: 'stale',
         })
         await sleep(contractTimes.leaseMs + 20)
-        const taken = await claim(header, { owner: 'worker-2' })
-        expect(taken.header).toMatchObject({ Attempt: 2, Version: 2 })
+        const taken = await claim(run, { owner: 'worker-2' })
+        expect(taken.run).toMatchObject({ Attempt: 2, Version: 2 })
         expect(await record(lost, done)).toBeNull()
         expect(await record(taken, done)).toMatchObject({ StepName: 'report' })
-        const run = await source.get(process.name, '1', null)
-        expect(run?.attempts.map(({ Outcome }) => Outcome)).toEqual(['in_doubt', 'completed'])
+        const stored = await source.get(process.name, '1', null)
+        expect(stored?.attempts.map(({ Outcome }) => Outcome)).toEqual(['in_doubt', 'completed'])
       })
     })
 
     describe('recording', () => {
-      it('completes the items in order, with body, data and key, and the header with the last one', async () => {
-        const header = await queue('a/b é')
-        const completed = await finish(header)
+      it('completes the items in order, with body, data and key, and the run with the last one', async () => {
+        const run = await queue('a/b é')
+        const completed = await finish(run)
         expect(completed).toMatchObject({ Status: 'Completed', StepName: 'csv', Version: 6 })
         expect(completed.CompletedAt).not.toBeNull()
-        const run = await source.get(process.name, 'a/b é', 0)
-        const items = run?.items.toSorted((a, b) => (a.StepName < b.StepName ? 1 : -1))
+        const stored = await source.get(process.name, 'a/b é', 0)
+        const items = stored?.items.toSorted((a, b) => (a.StepName < b.StepName ? 1 : -1))
         expect(items?.map(({ StepName }) => StepName)).toEqual(['report', 'order', 'csv'])
         expect(items?.[1]).toMatchObject({
           StepName: 'order',
@@ -205,7 +205,7 @@ export function transactionSourceContract(
           Data: { a: 1 },
           Error: null,
         })
-        expect(run?.attempts).toHaveLength(3)
+        expect(stored?.attempts).toHaveLength(3)
       })
 
       it('hands the items of earlier steps to the worker of the next', async () => {
@@ -243,13 +243,13 @@ export function transactionSourceContract(
         const released = await record(await claim(await queue('1')), { kind: 'released' })
         expect(released).toMatchObject({ Status: 'Queued', Attempt: 0, Version: 2 })
         expect((await source.get(process.name, '1', 0))?.attempts).toEqual([])
-        expect((await claim(released as Run)).header.Attempt).toBe(1)
+        expect((await claim(released as Run)).run.Attempt).toBe(1)
       })
 
       it('moves hundreds of runs at the same time, each through every step once', async () => {
-        const headers = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
-        await Promise.all(headers.map(finish))
-        const { headers: counts, violations } = await source.audit([process.name])
+        const runs = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
+        await Promise.all(runs.map(finish))
+        const { runsByStatus: counts, violations } = await source.audit([process.name])
         expect(counts).toEqual({ Completed: 300 })
         expect(new Set(Object.values(violations))).toEqual(new Set([0]))
       })
@@ -257,13 +257,13 @@ export function transactionSourceContract(
 
     describe('leases', () => {
       it('last as long as they are renewed', async () => {
-        const header = await queue('1')
-        const claimed = await claim(header)
+        const run = await queue('1')
+        const claimed = await claim(run)
         for (let n = 0; n < 5; n += 1) {
           await sleep(contractTimes.leaseMs / 3)
           expect(await source.renew([claimed.lease])).toEqual([])
         }
-        expect(await source.claim(request(header, { owner: 'worker-2' }))).toEqual({
+        expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
           kind: 'stale',
         })
         expect(await record(claimed, done)).toMatchObject({ StepName: 'report' })
@@ -281,13 +281,13 @@ export function transactionSourceContract(
 
       it('of coordinators that are gone are adopted, and the runs are due again', async () => {
         const claimed = await claim(await queue('1'))
-        expect(await source.adopt(10)).toEqual([])
+        expect(await source.recoverExpiredLeases(10)).toEqual([])
         await sleep(contractTimes.leaseMs + 20)
-        const [adopted, ...others] = await source.adopt(10)
+        const [adopted, ...others] = await source.recoverExpiredLeases(10)
         expect(others).toEqual([])
         expect(adopted).toMatchObject({ TransactionID: '1', Version: 2, Attempt: 1 })
         expect(await record(claimed, done)).toBeNull()
-        expect((await claim(adopted as Run)).header.Attempt).toBe(2)
+        expect((await claim(adopted as Run)).run.Attempt).toBe(2)
       })
     })
 
@@ -297,38 +297,38 @@ export function transactionSourceContract(
       it('is one whose worker was lost, whether its lease is taken over or the run adopted', async () => {
         const taken = await queue('taken')
         const adopted = await claim(await queue('adopted'))
-        expect(adopted.header.InDoubt).toBe(false)
+        expect(adopted.run.InDoubt).toBe(false)
         await claim(taken)
         await sleep(contractTimes.leaseMs + 20)
-        expect((await claim(taken, { owner: 'worker-2' })).header.InDoubt).toBe(true)
-        const [header] = await source.adopt(10)
-        expect(header?.InDoubt).toBe(true)
-        expect((await claim(header as Run)).header.InDoubt).toBe(true)
+        expect((await claim(taken, { owner: 'worker-2' })).run.InDoubt).toBe(true)
+        const [run] = await source.recoverExpiredLeases(10)
+        expect(run?.InDoubt).toBe(true)
+        expect((await claim(run as Run)).run.InDoubt).toBe(true)
       })
 
       it('is one whose outcome says so, until another one says otherwise', async () => {
         const queued = await queue('1')
         const first = (await record(await claim(queued), inDoubt)) as Run
         const second = await claim(first)
-        expect(second.header.InDoubt).toBe(true)
+        expect(second.run.InDoubt).toBe(true)
         const undone = (await record(second, failing(0))) as Run
-        expect((await claim(undone)).header.InDoubt).toBe(false)
+        expect((await claim(undone)).run.InDoubt).toBe(false)
         expect([queued.InDoubt, first.InDoubt, undone.InDoubt]).toEqual([false, true, false])
       })
 
       it('is not the next one', async () => {
         const doubtful = await claim((await record(await claim(await queue('1')), inDoubt)) as Run)
         const next = await record(doubtful, done)
-        expect((await claim(next as Run)).header.InDoubt).toBe(false)
+        expect((await claim(next as Run)).run.InDoubt).toBe(false)
       })
 
       it('stays so over a failure and a resume, a replay does not inherit it', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
         const resumed = await claim(await source.resume(process.name, '1', null))
-        expect(resumed.header.InDoubt).toBe(true)
+        expect(resumed.run.InDoubt).toBe(true)
         await record(resumed, { ...failed, isInDoubt: true })
-        expect((await claim(await source.replay(process, '1', null))).header.InDoubt).toBe(false)
+        expect((await claim(await source.replay(process, '1', null))).run.InDoubt).toBe(false)
       })
 
       it('is one that was cancelled in the hands of its worker', async () => {
@@ -340,7 +340,7 @@ export function transactionSourceContract(
         ] as const) {
           await source.cancel(process.name, id, null)
           const resumed = await source.resume(process.name, id, null)
-          expect((await claim(resumed)).header.InDoubt).toBe(isInDoubt)
+          expect((await claim(resumed)).run.InDoubt).toBe(isInDoubt)
         }
       })
     })
@@ -360,12 +360,12 @@ export function transactionSourceContract(
     describe('the outbox', () => {
       it('shows a run that nobody picked up, ever more spaced', async () => {
         const startedAt = performance.now()
-        const header = await queue('1')
+        const run = await queue('1')
         expect(await source.due(refs, 10)).toEqual([])
         const times: number[] = []
         while (times.length < 3) {
           for (const found of await source.due(refs, 10)) {
-            expect(found).toEqual(header)
+            expect(found).toEqual(run)
             times.push(performance.now() - startedAt)
           }
           await sleep(5)
@@ -414,9 +414,9 @@ export function transactionSourceContract(
         })
         await finish(replay)
         const run = await source.get(process.name, '1', null)
-        expect(run?.header.ReplayID).toBe(1)
+        expect(run?.run.ReplayID).toBe(1)
         expect(run?.items[0]?.IdempotencyKey).toMatch(/^OrderProcess\/1\/1\//)
-        expect((await source.get(process.name, '1', 0))?.header.Status).toBe('Completed')
+        expect((await source.get(process.name, '1', 0))?.run.Status).toBe('Completed')
       })
 
       it('from a step copies what the steps before it left', async () => {
@@ -440,7 +440,7 @@ export function transactionSourceContract(
         await expect(source.replay(process, '1', 'csv')).rejects.toMatchObject({
           code: 'invalid_request',
         })
-        expect((await source.get(process.name, '1', null))?.header.ReplayID).toBe(0)
+        expect((await source.get(process.name, '1', null))?.run.ReplayID).toBe(0)
       })
 
       it('is refused for an unknown transaction and while a run is active', async () => {
@@ -521,30 +521,30 @@ export function transactionSourceContract(
     })
 
     it('refuses a run that cannot be run at all, once', async () => {
-      const header = await queue('1')
-      const refused = await source.refuse(header, header.Version, 'transaction_id_invalid', 'why')
+      const run = await queue('1')
+      const refused = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')
       expect(refused).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
-      expect(await source.refuse(header, header.Version, 'x', 'y')).toBeNull()
+      expect(await source.failRun(run, run.Version, 'x', 'y')).toBeNull()
     })
 
     it('lists newest first, page by page, while rows come in', async () => {
       for (let n = 0; n < 7; n += 1) await queue(String(n))
-      await finish((await source.get(process.name, '3', 0))?.header as Run)
+      await finish((await source.get(process.name, '3', 0))?.run as Run)
       const pages: string[][] = []
       let after: Parameters<TransactionSource['list']>[1]['after']
       do {
         const page = await source.list(process.name, { limit: 3, after })
-        pages.push(page.headers.map(({ TransactionID }) => TransactionID))
+        pages.push(page.runs.map(({ TransactionID }) => TransactionID))
         after = page.next ?? undefined
         await queue(`new ${pages.length}`)
       } while (after !== undefined)
       expect(pages.flat().toSorted()).toEqual(['0', '1', '2', '3', '4', '5', '6'])
       expect(pages[0]).toHaveLength(3)
       const completed = await source.list(process.name, { limit: 10, status: 'Completed' })
-      expect(completed.headers.map(({ TransactionID }) => TransactionID)).toEqual(['3'])
+      expect(completed.runs.map(({ TransactionID }) => TransactionID)).toEqual(['3'])
       const since = new Date(Date.now() + 60_000).toISOString()
-      expect((await source.list(process.name, { limit: 10, since })).headers).toEqual([])
-      expect((await source.list('Other', { limit: 10 })).headers).toEqual([])
+      expect((await source.list(process.name, { limit: 10, since })).runs).toEqual([])
+      expect((await source.list('Other', { limit: 10 })).runs).toEqual([])
     })
 
     it('remembers which processes are paused', async () => {
@@ -559,8 +559,8 @@ export function transactionSourceContract(
     it('counts what is out of balance', async () => {
       await queue('1')
       await eventually(async () => {
-        const { violations, dueBySteps, headers } = await source.audit(['Another'])
-        expect(headers).toEqual({ Queued: 1 })
+        const { violations, dueBySteps, runsByStatus } = await source.audit(['Another'])
+        expect(runsByStatus).toEqual({ Queued: 1 })
         expect(violations).toMatchObject({ unknownProcess: 1, stuck: 0, itemAhead: 0 })
         expect(dueBySteps).toMatchObject([{ process: process.name, step: 'order', due: 1 }])
       })

@@ -41,7 +41,7 @@ export function createOperations(deps: OperationsDeps): Operations {
     async queue(name, transactions) {
       const results = await source.queue(outlineOf(process(name)), transactions)
       publisher.announceAll(
-        results.flatMap((result) => (result.outcome === 'queued' ? [result.header] : [])),
+        results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
       )
       return results
     },
@@ -49,20 +49,20 @@ export function createOperations(deps: OperationsDeps): Operations {
       const definition = process(name)
       if (fromStep !== null && !definition.steps.has(fromStep))
         throw new IntegrationError('step_not_found', 'fromStep is not a step of the process')
-      const header = await source.replay(outlineOf(definition), transactionId, fromStep)
-      publisher.announceAll([header])
-      return header
+      const run = await source.replay(outlineOf(definition), transactionId, fromStep)
+      publisher.announceAll([run])
+      return run
     },
     async resume(name, transactionId, replayId) {
-      const header = await source.resume(process(name).name, transactionId, replayId)
-      publisher.announceAll([header])
-      return header
+      const run = await source.resume(process(name).name, transactionId, replayId)
+      publisher.announceAll([run])
+      return run
     },
     async cancel(name, transactionId, replayId) {
-      const header = await source.cancel(process(name).name, transactionId, replayId)
-      worker.abort(header)
-      publisher.announceAll([header])
-      return header
+      const run = await source.cancel(process(name).name, transactionId, replayId)
+      worker.abort(run)
+      publisher.announceAll([run])
+      return run
     },
     async setPaused(name, isPaused) {
       await source.setPaused(process(name).name, isPaused)
@@ -71,7 +71,7 @@ export function createOperations(deps: OperationsDeps): Operations {
     async wake(credential) {
       for (;;) {
         const woken = await source.wake(credential, WAKE_GROUP)
-        await Promise.all(woken.map((header) => publisher.announce(header)))
+        await Promise.all(woken.map((run) => publisher.announce(run)))
         if (woken.length < WAKE_GROUP) return
       }
     },

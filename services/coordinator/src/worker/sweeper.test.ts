@@ -7,7 +7,7 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { type PullDeps, startPulls } from './sweeper.ts'
 
 const process = defineProcess('P', { steps: { first: () => {}, second: () => {} } })
-const header = (n: number, StepName = 'first'): Run => ({
+const run = (n: number, StepName = 'first'): Run => ({
   Process: 'P',
   TransactionID: String(n),
   ReplayID: 0,
@@ -54,10 +54,10 @@ function pulls(given: {
         return found
       },
       runsAtUnknownStep: async () => runsAtUnknownStep.splice(0),
-      refuse: async (...call) => (refused.push(call), null),
+      failRun: async (...call) => (refused.push(call), null),
       paused: async () => new Set<string>(),
-      adopt: async () => [],
-      audit: async () => ({ headers: {}, dueBySteps: [], violations: {} }) as never,
+      recoverExpiredLeases: async () => [],
+      audit: async () => ({ runsByStatus: {}, dueBySteps: [], violations: {} }) as never,
     } as Partial<TransactionSource> as TransactionSource,
     queue: {
       waiting: async (_, step) => waiting(step),
@@ -107,7 +107,7 @@ describe('the local pull', () => {
     let ready = 0
     await using pull = pulls({
       due: (limit) => {
-        const found = Array.from({ length: Math.min(limit, left) }, (_, n) => header(n))
+        const found = Array.from({ length: Math.min(limit, left) }, (_, n) => run(n))
         left -= found.length
         ready += found.length
         return found
@@ -127,7 +127,7 @@ describe('the local pull', () => {
     ['a queue that nobody takes from', () => 0, 1],
     ['a queue that another version of the process takes from', () => 2, 0],
   ])('fails what is due at a step it does not know: %s', async (_, consumers, refusals) => {
-    const pull = pulls({ runsAtUnknownStep: [header(1, 'gone')], consumers })
+    const pull = pulls({ runsAtUnknownStep: [run(1, 'gone')], consumers })
     await eventually(() => expect(pull.looks).toHaveLength(1))
     await pull[Symbol.asyncDispose]()
     expect(pull.refused).toHaveLength(refusals)
@@ -137,7 +137,7 @@ describe('the local pull', () => {
   it('fails nothing for a step it does not know while the broker is away', async () => {
     let asked = 0
     const pull = pulls({
-      runsAtUnknownStep: [header(1, 'gone')],
+      runsAtUnknownStep: [run(1, 'gone')],
       // There when the pull began, away when it asks for the step.
       waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
     })

@@ -86,13 +86,13 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
     if (steps.length === 0) return false
     let isCapped = true
     for (let group = 0; group < MAX_GROUPS && isCapped; group += 1) {
-      const headers = await source.due(steps, GROUP)
-      await Promise.all(headers.map(send))
-      if (headers.length > 0) {
-        log.info({ count: headers.length }, 'local pull sent steps again')
-        deps.onSweep(headers.length)
+      const runs = await source.due(steps, GROUP)
+      await Promise.all(runs.map(send))
+      if (runs.length > 0) {
+        log.info({ count: runs.length }, 'local pull sent steps again')
+        deps.onSweep(runs.length)
       }
-      isCapped = headers.length === GROUP
+      isCapped = runs.length === GROUP
     }
     await refuseMisplaced()
     const all = [...processes.values()].reduce((sum, { stepNames }) => sum + stepNames.length, 0)
@@ -104,13 +104,13 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
   async function refuseMisplaced(): Promise<void> {
     const running = [...processes.values()].filter(({ name }) => worker.isConsuming(name))
     const taken = new Map<string, boolean>()
-    for (const header of await source.runsAtUnknownStep(running.map(outlineOf), GROUP)) {
-      const { Process, StepName, Version } = header
+    for (const run of await source.runsAtUnknownStep(running.map(outlineOf), GROUP)) {
+      const { Process, StepName, Version } = run
       const where = `${Process}.${StepName}`
       if (!taken.has(where)) taken.set(where, await isTaken(Process, StepName))
       if (taken.get(where) === true) continue
       const error = `the process has no step ${StepName} any more; resume the run once it has it again`
-      const refused = await source.refuse(header, Version, 'step_unknown', error)
+      const refused = await source.failRun(run, Version, 'step_unknown', error)
       if (refused === null) continue
       log.warn({ process: Process, step: StepName }, 'refused a run at an unknown step')
       publisher.tell(refused)
@@ -126,30 +126,30 @@ export function startPulls(deps: PullDeps): AsyncDisposable {
     return first === undefined || (await queue.waiting(process, first)) === null
   }
 
-  async function send(header: Run): Promise<void> {
+  async function send(run: Run): Promise<void> {
     // A row somebody inserted: no message could name it, so nobody could ever run it.
-    if (!TransactionID.safeParse(header.TransactionID).success) {
-      const refused = await source.refuse(
-        header,
-        header.Version,
+    if (!TransactionID.safeParse(run.TransactionID).success) {
+      const refused = await source.failRun(
+        run,
+        run.Version,
         'transaction_id_invalid',
         'TransactionID must have 1 to 128 characters, none of them a control character',
       )
       if (refused !== null) publisher.tell(refused)
       return
     }
-    await publisher.remind(header)
+    await publisher.remind(run)
   }
 
   async function remote(): Promise<boolean> {
     worker.setPaused(await source.paused())
     for (let group = 0; group < MAX_GROUPS; group += 1) {
-      const adopted = await source.adopt(GROUP)
+      const adopted = await source.recoverExpiredLeases(GROUP)
       if (adopted.length > 0) {
         log.warn({ count: adopted.length }, 'adopted runs of a lost coordinator')
         deps.onAdopt(adopted.length)
       }
-      await Promise.all(adopted.map((header) => publisher.announce(header)))
+      await Promise.all(adopted.map((run) => publisher.announce(run)))
       if (adopted.length < GROUP) break
     }
     const audit = await source.audit([...processes.keys()])

@@ -1,7 +1,7 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import type { Logger } from '@integration-host/shared/logger'
 import { isOver } from '../transaction/status.ts'
-import type { Moved } from '../transaction/transaction-source.ts'
+import type { RunState } from '../transaction/transaction-source.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from './transition-feed.ts'
 
@@ -11,13 +11,13 @@ export interface TransitionPublisher {
    * Resolves when the message for the next step, if there is one, is with the broker or has failed; a
    * failure is not an error, because the row is the outbox and the pull sends it again.
    */
-  announce(header: Moved, delayMs?: number): Promise<void>
+  announce(run: RunState, delayMs?: number): Promise<void>
   /** Sends the message for the step that is due once more: nothing has changed. Resolves as `announce` does. */
-  remind(header: Moved): Promise<void>
+  remind(run: RunState): Promise<void>
   /** The same for many, without anyone waiting for it. */
-  announceAll(headers: readonly Moved[]): void
+  announceAll(runs: readonly RunState[]): void
   /** Tells of a transition that needs no message. */
-  tell(header: Moved): void
+  tell(run: RunState): void
   /** Resolves when nothing is on its way any more. */
   settled(): Promise<void>
 }
@@ -37,16 +37,16 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
   const { queue, feed, log } = deps
   const underway = new Set<Promise<void>>()
 
-  const tell = (header: Moved): void => {
-    const event = eventOf(header)
+  const tell = (run: RunState): void => {
+    const event = eventOf(run)
     feed.add(event)
     deps.tell(event)
   }
 
-  const send = async (header: Moved, delayMs: number): Promise<void> => {
-    if (isOver(header.Status) || header.Status === 'Waiting') return
-    const { Process, TransactionID, ReplayID, Version: version } = header
-    const step = header.StepName || deps.firstStep(Process)
+  const send = async (run: RunState, delayMs: number): Promise<void> => {
+    if (isOver(run.Status) || run.Status === 'Waiting') return
+    const { Process, TransactionID, ReplayID, Version: version } = run
+    const step = run.StepName || deps.firstStep(Process)
     if (step === undefined) return
     try {
       await queue.publish({ Process, TransactionID, ReplayID, step, version }, delayMs)
@@ -55,19 +55,19 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
     }
   }
 
-  const announce = (header: Moved, delayMs = 0): Promise<void> => {
-    tell(header)
-    return send(header, delayMs)
+  const announce = (run: RunState, delayMs = 0): Promise<void> => {
+    tell(run)
+    return send(run, delayMs)
   }
 
   return {
     announce,
-    remind: (header) => send(header, 0),
+    remind: (run) => send(run, 0),
     tell,
-    announceAll(headers) {
+    announceAll(runs) {
       const all = async (): Promise<void> => {
-        for (let start = 0; start < headers.length; start += GROUP)
-          await Promise.all(headers.slice(start, start + GROUP).map((header) => announce(header)))
+        for (let start = 0; start < runs.length; start += GROUP)
+          await Promise.all(runs.slice(start, start + GROUP).map((run) => announce(run)))
       }
       const work = all().finally(() => underway.delete(work))
       underway.add(work)
@@ -78,12 +78,12 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
   }
 }
 
-const eventOf = (header: Moved): TransactionEvent => ({
-  Process: header.Process,
-  TransactionID: header.TransactionID,
-  ReplayID: header.ReplayID,
-  Status: header.Status,
-  StepName: header.StepName,
-  Version: header.Version,
-  At: header.UpdatedAt,
+const eventOf = (run: RunState): TransactionEvent => ({
+  Process: run.Process,
+  TransactionID: run.TransactionID,
+  ReplayID: run.ReplayID,
+  Status: run.Status,
+  StepName: run.StepName,
+  Version: run.Version,
+  At: run.UpdatedAt,
 })

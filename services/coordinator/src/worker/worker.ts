@@ -25,7 +25,7 @@ import { type Run, keyText, type RunKey } from '../transaction/run.ts'
 import type { FinishedItem } from '../transaction/item.ts'
 import {
   type Claim,
-  type Moved,
+  type RunState,
   type ProcessOutline,
   RENEW_MS,
   type TransactionSource,
@@ -169,41 +169,41 @@ export function createWorker(deps: WorkerDeps): Worker {
 
   /** Runs the step of a claim and records what it came to; the claim of the next step, if it `continues`. */
   async function workStep(definition: ProcessDefinition, claim: Claim): Promise<Claim | null> {
-    const { header, lease } = claim
+    const { run, lease } = claim
     const about = {
-      process: header.Process,
-      transactionId: header.TransactionID,
-      replayId: header.ReplayID,
-      step: header.StepName,
-      attempt: header.Attempt,
+      process: run.Process,
+      transactionId: run.TransactionID,
+      replayId: run.ReplayID,
+      step: run.StepName,
+      attempt: run.Attempt,
     }
     let child: Logger | null = null
     // Made when somebody writes to it: a quiet log should cost nothing.
     const stepLog = (): Logger => (child ??= log.child(about))
     if (log.isLevelEnabled('info')) stepLog().info('step start')
-    if (header.Version === 1 || header.Attempt > 1) publisher.tell(header)
+    if (run.Version === 1 || run.Attempt > 1) publisher.tell(run)
     const startedAt = now()
     const outcome = await attempt(definition, claim, stepLog)
     if (outcome === null) {
-      deps.count(header.Process, header.StepName, 'lost')
+      deps.count(run.Process, run.StepName, 'lost')
       stepLog().warn('step lost its lease')
       return null
     }
     const { retry: policy, stepNames: steps } = definition
     const isInline = definition.dispatch === 'inline' && isWanted(definition)
-    const transition = advance(header, outcome, { steps, policy, random: random(), isInline })
+    const transition = advance(run, outcome, { steps, policy, random: random(), isInline })
     const recorded = await patiently(() => source.record(lease, transition), gone.signal)
     // The source is away and we leave: the lease runs out, the pull brings the run back.
     if (recorded === GONE) return null
     if (recorded === null) {
-      deps.count(header.Process, header.StepName, 'fenced')
+      deps.count(run.Process, run.StepName, 'fenced')
       stepLog().warn('step outcome came too late')
       return null
     }
     const durationMs = now() - startedAt
     // A retry that there is no attempt left for is a failure.
     const cameTo = transition.status === 'Failed' ? 'failed' : outcome.kind
-    deps.count(header.Process, header.StepName, cameTo, durationMs)
+    deps.count(run.Process, run.StepName, cameTo, durationMs)
     if (tracing !== undefined) traceOutcome(tracing, cameTo, transition)
     const told = {
       outcome: cameTo,
@@ -229,13 +229,13 @@ export function createWorker(deps: WorkerDeps): Worker {
     claim: Claim,
     stepLog: () => Logger,
   ): Promise<StepOutcome | null> {
-    const { header } = claim
-    const { InDoubt: isInDoubt } = header
-    const handler = definition.steps.get(header.StepName)
+    const { run } = claim
+    const { InDoubt: isInDoubt } = run
+    const handler = definition.steps.get(run.StepName)
     if (handler === undefined)
       return { ...used('step_unknown', 'the process has no such step'), isInDoubt }
     // Workers that die in the step charge it, or it would take every one of them down, for ever.
-    if (header.Attempt > definition.retry.maxAttempts)
+    if (run.Attempt > definition.retry.maxAttempts)
       return {
         ...used('attempts_used_up', 'workers were lost in every attempt of this step'),
         isInDoubt,
@@ -245,7 +245,7 @@ export function createWorker(deps: WorkerDeps): Worker {
       needsInternet: definition.requireInternet,
       stop: new StepAbort(),
     }
-    const key = keyText(header)
+    const key = keyText(run)
     inHand.set(key, hand)
     const { stop } = hand
     const timer = setTimeout(() => stop.stop('timeout'), definition.stepTimeoutMs)
@@ -257,7 +257,7 @@ export function createWorker(deps: WorkerDeps): Worker {
         holds,
         settings: deps.settings,
         log: stepLog,
-        traceparent: () => traceparentOf(header),
+        traceparent: () => traceparentOf(run),
         stop,
         isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
         now,
@@ -393,15 +393,15 @@ export function createWorker(deps: WorkerDeps): Worker {
   }
 }
 
-const stepSpan = ({ header }: Claim): SpanDescription => ({
-  name: `step ${header.StepName}`,
+const stepSpan = ({ run }: Claim): SpanDescription => ({
+  name: `step ${run.StepName}`,
   kind: 'internal',
   attributes: {
-    'integration.process': header.Process,
-    'integration.transaction_id': header.TransactionID,
-    'integration.replay_id': header.ReplayID,
-    'integration.step': header.StepName,
-    'integration.attempt': header.Attempt,
+    'integration.process': run.Process,
+    'integration.transaction_id': run.TransactionID,
+    'integration.replay_id': run.ReplayID,
+    'integration.step': run.StepName,
+    'integration.attempt': run.Attempt,
   },
 })
 
@@ -416,11 +416,11 @@ function traceOutcome(
 
 /** The claim of the next step, as the source has it after a transition that `continues`. */
 function claimAfter(
-  { lease, header, items }: Claim,
-  next: Moved,
+  { lease, run, items }: Claim,
+  next: RunState,
   { item }: Pick<Transition, 'item'>,
 ): Claim {
-  const { StepName } = header
+  const { StepName } = run
   const done: FinishedItem = {
     StepName,
     ResponseStatus: item?.response?.status ?? null,
@@ -435,7 +435,7 @@ function claimAfter(
       attempt: next.Attempt,
       startedAt: next.UpdatedAt,
     },
-    header: { ...header, ...next },
+    run: { ...run, ...next },
     items: [...items, done],
   }
 }

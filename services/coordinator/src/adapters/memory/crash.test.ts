@@ -92,7 +92,7 @@ describe('the memory source', () => {
     await rmdir(snapshot)
     await rename(`${snapshot}.kept`, snapshot)
     const again = await createMemoryTransactionSource(folder)
-    expect((await again.list(outline.name, { limit: 100 })).headers).toHaveLength(10)
+    expect((await again.list(outline.name, { limit: 100 })).runs).toHaveLength(10)
     await again[Symbol.asyncDispose]()
   })
 
@@ -150,8 +150,8 @@ async function expectKept(source: TransactionSource, versions: Acknowledged): Pr
   let ahead = 0
   for (const [id, version] of versions) {
     const run = await source.get(outline.name, id, 0)
-    expect([version, version + 1], id).toContain(run?.header.Version)
-    if (run?.header.Version === version) continue
+    expect([version, version + 1], id).toContain(run?.run.Version)
+    if (run?.run.Version === version) continue
     ahead += 1
     versions.set(id, version + 1)
   }
@@ -176,18 +176,18 @@ function startWorker(dataDir: string, round: number): ChildProcess {
     async function work(source) {
       const TransactionID = '${round}-' + n++
       const InitialData = 'x'.repeat(n % 7 === 0 ? 20_000 : 20)
-      const [{ header: queued }] = await source.queue(outline, [{ TransactionID, InitialData }])
-      let header = queued
-      const tell = () => writeSync(1, TransactionID + ' ' + header.Version + '\\n')
+      const [{ run: queued }] = await source.queue(outline, [{ TransactionID, InitialData }])
+      let run = queued
+      const tell = () => writeSync(1, TransactionID + ' ' + run.Version + '\\n')
       tell()
-      while (header.Status !== 'Completed') {
-        const step = header.StepName
-        const message = { Process: outline.name, TransactionID, ReplayID: 0, version: header.Version }
+      while (run.Status !== 'Completed') {
+        const step = run.StepName
+        const message = { Process: outline.name, TransactionID, ReplayID: 0, version: run.Version }
         const { claim } = await source.claim({ ...message, step, isFirst: step === steps[0], owner: 'w' })
-        header = claim.header
+        run = claim.run
         tell()
         const outcome = ${JSON.stringify(done)}
-        header = await source.record(claim.lease, advance(header, outcome, { steps, policy, random: 0 }))
+        run = await source.record(claim.lease, advance(run, outcome, { steps, policy, random: 0 }))
         tell()
       }
     }
@@ -279,18 +279,18 @@ async function workOn(own: string, faults: readonly Fault[]) {
     if (queued === null) return
     versions.set(id, 0)
     for (let tries = 0; tries < 6; tries += 1) {
-      const header = (await source.get(outline.name, id, 0))?.header as Run
+      const stored = (await source.get(outline.name, id, 0))?.run as Run
       // Memory has taken back what was refused.
-      expect(header.Version).toBe(versions.get(id))
-      if (header.Status === 'Completed') return
-      const { TransactionID, ReplayID, Process, Version: version, StepName: step } = header
+      expect(stored.Version).toBe(versions.get(id))
+      if (stored.Status === 'Completed') return
+      const { TransactionID, ReplayID, Process, Version: version, StepName: step } = stored
       const message = { Process, TransactionID, ReplayID, version, step, owner: 'w' }
       const claimed = await attempt(() => source.claim({ ...message, isFirst: step === 'order' }))
       if (claimed?.kind !== 'claimed') continue
-      versions.set(id, claimed.claim.header.Version)
+      versions.set(id, claimed.claim.run.Version)
       const course = { steps: outline.steps, policy: defaultRetryPolicy, random: 0 }
       const recorded = await attempt(() =>
-        source.record(claimed.claim.lease, advance(claimed.claim.header, done, course)),
+        source.record(claimed.claim.lease, advance(claimed.claim.run, done, course)),
       )
       if (recorded === null) return
       versions.set(id, recorded.Version)
@@ -305,7 +305,7 @@ async function workOn(own: string, faults: readonly Fault[]) {
   await source[Symbol.asyncDispose]()
   const again = await createMemoryTransactionSource(own)
   for (const [id, version] of versions)
-    expect((await again.get(outline.name, id, 0))?.header.Version).toBe(version)
+    expect((await again.get(outline.name, id, 0))?.run.Version).toBe(version)
   await again[Symbol.asyncDispose]()
   return { refused, acknowledged }
 }

@@ -44,9 +44,9 @@ describe('the memory source on its disk', () => {
   }
   const ids = async (): Promise<string[]> => {
     const source = await createMemoryTransactionSource(folder)
-    const { headers } = await source.list(process.name, { limit: 100 })
+    const { runs } = await source.list(process.name, { limit: 100 })
     await source[Symbol.asyncDispose]()
-    return headers.map(({ TransactionID }) => TransactionID).toSorted()
+    return runs.map(({ TransactionID }) => TransactionID).toSorted()
   }
 
   it('has everything again after a restart, in ITSourceMemory.json', async () => {
@@ -92,7 +92,7 @@ describe('the memory source on its disk', () => {
     await source[Symbol.asyncDispose]()
     writeFileSync(journal, log)
     const again = await createMemoryTransactionSource(folder)
-    expect((await again.get(process.name, '1', 0))?.header.Status).toBe('Cancelled')
+    expect((await again.get(process.name, '1', 0))?.run.Status).toBe('Cancelled')
     await again[Symbol.asyncDispose]()
   })
 
@@ -162,8 +162,8 @@ describe('the memory source on its disk', () => {
       for (let n = 0; n < 60; n += 1)
         await source.queue(outline, [{ TransactionID: 'id-' + n, InitialData: 'x'.repeat(n < 50 ? 400 : 1) }])
           .then(() => acknowledged.push('id-' + n), (error) => refused.push(error.code))
-      const { headers } = await source.list('OrderProcess', { limit: 500 })
-      console.log(JSON.stringify({ acknowledged, refused, listed: headers.map((header) => header.TransactionID) }))
+      const { runs } = await source.list('OrderProcess', { limit: 500 })
+      console.log(JSON.stringify({ acknowledged, refused, listed: runs.map((run) => run.TransactionID) }))
       process.exit()`
     const child = spawn('sh', [
       '-c',
@@ -189,7 +189,7 @@ describe('the memory source on its disk', () => {
       const source = await createMemoryTransactionSource(${JSON.stringify(folder)})
       const outline = { name: 'OrderProcess', steps: ['order'] }
       const [result] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
-      const { Process, TransactionID, ReplayID, Version: version } = result.header
+      const { Process, TransactionID, ReplayID, Version: version } = result.run
       await source.claim({ Process, TransactionID, ReplayID, version, step: 'order', isFirst: true, owner: 'dead' })
       console.log('acknowledged')
       setInterval(() => {}, 1000)`

@@ -112,7 +112,7 @@ describe('the tables', () => {
       owner: 'a worker that dies',
     })
     expect(claimed.kind).toBe('claimed')
-    await eventually(async () => expect(await source.adopt(10)).toHaveLength(1))
+    await eventually(async () => expect(await source.recoverExpiredLeases(10)).toHaveLength(1))
   })
 
   it('take a run that somebody sets back to Queued, with what was left of its end', async () => {
@@ -141,7 +141,7 @@ describe('the tables', () => {
       isFirst: true,
       owner: 'me',
     })
-    expect(result).toMatchObject({ kind: 'claimed', claim: { header: { StepName: 'order' } } })
+    expect(result).toMatchObject({ kind: 'claimed', claim: { run: { StepName: 'order' } } })
     await source[Symbol.asyncDispose]()
   })
 
