@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import {
   domainFolderOf,
   importViolations,
+  platform,
   technology,
   type Sources,
   type Workspace,
@@ -44,6 +45,23 @@ describe('the check of the import direction', () => {
     expect(violationsOf({ 'services/coordinator/src/adapters/x.ts': `import '${name}'` })).toEqual(
       [],
     )
+  })
+
+  it.each(platform)('finds %s in a domain folder', (name) => {
+    const path = 'services/coordinator/src/process/step.ts'
+    expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([
+      `${path} imports ${name}: files, sockets and threads belong in adapters/`,
+    ])
+    expect(violationsOf({ [path]: `import { x } from '${name}/promises'` })).toHaveLength(1)
+    expect(violationsOf({ 'services/coordinator/src/adapters/x.ts': `import '${name}'` })).toEqual(
+      [],
+    )
+  })
+
+  it('allows modules of Node that only compute, and timers, in a domain folder', () => {
+    const path = 'services/coordinator/src/process/step.ts'
+    for (const name of ['node:crypto', 'node:path', 'node:timers/promises', 'node:util'])
+      expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([])
   })
 
   it('finds an import that runs over several lines, a re-export and a bare import', () => {

@@ -16,8 +16,8 @@ export interface AppDeps extends TransactionRouteDeps, ProcessRouteDeps, Integri
   readonly metrics: Metrics
   readonly keys: readonly Secret[]
   readonly feed: TransitionFeed
-  /** Aborts when the service leaves: streams that never end by themselves must end then. */
-  readonly leaving: AbortSignal
+  /** Aborts on shutdown, which ends the event streams: they have no end of their own. */
+  readonly shutdown: AbortSignal
 }
 
 export const createApp = (deps: AppDeps) =>

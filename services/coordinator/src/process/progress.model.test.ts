@@ -46,7 +46,7 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
   told429: { kind: 'held', ...failure, response: { status: 429, body: '' }, delayMs: 20_000 },
   held: { kind: 'held', ...failure, delayMs: 20_000 },
   released: { kind: 'released' },
-  noAnswer: { kind: 'released', noAnswer: 'aborted', isInDoubt: true },
+  noResponse: { kind: 'released', noResponse: 'aborted', isInDoubt: true },
 }
 type OutcomeName = keyof typeof outcomes
 
@@ -386,7 +386,7 @@ class Model {
           notBefore: now + 20_000,
         })
       default: {
-        if (outcome === 'noAnswer') {
+        if (outcome === 'noResponse') {
           run.items.set(step, 'Retrying')
           run.attempts.push('no_answer')
         }

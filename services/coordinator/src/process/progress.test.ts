@@ -5,7 +5,7 @@ import { advance, type StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
 
 const steps = ['order', 'report', 'csv']
-const course = { steps, policy: defaultRetryPolicy, random: 0.5 }
+const options = { steps, policy: defaultRetryPolicy, random: 0.5 }
 const run = (change: Partial<Run> = {}): Run => ({
   Process: 'OrderProcess',
   TransactionID: '66',
@@ -45,47 +45,47 @@ const told429: StepOutcome = {
   delayMs: 3_000,
 }
 
-describe('the course of a run', () => {
+describe('the options of a run', () => {
   it.each([
     ['order', 'Running', 'report'],
     ['report', 'Running', 'csv'],
     ['csv', 'Completed', 'csv'],
   ])('a completed %s makes it %s at %s', (step, status, next) => {
-    const transition = advance(run({ StepName: step, Attempt: 3 }), completed, course)
+    const transition = advance(run({ StepName: step, Attempt: 3 }), completed, options)
     expect(transition).toMatchObject({ status, stepName: next, item: { status: 'Completed' } })
     if (status === 'Running') expect(transition.attempt).toBe(0)
   })
 
   it('a step that sets the status Completed ends it, whatever steps would follow', () => {
-    expect(advance(run(), { ...completed, endsRun: true }, course)).toMatchObject({
+    expect(advance(run(), { ...completed, endsRun: true }, options)).toMatchObject({
       status: 'Completed',
       stepName: 'order',
     })
   })
 
   it('a step of a run whose process has lost it ends it rather than starting over', () => {
-    const transition = advance(run({ StepName: 'gone' }), failed, course)
+    const transition = advance(run({ StepName: 'gone' }), failed, options)
     expect(transition.status).toBe('Failed')
   })
 
   it('a retry waits, doubling, with jitter, up to the cap', () => {
     const delays = Array.from(
       { length: 9 },
-      (_, n) => advance(run({ Attempt: n + 1 }), retry, { ...course, random: 0.999 }).delayMs,
+      (_, n) => advance(run({ Attempt: n + 1 }), retry, { ...options, random: 0.999 }).delayMs,
     )
     expect(delays).toEqual([999, 1_998, 3_996, 7_992, 15_984, 31_968, 63_936, 127_872, 255_744])
-    expect(advance(run(), retry, { ...course, random: 0 }).delayMs).toBe(0)
+    expect(advance(run(), retry, { ...options, random: 0 }).delayMs).toBe(0)
   })
 
   it("the target's Retry-After wins over the back-off, up to a day", () => {
     const after = (retryAfterMs: number) =>
-      advance(run(), { ...retry, retryAfterMs }, course).delayMs
+      advance(run(), { ...retry, retryAfterMs }, options).delayMs
     expect([after(0), after(7_000), after(9e12)]).toEqual([0, 7_000, 86_400_000])
   })
 
   it('the tenth failed attempt is the last', () => {
-    expect(advance(run({ Attempt: 9 }), retry, course).status).toBe('Retrying')
-    expect(advance(run({ Attempt: 10 }), retry, course)).toMatchObject({
+    expect(advance(run({ Attempt: 9 }), retry, options).status).toBe('Retrying')
+    expect(advance(run({ Attempt: 10 }), retry, options)).toMatchObject({
       status: 'Failed',
       errorClass: 'http_503',
       item: { status: 'Failed' },
@@ -93,19 +93,19 @@ describe('the course of a run', () => {
   })
 
   it('waiting for a credential and letting go charge no attempt', () => {
-    expect(advance(run({ Attempt: 3 }), waiting, course)).toMatchObject({
+    expect(advance(run({ Attempt: 3 }), waiting, options)).toMatchObject({
       status: 'Waiting',
       attempt: 2,
       waitingFor: 'ACC-1',
     })
-    expect(advance(run({ Attempt: 3 }), released, course)).toMatchObject({
+    expect(advance(run({ Attempt: 3 }), released, options)).toMatchObject({
       status: 'Retrying',
       attempt: 2,
       item: null,
     })
-    expect(advance(run({ Attempt: 1 }), released, course).status).toBe('Queued')
-    expect(advance(run({ Attempt: 1, StepName: 'csv' }), released, course).status).toBe('Running')
-    expect(advance(run({ Attempt: 3 }), { kind: 'later', delayMs: 5 }, course)).toMatchObject({
+    expect(advance(run({ Attempt: 1 }), released, options).status).toBe('Queued')
+    expect(advance(run({ Attempt: 1, StepName: 'csv' }), released, options).status).toBe('Running')
+    expect(advance(run({ Attempt: 3 }), { kind: 'later', delayMs: 5 }, options)).toMatchObject({
       status: 'Retrying',
       attempt: 2,
       delayMs: 5,
@@ -115,14 +115,14 @@ describe('the course of a run', () => {
   })
 
   it('a credential that rests charges no attempt, and only the call that was told so leaves a trace', () => {
-    expect(advance(run({ Attempt: 10 }), told429, course)).toMatchObject({
+    expect(advance(run({ Attempt: 10 }), told429, options)).toMatchObject({
       status: 'Retrying',
       attempt: 9,
       delayMs: 3_000,
       errorClass: 'http_429',
       item: { status: 'Retrying', response: { status: 429 } },
     })
-    expect(advance(run(), { ...told429, response: null }, course)).toMatchObject({
+    expect(advance(run(), { ...told429, response: null }, options)).toMatchObject({
       status: 'Retrying',
       attempt: 0,
       lastError: 'slow down',
@@ -131,8 +131,8 @@ describe('the course of a run', () => {
   })
 
   it('letting go after a call left leaves a trace of it', () => {
-    const outcome: StepOutcome = { kind: 'released', noAnswer: 'no answer', isInDoubt: true }
-    expect(advance(run(), outcome, course)).toMatchObject({
+    const outcome: StepOutcome = { kind: 'released', noResponse: 'no answer', isInDoubt: true }
+    expect(advance(run(), outcome, options)).toMatchObject({
       status: 'Queued',
       attempt: 0,
       errorClass: 'no_answer',
@@ -143,10 +143,10 @@ describe('the course of a run', () => {
 
   it('whatever left it in doubt stays so until the step is completed', () => {
     for (const outcome of [retry, failed, waiting, told429, released]) {
-      expect(advance(run(), { ...outcome, isInDoubt: true }, course).isInDoubt).toBe(true)
-      expect(advance(run(), outcome, course).isInDoubt).toBe(false)
+      expect(advance(run(), { ...outcome, isInDoubt: true }, options).isInDoubt).toBe(true)
+      expect(advance(run(), outcome, options).isInDoubt).toBe(false)
     }
-    expect(advance(run(), completed, course).isInDoubt).toBe(false)
+    expect(advance(run(), completed, options).isInDoubt).toBe(false)
   })
 
   it('over 20,000 random histories never goes back, never skips, never passes the last attempt', () => {
@@ -164,7 +164,7 @@ describe('the course of a run', () => {
         const weight = random()
         const outcome = weight < 0.5 ? completed : outcomes[Math.floor(random() * outcomes.length)]
         if (outcome === undefined) throw new Error('no outcome')
-        const next = advance(claimed, outcome, { ...course, random: random() })
+        const next = advance(claimed, outcome, { ...options, random: random() })
         const moved = steps.indexOf(next.stepName) - steps.indexOf(claimed.StepName)
         charged = moved === 1 ? 0 : charged + (outcome === retry ? 1 : 0)
         expect(moved === 0 || (moved === 1 && outcome === completed)).toBe(true)

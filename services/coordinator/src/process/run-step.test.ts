@@ -1,7 +1,7 @@
 import { createLogger } from '@integration-host/shared/logger'
 import { describe, expect, it } from 'vitest'
 import type { Claim } from '../transaction/transaction-source.ts'
-import { createCredentialHolds } from './credential-holds.ts'
+import { createCoolDowns } from './cool-downs.ts'
 import type { CallOutcome, CallRequest } from './http-call.ts'
 import { runStep, type StepDeps } from './run-step.ts'
 import { type AnyStep, defineStep, type Step } from './step.ts'
@@ -64,11 +64,12 @@ async function outcomeOf(
         return answers[calls.length - 1] ?? { kind: 'aborted', isSent: false }
       },
       gateway: { url: 'http://gateway:7218', key: 'service-key' },
-      holds: createCredentialHolds(() => 0),
+      coolDowns: createCoolDowns(() => 0),
+      files: { writeAtomic: async () => {}, removeTemporaryFiles: async () => {} },
       settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
       log: () => createLogger('test', 'silent'),
       traceparent: () => '00-a-b-01',
-      stop: new StepAbort(),
+      abort: new StepAbort(),
       isOnline: async () => true,
       now: () => 0,
       ...deps,
@@ -186,7 +187,7 @@ describe('a call of a step', () => {
     [{ kind: 'aborted', isSent: false } as const, { kind: 'released' }],
     [
       { kind: 'aborted', isSent: true } as const,
-      { kind: 'released', noAnswer: 'GET http://x/ got no answer: given up', isInDoubt: true },
+      { kind: 'released', noResponse: 'GET http://x/ got no response: aborted', isInDoubt: true },
     ],
   ])(
     'that comes to %j ends the step, and what it does after changes nothing',
@@ -229,27 +230,29 @@ describe('a 429 of a call with a credential', () => {
     step.execute({ url: `/v3/company/${realm}/x` }, { credential: `ACC-${realm}` })
 
   it('keeps the steps of that credential from calling, and no others', async () => {
-    const holds = createCredentialHolds(() => 0)
-    const first = await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { holds })
+    const coolDowns = createCoolDowns(() => 0)
+    const first = await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
     expect(first.outcome).toEqual({
       kind: 'held',
       errorClass: 'http_429',
-      error: 'GET http://gateway:7218/v3/company/42/x answered 429',
+      error: 'GET http://gateway:7218/v3/company/42/x responded with 429',
       response: { status: 429, body: 'slow' },
       delayMs: 3_000,
     })
-    const second = await outcomeOf(callFor('42'), [answered(200)], { holds })
+    const second = await outcomeOf(callFor('42'), [answered(200)], { coolDowns })
     expect(second.calls).toEqual([])
     expect(second.outcome).toEqual({
       kind: 'held',
       errorClass: 'credential_held',
-      error: 'GET http://gateway:7218/v3/company/42/x was not sent: ACC-42 rests after a 429',
+      error: 'GET http://gateway:7218/v3/company/42/x was not sent: ACC-42 is in a cool-down after a 429',
       response: null,
       delayMs: 3_100,
     })
     const others = [callFor('43'), (step: Step) => step.execute({ url: 'http://x/' })]
     for (const other of others)
-      expect((await outcomeOf(other, [answered(200)], { holds })).outcome.kind).toBe('completed')
+      expect((await outcomeOf(other, [answered(200)], { coolDowns })).outcome.kind).toBe(
+        'completed',
+      )
   })
 
   it('leaves a step that was in doubt so', async () => {
@@ -333,7 +336,7 @@ describe('whether a step is in doubt', () => {
   }
 
   it.each([
-    ['a call that got no answer', call, lost, true],
+    ['a call that got no response', call, lost, true],
     ['a call that never left', call, unsent, false],
     ['500: it may have crashed at the end of its work', call, answered(500), true],
     ['502 and 504: a gateway does not know either', call, answered(504), true],

@@ -1,43 +1,43 @@
 import { describe, expect, it, vi } from 'vitest'
 import { StepAbort } from './step-abort.ts'
 
-describe('the stop of a step', () => {
-  it('holds back what has not left before it ends all, and tells of both', () => {
-    const stop = new StepAbort()
-    const told = vi.fn<() => void>()
-    stop.watch(told)
-    expect([stop.areNewCallsBlocked, stop.reason]).toEqual([false, null])
-    stop.blockNewCalls()
-    expect([stop.areNewCallsBlocked, stop.reason]).toEqual([true, null])
-    stop.stop('leaving')
-    expect([stop.areNewCallsBlocked, stop.reason]).toEqual([true, 'leaving'])
-    expect(told).toHaveBeenCalledTimes(2)
+describe('the abort of a step', () => {
+  it('blocks new calls before it aborts the step, and notifies of both', () => {
+    const abort = new StepAbort()
+    const notified = vi.fn<() => void>()
+    abort.watch(notified)
+    expect([abort.areNewCallsBlocked, abort.reason]).toEqual([false, null])
+    abort.blockNewCalls()
+    expect([abort.areNewCallsBlocked, abort.reason]).toEqual([true, null])
+    abort.abort('shutdown')
+    expect([abort.areNewCallsBlocked, abort.reason]).toEqual([true, 'shutdown'])
+    expect(notified).toHaveBeenCalledTimes(2)
   })
 
   it('keeps its first reason', () => {
-    const stop = new StepAbort()
-    stop.stop('lost')
-    stop.stop('timeout')
-    expect(stop.reason).toBe('lost')
-    expect(stop.areNewCallsBlocked).toBe(true)
+    const abort = new StepAbort()
+    abort.abort('lease_lost')
+    abort.abort('timeout')
+    expect(abort.reason).toBe('lease_lost')
+    expect(abort.areNewCallsBlocked).toBe(true)
   })
 
-  it('tells nobody who has gone', () => {
-    const stop = new StepAbort()
-    const told = vi.fn<() => void>()
-    stop.watch(told)
-    stop.unwatch(told)
-    stop.stop('lost')
-    expect(told).not.toHaveBeenCalled()
+  it('does not notify a listener that was removed', () => {
+    const abort = new StepAbort()
+    const notified = vi.fn<() => void>()
+    abort.watch(notified)
+    abort.unwatch(notified)
+    abort.abort('lease_lost')
+    expect(notified).not.toHaveBeenCalled()
   })
 
-  it.each(['before', 'after'])('aborts a signal that was asked for %s it', (when) => {
-    const stop = new StepAbort()
-    const early = when === 'before' ? stop.signal : null
-    stop.blockNewCalls()
+  it.each(['before', 'after'])('aborts a signal that was read %s it', (when) => {
+    const abort = new StepAbort()
+    const early = when === 'before' ? abort.signal : null
+    abort.blockNewCalls()
     expect(early?.aborted ?? false).toBe(false)
-    stop.stop('timeout')
-    const { signal } = stop
+    abort.abort('timeout')
+    const { signal } = abort
     expect(early ?? signal).toBe(signal)
     expect([signal.aborted, signal.reason]).toEqual([true, 'timeout'])
   })

@@ -1,9 +1,9 @@
-/** Why a step is stopped from outside. */
-export type AbortReason = 'timeout' | 'lost' | 'leaving'
+/** Why a step is aborted from outside. */
+export type AbortReason = 'timeout' | 'lease_lost' | 'shutdown'
 
 /**
- * Stops a step, or only its calls that have not left. It does what two AbortControllers would, of which every
- * step would pay for both; an AbortSignal is made for the step that asks for one.
+ * Aborts a step, or blocks only those of its calls that have not been sent. It does what two AbortControllers
+ * would do, but every step would pay for both; here an AbortSignal is created for a step that reads it.
  */
 export class StepAbort {
   #reason: AbortReason | null = null
@@ -11,12 +11,12 @@ export class StepAbort {
   #controller: AbortController | null = null
   readonly #listeners = new Set<() => void>()
 
-  /** Null while the step may go on. */
+  /** `null` while the step may continue. */
   get reason(): AbortReason | null {
     return this.#reason
   }
 
-  /** Nothing more may leave; what has left may be answered unless there is a `reason`. */
+  /** No further call may be sent; the response to a sent one may still arrive, unless there is a `reason`. */
   get areNewCallsBlocked(): boolean {
     return this.#areNewCallsBlocked
   }
@@ -30,19 +30,19 @@ export class StepAbort {
 
   blockNewCalls(): void {
     this.#areNewCallsBlocked = true
-    this.#tell()
+    this.#notify()
   }
 
-  /** The first reason counts. */
-  stop(reason: AbortReason): void {
+  /** Aborts the step; the first reason counts. */
+  abort(reason: AbortReason): void {
     if (this.#reason !== null) return
     this.#reason = reason
     this.#areNewCallsBlocked = true
     this.#controller?.abort(reason)
-    this.#tell()
+    this.#notify()
   }
 
-  /** Calls `listener` whenever something has changed from now on, until it is taken off. */
+  /** Calls `listener` with every later change, until `unwatch`. */
   watch(listener: () => void): void {
     this.#listeners.add(listener)
   }
@@ -51,7 +51,7 @@ export class StepAbort {
     this.#listeners.delete(listener)
   }
 
-  #tell(): void {
+  #notify(): void {
     for (const listener of this.#listeners) listener()
   }
 }

@@ -15,9 +15,9 @@ const MAX_BEHIND = 20_000
  */
 export function eventRoutes(deps: {
   readonly feed: TransitionFeed
-  readonly leaving: AbortSignal
+  readonly shutdown: AbortSignal
 }) {
-  const { feed, leaving } = deps
+  const { feed, shutdown } = deps
   return new Hono().get(
     '/',
     describeRoute({
@@ -37,11 +37,11 @@ export function eventRoutes(deps: {
         })
         const end = (): void => wake?.()
         stream.onAbort(end)
-        leaving.addEventListener('abort', end, { once: true })
+        shutdown.addEventListener('abort', end, { once: true })
         try {
           if (missed === null) await stream.writeSSE({ event: 'reset', data: '{}' })
           else await stream.write(': connected\n\n')
-          while (!stream.aborted && !leaving.aborted && events.length <= MAX_BEHIND) {
+          while (!stream.aborted && !shutdown.aborted && events.length <= MAX_BEHIND) {
             for (const event of events.splice(0, 500))
               await stream.writeSSE({
                 id: eventId(event),
@@ -58,12 +58,12 @@ export function eventRoutes(deps: {
                 resolve()
               }
               // What came, or ended, while the last ones were written.
-              if (events.length > 0 || stream.aborted || leaving.aborted) wake()
+              if (events.length > 0 || stream.aborted || shutdown.aborted) wake()
             })
           }
         } finally {
           stopWatching()
-          leaving.removeEventListener('abort', end)
+          shutdown.removeEventListener('abort', end)
         }
       }),
   )

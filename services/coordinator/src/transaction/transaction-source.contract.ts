@@ -79,7 +79,7 @@ export function transactionSourceContract(
     const failing = (retryAfterMs: number): StepOutcome => ({
       kind: 'retry',
       errorClass: 'http_503',
-      error: 'GET x answered 503',
+      error: 'GET x responded with 503',
       response: { status: 503, body: 'busy' },
       retryAfterMs,
     })
@@ -227,14 +227,19 @@ export function transactionSourceContract(
           Status: 'Retrying',
           Attempt: 1,
           ErrorClass: 'http_503',
-          LastError: 'GET x answered 503',
+          LastError: 'GET x responded with 503',
         })
         const second = await record(await claim(first as Run), done)
         expect(second).toMatchObject({ Status: 'Running', StepName: 'report', LastError: null })
         const run = await source.get(process.name, '1', 0)
         expect(run?.items).toMatchObject([{ Status: 'Completed', Attempt: 2, Error: null }])
         expect(run?.attempts).toMatchObject([
-          { Attempt: 1, Outcome: 'http_503', ResponseStatus: 503, Error: 'GET x answered 503' },
+          {
+            Attempt: 1,
+            Outcome: 'http_503',
+            ResponseStatus: 503,
+            Error: 'GET x responded with 503',
+          },
           { Attempt: 2, Outcome: 'completed' },
         ])
       })

@@ -1,49 +1,49 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** Whether the internet can be reached, as the probes say. */
-export interface Connectivity extends AsyncDisposable {
-  readonly isOnline: boolean
-  /** Asks the probes now: for a call that failed and may have failed for lack of internet. */
+/** Whether the internet is reachable, according to the probes. */
+export interface Connectivity {
+  /** Probes now: for a call that failed, possibly because the internet is unreachable. */
   check(): Promise<boolean>
+  /** Probes at intervals from now on; `onChange` is called with the first result and each change. */
+  watch(onChange: (isOnline: boolean) => void): AsyncDisposable
 }
 
 export interface ConnectivityOptions {
-  /** Each resolves with whether its target answered; any one is enough. None: always online. */
+  /** Each resolves with whether its target responded; one is enough. Without probes: always online. */
   readonly probes: readonly ((signal: AbortSignal) => Promise<boolean>)[]
-  /** Called with each change, the first verdict included. */
-  readonly onChange: (isOnline: boolean) => void
   readonly onlineIntervalMs?: number
   readonly offlineIntervalMs?: number
-  /** Between the first failed round and the one that decides. */
+  /** Between the first failed round of probes and the one that decides. */
   readonly confirmMs?: number
   readonly probeTimeoutMs?: number
 }
 
 /**
- * Watches the internet. One failed round is a suspicion, the second one right after it is the verdict; one
- * good round brings it back.
+ * One failed round of probes is only a suspicion; if a second one right after it fails as well, the result is
+ * offline. One successful round means online again.
  */
-export function watchConnectivity(options: ConnectivityOptions): Connectivity {
-  const { probes, onChange } = options
+export function createConnectivity(options: ConnectivityOptions): Connectivity {
+  const { probes } = options
   const { onlineIntervalMs = 5_000, offlineIntervalMs = 1_000, confirmMs = 500 } = options
   const { probeTimeoutMs = 2_000 } = options
-  const leaving = new AbortController()
+  const shutdown = new AbortController()
+  const listeners = new Set<(isOnline: boolean) => void>()
   let isOnline: boolean | null = null
   let checking: Promise<boolean> | null = null
-  /** Ends the watcher's pause: a check asked for in between changes how soon to look again. */
+  /** Ends the pause of the watcher when a check in between has changed the interval. */
   let pause = new AbortController()
 
   const round = async (): Promise<boolean> => {
     const enough = new AbortController()
     const signal = AbortSignal.any([
       enough.signal,
-      leaving.signal,
+      shutdown.signal,
       AbortSignal.timeout(probeTimeoutMs),
     ])
     try {
       await Promise.any(
         probes.map(async (probe) => {
-          if (!(await probe(signal))) throw new Error('no answer')
+          if (!(await probe(signal))) throw new Error('no response')
         }),
       )
       return true
@@ -55,41 +55,43 @@ export function watchConnectivity(options: ConnectivityOptions): Connectivity {
   }
 
   const decide = async (): Promise<boolean> => {
-    let verdict = probes.length === 0 || (await round())
-    if (!verdict && isOnline !== false && !leaving.signal.aborted) {
-      await delay(confirmMs, null, { signal: leaving.signal }).catch(() => {})
-      verdict = await round()
+    let result = probes.length === 0 || (await round())
+    if (!result && isOnline !== false && !shutdown.signal.aborted) {
+      await delay(confirmMs, null, { signal: shutdown.signal }).catch(() => {})
+      result = await round()
     }
-    if (leaving.signal.aborted) return isOnline ?? false
-    if (verdict !== isOnline) {
-      isOnline = verdict
-      onChange(verdict)
+    if (shutdown.signal.aborted) return isOnline ?? false
+    if (result !== isOnline) {
+      isOnline = result
+      for (const listener of listeners) listener(result)
       pause.abort()
     }
-    return verdict
+    return result
   }
   const check = (): Promise<boolean> => (checking ??= decide().finally(() => (checking = null)))
 
-  const watch = async (): Promise<void> => {
-    while (!leaving.signal.aborted) {
+  const poll = async (): Promise<void> => {
+    while (!shutdown.signal.aborted) {
       await check()
       if (probes.length === 0) return
       const ms = isOnline ? onlineIntervalMs : offlineIntervalMs
       pause = new AbortController()
-      const signal = AbortSignal.any([pause.signal, leaving.signal])
+      const signal = AbortSignal.any([pause.signal, shutdown.signal])
       await delay(ms, null, { signal }).catch(() => {})
     }
   }
-  const watching = watch()
 
   return {
-    get isOnline() {
-      return isOnline ?? false
-    },
     check,
-    async [Symbol.asyncDispose]() {
-      leaving.abort()
-      await watching
+    watch(onChange) {
+      listeners.add(onChange)
+      const polling = poll()
+      return {
+        async [Symbol.asyncDispose]() {
+          shutdown.abort()
+          await polling
+        },
+      }
     },
   }
 }

@@ -1,19 +1,20 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { ProcessDefinition } from '../process/definition.ts'
+import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import type { Run } from '../transaction/run.ts'
 import type { QueueResult, TransactionSource } from '../transaction/transaction-source.ts'
+import type { StepsInFlight } from './steps-in-flight.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
-import { outlineOf, type Worker } from './worker.ts'
+import type { Worker } from './worker.ts'
 
-/** What an operator or another system can do with transactions. What it resolves with is durable. */
+/** What an operator or another system can do with transactions. What an operation resolved with is durable. */
 export interface Operations {
   queue(process: string, transactions: readonly QueueTransaction[]): Promise<readonly QueueResult[]>
   replay(process: string, transactionId: string, fromStep: string | null): Promise<Run>
   resume(process: string, transactionId: string, replayId: number | null): Promise<Run>
   cancel(process: string, transactionId: string, replayId: number | null): Promise<Run>
   setPaused(process: string, isPaused: boolean): Promise<void>
-  /** A credential can be used again: what waits for it goes on. */
+  /** Makes the runs that wait for a credential due again. */
   wake(credential: string): Promise<void>
   /** @throws {IntegrationError} `process_not_found`. */
   process(name: string): ProcessDefinition
@@ -22,14 +23,15 @@ export interface Operations {
 export interface OperationsDeps {
   readonly source: TransactionSource
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly publisher: TransitionPublisher
-  readonly worker: Worker
+  readonly publisher: Pick<TransitionPublisher, 'publishStep' | 'publishSteps'>
+  readonly stepsInFlight: Pick<StepsInFlight, 'abortCancelled'>
+  readonly worker: Pick<Worker, 'setPaused'>
 }
 
-const WAKE_GROUP = 200
+const WAKE_BATCH = 200
 
 export function createOperations(deps: OperationsDeps): Operations {
-  const { source, processes, publisher, worker } = deps
+  const { source, processes, publisher, stepsInFlight, worker } = deps
   const process = (name: string): ProcessDefinition => {
     const definition = processes.get(name)
     if (definition === undefined)
@@ -40,7 +42,7 @@ export function createOperations(deps: OperationsDeps): Operations {
     process,
     async queue(name, transactions) {
       const results = await source.queue(outlineOf(process(name)), transactions)
-      publisher.announceAll(
+      publisher.publishSteps(
         results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
       )
       return results
@@ -50,18 +52,18 @@ export function createOperations(deps: OperationsDeps): Operations {
       if (fromStep !== null && !definition.steps.has(fromStep))
         throw new IntegrationError('step_not_found', 'fromStep is not a step of the process')
       const run = await source.replay(outlineOf(definition), transactionId, fromStep)
-      publisher.announceAll([run])
+      publisher.publishSteps([run])
       return run
     },
     async resume(name, transactionId, replayId) {
       const run = await source.resume(process(name).name, transactionId, replayId)
-      publisher.announceAll([run])
+      publisher.publishSteps([run])
       return run
     },
     async cancel(name, transactionId, replayId) {
       const run = await source.cancel(process(name).name, transactionId, replayId)
-      worker.abort(run)
-      publisher.announceAll([run])
+      stepsInFlight.abortCancelled(run)
+      publisher.publishSteps([run])
       return run
     },
     async setPaused(name, isPaused) {
@@ -70,9 +72,9 @@ export function createOperations(deps: OperationsDeps): Operations {
     },
     async wake(credential) {
       for (;;) {
-        const woken = await source.wake(credential, WAKE_GROUP)
-        await Promise.all(woken.map((run) => publisher.announce(run)))
-        if (woken.length < WAKE_GROUP) return
+        const woken = await source.wake(credential, WAKE_BATCH)
+        await Promise.all(woken.map((run) => publisher.publishStep(run)))
+        if (woken.length < WAKE_BATCH) return
       }
     },
   }

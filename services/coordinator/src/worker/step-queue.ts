@@ -1,30 +1,31 @@
-import type { ProcessOutline } from '../transaction/transaction-source.ts'
 import type { RunKey } from '../transaction/run.ts'
+import type { ProcessOutline } from '../transaction/transaction-source.ts'
 
 /** The port to the messages that say a step is due. They carry no data: the row is the truth. */
 export interface StepQueue {
-  /** Makes the queues of a process; they stand again after every reconnect. */
+  /** Declares the queues of a process; they are declared again after every reconnect. */
   declare(process: ProcessOutline): Promise<void>
   /**
-   * Says that a step is due, at once or after about `delayMs`: at most that, the rest on arrival.
+   * Publishes that a step is due now or in about `delayMs`. The message may arrive earlier, never later than
+   * that: the claim then returns `early`, with the time that remains.
    *
-   * @throws {IntegrationError} `broker_unavailable`; the pull makes up for it.
+   * @throws {IntegrationError} `broker_unavailable`; the sweeper publishes the step again.
    */
   publish(step: DueStep, delayMs: number): Promise<void>
-  /** Puts a message aside that can never be worked on, with the reason. */
-  bury(process: string, arrival: StepArrival, reason: string): Promise<void>
+  /** Dead-letters a message that can never be worked on, with the reason. */
+  deadLetter(process: string, delivery: StepDelivery, reason: string): Promise<void>
   consume(
     process: string,
     step: string,
     prefetch: number,
-    handle: (arrival: StepArrival) => Promise<'ack' | 'requeue'>,
+    handle: (delivery: StepDelivery) => Promise<'ack' | 'requeue'>,
   ): StepConsumer
-  /** Messages that wait in a step's queue; null while the broker is away. */
+  /** The messages that are ready in a step's queue; `null` while the broker is unavailable. */
   waiting(process: string, step: string): Promise<number | null>
-  /** Workers that take from a step's queue; null when there is no such queue, or the broker is away. */
+  /** The consumers of a step's queue; `null` if there is no such queue, or the broker is unavailable. */
   consumers(process: string, step: string): Promise<number | null>
-  /** Messages that were put aside; null while the broker is away. */
-  buried(process: string): Promise<number | null>
+  /** The dead-lettered messages of a process; `null` while the broker is unavailable. */
+  deadLetters(process: string): Promise<number | null>
 }
 
 export interface DueStep extends RunKey {
@@ -32,14 +33,14 @@ export interface DueStep extends RunKey {
   readonly version: number
 }
 
-export interface StepArrival {
-  /** What the message says; null when it says nothing we understand. */
+export interface StepDelivery {
+  /** What the message says; `null` if it is not a step message. */
   readonly due: DueStep | null
   readonly content: Buffer
   readonly messageId: string
 }
 
 export interface StepConsumer {
-  /** Takes nothing more and resolves when what is in hand is settled. */
+  /** Accepts no more deliveries; resolves when those in flight are settled. */
   cancel(): Promise<void>
 }

@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest'
 import { defineProcess } from '../process/definition.ts'
 import type { Run } from '../transaction/run.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
-import { type PullDeps, startPulls } from './sweeper.ts'
+import type { StepQueue } from './step-queue.ts'
+import { startSweeper } from './sweeper.ts'
 
 const process = defineProcess('P', { steps: { first: () => {}, second: () => {} } })
 const run = (n: number, StepName = 'first'): Run => ({
@@ -27,8 +28,8 @@ const run = (n: number, StepName = 'first'): Run => ({
   CompletedAt: null,
 })
 
-/** Pulls over a source of which only what a pull uses is there; they tick once an hour. */
-function pulls(given: {
+/** A sweeper over a source with only the methods it uses; it polls once an hour. */
+function sweeperOn(given: {
   due?: (limit: number) => Run[]
   runsAtUnknownStep?: Run[]
   waiting?: (step: string) => number | null
@@ -40,72 +41,63 @@ function pulls(given: {
     waiting = () => 0,
     consumers = () => null,
   } = given
-  const looks: number[] = []
+  const polls: number[] = []
   const sent: Run[] = []
   const swept: number[] = []
-  const refused: unknown[] = []
+  const failed: unknown[] = []
   let onDue = (): void => {}
-  const pulling = startPulls({
+  const sweeper = startSweeper({
     source: {
       watch: (listener) => (onDue = listener),
       due: async (_, limit) => {
         const found = due(limit)
-        looks.push(found.length)
+        polls.push(found.length)
         return found
       },
       runsAtUnknownStep: async () => runsAtUnknownStep.splice(0),
-      failRun: async (...call) => (refused.push(call), null),
-      paused: async () => new Set<string>(),
-      recoverExpiredLeases: async () => [],
-      audit: async () => ({ runsByStatus: {}, dueBySteps: [], violations: {} }) as never,
+      failRun: async (...call) => (failed.push(call), null),
     } as Partial<TransactionSource> as TransactionSource,
     queue: {
       waiting: async (_, step) => waiting(step),
       consumers: async (_, step) => consumers(step),
-    } as PullDeps['queue'],
+    } as StepQueue,
     publisher: {
-      announce: async () => {},
-      remind: async (one) => void sent.push(one as Run),
-      announceAll() {},
-      tell() {},
-      settled: async () => {},
+      republishStep: async (run) => void sent.push(run as Run),
+      publishEvent() {},
     },
-    worker: { isConsuming: () => true, setPaused() {} } as unknown as PullDeps['worker'],
+    worker: { isConsuming: () => true },
     processes: new Map([['P', process]]),
     log: createLogger('test', 'silent'),
     random: () => 0.5,
-    localMs: 3_600_000,
-    remoteMs: 3_600_000,
+    intervalMs: 3_600_000,
     prefetch: 10,
-    onAudit: async () => {},
     onSweep: (count) => swept.push(count),
-    onAdopt() {},
   })
   return {
-    looks,
+    polls,
     sent,
     swept,
-    refused,
+    failed,
     hint: () => onDue(),
-    [Symbol.asyncDispose]: () => pulling[Symbol.asyncDispose](),
+    [Symbol.asyncDispose]: () => sweeper[Symbol.asyncDispose](),
   }
 }
 
-describe('the local pull', () => {
-  it('looks at once when the source hints at rows, once for many hints', async () => {
-    await using pull = pulls({})
-    const { looks, hint } = pull
-    await eventually(() => expect(looks).toHaveLength(1))
+describe('the sweeper', () => {
+  it('polls at once when the source hints at rows, and once for many hints', async () => {
+    await using sweeper = sweeperOn({})
+    const { polls, hint } = sweeper
+    await eventually(() => expect(polls).toHaveLength(1))
     for (let n = 0; n < 10_000; n += 1) hint()
-    await eventually(() => expect(looks).toHaveLength(2))
+    await eventually(() => expect(polls).toHaveLength(2))
     hint()
-    await eventually(() => expect(looks).toHaveLength(3))
+    await eventually(() => expect(polls).toHaveLength(3))
   })
 
-  it('sends five thousand at most, and the rest when the queues are short again', async () => {
+  it('publishes five thousand messages at most, and the rest when the queues are short again', async () => {
     let left = 12_000
     let ready = 0
-    await using pull = pulls({
+    await using sweeper = sweeperOn({
       due: (limit) => {
         const found = Array.from({ length: Math.min(limit, left) }, (_, n) => run(n))
         left -= found.length
@@ -114,35 +106,35 @@ describe('the local pull', () => {
       },
       waiting: (step) => (step === 'first' ? ready : 0),
     })
-    const { sent, swept } = pull
+    const { sent, swept } = sweeper
     for (const total of [5_000, 10_000, 12_000]) {
       await eventually(() => expect(sent).toHaveLength(total))
-      ready = 0 // the workers took them
+      ready = 0 // the workers have consumed them
     }
     expect(swept.reduce((sum, count) => sum + count)).toBe(12_000)
   })
 
   it.each([
     ['no queue', () => null, 1],
-    ['a queue that nobody takes from', () => 0, 1],
-    ['a queue that another version of the process takes from', () => 2, 0],
-  ])('fails what is due at a step it does not know: %s', async (_, consumers, refusals) => {
-    const pull = pulls({ runsAtUnknownStep: [run(1, 'gone')], consumers })
-    await eventually(() => expect(pull.looks).toHaveLength(1))
-    await pull[Symbol.asyncDispose]()
-    expect(pull.refused).toHaveLength(refusals)
-    if (refusals > 0) expect(pull.refused[0]).toContain('step_unknown')
+    ['a queue without a consumer', () => 0, 1],
+    ['a queue that another version of the process consumes', () => 2, 0],
+  ])('decides on a due run at an unknown step: %s', async (_, consumers, failures) => {
+    const sweeper = sweeperOn({ runsAtUnknownStep: [run(1, 'gone')], consumers })
+    await eventually(() => expect(sweeper.polls).toHaveLength(1))
+    await sweeper[Symbol.asyncDispose]()
+    expect(sweeper.failed).toHaveLength(failures)
+    if (failures > 0) expect(sweeper.failed[0]).toContain('step_unknown')
   })
 
-  it('fails nothing for a step it does not know while the broker is away', async () => {
+  it('fails no run at an unknown step while the broker is unavailable', async () => {
     let asked = 0
-    const pull = pulls({
+    const sweeper = sweeperOn({
       runsAtUnknownStep: [run(1, 'gone')],
-      // There when the pull began, away when it asks for the step.
+      // Available when the poll starts, unavailable when it queries the unknown step.
       waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
     })
-    await eventually(() => expect(pull.looks).toHaveLength(1))
-    await pull[Symbol.asyncDispose]()
-    expect(pull.refused).toEqual([])
+    await eventually(() => expect(sweeper.polls).toHaveLength(1))
+    await sweeper[Symbol.asyncDispose]()
+    expect(sweeper.failed).toEqual([])
   })
 })

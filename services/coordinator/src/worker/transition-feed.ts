@@ -1,16 +1,17 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 
 /**
- * The last transitions, for whoever watches; a watcher that comes back goes on where it stopped.
+ * The most recent transitions, for clients that watch; a client that reconnects continues where it stopped.
  *
- * Each replica has its own transitions at once and those of the others a moment later, so no two have them in
- * the same order: what came before an event here may not have been seen with it elsewhere.
+ * Each replica has its own transitions at once and those of the others a moment later, so no two replicas have
+ * them in the same order: an event that precedes another one here may follow it elsewhere.
  */
 export interface TransitionFeed {
   add(event: TransactionEvent): void
   /**
-   * What came after the event of that id, and what may have: a watcher may know some of it. Null when that event
-   * is not here yet, or not kept any more.
+   * The events after the one of that id, and those of the second before it: the client may have read from a
+   * replica where they followed it, so it may know some of them. `null` if that event has not arrived here yet,
+   * or is not kept any more.
    */
   after(id: string): readonly TransactionEvent[] | null
   /** @returns how to stop watching. */
@@ -18,7 +19,7 @@ export interface TransitionFeed {
 }
 
 const KEPT = 10_000
-/** Many times what a transition needs to reach the other replicas. */
+/** Many times the duration in which a transition reaches the other replicas. */
 const OVERLAP_MS = 1_000
 
 /** The same on every replica: one transition, one id. */
@@ -31,7 +32,7 @@ export function createTransitionFeed(kept = KEPT): TransitionFeed {
   return {
     add(event) {
       events.push(event)
-      // Not one by one: every transition comes by here.
+      // Trimmed rarely and not for each event, because every transition passes here.
       if (events.length >= 2 * kept) events = events.slice(-kept)
       for (const listener of listeners) listener(event)
     },

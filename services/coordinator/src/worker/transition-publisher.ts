@@ -5,45 +5,46 @@ import type { RunState } from '../transaction/transaction-source.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from './transition-feed.ts'
 
-/** Says what was committed: to the worker of the next step, to other systems, to who watches. */
+/** Publishes committed transitions: the message of the due step to its queue, the event to all who watch. */
 export interface TransitionPublisher {
   /**
-   * Resolves when the message for the next step, if there is one, is with the broker or has failed; a
-   * failure is not an error, because the row is the outbox and the pull sends it again.
+   * Publishes the event of a transition, and the message of the step that is due after it, if there is one.
+   * Resolves when the broker has confirmed the message or publishing it has failed. A failure is not an error:
+   * the row is the outbox, and the sweeper publishes it again.
    */
-  announce(run: RunState, delayMs?: number): Promise<void>
-  /** Sends the message for the step that is due once more: nothing has changed. Resolves as `announce` does. */
-  remind(run: RunState): Promise<void>
-  /** The same for many, without anyone waiting for it. */
-  announceAll(runs: readonly RunState[]): void
-  /** Tells of a transition that needs no message. */
-  tell(run: RunState): void
-  /** Resolves when nothing is on its way any more. */
-  settled(): Promise<void>
+  publishStep(run: RunState, delayMs?: number): Promise<void>
+  /** The same for many runs in the background; `flush` waits for it. */
+  publishSteps(runs: readonly RunState[]): void
+  /** Publishes the message of the due step once more, without an event: the run has not changed. */
+  republishStep(run: RunState): Promise<void>
+  /** Publishes the event of a transition that needs no message. */
+  publishEvent(run: RunState): void
+  /** Resolves when `publishSteps` has nothing in flight any more. */
+  flush(): Promise<void>
 }
 
 export interface TransitionPublisherDeps {
-  readonly queue: StepQueue
-  readonly feed: TransitionFeed
-  /** Tells other systems and replicas. */
-  readonly tell: (event: TransactionEvent) => void
+  readonly queue: Pick<StepQueue, 'publish'>
+  readonly feed: Pick<TransitionFeed, 'add'>
+  /** Publishes an event to other systems and replicas. */
+  readonly publishEvent: (event: TransactionEvent) => void
   readonly log: Logger
   readonly firstStep: (process: string) => string | undefined
 }
 
-const GROUP = 500
+const BATCH = 500
 
 export function createTransitionPublisher(deps: TransitionPublisherDeps): TransitionPublisher {
   const { queue, feed, log } = deps
-  const underway = new Set<Promise<void>>()
+  const inFlight = new Set<Promise<void>>()
 
-  const tell = (run: RunState): void => {
+  const publishEvent = (run: RunState): void => {
     const event = eventOf(run)
     feed.add(event)
-    deps.tell(event)
+    deps.publishEvent(event)
   }
 
-  const send = async (run: RunState, delayMs: number): Promise<void> => {
+  const publishMessage = async (run: RunState, delayMs: number): Promise<void> => {
     if (isOver(run.Status) || run.Status === 'Waiting') return
     const { Process, TransactionID, ReplayID, Version: version } = run
     const step = run.StepName || deps.firstStep(Process)
@@ -51,29 +52,32 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
     try {
       await queue.publish({ Process, TransactionID, ReplayID, step, version }, delayMs)
     } catch {
-      log.debug({ process: Process, step }, 'step message was not published: the pull sends it')
+      log.debug(
+        { process: Process, step },
+        'step message was not published; the sweeper publishes it again',
+      )
     }
   }
 
-  const announce = (run: RunState, delayMs = 0): Promise<void> => {
-    tell(run)
-    return send(run, delayMs)
+  const publishStep = (run: RunState, delayMs = 0): Promise<void> => {
+    publishEvent(run)
+    return publishMessage(run, delayMs)
   }
 
   return {
-    announce,
-    remind: (run) => send(run, 0),
-    tell,
-    announceAll(runs) {
-      const all = async (): Promise<void> => {
-        for (let start = 0; start < runs.length; start += GROUP)
-          await Promise.all(runs.slice(start, start + GROUP).map((run) => announce(run)))
+    publishStep,
+    republishStep: (run) => publishMessage(run, 0),
+    publishEvent,
+    publishSteps(runs) {
+      const publishAll = async (): Promise<void> => {
+        for (let start = 0; start < runs.length; start += BATCH)
+          await Promise.all(runs.slice(start, start + BATCH).map((run) => publishStep(run)))
       }
-      const work = all().finally(() => underway.delete(work))
-      underway.add(work)
+      const work = publishAll().finally(() => inFlight.delete(work))
+      inFlight.add(work)
     },
-    async settled() {
-      while (underway.size > 0) await Promise.allSettled(underway)
+    async flush() {
+      while (inFlight.size > 0) await Promise.allSettled(inFlight)
     },
   }
 }

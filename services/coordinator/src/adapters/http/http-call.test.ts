@@ -22,8 +22,8 @@ const request = (url: string) => ({
   headers: { 'idempotency-key': 'k' },
   body: null,
 })
-const limits = (change: { stop?: StepAbort; timeoutMs?: number } = {}) => ({
-  stop: new StepAbort(),
+const limits = (change: { abort?: StepAbort; timeoutMs?: number } = {}) => ({
+  abort: new StepAbort(),
   timeoutMs: 5_000,
   ...change,
 })
@@ -93,24 +93,24 @@ describe('the call of a step', () => {
   })
 
   it('is aborted anywhere by the one signal, and only before it is sent by the other', async () => {
-    const stop = new StepAbort()
+    const abort = new StepAbort()
     target.on('/held', (_, response) => {
-      stop.blockNewCalls()
+      abort.blockNewCalls()
       setTimeout(() => response.end('done'), 20)
     })
     const url = `${target.url}/held`
-    expect(await caller.call(request(url), limits({ stop }))).toMatchObject({
+    expect(await caller.call(request(url), limits({ abort }))).toMatchObject({
       kind: 'answered',
       body: 'done',
     })
-    expect(await caller.call(request(url), limits({ stop }))).toEqual({
+    expect(await caller.call(request(url), limits({ abort }))).toEqual({
       kind: 'aborted',
       isSent: false,
     })
     expect(target.callsTo('/held')).toHaveLength(1)
     const hard = new StepAbort()
-    target.on('/hard', () => hard.stop('lost'))
-    expect(await caller.call(request(`${target.url}/hard`), limits({ stop: hard }))).toEqual({
+    target.on('/hard', () => hard.abort('lease_lost'))
+    expect(await caller.call(request(`${target.url}/hard`), limits({ abort: hard }))).toEqual({
       kind: 'aborted',
       isSent: true,
     })
@@ -119,12 +119,12 @@ describe('the call of a step', () => {
   it('is aborted while it still connects, and then never leaves', async () => {
     const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1', 1)
     await once(server, 'listening')
-    const stop = new StepAbort()
+    const abort = new StepAbort()
     // A TLS handshake that nobody answers: connected, and nothing of the call is sent.
     const { port } = server.address() as { port: number }
-    const calling = caller.call(request(`https://127.0.0.1:${port}/`), limits({ stop }))
+    const calling = caller.call(request(`https://127.0.0.1:${port}/`), limits({ abort }))
     await once(server, 'connection')
-    stop.blockNewCalls()
+    abort.blockNewCalls()
     expect(await calling).toEqual({ kind: 'aborted', isSent: false })
     server.close()
   })

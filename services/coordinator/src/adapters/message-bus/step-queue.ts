@@ -12,19 +12,48 @@ import {
 import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
 import type { MessageBus, OutgoingMessage } from '@integration-host/shared/message-bus'
 import { type SpanDescription, tracing } from '@integration-host/shared/telemetry'
-import type { DueStep, StepArrival, StepQueue } from '../../worker/step-queue.ts'
-import { traceparentOf } from '../../worker/trace.ts'
+import type { DueStep, StepDelivery, StepQueue } from '../../worker/step-queue.ts'
+import type { Traceparents } from '../../worker/traceparent.ts'
 
-/** Enough to recognise a message by; a huge one must not go round once more. */
-const MAX_BURIED_BYTES = 65_536
+/** A dead letter keeps this much of the message: enough to recognise it, without copying a huge one. */
+const MAX_DEAD_LETTER_BYTES = 65_536
 
-/** Step messages over the bus: one queue per step, so that the console shows where work stands. */
-export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
-  let isLadderDeclared = false
+/** Step messages over the message bus: one queue per step, so that the broker's console shows the backlog of each. */
+export function createStepQueue(
+  bus: MessageBus,
+  owner: string,
+  traceparentOf: Traceparents,
+): StepQueue {
+  // Tells the messages of this queue from those of other processes; the counter tells them from one another.
+  const messagePrefix = randomBytes(2).toString('hex')
+  let messages = 0
+  let areDelaysDeclared = false
+  const messageOf = (
+    { step, version, ...run }: DueStep,
+    delayMs: number,
+    headers: OutgoingMessage['headers'] & object,
+  ): OutgoingMessage => {
+    const body: StepMessage = { v: 1, ...run, Step: step, Version: version }
+    const tier = delayTierFor(delayMs)
+    messages += 1
+    return {
+      exchange: tier === null ? STEPS_EXCHANGE : delayName(tier),
+      routingKey: stepRoutingKey(run.Process, step),
+      // Unique, because a re-published message is another message, and publisher confirms are told apart by it. The
+      // TransactionID is cut: AMQP allows 255 bytes here, and a character may take three.
+      messageId: `${run.Process}/${run.TransactionID.slice(0, 28)}/${run.ReplayID}/${step}/${version}/${messagePrefix}${messages.toString(36)}`,
+      type: 'step',
+      correlationId: run.TransactionID.slice(0, 80),
+      headers,
+      body,
+      mandatory: true,
+    }
+  }
+
   return {
     async declare({ name, steps }) {
-      const isFirst = !isLadderDeclared
-      isLadderDeclared = true
+      const isFirst = !areDelaysDeclared
+      areDelaysDeclared = true
       if (isFirst) await bus.declare(ladder)
       await bus.declare(processTopology(name, steps))
     },
@@ -33,13 +62,13 @@ export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
       if (tracing === undefined)
         return bus.publish(messageOf(due, delayMs, { traceparent: traceparentOf(due) }))
       const traces = tracing
-      // Sent again by a pull it begins a trace: which one the first message belonged to is not kept.
+      // A message that the sweeper publishes again begins a new trace: the trace of the first one is not stored.
       return traces.span(spanOf('publish', 'producer', due.Process, due.step), () =>
         bus.publish(messageOf(due, delayMs, traces.headers())),
       )
     },
 
-    bury: (process, { content, messageId }, reason) =>
+    deadLetter: (process, { content, messageId }, reason) =>
       bus.publish({
         exchange: DEAD_EXCHANGE,
         routingKey: process,
@@ -49,7 +78,7 @@ export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
         body: {
           Reason: reason,
           Bytes: content.length,
-          Content: content.toString('utf8', 0, MAX_BURIED_BYTES),
+          Content: content.toString('utf8', 0, MAX_DEAD_LETTER_BYTES),
         },
         mandatory: true,
       }),
@@ -59,10 +88,10 @@ export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
         stepQueue(process, step),
         { prefetch, tag: `${owner} ${process}.${step}` },
         ({ content, messageId, headers }) => {
-          const arrival = arrivalOf(content, messageId)
-          if (tracing === undefined) return handle(arrival)
-          const about = { ...spanOf('process', 'consumer', process, step), from: headers }
-          return tracing.span(about, () => handle(arrival))
+          const delivery = deliveryOf(content, messageId)
+          if (tracing === undefined) return handle(delivery)
+          const span = { ...spanOf('process', 'consumer', process, step), from: headers }
+          return tracing.span(span, () => handle(delivery))
         },
       ),
 
@@ -72,34 +101,9 @@ export function createStepQueue(bus: MessageBus, owner: string): StepQueue {
     async consumers(process, step) {
       return (await bus.depth(stepQueue(process, step)))?.consumers ?? null
     },
-    async buried(process) {
+    async deadLetters(process) {
       return (await bus.depth(deadQueue(process)))?.ready ?? null
     },
-  }
-}
-
-/** What tells the messages of this process from those of others, and from one another. */
-const MESSAGES = randomBytes(2).toString('hex')
-let messages = 0
-
-function messageOf(
-  { step, version, ...run }: DueStep,
-  delayMs: number,
-  headers: OutgoingMessage['headers'] & object,
-): OutgoingMessage {
-  const body: StepMessage = { v: 1, ...run, Step: step, Version: version }
-  const rung = rungFor(delayMs)
-  return {
-    exchange: rung === null ? STEPS_EXCHANGE : delayName(rung),
-    routingKey: stepRoutingKey(run.Process, step),
-    // Unique: a re-published message is another one, and confirms are told apart by it. Cut, because AMQP
-    // takes 255 bytes and a character may have three.
-    messageId: `${run.Process}/${run.TransactionID.slice(0, 28)}/${run.ReplayID}/${step}/${version}/${MESSAGES}${(messages += 1).toString(36)}`,
-    type: 'step',
-    correlationId: run.TransactionID.slice(0, 80),
-    headers,
-    body,
-    mandatory: true,
   }
 }
 
@@ -118,13 +122,13 @@ const spanOf = (
   },
 })
 
-/** The longest delay that is not too long, so that a step is never late by more than the shortest. */
-function rungFor(delayMs: number): string | null {
+/** The longest delay tier that does not exceed the delay. The claim of a message that arrives early publishes it again. */
+function delayTierFor(delayMs: number): string | null {
   if (delayMs <= 0) return null
   return (delays.findLast(({ ms }) => ms <= delayMs) ?? delays[0]).name
 }
 
-function arrivalOf(content: Buffer, messageId: string): StepArrival {
+function deliveryOf(content: Buffer, messageId: string): StepDelivery {
   try {
     const { Step, Version, v: _, ...run } = StepMessage.parse(JSON.parse(content.toString('utf8')))
     return { due: { ...run, step: Step, version: Version }, content, messageId }

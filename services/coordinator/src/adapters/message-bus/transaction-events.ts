@@ -1,6 +1,6 @@
 /**
- * Transitions, told to other systems and between replicas. All of it may be lost with a connection: the rows are
- * the truth, and an event says nothing that they do not.
+ * Publishes transitions to other systems and between replicas. All of it may be lost with a connection: the
+ * rows are the truth, and an event says nothing that they do not.
  */
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -13,24 +13,24 @@ import {
 import type { MessageBus } from '@integration-host/shared/message-bus'
 import { z } from 'zod'
 import { eventId } from '../../worker/transition-feed.ts'
-import { parsed } from './parsed.ts'
+import { parseMessage } from './parse-message.ts'
 
 export interface TransactionEvents extends AsyncDisposable {
-  readonly tell: (event: TransactionEvent) => void
+  readonly publishEvent: (event: TransactionEvent) => void
 }
 
-/** A queue for each replica: every one shows every transition. */
+/** Each replica has such a queue of its own, so that each shows every transition. */
 const REPLICA_QUEUE = 'coordinator.transactions'
-/** Transitions between replicas travel together: a message each is a fifth of what a short run costs. */
-const SHARE_MS = 20
-const MAX_SHARED = 1_000
-const Shared = z.object({ Events: z.array(TransactionEvent) })
+/** Replicas exchange transitions in batches: a message for each would be a fifth of the cost of a short run. */
+const BATCH_MS = 20
+const MAX_BATCH = 1_000
+const Batch = z.object({ Events: z.array(TransactionEvent) })
 
-/** @param heard - called for the transitions of the other replicas, not for those told here */
+/** @param onForeign - called for the transitions of other replicas, not for those published here */
 export async function joinTransactionEvents(
   bus: MessageBus,
   owner: string,
-  heard: (event: TransactionEvent) => void,
+  onForeign: (event: TransactionEvent) => void,
 ): Promise<TransactionEvents> {
   await bus.declare({
     exchanges: [
@@ -47,16 +47,16 @@ export async function joinTransactionEvents(
   })
   const options = { prefetch: 500, tag: `${owner} events` }
   const consumer = bus.consume(REPLICA_QUEUE, options, async ({ content, headers }) => {
-    // Before it is parsed: with one replica all of them are our own.
-    const shared = headers['replica'] === owner ? null : parsed(Shared, content)
-    for (const event of shared?.Events ?? []) heard(event)
+    // Checked before parsing: with a single replica, every batch is our own.
+    const batch = headers['replica'] === owner ? null : parseMessage(Batch, content)
+    for (const event of batch?.Events ?? []) onForeign(event)
     return 'ack'
   })
-  const outlet = openOutlet(bus)
+  const external = createExternalPublisher(bus)
   let batch: TransactionEvent[] = []
   let timer: NodeJS.Timeout | undefined
 
-  async function share(): Promise<void> {
+  async function publishBatch(): Promise<void> {
     clearTimeout(timer)
     const events = batch
     batch = []
@@ -67,48 +67,48 @@ export async function joinTransactionEvents(
       messageId: crypto.randomUUID(),
       type: 'transitions',
       headers: { replica: owner },
-      body: { Events: events } satisfies z.input<typeof Shared>,
+      body: { Events: events } satisfies z.input<typeof Batch>,
       mandatory: false,
     }
     await bus.publish(message).catch(() => {})
   }
 
   return {
-    tell(event) {
-      outlet.tell(event)
+    publishEvent(event) {
+      external.publishEvent(event)
       batch.push(event)
-      if (batch.length === 1) timer = setTimeout(() => void share(), SHARE_MS)
-      if (batch.length === MAX_SHARED) void share()
+      if (batch.length === 1) timer = setTimeout(() => void publishBatch(), BATCH_MS)
+      if (batch.length === MAX_BATCH) void publishBatch()
     },
     async [Symbol.asyncDispose]() {
-      await share()
-      await outlet[Symbol.asyncDispose]()
+      await publishBatch()
+      await external[Symbol.asyncDispose]()
       await consumer.cancel()
     },
   }
 }
 
-/** How long nobody is offered an event after one came back because no queue takes it. */
-const UNHEARD_MS = 250
+/** How long no event of a routing key is published after one was returned because no queue is bound. */
+const UNBOUND_MS = 250
 
 /** The events of one routing key. */
-interface Lane {
-  /** Whether a queue took the last one. */
-  isHeard: boolean
-  /** What came while the broker is asked, and until it is asked again. */
-  readonly kept: TransactionEvent[]
-  isAsking: boolean
+interface RoutingKeyBuffer {
+  /** Whether the last event reached a queue. */
+  isBound: boolean
+  /** Events buffered while the routing key is being probed. */
+  readonly events: TransactionEvent[]
+  isProbing: boolean
 }
 
 /**
- * Publishes to other systems, of which there are mostly none: what the broker returns as unroutable costs as much
- * as a step's message. So a routing key that no queue takes is tried only now and then, with one event, and what
- * came meanwhile goes out, in order, as soon as there is one.
+ * Publishes events to other systems. Mostly there are none, and an event that the broker returns as unroutable
+ * costs as much as a step's message. So a routing key that no queue is bound to is only probed now and then,
+ * with one event; once a queue is bound, the buffered events follow in order.
  */
-function openOutlet(bus: MessageBus): TransactionEvents {
-  const lanes = new Map<string, Lane>()
-  const underway = new Set<Promise<void>>()
-  const leaving = new AbortController()
+function createExternalPublisher(bus: MessageBus): TransactionEvents {
+  const buffers = new Map<string, RoutingKeyBuffer>()
+  const inFlight = new Set<Promise<void>>()
+  const shutdown = new AbortController()
 
   const publish = (event: TransactionEvent): Promise<void> => {
     const work = bus
@@ -120,51 +120,51 @@ function openOutlet(bus: MessageBus): TransactionEvents {
         body: event,
         mandatory: true,
       })
-      .finally(() => underway.delete(work))
-    underway.add(work)
+      .finally(() => inFlight.delete(work))
+    inFlight.add(work)
     return work
   }
 
-  function tell(event: TransactionEvent): void {
+  function publishEvent(event: TransactionEvent): void {
     const key = transactionRoutingKey(event)
-    const lane = lanes.get(key) ?? { isHeard: false, kept: [], isAsking: false }
-    lanes.set(key, lane)
-    if (lane.isHeard)
+    const buffer = buffers.get(key) ?? { isBound: false, events: [], isProbing: false }
+    buffers.set(key, buffer)
+    if (buffer.isBound)
       return void publish(event).catch(() => {
-        lane.isHeard = false
+        buffer.isBound = false
       })
-    lane.kept.push(event)
-    if (!lane.isAsking) void ask(lane)
+    buffer.events.push(event)
+    if (!buffer.isProbing) void probe(buffer)
   }
 
-  async function ask(lane: Lane): Promise<void> {
-    lane.isAsking = true
-    while (lane.kept.length > 0 && !leaving.signal.aborted) {
-      const { length, 0: first } = lane.kept
+  async function probe(buffer: RoutingKeyBuffer): Promise<void> {
+    buffer.isProbing = true
+    while (buffer.events.length > 0 && !shutdown.signal.aborted) {
+      const { length, 0: first } = buffer.events
       try {
         if (first !== undefined) await publish(first)
-        lane.isHeard = true
-        for (const event of lane.kept.splice(0).slice(1)) tell(event)
+        buffer.isBound = true
+        for (const event of buffer.events.splice(0).slice(1)) publishEvent(event)
       } catch {
-        lane.kept.splice(0, length) // when these came, nobody listened
-        await sleep(UNHEARD_MS, null, { signal: leaving.signal }).catch(() => {})
+        buffer.events.splice(0, length) // no queue was bound when these were published
+        await sleep(UNBOUND_MS, null, { signal: shutdown.signal }).catch(() => {})
       }
     }
-    lane.isAsking = false
+    buffer.isProbing = false
   }
 
   return {
-    tell,
+    publishEvent,
     async [Symbol.asyncDispose]() {
-      leaving.abort()
-      // Somebody may have come since the last try.
-      for (const { kept } of lanes.values())
-        for (const event of kept.splice(0)) publish(event).catch(() => {})
-      while (underway.size > 0) await Promise.allSettled(underway)
+      shutdown.abort()
+      // A queue may have been bound since the last probe.
+      for (const { events } of buffers.values())
+        for (const event of events.splice(0)) publish(event).catch(() => {})
+      while (inFlight.size > 0) await Promise.allSettled(inFlight)
     },
   }
 }
 
-// AMQP takes 255 bytes; an encoded id can be longer.
+// AMQP allows 255 bytes, and an encoded id can be longer.
 const messageId = (id: string): string =>
   id.length <= 255 ? id : createHash('sha256').update(id).digest('hex')

@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 
-/** What a message says, or null when it is not what the schema wants. */
-export function parsed<Schema extends z.ZodType>(
+/** The content of a message; `null` if it is not JSON, or does not match the schema. */
+export function parseMessage<Schema extends z.ZodType>(
   schema: Schema,
   content: Buffer,
 ): z.output<Schema> | null {

@@ -1,4 +1,4 @@
-/** The thread that `writeWholeFile` starts: a message of files, a message of results. */
+/** The thread that `createThreadedFiles` starts: receives a message of files, sends a message of results. */
 import { parentPort } from 'node:worker_threads'
 import { type FileToWrite, writeFiles } from './file-writer.ts'
 
