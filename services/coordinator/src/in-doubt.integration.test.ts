@@ -36,11 +36,11 @@ describe('a call that is in doubt', () => {
   it.each([
     ['had been made is not made again', answer(200, '{"charge":"C-1"}'), 1],
     ['had not been made is made, under the same key', answer(404), 2],
-  ])('because its coordinator was killed in it, and %s', async (_, found, charges) => {
+  ])('because its coordinator was killed during it, and %s', async (_, found, charges) => {
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
     await using target = await startTarget()
-    // The charge comes about, and its answer never arrives at the first coordinator.
+    // The charge is made, but its response never reaches the first coordinator.
     target.on('/charges', (request, response) =>
       target.callsTo('/charges').length === 1
         ? undefined
@@ -81,7 +81,7 @@ describe('a call that is in doubt', () => {
     ])
   })
 
-  it('because its line was cut is confirmed by the coordinator that made it', async () => {
+  it('because its connection was cut is confirmed by the coordinator that made it', async () => {
     await using host = await startFixture(backends, { processes: [chargeProcess] })
     host.target.on('/charges', (request) => void request.socket.destroy())
     host.target.on('/charges/by-key', answer(200, '{"charge":"C-1"}'))

@@ -1,14 +1,14 @@
 /**
- * The service as a process of the fault tests, on Postgres and RabbitMQ. `DIES_AT` names a point of the step
- * protocol: the process ends itself there with SIGKILL when it has the transaction `DIES_WITH` in hand, and
- * nothing is flushed, released or told. The points are around the source and the bus; the product knows nothing
- * of them. Other settings of its own:
+ * The service as a process of the fault tests, on PostgreSQL and RabbitMQ. `DIES_AT` names a failpoint in the step
+ * protocol: there the process kills itself with SIGKILL if it is handling the transaction `DIES_WITH`, so nothing is
+ * flushed, released or published. The failpoints wrap the source and the bus; the product does not know them.
+ * Further settings:
  *
  * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
- * - `SWEEP_MS`: how long after its message a run counts as forgotten; the local pull's interval unless set.
- * - `PROBE_MS`: how often the internet is looked for.
- * - `PROCESS`: in place of the orders, `inline` is the same with `dispatch: 'inline'`, and `company` a process
- *   whose first step calls a company through the gateway.
+ * - `SWEEP_MS`: how long after its message a run is overdue. Default: the interval of the sweeper.
+ * - `PROBE_MS`: the interval of the internet probes.
+ * - `PROCESS`: another process instead of the orders. `inline` is the same with `dispatch: 'inline'`; the first step
+ *   of `company` calls a company through the gateway.
  */
 import { writeSync } from 'node:fs'
 import { createHealth } from '@integration-host/shared/health'
@@ -43,54 +43,56 @@ type Point = (typeof points)[number]
 const { DIES_AT, DIES_WITH, LEASE_MS, SWEEP_MS, PROBE_MS, PROCESS } = process.env
 const diesAt = points.find((point) => point === DIES_AT)
 
-async function reach(point: Point, transactionId: string | undefined): Promise<void> {
+async function failpoint(point: Point, transactionId: string | undefined): Promise<void> {
   if (point !== diesAt || transactionId !== DIES_WITH) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
-  await new Promise(() => {}) // not one step further, should the signal take its time
+  await new Promise(() => {}) // runs no further until the signal has taken effect
 }
 
-/** Does the work, and dies when it has left but before its answer is looked at. */
-async function reachWhile<Result>(
+/** Does the work, and dies after it was sent but before its result is read. */
+async function failpointDuring<Result>(
   point: Point,
   transactionId: string | undefined,
   work: () => Promise<Result>,
 ): Promise<Result> {
   const left = work()
   if (point === diesAt) await new Promise((resolve) => setImmediate(resolve))
-  await reach(point, transactionId)
+  await failpoint(point, transactionId)
   return left
 }
 
-/** A source keeps its methods in closures, so a copy of them is one as well. */
-const dyingSource = (source: TransactionSource): TransactionSource => ({
+/** The methods of a source are closures, so a copy of them works as well. */
+const sourceWithFailpoints = (source: TransactionSource): TransactionSource => ({
   ...source,
   async queue(process, transactions) {
     const id = transactions[0]?.TransactionID
-    await reach('before insert', id)
+    await failpoint('before insert', id)
     const results = await source.queue(process, transactions)
-    await reach('inserted', id)
+    await failpoint('inserted', id)
     return results
   },
   async claim(request) {
-    // The message it is about to die with may come back to it before the broker's confirm does.
+    // The message after which it dies may be delivered to it before the broker's confirm arrives.
     const isOwnMessage = request.step === 'report' && request.TransactionID === DIES_WITH
     if (diesAt === 'published' && isOwnMessage) return new Promise(() => {})
-    await reach('received', request.TransactionID)
+    await failpoint('received', request.TransactionID)
     const result = await source.claim(request)
-    await reach('claimed', request.TransactionID)
+    await failpoint('claimed', request.TransactionID)
     return result
   },
   async record(lease, transition) {
-    await reach('answered', lease.TransactionID)
+    await failpoint('answered', lease.TransactionID)
     const header = await source.record(lease, transition)
-    await reach('recorded', lease.TransactionID)
+    await failpoint('recorded', lease.TransactionID)
     return header
   },
   async replay(process, id, fromStep) {
-    await reach('before replay', id)
-    const header = await reachWhile('replaying', id, () => source.replay(process, id, fromStep))
-    await reach('replayed', id)
+    await failpoint('before replay', id)
+    const header = await failpointDuring('replaying', id, () =>
+      source.replay(process, id, fromStep),
+    )
+    await failpoint('replayed', id)
     return header
   },
 })
@@ -98,17 +100,17 @@ const dyingSource = (source: TransactionSource): TransactionSource => ({
 const isOf = ({ type, routingKey }: OutgoingMessage, step: string): boolean =>
   type === 'step' && routingKey.endsWith(`.${step}`)
 
-const dyingBus = (bus: MessageBus): MessageBus => ({
+const busWithFailpoints = (bus: MessageBus): MessageBus => ({
   ...bus,
   async publish(message) {
     const { correlationId: id } = message
-    if (isOf(message, 'order')) await reachWhile('publishing', id, () => bus.publish(message))
+    if (isOf(message, 'order')) await failpointDuring('publishing', id, () => bus.publish(message))
     else await bus.publish(message)
-    if (isOf(message, 'report')) await reach('published', id)
+    if (isOf(message, 'report')) await failpoint('published', id)
   },
 })
 
-/** Under the name of the orders: its queues are then removed with theirs. */
+/** Under the name of the orders, so that its queues are removed with theirs. */
 const companyProcess = defineProcess('OrderProcess', {
   steps: {
     order: (step: Step) =>
@@ -134,7 +136,8 @@ await runService('coordinator', async () => {
   if (definition === undefined)
     throw new StartRefused(`PROCESS is one of ${JSON.stringify(Object.keys(processes))}`)
   const config = readConfig(process.env)
-  if (config.TRANSACTION_SOURCE === 'memory') throw new StartRefused('this one is for Postgres')
+  if (config.TRANSACTION_SOURCE === 'memory')
+    throw new StartRefused('this program needs PostgreSQL')
   const logger = createLogger('coordinator', config.LOG_LEVEL)
   const health = createHealth(logger)
   await using stack = new AsyncDisposableStack()
@@ -165,8 +168,8 @@ await runService('coordinator', async () => {
     await startCoordinator(config, {
       logger,
       health,
-      source: dyingSource(source),
-      bus: dyingBus(bus),
+      source: sourceWithFailpoints(source),
+      bus: busWithFailpoints(bus),
       processes: [definition],
       timing: {
         ...(leaseMs !== undefined && { renewMs: leaseMs / 3 }),

@@ -14,12 +14,12 @@ type Answer = (
   response: ServerResponse,
 ) => boolean | void | Promise<boolean | void>
 
-/** What steps call: answers /order and /report as the demo API does, unless a test says otherwise. */
+/** The target of steps: responds to /order and /report like the demo API, unless a test overrides it. */
 export interface Target extends AsyncDisposable {
   readonly url: string
   readonly calls: readonly SeenCall[]
   callsTo(path: string): readonly SeenCall[]
-  /** Answers calls to `path` until it returns false; then the usual answer is given. */
+  /** Handles calls to `path`; a handler that returns false leaves the call to the default response. */
   on(path: string, answer: Answer): void
 }
 
@@ -35,7 +35,7 @@ export async function startTarget(): Promise<Target> {
       query,
       headers: request.headers,
     })
-    const usual = (): void => {
+    const respondByDefault = (): void => {
       const isOrder = url.pathname === '/order'
       response.writeHead(isOrder ? 201 : 200, { 'content-type': 'application/json' })
       response.end(
@@ -49,7 +49,7 @@ export async function startTarget(): Promise<Target> {
     void (async () => {
       const isAnswered = await answers.get(url.pathname)?.(request, response)
       if (isAnswered === undefined && answers.has(url.pathname)) return
-      usual()
+      respondByDefault()
     })()
   })
   server.listen(0, '127.0.0.1')
@@ -67,7 +67,7 @@ export async function startTarget(): Promise<Target> {
   }
 }
 
-/** Answers with a status and a text; for `Target.on`. */
+/** Responds with a status and a text; for `Target.on`. */
 export const answer =
   (status: number, body = '', headers: Record<string, string> = {}) =>
   (_: IncomingMessage, response: ServerResponse): void => {

@@ -7,7 +7,7 @@ function coolDownsAt(start: number) {
 }
 
 describe('the cool-down of a credential', () => {
-  it('is over when its 429 said so, and for that credential only', () => {
+  it('ends at the time its 429 named, for that credential only', () => {
     const { clock, coolDowns } = coolDownsAt(5_000)
     expect(coolDowns.start('ACC-1', 3_000)).toBe(3_000)
     expect(coolDowns.delayOf('ACC-2')).toBeNull()
@@ -17,14 +17,14 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.delayOf('ACC-1')).toBeNull()
   })
 
-  it('gives everybody a place of its own, so that they do not come back together', () => {
+  it('gives each waiting step a time of its own, so that they do not all call at once', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     const delays = [coolDowns.start('ACC-1', 3_000), coolDowns.delayOf('ACC-1')]
     clock.now = 1_000
     expect([...delays, coolDowns.delayOf('ACC-1')]).toEqual([3_000, 3_100, 2_200])
   })
 
-  it('is as long as the longest of those that were told together', () => {
+  it('is as long as the longest of several concurrent 429s', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 3_000)
     coolDowns.start('ACC-1', 2_000)
@@ -33,7 +33,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 10_000)).toBe(10_000)
   })
 
-  it('keeps those that come later behind those that still wait for their place', () => {
+  it('queues later steps behind those that are still waiting', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1')
@@ -45,7 +45,7 @@ describe('the cool-down of a credential', () => {
     ['no time', null, 60_000],
     ['no time to wait', 0, 1_000],
     ['a time of years', 9e12, 86_400_000],
-  ])('for %s has a length of its own', (_, retryAfterMs, expected) => {
+  ])('is bounded for %s', (_, retryAfterMs, expected) => {
     expect(coolDownsAt(0).coolDowns.start('ACC-1', retryAfterMs)).toBe(expected)
   })
 })

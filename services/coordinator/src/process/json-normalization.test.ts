@@ -6,15 +6,15 @@ import {
   normalizedText,
 } from './json-normalization.ts'
 
-describe('what every source can keep', () => {
-  it('has no NUL and no half of a surrogate pair', () => {
+describe('JSON that every source can store', () => {
+  it('has no NUL and no lone surrogate', () => {
     expect(normalizedText('a\0b\ud83dc😀')).toBe('a\uFFFDb\uFFFDc😀')
     expect(normalizedJson({ 'k\0': ['\ud83d', '😀', '\\u0000', '\\\0'] })).toEqual({
       'k\uFFFD': ['\uFFFD', '😀', '\\u0000', '\\\uFFFD'],
     })
   })
 
-  it('is told apart from what would be changed', () => {
+  it('is distinguished from values that would be changed', () => {
     for (const value of ['a\0', { 'b\0': 1 }, ['\udc00']])
       expect(isPreservedAsJson(value)).toBe(false)
     for (const value of ['😀', '\\u0000', null, { a: [1] }])
@@ -30,7 +30,7 @@ describe('what every source can keep', () => {
     '1e400',
     '-1e400',
     '1e-400',
-  ])('is not the number %s', (number) => {
+  ])('does not include the number %s', (number) => {
     expect(isPreservedAsJson(parseJson(`{"a":[1,${number}]}`))).toBe(false)
   })
 
@@ -44,13 +44,13 @@ describe('what every source can keep', () => {
     ['5e-324', Number.MIN_VALUE],
     ['1.7976931348623157E+308', Number.MAX_VALUE],
     ['"12345678901234567890"', '12345678901234567890'],
-  ])('is %s as it is', (text, expected) => {
+  ])('is parsed unchanged: %s', (text, expected) => {
     const value = parseJson(`[${text}]`)
     expect(isPreservedAsJson(value)).toBe(true)
     expect(normalizedJson(value)).toEqual([expected])
   })
 
-  it('takes what JSON has no form for as null', () => {
+  it('has null for values that JSON cannot express', () => {
     expect(normalizedJson(undefined)).toBeNull()
   })
 })

@@ -1,6 +1,6 @@
 /**
- * Random sequences of everything that can happen to a transaction, over the transition rules and a source,
- * against a model small enough to be read. `npm run test:faults` runs a hundred thousand of them.
+ * Runs random sequences of everything that can happen to a transaction against the transition rules and a source,
+ * and compares the results with a small model. `npm run test:faults` runs a hundred thousand of them.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -26,7 +26,7 @@ import type { RetryPolicy } from './retry-policy.ts'
 
 const SEQUENCES = process.env['TEST_FAULTS'] === undefined ? 4_000 : 100_000
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
-/** A source holds what it ever knew: a new one now and then keeps the run short. */
+/** A source keeps all runs, so a new one from time to time keeps the test fast. */
 const SEQUENCES_PER_SOURCE = 500
 
 const steps = ['order', 'report', 'csv'] as const
@@ -50,7 +50,7 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
 }
 type OutcomeName = keyof typeof outcomes
 
-/** What can happen. Indexes count back from the newest run or lease, so that most of them mean something. */
+/** What can happen. Indexes count back from the newest run or lease, so that most of them refer to one. */
 type Happening =
   | { readonly do: 'queue'; readonly id: string; readonly data: number }
   | { readonly do: 'claim'; readonly run: number; readonly behind: number; readonly step: string }
@@ -72,7 +72,7 @@ type Happening =
 
 const anyId = fc.constantFrom(...ids)
 const recent = fc.nat({ max: 3 })
-/** Mostly the version as it is; else one of before, or one that is still to come. */
+/** Mostly the present version; otherwise a previous or a future one. */
 const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
 const anything: fc.Arbitrary<Happening> = fc.oneof(
   {
@@ -81,7 +81,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   {
     weight: 8,
-    // Empty: the step that is due.
+    // Empty means the due step.
     arbitrary: fc.record({
       do: fc.constant('claim'),
       run: recent,
@@ -128,7 +128,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('pause'), isPaused: fc.boolean() }) },
 ) as fc.Arbitrary<Happening>
 
-/** A run as far as the rules tell it: what the source must show. */
+/** The state of a run that the rules predict and the source must return. */
 interface ModelRun {
   readonly id: string
   readonly replay: number
@@ -156,7 +156,7 @@ class Model {
   readonly #source: TransactionSource
   readonly #process: ProcessOutline
   readonly #clock: Clock
-  /** Completed runs, whole, as they were first seen. */
+  /** Completed runs with items and attempts, as first read. */
   readonly #completed = new Map<ModelRun, RunDetail | null>()
 
   constructor(source: TransactionSource, name: string, clock: Clock) {
@@ -191,7 +191,7 @@ class Model {
           version,
           step,
           isFirst: step === steps[0],
-          // The same for all: what fences is the version.
+          // The same owner for all: only the version fences.
           owner: 'worker',
         })
         expect(result.kind).toBe(expected)
@@ -212,7 +212,7 @@ class Model {
         if (lease === undefined || outcome === undefined) return
         const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
         const held = run.lease?.version === lease.version
-        // A worker decides on the header it claimed, however long ago that was.
+        // A worker decides on the run as it claimed it, however long ago that was.
         const claimed = {
           ...(await this.#get(run)).run,
           StepName: lease.step,
@@ -322,7 +322,7 @@ class Model {
     for (const run of this.runs) await this.#compare(run)
   }
 
-  /** S4: whatever is not over comes up by itself, however often it was passed over. */
+  /** S4: a run that is not over is returned by `due`, however often it was skipped. */
   async expectAllToComeUp(): Promise<void> {
     const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
     this.#clock.now += LEASE_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
@@ -331,7 +331,7 @@ class Model {
     expect([...waiting]).toEqual([])
   }
 
-  /** Leaves nothing active behind for the sequences after this one. */
+  /** Ends all active runs, for the sequences after this one. */
   async end(): Promise<void> {
     for (const run of this.runs)
       if (!isOver(run.status))
@@ -397,14 +397,14 @@ class Model {
     }
   }
 
-  /** The same worker has the next step in hand at once. */
+  /** The same worker runs the next step at once. */
   #goOn(run: ModelRun, lease: Lease): void {
     run.attempt = 1
     run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
     this.leases.push({ ...lease, step: run.step, version: run.version, attempt: 1 })
   }
 
-  /** A worker was lost with the run in hand: nobody knows how far it came. */
+  /** A worker was lost while it ran the step, so it is unknown how far it got. */
   #lose(run: ModelRun): void {
     run.attempts.push('in_doubt')
     run.isInDoubt = true
@@ -424,7 +424,7 @@ class Model {
     return run.status === 'Waiting' ? 'stale' : 'early'
   }
 
-  /** S1 to S3, as they show: the source has what the model has, and completed runs stay as they were. */
+  /** S1 to S3 as observable: the source agrees with the model, and completed runs do not change. */
   async #compare(run: ModelRun): Promise<void> {
     const found = await this.#get(run)
     const { run: stored, items, attempts } = found
@@ -458,7 +458,7 @@ class Model {
   }
 
   #start(id: string, replay: number, step: string, data: number): ModelRun {
-    // Ids of replays are distinct: no run takes the place of another.
+    // Replay ids are distinct: no run replaces another.
     expect(this.#find(id, replay)).toBeUndefined()
     const run: ModelRun = {
       id,
@@ -499,7 +499,7 @@ class Model {
   })
 }
 
-/** A file that takes everything and keeps nothing: what is proven here is not the disk. */
+/** A file that discards what is written: this test is not about the disk. */
 const nowhere = async () => ({
   appendFile: async () => {},
   datasync: async () => {},
@@ -510,7 +510,7 @@ const nowhere = async () => ({
 
 describe('the transition rules', () => {
   it(
-    'do what the model says, whatever happens in whatever order',
+    'agree with the model after any sequence of operations',
     async ({ annotate }) => {
       const happened = new Map<string, number>()
       const clock = new Clock()
@@ -542,7 +542,7 @@ describe('the transition rules', () => {
           await rm(folder, { recursive: true })
         }
       }
-      // The sequences reach every end there is, or they would prove little.
+      // The sequences must reach every final status, otherwise they would prove little.
       expect([...happened.keys()].toSorted()).toEqual([
         'Cancelled',
         'Completed',

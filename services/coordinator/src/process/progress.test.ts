@@ -45,30 +45,30 @@ const told429: StepOutcome = {
   delayMs: 3_000,
 }
 
-describe('the options of a run', () => {
+describe('the transition of a run', () => {
   it.each([
     ['order', 'Running', 'report'],
     ['report', 'Running', 'csv'],
     ['csv', 'Completed', 'csv'],
-  ])('a completed %s makes it %s at %s', (step, status, next) => {
+  ])('after a completed %s makes it %s at %s', (step, status, next) => {
     const transition = advance(run({ StepName: step, Attempt: 3 }), completed, options)
     expect(transition).toMatchObject({ status, stepName: next, item: { status: 'Completed' } })
     if (status === 'Running') expect(transition.attempt).toBe(0)
   })
 
-  it('a step that sets the status Completed ends it, whatever steps would follow', () => {
+  it('completes it after setStatus, even if further steps follow', () => {
     expect(advance(run(), { ...completed, endsRun: true }, options)).toMatchObject({
       status: 'Completed',
       stepName: 'order',
     })
   })
 
-  it('a step of a run whose process has lost it ends it rather than starting over', () => {
+  it('ends it at a step that its process no longer has, instead of starting over', () => {
     const transition = advance(run({ StepName: 'gone' }), failed, options)
     expect(transition.status).toBe('Failed')
   })
 
-  it('a retry waits, doubling, with jitter, up to the cap', () => {
+  it('delays a retry with doubling, jitter and a cap', () => {
     const delays = Array.from(
       { length: 9 },
       (_, n) => advance(run({ Attempt: n + 1 }), retry, { ...options, random: 0.999 }).delayMs,
@@ -77,13 +77,13 @@ describe('the options of a run', () => {
     expect(advance(run(), retry, { ...options, random: 0 }).delayMs).toBe(0)
   })
 
-  it("the target's Retry-After wins over the back-off, up to a day", () => {
+  it("prefers the target's Retry-After to the back-off, up to a day", () => {
     const after = (retryAfterMs: number) =>
       advance(run(), { ...retry, retryAfterMs }, options).delayMs
     expect([after(0), after(7_000), after(9e12)]).toEqual([0, 7_000, 86_400_000])
   })
 
-  it('the tenth failed attempt is the last', () => {
+  it('fails it after the tenth attempt', () => {
     expect(advance(run({ Attempt: 9 }), retry, options).status).toBe('Retrying')
     expect(advance(run({ Attempt: 10 }), retry, options)).toMatchObject({
       status: 'Failed',
@@ -92,7 +92,7 @@ describe('the options of a run', () => {
     })
   })
 
-  it('waiting for a credential and letting go charge no attempt', () => {
+  it('charges no attempt for waiting for a credential, nor for a released step', () => {
     expect(advance(run({ Attempt: 3 }), waiting, options)).toMatchObject({
       status: 'Waiting',
       attempt: 2,
@@ -114,7 +114,7 @@ describe('the options of a run', () => {
     })
   })
 
-  it('a credential that rests charges no attempt, and only the call that was told so leaves a trace', () => {
+  it('charges no attempt for a cool-down, and stores an attempt only for the call that got the 429', () => {
     expect(advance(run({ Attempt: 10 }), told429, options)).toMatchObject({
       status: 'Retrying',
       attempt: 9,
@@ -130,7 +130,7 @@ describe('the options of a run', () => {
     })
   })
 
-  it('letting go after a call left leaves a trace of it', () => {
+  it('stores the attempt of a released step whose call had been sent', () => {
     const outcome: StepOutcome = { kind: 'released', noResponse: 'no answer', isInDoubt: true }
     expect(advance(run(), outcome, options)).toMatchObject({
       status: 'Queued',
@@ -141,7 +141,7 @@ describe('the options of a run', () => {
     })
   })
 
-  it('whatever left it in doubt stays so until the step is completed', () => {
+  it('keeps it in doubt until the step is completed', () => {
     for (const outcome of [retry, failed, waiting, told429, released]) {
       expect(advance(run(), { ...outcome, isInDoubt: true }, options).isInDoubt).toBe(true)
       expect(advance(run(), outcome, options).isInDoubt).toBe(false)
@@ -149,7 +149,7 @@ describe('the options of a run', () => {
     expect(advance(run(), completed, options).isInDoubt).toBe(false)
   })
 
-  it('over 20,000 random histories never goes back, never skips, never passes the last attempt', () => {
+  it('never goes back, never skips a step, and never exceeds the last attempt in 20,000 random histories', () => {
     let seed = 42
     const random = (): number => {
       seed = (seed * 1_664_525 + 1_013_904_223) % 4_294_967_296

@@ -5,13 +5,14 @@ import { describeRoute } from 'hono-openapi'
 import { eventId, type TransitionFeed } from '../worker/transition-feed.ts'
 
 const KEEP_ALIVE_MS = 15_000
-/** A watcher that reads slower than transitions come is cut off; it comes back with its Last-Event-ID. */
+/** A client that is this many events behind is disconnected; it can reconnect with its Last-Event-ID. */
 const MAX_BEHIND = 20_000
 
 /**
- * `GET /events`: every transition as a server-sent event, `id` unique and the same on every replica. With
- * `Last-Event-ID` it goes on after that one, on any replica, and repeats some of what was just before it; an event
- * `reset` says that this is not possible. `Version` orders those of a run: they may come from several replicas.
+ * `GET /events`: every transition as a server-sent event; its `id` is unique and the same on every replica. With
+ * `Last-Event-ID` the stream continues after that event, on any replica, and repeats some of those just before it.
+ * An event `reset` reports that this is not possible. `Version` orders the events of a run, which may come from
+ * several replicas.
  */
 export function eventRoutes(deps: {
   readonly feed: TransitionFeed
@@ -57,7 +58,7 @@ export function eventRoutes(deps: {
                 clearTimeout(timer)
                 resolve()
               }
-              // What came, or ended, while the last ones were written.
+              // Events may have arrived, or the stream may have ended, while the last ones were written.
               if (events.length > 0 || stream.aborted || shutdown.aborted) wake()
             })
           }

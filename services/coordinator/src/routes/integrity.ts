@@ -30,13 +30,13 @@ export interface IntegrityRouteDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
-/** `GET /integrity`: what must hold, checked now. `ok` is whether every violation is 0. */
+/** `GET /integrity`: audits the tables now. `ok` says that every count of violations is 0. */
 export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps) {
   return new Hono().get(
     '/',
     describeRoute({
       tags: ['operations'],
-      summary: 'Rows against items against queue depth',
+      summary: 'Check runs, items and queue depths against one another',
       responses: {
         200: jsonResponse('the check results', Integrity),
         ...problemResponses({ 503: 'the store is unavailable' }),

@@ -13,7 +13,7 @@ const ProcessView = z.object({
   Steps: z.array(z.string()),
   RequireInternet: z.boolean(),
   Paused: z.boolean(),
-  Consuming: z.boolean().meta({ description: 'this replica takes its steps now' }),
+  Consuming: z.boolean().meta({ description: 'this replica consumes its steps now' }),
 })
 
 export interface ProcessRouteDeps {
@@ -23,7 +23,7 @@ export interface ProcessRouteDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
-/** `GET /processes`, and pause and resume of one. A paused process takes transactions but runs no step. */
+/** `GET /processes`, and pause and resume of one. A paused process accepts transactions but runs no step. */
 export function processRoutes({ operations, source, worker, processes }: ProcessRouteDeps) {
   const tags = ['processes']
   const view = (definition: ProcessDefinition, paused: ReadonlySet<string>) => ({
@@ -59,7 +59,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
       '/:process/pause',
       describeRoute({
         tags,
-        summary: 'Take no more steps of a process; other replicas follow within the remote pull',
+        summary: 'Pause a process; other replicas follow at their next remote pull',
         responses,
       }),
       validate('param', ProcessParam),
@@ -67,7 +67,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
     )
     .post(
       '/:process/resume',
-      describeRoute({ tags, summary: 'Take steps of a process again', responses }),
+      describeRoute({ tags, summary: 'Resume a process', responses }),
       validate('param', ProcessParam),
       async (c) => c.json(await setPaused(c.req.valid('param').process, false)),
     )

@@ -1,8 +1,8 @@
 import type { HeaderView } from '@integration-host/shared/contracts/transaction'
 
 /**
- * The names of a transaction's members are the tables' and the API's own (`TransactionID`, `ReplayID`):
- * one spelling from the row to the answer.
+ * The members of a transaction are spelled as in the tables and the API (`TransactionID`, `ReplayID`): one
+ * spelling from the row to the response.
  */
 export interface RunKey {
   readonly Process: string
@@ -12,15 +12,16 @@ export interface RunKey {
 
 /**
  * One run of a transaction. `Version` grows by one with each committed transition and is the fence: a
- * message, a lease and an outcome each name the version they belong to. `StepName` is the step that is due
- * next, the one in hand, or the last one; empty in a row somebody inserted without it (the first step).
+ * message, a lease and an outcome each name the version they belong to. `StepName` is the step that is due,
+ * the one in flight, or the last one. It is empty in a row that was inserted without it: the first step. The
+ * table is named `Order_Header`.
  */
 export interface Run extends Readonly<HeaderView> {
-  /** A stable class of `LastError`, such as `http_4xx` or `step_threw`. */
+  /** A stable class of `LastError`, such as `http_404` or `step_threw`. */
   readonly ErrorClass: string | null
-  /** The credential whose return wakes a `Waiting` run. */
+  /** The credential that a `Waiting` run waits for. */
   readonly WaitingFor: string | null
-  /** An attempt of the due step may have done its work, and nobody knows: see `confirm`. */
+  /** An earlier attempt of the due step may have done its work: `confirm` is called before the next one. */
   readonly InDoubt: boolean
 }
 
@@ -30,6 +31,6 @@ export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => 
   ReplayID,
 })
 
-/** A map key: no two runs give the same text, because the parts are encoded. */
+/** A map key: different runs have different texts, because the parts are encoded. */
 export const keyText = ({ Process, TransactionID, ReplayID }: RunKey): string =>
   JSON.stringify([Process, TransactionID, ReplayID])

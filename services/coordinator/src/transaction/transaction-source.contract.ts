@@ -12,7 +12,7 @@ import type {
   TransactionSource,
 } from './transaction-source.ts'
 
-/** Short enough to wait for; the source under test must be opened with them. */
+/** Short times for the tests; the source under test must be opened with them. */
 export const contractTimes = { leaseMs: 700, sweepMs: 200 }
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] }
@@ -28,7 +28,7 @@ const done: StepOutcome = {
   endsRun: false,
 }
 
-/** What every transaction source keeps, the embedded one and the one over Postgres alike. */
+/** The contract of every transaction source, in memory as in PostgreSQL. */
 export function transactionSourceContract(
   name: string,
   open: () => Promise<TransactionSource>,
@@ -91,7 +91,7 @@ export function transactionSourceContract(
     }
 
     describe('queueing', () => {
-      it('keeps the initial data as it is, whatever JSON it is', async () => {
+      it('stores any JSON as initial data, unchanged', async () => {
         for (const data of ['66', 66, null, true, ['a', { b: null }], { 'ä "': 1.5 }]) {
           const id = JSON.stringify(data)
           expect(await queue(id, data)).toMatchObject({ Status: 'Queued', InitialData: data })
@@ -99,7 +99,7 @@ export function transactionSourceContract(
         }
       })
 
-      it('knows an id with the same data again, and refuses it with other data or another realm', async () => {
+      it('recognises an id with the same data, and rejects it with other data or another realm', async () => {
         const data = { b: 1, a: [2] }
         await queue('1', data)
         const results = await source.queue(process, [
@@ -120,7 +120,7 @@ export function transactionSourceContract(
         ])
       })
 
-      it('makes one run of a thousand concurrent requests for one id', async () => {
+      it('creates one run for a thousand concurrent requests with one id', async () => {
         const results = await Promise.all(
           Array.from({ length: 1_000 }, () =>
             source.queue(process, [{ TransactionID: '7', InitialData: '7' }]),
@@ -134,7 +134,7 @@ export function transactionSourceContract(
     })
 
     describe('claiming', () => {
-      it('gives a run to one of many workers that ask at once', async () => {
+      it('grants a run to one of many concurrent workers', async () => {
         const run = await queue('1')
         const results = await Promise.all(
           Array.from({ length: 50 }, (_, n) =>
@@ -145,14 +145,14 @@ export function transactionSourceContract(
         expect(results.filter(({ kind }) => kind === 'stale')).toHaveLength(49)
       })
 
-      it('counts the attempt and moves the version on, so that the same message is stale', async () => {
+      it('counts the attempt and increments the version, so that the same message is stale', async () => {
         const run = await queue('1')
         const claimed = await claim(run)
         expect(claimed.run).toMatchObject({ Status: 'Running', Attempt: 1, Version: 1 })
         expect(await source.claim(request(run))).toEqual({ kind: 'stale' })
       })
 
-      it('refuses another step, another version, a finished run and one nobody knows', async () => {
+      it('rejects another step, another version, a finished run and an unknown one', async () => {
         const run = await queue('1')
         expect(await source.claim(request(run, { step: 'csv' }))).toEqual({ kind: 'stale' })
         expect(await source.claim(request(run, { version: 5 }))).toEqual({ kind: 'stale' })
@@ -163,14 +163,14 @@ export function transactionSourceContract(
         expect(await source.claim(request(finished))).toEqual({ kind: 'stale' })
       })
 
-      it('says how long a run that waits for its next attempt still waits', async () => {
+      it('returns how long a run must still wait for its next attempt', async () => {
         const retrying = await record(await claim(await queue('1')), failing(60_000))
         const result = await source.claim(request(retrying as Run))
         expect(result).toMatchObject({ kind: 'early', version: retrying?.Version })
         expect((result as { delayMs: number }).delayMs).toBeGreaterThan(50_000)
       })
 
-      it('lets a message whose worker is gone take over once the lease has run out', async () => {
+      it('lets the message of a lost worker claim the run again once the lease has expired', async () => {
         const run = await queue('1')
         const lost = await claim(run)
         expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
@@ -208,20 +208,20 @@ export function transactionSourceContract(
         expect(stored?.attempts).toHaveLength(3)
       })
 
-      it('hands the items of earlier steps to the worker of the next', async () => {
+      it('returns the items of earlier steps with the claim of the next', async () => {
         const next = await record(await claim(await queue('1')), done)
         const { items } = await claim(next as Run)
         expect(items).toMatchObject([{ StepName: 'order', Data: { a: 1 } }])
       })
 
-      it('records an outcome once, whoever repeats it', async () => {
+      it('records an outcome once, also if it is repeated', async () => {
         const claimed = await claim(await queue('1'))
         const results = await Promise.all(Array.from({ length: 20 }, () => record(claimed, done)))
         expect(results.filter((result) => result !== null)).toHaveLength(1)
         expect((await source.get(process.name, '1', 0))?.attempts).toHaveLength(1)
       })
 
-      it('keeps the error, the answer and each attempt of a step that is tried again', async () => {
+      it('stores the error, the response and each attempt of a step that is retried', async () => {
         const first = await record(await claim(await queue('1')), failing(0))
         expect(first).toMatchObject({
           Status: 'Retrying',
@@ -244,14 +244,14 @@ export function transactionSourceContract(
         ])
       })
 
-      it('gives an attempt back without a trace when a worker had to let go', async () => {
+      it('gives an attempt back without storing it when a worker released the step', async () => {
         const released = await record(await claim(await queue('1')), { kind: 'released' })
         expect(released).toMatchObject({ Status: 'Queued', Attempt: 0, Version: 2 })
         expect((await source.get(process.name, '1', 0))?.attempts).toEqual([])
         expect((await claim(released as Run)).run.Attempt).toBe(1)
       })
 
-      it('moves hundreds of runs at the same time, each through every step once', async () => {
+      it('runs hundreds of runs concurrently, each through every step once', async () => {
         const runs = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
         await Promise.all(runs.map(finish))
         const { runsByStatus: counts, violations } = await source.audit([process.name])
@@ -274,7 +274,7 @@ export function transactionSourceContract(
         expect(await record(claimed, done)).toMatchObject({ StepName: 'report' })
       })
 
-      it('are reported as lost once somebody else has the run, or it was cancelled', async () => {
+      it('are reported as lost once another worker has the run, or it was cancelled', async () => {
         const [a, b, c] = await Promise.all(
           ['1', '2', '3'].map(async (id) => claim(await queue(id))),
         )
@@ -284,7 +284,7 @@ export function transactionSourceContract(
         expect(await source.renew([a.lease, b.lease, c.lease])).toEqual([a.lease, b.lease])
       })
 
-      it('of coordinators that are gone are adopted, and the runs are due again', async () => {
+      it('of lost coordinators are recovered, and the runs are due again', async () => {
         const claimed = await claim(await queue('1'))
         expect(await source.recoverExpiredLeases(10)).toEqual([])
         await sleep(contractTimes.leaseMs + 20)
@@ -299,7 +299,7 @@ export function transactionSourceContract(
     describe('a step in doubt', () => {
       const inDoubt: StepOutcome = { ...failing(0), isInDoubt: true } as StepOutcome
 
-      it('is one whose worker was lost, whether its lease is taken over or the run adopted', async () => {
+      it('is one whose worker was lost, whether the run is claimed again or its lease recovered', async () => {
         const taken = await queue('taken')
         const adopted = await claim(await queue('adopted'))
         expect(adopted.run.InDoubt).toBe(false)
@@ -311,7 +311,7 @@ export function transactionSourceContract(
         expect((await claim(run as Run)).run.InDoubt).toBe(true)
       })
 
-      it('is one whose outcome says so, until another one says otherwise', async () => {
+      it('is one whose outcome says so, until a later outcome says otherwise', async () => {
         const queued = await queue('1')
         const first = (await record(await claim(queued), inDoubt)) as Run
         const second = await claim(first)
@@ -321,13 +321,13 @@ export function transactionSourceContract(
         expect([queued.InDoubt, first.InDoubt, undone.InDoubt]).toEqual([false, true, false])
       })
 
-      it('is not the next one', async () => {
+      it('does not put the next step in doubt', async () => {
         const doubtful = await claim((await record(await claim(await queue('1')), inDoubt)) as Run)
         const next = await record(doubtful, done)
         expect((await claim(next as Run)).run.InDoubt).toBe(false)
       })
 
-      it('stays so over a failure and a resume, a replay does not inherit it', async () => {
+      it('stays in doubt after a failure and a resume; a replay does not inherit it', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
         const resumed = await claim(await source.resume(process.name, '1', null))
@@ -336,7 +336,7 @@ export function transactionSourceContract(
         expect((await claim(await source.replay(process, '1', null))).run.InDoubt).toBe(false)
       })
 
-      it('is one that was cancelled in the hands of its worker', async () => {
+      it('is one that was cancelled while a worker ran it', async () => {
         await claim(await queue('in hand'))
         await queue('at rest')
         for (const [id, isInDoubt] of [
@@ -350,7 +350,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('tells which overdue runs are at a step that their process does not have', async () => {
+    it('returns overdue runs at a step that their process does not have', async () => {
       await queue('known')
       const next = await record(await claim(await queue('unknown')), done)
       await record(await claim(await queue('early')), failing(60_000))
@@ -363,7 +363,7 @@ export function transactionSourceContract(
     })
 
     describe('the outbox', () => {
-      it('shows a run that nobody picked up, ever more spaced', async () => {
+      it('returns a run that was not claimed, at growing intervals', async () => {
         const startedAt = performance.now()
         const run = await queue('1')
         expect(await source.due(refs, 10)).toEqual([])
@@ -381,7 +381,7 @@ export function transactionSourceContract(
         expect(third - second).toBeGreaterThan(contractTimes.sweepMs * 1.9)
       })
 
-      it('shows nothing that is in hand, over, early or of other steps, and at most the limit', async () => {
+      it('returns no run that is leased, over, early or at other steps, and at most the limit', async () => {
         await claim(await queue('in hand'))
         await finish(await queue('over'))
         await record(await claim(await queue('early')), failing(60_000))
@@ -397,7 +397,7 @@ export function transactionSourceContract(
         expect(ids.toSorted()).toEqual(['a', 'b'])
       })
 
-      it('shows each run to one of several that look at the same time', async () => {
+      it('returns each run to one of several concurrent sweepers', async () => {
         await Promise.all(Array.from({ length: 40 }, (_, n) => queue(String(n))))
         await sleep(contractTimes.sweepMs + 20)
         const found = await Promise.all(Array.from({ length: 8 }, () => source.due(refs, 10)))
@@ -424,7 +424,7 @@ export function transactionSourceContract(
         expect((await source.get(process.name, '1', 0))?.run.Status).toBe('Completed')
       })
 
-      it('from a step copies what the steps before it left', async () => {
+      it('from a step copies the items of the steps before it', async () => {
         await finish(await queue('1'))
         const replay = await source.replay(process, '1', 'csv')
         expect(replay.StepName).toBe('csv')
@@ -440,7 +440,7 @@ export function transactionSourceContract(
         expect(run?.items.map(({ Status }) => Status)).toEqual(['Copied', 'Copied'])
       })
 
-      it('from a step is refused when an earlier one was never completed, and leaves nothing', async () => {
+      it('from a step is rejected if an earlier one was never completed, and changes nothing', async () => {
         await record(await claim(await queue('1')), failed)
         await expect(source.replay(process, '1', 'csv')).rejects.toMatchObject({
           code: 'invalid_request',
@@ -448,7 +448,7 @@ export function transactionSourceContract(
         expect((await source.get(process.name, '1', null))?.run.ReplayID).toBe(0)
       })
 
-      it('is refused for an unknown transaction and while a run is active', async () => {
+      it('is rejected for an unknown transaction and while a run is active', async () => {
         await expect(source.replay(process, 'nobody', null)).rejects.toMatchObject({
           code: 'transaction_not_found',
         })
@@ -458,7 +458,7 @@ export function transactionSourceContract(
         })
       })
 
-      it('of one transaction asked for many times at once starts one run', async () => {
+      it('requested many times concurrently starts one run', async () => {
         await finish(await queue('1'))
         const results = await Promise.allSettled(
           Array.from({ length: 10 }, () => source.replay(process, '1', null)),
@@ -471,7 +471,7 @@ export function transactionSourceContract(
     })
 
     describe('resume and cancel', () => {
-      it('lets a failed run go on where it stopped, with its attempts counted anew', async () => {
+      it('continues a failed run where it stopped, with its attempts reset', async () => {
         const next = await record(await claim(await queue('1')), done)
         await record(await claim(next as Run), failed)
         const resumed = await source.resume(process.name, '1', null)
@@ -485,14 +485,14 @@ export function transactionSourceContract(
         expect((await finish(resumed)).Status).toBe('Completed')
       })
 
-      it('stops a run: its worker records nothing more, and it can be resumed', async () => {
+      it('cancels a run: its worker can no longer record, and it can be resumed', async () => {
         const claimed = await claim(await queue('1'))
         expect(await source.cancel(process.name, '1', 0)).toMatchObject({ Status: 'Cancelled' })
         expect(await record(claimed, done)).toBeNull()
         expect(await source.resume(process.name, '1', null)).toMatchObject({ StepName: 'order' })
       })
 
-      it('refuses what does not fit the status, and unknown runs', async () => {
+      it('rejects operations that do not fit the status, and unknown runs', async () => {
         await finish(await queue('1'))
         await queue('2')
         await expect(source.resume(process.name, '1', null)).rejects.toMatchObject({
@@ -512,7 +512,7 @@ export function transactionSourceContract(
     })
 
     describe('waiting for a credential', () => {
-      it('charges nothing and goes on when that credential can be used again', async () => {
+      it('charges no attempt and continues when that credential is usable again', async () => {
         const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
         const parked = await record(await claim(await queue('1')), waiting)
         expect(parked).toMatchObject({ Status: 'Waiting', Attempt: 0, WaitingFor: 'ACC-1' })
@@ -525,14 +525,14 @@ export function transactionSourceContract(
       })
     })
 
-    it('refuses a run that cannot be run at all, once', async () => {
+    it('fails a run that cannot be run at all, once', async () => {
       const run = await queue('1')
       const refused = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')
       expect(refused).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
       expect(await source.failRun(run, run.Version, 'x', 'y')).toBeNull()
     })
 
-    it('lists newest first, page by page, while rows come in', async () => {
+    it('lists newest first, page by page, while rows are inserted', async () => {
       for (let n = 0; n < 7; n += 1) await queue(String(n))
       await finish((await source.get(process.name, '3', 0))?.run as Run)
       const pages: string[][] = []
@@ -552,7 +552,7 @@ export function transactionSourceContract(
       expect((await source.list('Other', { limit: 10 })).runs).toEqual([])
     })
 
-    it('remembers which processes are paused', async () => {
+    it('stores which processes are paused', async () => {
       expect(await source.paused()).toEqual(new Set())
       await source.setPaused('A', true)
       await source.setPaused('B', true)
@@ -561,7 +561,7 @@ export function transactionSourceContract(
       expect(await source.paused()).toEqual(new Set(['A']))
     })
 
-    it('counts what is out of balance', async () => {
+    it('counts violations', async () => {
       await queue('1')
       await eventually(async () => {
         const { violations, dueBySteps, runsByStatus } = await source.audit(['Another'])
@@ -571,7 +571,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('tells how long the first of the runs that nobody has taken has been due', async () => {
+    it('returns how long the oldest of the unclaimed runs has been due', async () => {
       const queuedAt = performance.now()
       const first = await queue('1')
       await sleep(50)
@@ -579,7 +579,7 @@ export function transactionSourceContract(
       const audited = async () => (await source.audit([process.name])).dueBySteps
       const [both] = await audited()
       expect(both).toMatchObject({ due: 2 })
-      // Clocks of whole milliseconds.
+      // The clocks have a resolution of one millisecond.
       expect(both?.oldestMs).toBeGreaterThan(48)
       expect(both?.oldestMs).toBeLessThan(performance.now() - queuedAt + 2)
 
@@ -589,7 +589,7 @@ export function transactionSourceContract(
       expect(second?.oldestMs).toBeLessThan(performance.now() - queuedAt - 48)
     })
 
-    it('takes a run whose lease ran out for due from then on', async () => {
+    it('counts a run with an expired lease as due from then on', async () => {
       const claimedAt = performance.now()
       await claim(await queue('1'))
       expect((await source.audit([process.name])).dueBySteps).toEqual([])

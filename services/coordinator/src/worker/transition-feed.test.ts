@@ -12,19 +12,19 @@ const event = (TransactionID: string, atMs: number): TransactionEvent => ({
   At: new Date(Date.UTC(2026, 10, 20) + atMs).toISOString(),
 })
 
-describe('a watcher that comes back to another replica', () => {
+describe('a client that reconnects to another replica', () => {
   const here = event('here', 5_010)
   const elsewhere = event('elsewhere', 5_000)
   const longBefore = event('long before', 1_000)
   const after = event('after', 9_000)
 
-  it('misses nothing that this replica had before the event it saw last elsewhere', () => {
+  it('misses no event that this replica has before the last one it saw elsewhere', () => {
     const feed = createTransitionFeed()
     for (const one of [longBefore, here, elsewhere, after]) feed.add(one)
     expect(feed.after(eventId(elsewhere))).toEqual([here, after])
   })
 
-  it('is told when that event is not here', () => {
+  it('gets a reset if that event is unknown here', () => {
     const feed = createTransitionFeed(2)
     for (const one of [longBefore, elsewhere, here, after]) feed.add(one)
     expect(feed.after(eventId(longBefore))).toBeNull()

@@ -1,6 +1,6 @@
 /**
- * Writes files for `writeWholeFile`, on a thread of its own, where calls that block are the cheapest. Many files
- * cost one flush of their folder.
+ * Writes files on the threads of `createThreadedFiles`, where blocking calls are the cheapest. Many files in one folder
+ * cost one flush of that folder.
  */
 import fs from 'node:fs'
 import { dirname, resolve } from 'node:path'
@@ -13,30 +13,30 @@ export interface FileToWrite {
 }
 
 export interface WriteFailure {
-  /** The system's, such as `ENOSPC`. */
+  /** The system's error code, such as `ENOSPC`. */
   readonly code: string
   readonly message: string
 }
 
-/** A file on its way: open until it is flushed. */
-interface Underway {
+/** A file while it is written: open until it is flushed. */
+interface OpenFile {
   readonly file: FileToWrite
   descriptor: number | null
   failure: WriteFailure | null
 }
 
-/** A disk that takes its time takes it for several flushes at once; in memory one after the other is cheaper. */
+/** If one fsync is slower than this, the others run concurrently; on fast storage, one after the other is cheaper. */
 const SLOW_FLUSH_MS = 0.2
 
-/** Writes each file whole or not at all, its folder made when it is missing; a result for each, null when it is written. */
+/** Writes each file atomically and creates its folder if it is missing; one result per file, `null` for success. */
 export async function writeFiles(files: readonly FileToWrite[]): Promise<(WriteFailure | null)[]> {
-  const all = files.map((file): Underway => ({ file, descriptor: null, failure: null }))
+  const all = files.map((file): OpenFile => ({ file, descriptor: null, failure: null }))
   for (const one of all) attempt(one, open)
   const [first, ...others] = all
   const startedAt = performance.now()
   if (first !== undefined) attempt(first, flush)
   if (performance.now() - startedAt < SLOW_FLUSH_MS) for (const one of others) attempt(one, flush)
-  else await Promise.all(others.map(flushBeside))
+  else await Promise.all(others.map(flushConcurrently))
   for (const one of all) attempt(one, close)
   for (const one of all) attempt(one, ({ file }) => fs.renameSync(file.temporary, file.path))
   const folders = Map.groupBy(all, ({ file }) => dirname(file.path))
@@ -44,28 +44,28 @@ export async function writeFiles(files: readonly FileToWrite[]): Promise<(WriteF
   return all.map(({ failure }) => failure)
 }
 
-/** Does its part for a file that nothing has gone wrong with; one that fails leaves nothing behind. */
-function attempt(one: Underway, part: (one: Underway) => void): void {
+/** Applies a part of the work to a file that has not failed yet; a failure removes the temporary file. */
+function attempt(one: OpenFile, part: (one: OpenFile) => void): void {
   if (one.failure !== null) return
   try {
     part(one)
   } catch (error) {
-    give(one, error)
+    fail(one, error)
   }
 }
 
-function give(one: Underway, error: unknown): void {
+function fail(one: OpenFile, error: unknown): void {
   const { code, message } = error as NodeJS.ErrnoException
   one.failure = { code: code ?? 'UNKNOWN', message }
   try {
     close(one)
     fs.rmSync(one.file.temporary, { force: true })
   } catch {
-    // What went wrong first is what counts.
+    // The first error is the one to report.
   }
 }
 
-function open(one: Underway): void {
+function open(one: OpenFile): void {
   const { temporary, content } = one.file
   one.descriptor = openNew(temporary)
   fs.writeFileSync(one.descriptor, content)
@@ -81,7 +81,7 @@ function openNew(path: string): number {
   }
 }
 
-/** Makes a folder and those that lead to it; after a power cut they are there as the files in them are. */
+/** Creates a folder and its missing parents, and flushes each parent, so that they survive a power failure like the files. */
 function makeFolder(folder: string): void {
   const last = resolve(folder)
   const first = resolve(fs.mkdirSync(last, { recursive: true }) ?? last)
@@ -89,43 +89,43 @@ function makeFolder(folder: string): void {
     for (let made = last; made.length >= first.length; made = dirname(made))
       syncFolder(dirname(made))
   } catch (error) {
-    // Or the next attempt would find it, and say that all is well.
+    // Otherwise the next attempt would find the folder and report success, although it may not survive.
     try {
       for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
     } catch {
-      // Somebody has written there meanwhile. What went wrong first is what counts.
+      // Another writer has used the folder meanwhile. The first error is the one to report.
     }
     throw error
   }
 }
 
-function flush({ descriptor }: Underway): void {
+function flush({ descriptor }: OpenFile): void {
   if (descriptor !== null) fs.fsyncSync(descriptor)
 }
 
-async function flushBeside(one: Underway): Promise<void> {
+async function flushConcurrently(one: OpenFile): Promise<void> {
   if (one.failure !== null || one.descriptor === null) return
   try {
     await promisify(fs.fsync)(one.descriptor)
   } catch (error) {
-    give(one, error)
+    fail(one, error)
   }
 }
 
-function close(one: Underway): void {
+function close(one: OpenFile): void {
   const { descriptor } = one
   one.descriptor = null
   if (descriptor !== null) fs.closeSync(descriptor)
 }
 
-/** Makes the renames in a folder durable; when that fails, nobody knows whether they are. */
-function flushFolder(folder: string, files: readonly Underway[]): void {
+/** Makes the renames in a folder durable; if that fails, it is unknown whether they are. */
+function flushFolder(folder: string, files: readonly OpenFile[]): void {
   if (files.every(({ failure }) => failure !== null)) return
   try {
     syncFolder(folder)
   } catch (error) {
-    // Linux tells of a failed write once: the next flush would say that all is well.
-    for (const one of files) if (one.failure === null) give(one, error)
+    // Linux reports a failed write to the first fsync only: the next one would succeed.
+    for (const one of files) if (one.failure === null) fail(one, error)
   }
 }
 

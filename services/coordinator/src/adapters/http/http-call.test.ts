@@ -29,7 +29,7 @@ const limits = (change: { abort?: StepAbort; timeoutMs?: number } = {}) => ({
 })
 
 describe('the call of a step', () => {
-  it('brings status, body and Retry-After, and follows no redirect', async () => {
+  it('returns status, body and Retry-After, and follows no redirect', async () => {
     target.on('/a', answer(302, 'över', { location: '/b', 'retry-after': '7' }))
     expect(await caller.call(request(`${target.url}/a`), limits())).toEqual({
       kind: 'answered',
@@ -52,7 +52,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('fails when the answer breaks off', async () => {
+  it('fails if the response is truncated', async () => {
     target.on('/broken', (_, response) => {
       response.writeHead(200, { 'content-length': '100' })
       response.write('half')
@@ -64,7 +64,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('ends at its time limit, in the answer as well', async () => {
+  it('ends at its time limit, also in the middle of a response', async () => {
     target.on('/slow', (_, response) => {
       response.writeHead(200)
       response.write('x')
@@ -76,7 +76,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('takes no answer of more than a megabyte into memory', async () => {
+  it('reads no response of more than a megabyte into memory', async () => {
     target.on('/huge', (_, response) => {
       response.writeHead(200)
       const more = (): void => {
@@ -92,7 +92,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('is aborted anywhere by the one signal, and only before it is sent by the other', async () => {
+  it('is aborted at any point by abort, and only before it is sent by blockNewCalls', async () => {
     const abort = new StepAbort()
     target.on('/held', (_, response) => {
       abort.blockNewCalls()
@@ -116,11 +116,11 @@ describe('the call of a step', () => {
     })
   })
 
-  it('is aborted while it still connects, and then never leaves', async () => {
+  it('is aborted while it is still connecting, and is then never sent', async () => {
     const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1', 1)
     await once(server, 'listening')
     const abort = new StepAbort()
-    // A TLS handshake that nobody answers: connected, and nothing of the call is sent.
+    // A TLS handshake without a response: connected, but nothing of the call is sent.
     const { port } = server.address() as { port: number }
     const calling = caller.call(request(`https://127.0.0.1:${port}/`), limits({ abort }))
     await once(server, 'connection')
