@@ -14,7 +14,7 @@ import {
   openBackends,
   startFixture,
 } from '../test-support/fixture.ts'
-import { answer } from '../test-support/fake-target.ts'
+import { respondWith } from '../test-support/fake-target.ts'
 import { defineProcess } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 
@@ -128,12 +128,12 @@ describe('a target that responds with', () => {
   const latin1 = Buffer.from('{"name":"Müller"}', 'latin1')
 
   it.each<[string, Parameters<Fixture['target']['on']>[1], object]>([
-    ['50 MB', answer(200, 'x'.repeat(52_428_800)), { ErrorClass: 'response_too_large' }],
-    ['50 MB with 404', answer(404, 'x'.repeat(52_428_800)), { ErrorClass: 'http_404' }],
-    ['no JSON', answer(200, '{"name":'), { ErrorClass: 'response_invalid' }],
-    ['nothing', answer(200), { ErrorClass: 'response_invalid' }],
-    ['other JSON', answer(200, '[]'), { ErrorClass: 'response_invalid' }],
-    ['a redirect', answer(302, '', { location: '/order' }), { ErrorClass: 'http_302' }],
+    ['50 MB', respondWith(200, 'x'.repeat(52_428_800)), { ErrorClass: 'response_too_large' }],
+    ['50 MB with 404', respondWith(404, 'x'.repeat(52_428_800)), { ErrorClass: 'http_404' }],
+    ['no JSON', respondWith(200, '{"name":'), { ErrorClass: 'response_invalid' }],
+    ['nothing', respondWith(200), { ErrorClass: 'response_invalid' }],
+    ['other JSON', respondWith(200, '[]'), { ErrorClass: 'response_invalid' }],
+    ['a redirect', respondWith(302, '', { location: '/order' }), { ErrorClass: 'http_302' }],
   ])('%s fails the step with a reason', async (_, reply, expected) => {
     const fixture = await start({ processes: [tried({ bad: parse })] })
     fixture.target.on('/bad', reply)

@@ -6,11 +6,11 @@ import type { StepQueue } from './worker/step-queue.ts'
 
 export interface CoordinatorMetrics {
   /** `ms` for a step whose outcome was recorded. */
-  countStep(process: string, step: string, outcome: string, ms?: number): void
-  countSwept(count: number): void
-  countRecovered(count: number): void
-  setOnline(isOnline: boolean): void
-  setAudit(audit: Audit): Promise<void>
+  readonly countStep: (process: string, step: string, outcome: string, ms?: number) => void
+  readonly countSwept: (count: number) => void
+  readonly countRecovered: (count: number) => void
+  readonly setOnline: (isOnline: boolean) => void
+  readonly setAudit: (audit: Audit) => Promise<void>
 }
 
 export function createCoordinatorMetrics(

@@ -19,7 +19,7 @@ import {
   watchEvents,
 } from '../test-support/fixture.ts'
 import { startFakeInternet } from '../test-support/fake-internet.ts'
-import { answer } from '../test-support/fake-target.ts'
+import { respondWith } from '../test-support/fake-target.ts'
 import { defineProcess, type ProcessDefinition } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 
@@ -127,8 +127,8 @@ export function coordinatorContract(
       it('once, however often and concurrently it is queued', async () => {
         const host = await start()
         const id = fresh()
-        const answers = await Promise.all(Array.from({ length: 1_000 }, () => host.queue(id)))
-        const statuses = answers.map(({ status }) => status)
+        const responses = await Promise.all(Array.from({ length: 1_000 }, () => host.queue(id)))
+        const statuses = responses.map(({ status }) => status)
         expect(statuses.filter((status) => status === 202)).toHaveLength(1)
         expect(statuses.filter((status) => status === 200)).toHaveLength(999)
         await host.reached(id, 'Completed')
@@ -208,7 +208,9 @@ export function coordinatorContract(
         const host = await start()
         let failures = 2
         host.target.on('/order', (request, response) =>
-          failures-- > 0 ? answer(503, 'busy', { 'retry-after': '0' })(request, response) : true,
+          failures-- > 0
+            ? respondWith(503, 'busy', { 'retry-after': '0' })(request, response)
+            : true,
         )
         const id = fresh()
         await host.queue(id)
@@ -230,7 +232,7 @@ export function coordinatorContract(
         host.target.on('/order', (request, response) => {
           times.push(performance.now())
           return times.length === 1
-            ? answer(429, '', { 'retry-after': '1' })(request, response)
+            ? respondWith(429, '', { 'retry-after': '1' })(request, response)
             : true
         })
         const id = fresh()
@@ -245,7 +247,7 @@ export function coordinatorContract(
         const host = await start()
         let isFixed = false
         host.target.on('/report', (request, response) =>
-          isFixed ? true : answer(404, 'no such report')(request, response),
+          isFixed ? true : respondWith(404, 'no such report')(request, response),
         )
         const id = fresh()
         await host.queue(id)
@@ -266,7 +268,7 @@ export function coordinatorContract(
 
       it('fails if the response is not what the step expects, and stores the response', async () => {
         const host = await start()
-        host.target.on('/order', answer(200, '<html>'))
+        host.target.on('/order', respondWith(200, '<html>'))
         const id = fresh()
         await host.queue(id)
         const run = await host.reached(id, 'Failed')
@@ -285,7 +287,7 @@ export function coordinatorContract(
           ),
         })
         host.target.on('/v3/company/42/query', (request, response) =>
-          isFaulted ? answer(424, '{"code":"credential_faulted"}')(request, response) : true,
+          isFaulted ? respondWith(424, '{"code":"credential_faulted"}')(request, response) : true,
         )
         const id = fresh()
         await host.queue(id)
@@ -326,17 +328,17 @@ export function coordinatorContract(
 
       it('sends no further call for that company, and continues for others', async () => {
         const host = await start({ processes: trial(ofCompany) })
-        host.target.on(path, answer(429, '', { 'retry-after': '60' }))
-        const [told, held, free] = [fresh(), fresh(), fresh()]
-        await host.queue(told, told, '42')
-        expect(await host.reached(told, 'Retrying')).toMatchObject({ ErrorClass: 'http_429' })
-        await host.queue(held, held, '42')
-        const { ErrorClass, Attempts } = await host.reached(held, 'Retrying')
+        host.target.on(path, respondWith(429, '', { 'retry-after': '60' }))
+        const [first, blocked, free] = [fresh(), fresh(), fresh()]
+        await host.queue(first, first, '42')
+        expect(await host.reached(first, 'Retrying')).toMatchObject({ ErrorClass: 'http_429' })
+        await host.queue(blocked, blocked, '42')
+        const { ErrorClass, Attempts } = await host.reached(blocked, 'Retrying')
         expect([ErrorClass, Attempts]).toEqual(['credential_held', []])
         await host.queue(free, free, '43')
         await host.reached(free, 'Completed')
         expect(host.target.callsTo(path)).toHaveLength(1)
-        for (const id of [told, held])
+        for (const id of [first, blocked])
           await host.call(`/processes/Trial/transactions/${id}/cancel`, { method: 'POST' })
       })
 
@@ -345,7 +347,7 @@ export function coordinatorContract(
         host.target.on(path, (request, response) =>
           host.target.callsTo(path).length > 2
             ? true
-            : answer(429, '', { 'retry-after': '1' })(request, response),
+            : respondWith(429, '', { 'retry-after': '1' })(request, response),
         )
         const id = fresh()
         await host.queue(id, id, '42')
@@ -426,7 +428,7 @@ export function coordinatorContract(
 
     describe('loses nothing and repeats no recorded result', () => {
       it('when a worker died with a run in flight: the lease expires and the run is recovered', async () => {
-        const source = await backends.openSource({ leaseMs: 400, sweepMs: 100 })
+        const source = await backends.openSource({ leaseMs: 1_000, sweepMs: 100 })
         const id = fresh()
         const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
         await source.queue(outline, [{ TransactionID: id, InitialData: id }])
@@ -513,10 +515,10 @@ export function coordinatorContract(
         const id = fresh()
         await first.queue(id)
         await until(() => first.target.callsTo('/order').length === 1)
-        const leaving = first[Symbol.asyncDispose]()
+        const shutdown = first[Symbol.asyncDispose]()
         fixture = undefined
         release.resolve()
-        await leaving
+        await shutdown
         const second = await start({ source, bus })
         await second.reached(id, 'Completed')
         const made = [...first.target.calls, ...second.target.calls].map(({ path }) => path)
@@ -672,7 +674,7 @@ export function coordinatorContract(
       },
     )
 
-    it.each(['.', '..'])('refuses the id %j, which no path could name', async (id) => {
+    it.each(['.', '..'])('rejects the id %j, which no URL path can express', async (id) => {
       const host = await start()
       expect((await host.queue(id)).status).toBe(400)
     })

@@ -9,7 +9,7 @@ export interface SeenCall {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
 }
 
-type Answer = (
+type Handler = (
   request: IncomingMessage,
   response: ServerResponse,
 ) => boolean | void | Promise<boolean | void>
@@ -20,12 +20,12 @@ export interface Target extends AsyncDisposable {
   readonly calls: readonly SeenCall[]
   callsTo(path: string): readonly SeenCall[]
   /** Handles calls to `path`; a handler that returns false leaves the call to the default response. */
-  on(path: string, answer: Answer): void
+  on(path: string, handler: Handler): void
 }
 
 export async function startTarget(): Promise<Target> {
   const calls: SeenCall[] = []
-  const answers = new Map<string, Answer>()
+  const handlers = new Map<string, Handler>()
   const server = createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://target')
     const query = Object.fromEntries(url.searchParams)
@@ -47,8 +47,8 @@ export async function startTarget(): Promise<Target> {
       )
     }
     void (async () => {
-      const isAnswered = await answers.get(url.pathname)?.(request, response)
-      if (isAnswered === undefined && answers.has(url.pathname)) return
+      const isHandled = await handlers.get(url.pathname)?.(request, response)
+      if (isHandled === undefined && handlers.has(url.pathname)) return
       respondByDefault()
     })()
   })
@@ -58,7 +58,7 @@ export async function startTarget(): Promise<Target> {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     calls,
     callsTo: (path) => calls.filter((call) => call.path === path),
-    on: (path, answer) => void answers.set(path, answer),
+    on: (path, handler) => void handlers.set(path, handler),
     async [Symbol.asyncDispose]() {
       server.close()
       server.closeAllConnections()
@@ -68,7 +68,7 @@ export async function startTarget(): Promise<Target> {
 }
 
 /** Responds with a status and a text; for `Target.on`. */
-export const answer =
+export const respondWith =
   (status: number, body = '', headers: Record<string, string> = {}) =>
   (_: IncomingMessage, response: ServerResponse): void => {
     response.writeHead(status, headers)

@@ -198,10 +198,10 @@ export async function startFixture(
       }),
     async run(id, replay) {
       const query = replay === undefined ? '' : `?replay=${replay}`
-      const answer = await call(
+      const response = await call(
         `/processes/${process}/transactions/${encodeURIComponent(id)}${query}`,
       )
-      return answer.json() as ReturnType<Fixture['run']>
+      return response.json() as ReturnType<Fixture['run']>
     },
     async reached(id, status, replay) {
       let last: Awaited<ReturnType<Fixture['run']>> | undefined

@@ -177,10 +177,10 @@ export function transactionSourceContract(
           kind: 'stale',
         })
         await sleep(contractTimes.leaseMs + 20)
-        const taken = await claim(run, { owner: 'worker-2' })
-        expect(taken.run).toMatchObject({ Attempt: 2, Version: 2 })
+        const claimedAgain = await claim(run, { owner: 'worker-2' })
+        expect(claimedAgain.run).toMatchObject({ Attempt: 2, Version: 2 })
         expect(await record(lost, done)).toBeNull()
-        expect(await record(taken, done)).toMatchObject({ StepName: 'report' })
+        expect(await record(claimedAgain, done)).toMatchObject({ StepName: 'report' })
         const stored = await source.get(process.name, '1', null)
         expect(stored?.attempts.map(({ Outcome }) => Outcome)).toEqual(['in_doubt', 'completed'])
       })
@@ -337,10 +337,10 @@ export function transactionSourceContract(
       })
 
       it('is one that was cancelled while a worker ran it', async () => {
-        await claim(await queue('in hand'))
+        await claim(await queue('in flight'))
         await queue('at rest')
         for (const [id, isInDoubt] of [
-          ['in hand', true],
+          ['in flight', true],
           ['at rest', false],
         ] as const) {
           await source.cancel(process.name, id, null)
@@ -382,7 +382,7 @@ export function transactionSourceContract(
       })
 
       it('returns no run that is leased, over, early or at other steps, and at most the limit', async () => {
-        await claim(await queue('in hand'))
+        await claim(await queue('in flight'))
         await finish(await queue('over'))
         await record(await claim(await queue('early')), failing(60_000))
         await queue('a')
@@ -449,7 +449,7 @@ export function transactionSourceContract(
       })
 
       it('is rejected for an unknown transaction and while a run is active', async () => {
-        await expect(source.replay(process, 'nobody', null)).rejects.toMatchObject({
+        await expect(source.replay(process, 'unknown', null)).rejects.toMatchObject({
           code: 'transaction_not_found',
         })
         await queue('1')
@@ -527,8 +527,8 @@ export function transactionSourceContract(
 
     it('fails a run that cannot be run at all, once', async () => {
       const run = await queue('1')
-      const refused = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')
-      expect(refused).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
+      const failedRun = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')
+      expect(failedRun).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
       expect(await source.failRun(run, run.Version, 'x', 'y')).toBeNull()
     })
 

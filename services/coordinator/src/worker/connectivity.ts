@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 /** Whether the internet is reachable, according to the probes. */
 export interface Connectivity {
   /** Probes now: for a call that failed, possibly because the internet is unreachable. */
-  check(): Promise<boolean>
+  readonly check: () => Promise<boolean>
   /** Probes at intervals from now on; `onChange` is called with the first result and each change. */
   watch(onChange: (isOnline: boolean) => void): AsyncDisposable
 }

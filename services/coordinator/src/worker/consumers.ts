@@ -9,7 +9,7 @@ export interface Consumers {
    * deliveries. New ones start at once: a long call of a step must not delay the return of its process.
    */
   reconcile(): Promise<unknown>
-  isConsuming(process: string): boolean
+  readonly isConsuming: (process: string) => boolean
 }
 
 export interface ConsumersDeps {

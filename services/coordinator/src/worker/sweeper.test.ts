@@ -4,7 +4,6 @@ import { describe, expect, it } from 'vitest'
 import { defineProcess } from '../process/definition.ts'
 import type { Run } from '../transaction/run.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
-import type { StepQueue } from './step-queue.ts'
 import { startSweeper } from './sweeper.ts'
 
 const process = defineProcess('P', { steps: { first: () => {}, second: () => {} } })
@@ -60,9 +59,9 @@ function sweeperOn(given: {
     queue: {
       waiting: async (_, step) => waiting(step),
       consumers: async (_, step) => consumers(step),
-    } as StepQueue,
+    },
     publisher: {
-      republishStep: async (run) => void sent.push(run as Run),
+      republishStep: async (state) => void sent.push(state as Run),
       publishEvent() {},
     },
     worker: { isConsuming: () => true },

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { answer, startTarget, type Target } from '../../../test-support/fake-target.ts'
+import { respondWith, startTarget, type Target } from '../../../test-support/fake-target.ts'
 import { StepAbort } from '../../process/step-abort.ts'
 import { createHttpCaller, type HttpCaller } from './http-call.ts'
 
@@ -30,7 +30,7 @@ const limits = (change: { abort?: StepAbort; timeoutMs?: number } = {}) => ({
 
 describe('the call of a step', () => {
   it('returns status, body and Retry-After, and follows no redirect', async () => {
-    target.on('/a', answer(302, 'över', { location: '/b', 'retry-after': '7' }))
+    target.on('/a', respondWith(302, 'över', { location: '/b', 'retry-after': '7' }))
     expect(await caller.call(request(`${target.url}/a`), limits())).toEqual({
       kind: 'answered',
       status: 302,
