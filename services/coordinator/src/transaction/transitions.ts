@@ -45,8 +45,7 @@ export interface Times {
   readonly leaseMs: number
 }
 
-export const isLeased = ({ lease }: StoredRun, now: number): boolean =>
-  lease !== null && lease.until > now
+const isLeased = ({ lease }: StoredRun, now: number): boolean => lease !== null && lease.until > now
 
 /** The run should have been picked up by now. */
 export const isOverdue = (stored: StoredRun, now: number): boolean =>

@@ -22,7 +22,8 @@ const SLOW_BATCH_MS = 250
 const MAX_BATCH = 200
 
 /**
- * Writes the files of steps through threads, which make the same calls as `writeFileAtomic`. A thread starts with the first file; disposal ends the idle ones.
+ * Writes the files of steps through threads, which make the same calls as `writeFileAtomic`. A thread starts with
+ * the first file; disposal ends the idle ones.
  *
  * All pending files go to one thread as one message, and the thread makes its blocking calls one after the
  * other. Five calls per file over Node's own thread pool took a sixth of the main thread's time under load.
