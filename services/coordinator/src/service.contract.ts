@@ -434,7 +434,7 @@ export function coordinatorContract(
         await source.queue(outline, [{ TransactionID: id, InitialData: id }])
         const run = { Process: 'OrderProcess', TransactionID: id, ReplayID: 0 }
         await source.claim({ ...run, version: 0, step: 'order', isFirst: true, owner: 'dead' })
-        const host = await start({ source })
+        const host = await start({ source, timing: { renewMs: 200 } })
         const completed = await host.reached(id, 'Completed')
         expect(completed.Attempts.map(({ Outcome }) => Outcome)).toEqual([
           'in_doubt',
