@@ -26,7 +26,7 @@ interface Left {
 interface CrashPoint {
   readonly id: string
   readonly name: string
-  /** The point of `dying-main.ts`; or null: its target kills it in the call. */
+  /** The point of `failpoint-main.ts`; or null: its target kills it in the call. */
   readonly diesAt: string | null
   /** The row it leaves; null for none. */
   readonly left: Left | null

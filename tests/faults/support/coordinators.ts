@@ -5,7 +5,7 @@ import { expect } from 'vitest'
 import type { ServiceProcess, System } from '../../support/system.ts'
 
 /** The coordinator as the fault tests start it: on its real adapters, with settings for shorter times. */
-export const dyingMain = 'test-support/dying-main.ts'
+export const dyingMain = 'test-support/failpoint-main.ts'
 
 /** Where a process that was started on port 0 listens, once it does. */
 export const addressOf = (process: ServiceProcess): Promise<string> =>

@@ -85,7 +85,7 @@ export async function orderStorm(system: System, options: StormOptions): Promise
       // What lies in the dead queue was put there by the broker, or with a line in the log of who did it.
       const aside = coordinators
         .flatMap((coordinator) => coordinator.output().split('\n'))
-        .filter((line) => /put aside|delivery handler failed/.test(line))
+        .filter((line) => /dead-lettered|delivery handler failed/.test(line))
       const found = [...(await books.deadLetters()), ...aside]
       throw new Error(['the queues are not empty', ...found].join('\n'), { cause: error })
     },
