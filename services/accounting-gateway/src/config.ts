@@ -18,7 +18,8 @@ const shape = {
   TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
   /** The accounting API; wins over the discovery document's `accounting_url` and over the profile. */
   ACCOUNTING_URL: httpUrl().optional(),
-  DISCOVERY_URL: httpUrl().optional(),
+  /** Fetched as written: a trailing slash or a query is part of it. */
+  DISCOVERY_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
   PROVIDER_PROFILE: providerProfile(),
   // Each in place of the profile's.
   REQUESTS_PER_SECOND: integer(1, 100_000).optional(),

@@ -8,8 +8,14 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 
-const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
-const KEY_ID = 'test-key'
+const firstKey = generateKeyPairSync('rsa', { modulusLength: 2048 })
+const secondKey = generateKeyPairSync('rsa', { modulusLength: 2048 })
+const jwkOf = ({ publicKey }: typeof firstKey, kid: string) => ({
+  ...publicKey.export({ format: 'jwk' }),
+  kid,
+  alg: 'RS256',
+  use: 'sig',
+})
 
 export const CLIENT_ID = 'test-client'
 export const CLIENT_SECRET = 'test-client-secret-0123456789'
@@ -69,6 +75,9 @@ export interface ScriptedProvider extends AsyncDisposable {
     /** Whether `iss` in the authorization response is promised (RFC 9207). */
     sendsIssuer: boolean
     discoveryStatus: number
+    jwksStatus: number
+    /** The key set as published; text is sent as it is. */
+    jwks: unknown
     revocationStatus: number
     revocationBody: string
     /** Members over the normal ones of the discovery document; undefined takes one away. */
@@ -83,6 +92,8 @@ export interface ScriptedProvider extends AsyncDisposable {
   script(...steps: readonly Scripted[]): void
   /** What the authorize page would send to the callback: a code, for the parameters of an authorize URL. */
   authorize(url?: URL): string
+  /** Publishes a second key beside the first, and signs with it from now on. */
+  rotateKey(): void
   /** Kills every grant. */
   revokeAll(): void
 }
@@ -96,6 +107,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     { readonly nonce: string | null; readonly challenge: string | null; isUsed: boolean }
   >()
   const grants: GrantState[] = []
+  let signing = { key: firstKey, kid: 'first' }
   let atOnce = 0
   let mostAtOnce = 0
   const knobs: ScriptedProvider['knobs'] = {
@@ -107,6 +119,8 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     pkce: true,
     sendsIssuer: false,
     discoveryStatus: 200,
+    jwksStatus: 200,
+    jwks: { keys: [jwkOf(firstKey, 'first')] },
     revocationStatus: 200,
     revocationBody: '{}',
     metadata: {},
@@ -122,10 +136,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { pathname } = new URL(request.url ?? '/', url)
     if (pathname === '/discovery-document') return send(response, knobs.discoveryStatus, metadata())
-    if (pathname === '/jwks')
-      return send(response, 200, {
-        keys: [{ ...publicKey.export({ format: 'jwk' }), kid: KEY_ID, alg: 'RS256', use: 'sig' }],
-      })
+    if (pathname === '/jwks') return send(response, knobs.jwksStatus, knobs.jwks)
     const body = await text(request)
     if (pathname === '/revoke') {
       const contentType = request.headers['content-type'] ?? ''
@@ -235,7 +246,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
   function idToken(nonce: string | null): string {
     const seconds = Math.floor(Date.now() / 1000)
     const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
-    const signed = `${part({ alg: 'RS256', kid: KEY_ID, ...knobs.idTokenHeader })}.${part({
+    const signed = `${part({ alg: 'RS256', kid: signing.kid, ...knobs.idTokenHeader })}.${part({
       iss: url,
       aud: CLIENT_ID,
       sub: 'operator',
@@ -244,7 +255,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
       ...(nonce !== null && { nonce }),
       ...knobs.idTokenClaims,
     })}`
-    return `${signed}.${createSign('RSA-SHA256').update(signed).sign(privateKey, 'base64url')}`
+    return `${signed}.${createSign('RSA-SHA256').update(signed).sign(signing.key.privateKey, 'base64url')}`
   }
 
   const metadata = () => ({
@@ -280,6 +291,10 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
         isUsed: false,
       })
       return code
+    },
+    rotateKey() {
+      signing = { key: secondKey, kid: 'second' }
+      knobs.jwks = { keys: [jwkOf(firstKey, 'first'), jwkOf(secondKey, 'second')] }
     },
     revokeAll() {
       for (const grant of grants) grant.isRevoked = true

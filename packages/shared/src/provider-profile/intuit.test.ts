@@ -16,11 +16,21 @@ describe('the accounting address under the intuit profile', () => {
       'https://accounts.platform.intuit.com/v1/openid_connect/userinfo',
       'https://quickbooks.api.intuit.com',
     ],
-    ['production, without a userinfo endpoint', undefined, 'https://quickbooks.api.intuit.com'],
-    ['production, with one that is no URL', 'sandbox-', 'https://quickbooks.api.intuit.com'],
+    [
+      'production, in older documents',
+      'https://accounts.intuit.com/v1/openid_connect/userinfo',
+      'https://quickbooks.api.intuit.com',
+    ],
   ])('is that of the %s', (_, userinfo_endpoint, address) => {
     expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBe(address)
   })
+
+  it.each([undefined, 'accounts.', 'https://op.example/userinfo'])(
+    'is unknown, and never production, with the userinfo endpoint %s',
+    (userinfo_endpoint) => {
+      expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBeNull()
+    },
+  )
 
   it.each([
     ['another issuer', 'https://op.example'],
@@ -56,6 +66,18 @@ describe('an error body under the intuit profile', () => {
   ])('with code %s is of class %s, in each of its three forms', (code, faultClass) => {
     for (const body of [capital(code), lower(code), xml(code)])
       expect(intuit.accounting.faultOf(body)).toEqual({ code, class: faultClass })
+  })
+
+  it.each([
+    ['a number', '{"Fault":{"Error":[{"code":6190}]}}'],
+    ['that of a second error', '{"Fault":{"Error":[{"code":"610"},{"code":"6190"}]}}'],
+    ['in single quotes', "<R><Fault type='x'><Error code='6190'/></Fault></R>"],
+    ['after another attribute', '<R><Fault><Error element="a>b" code="6190"/></Fault></R>'],
+  ])('may have its code as %s', (_, body) => {
+    expect(intuit.accounting.faultOf(body)).toEqual({
+      code: '6190',
+      class: 'provider_subscription_ended',
+    })
   })
 
   it('may write its code with leading zeros', () => {

@@ -40,9 +40,9 @@ export const intuit: ProviderProfile = {
       if (issuer !== ISSUER) return null
       // The two discovery documents have the same issuer and differ in this member only.
       const host = URL.parse(String(userinfo))?.hostname ?? ''
-      return host.startsWith('sandbox-')
-        ? 'https://sandbox-quickbooks.api.intuit.com'
-        : 'https://quickbooks.api.intuit.com'
+      if (host.startsWith('sandbox-accounts.')) return 'https://sandbox-quickbooks.api.intuit.com'
+      // Never production by default: a document that does not say so needs a person.
+      return host.startsWith('accounts.') ? 'https://quickbooks.api.intuit.com' : null
     },
     repeatablePost: { in: 'query', name: 'requestid' },
     // A query statement may be the body of a POST.
@@ -71,17 +71,22 @@ const CLASSES: Readonly<Record<string, ProviderFaultClass>> = {
  */
 function faultOf(body: string): ProviderFault | null {
   const text = body.trimStart()
-  const code = text.startsWith('<') ? codeOfXml(text) : codeOfJson(text)
-  if (code === null) return null
-  return { code, class: CLASSES[code.replace(/^0+/, '')] ?? null }
+  const codes = text.startsWith('<') ? codesOfXml(text) : codesOfJson(text)
+  if (codes === null) return null
+  // Of several errors the one that needs a person counts.
+  const found = codes.map((code) => ({ code, class: CLASSES[code.replace(/^0+/, '')] ?? null }))
+  return found.find((fault) => fault.class !== null) ?? found[0] ?? { code: '', class: null }
 }
 
-function codeOfXml(text: string): string | null {
-  if (!/<Fault[\s>]/.test(text.slice(0, 4_096))) return null
-  return /<Error\b[^<>]*\bcode="(\d{1,9})"/.exec(text.slice(0, 8_192))?.[1] ?? ''
+const XML_ERROR = /<Error\b(?:[^<>"']|"[^"]*"|'[^']*')*?\scode\s*=\s*["'](\d{1,9})["']/g
+
+function codesOfXml(text: string): string[] | null {
+  const start = text.slice(0, 8_192)
+  if (!/<Fault[\s>]/.test(start)) return null
+  return [...start.matchAll(XML_ERROR)].map(([, code = '']) => code)
 }
 
-function codeOfJson(text: string): string | null {
+function codesOfJson(text: string): string[] | null {
   // Most bodies are no error, and some are megabytes: they are not parsed for this.
   if (!/"[Ff]ault"\s*:/.test(text.slice(0, 512))) return null
   let document: unknown
@@ -93,8 +98,9 @@ function codeOfJson(text: string): string | null {
   const fault = memberOf(document, 'fault')
   if (typeof fault !== 'object' || fault === null) return null
   const errors = memberOf(fault, 'error')
-  const code = memberOf(Array.isArray(errors) ? errors[0] : errors, 'code')
-  return typeof code === 'string' && /^\d{1,9}$/.test(code) ? code : ''
+  return (Array.isArray(errors) ? errors : [errors])
+    .map((error) => String(memberOf(error, 'code')))
+    .filter((code) => /^\d{1,9}$/.test(code))
 }
 
 /** A member whose name is compared without case: `Fault`, `fault`. */

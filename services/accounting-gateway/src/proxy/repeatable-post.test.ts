@@ -13,7 +13,8 @@ describe('a POST under the intuit profile', () => {
     ['/x?a=b', '/x?a=b&requestid=r1'],
     ['/x?', '/x?requestid=r1'],
     ['/x?a=b&', '/x?a=b&requestid=r1'],
-    ['/x?requestid=', '/x?requestid=&requestid=r1'],
+    ['/x?a=?requestid=1', '/x?a=?requestid=1&requestid=r1'],
+    ['/x?a=%', '/x?a=%&requestid=r1'],
     ['/x?myrequestid=abc', '/x?myrequestid=abc&requestid=r1'],
   ])('to %s is sent to %s, and may be sent again', (path, sent) => {
     expect(mark({ path, headers: {} })).toEqual({
@@ -31,12 +32,17 @@ describe('a POST under the intuit profile', () => {
     },
   )
 
-  it.each(['/x?requestId=abc', '/x?RequestID=abc'])(
-    'to %s, a spelling that Intuit does not document, is sent unchanged and once',
-    (path) => {
-      expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
-    },
-  )
+  it.each([
+    '/x?requestId=abc',
+    '/x?RequestID=abc',
+    '/x?%72equestid=abc',
+    '/x?requestid=',
+    '/x?requestid',
+    '/x?requestid=&requestid=x',
+    '/x?requestid=a&requestId=b',
+  ])('to %s, which Intuit does not document as a key, is sent unchanged and once', (path) => {
+    expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
+  })
 
   it('with an Idempotency-Key gets the same requestid each time, of at most 36 characters', () => {
     const post = { path: '/x', headers: { 'idempotency-key': 'OrderProcess/7/0/order' } }

@@ -58,13 +58,34 @@ const derivedKey = (key: string | string[] | undefined): string | null =>
 type OwnKey = (post: CallersPost) => 'there' | 'other' | 'absent'
 
 /**
- * Whether a query has the parameter with a value. `other`: in another case. Whether the provider accepts
- * that is not documented, so such a POST is neither marked a second time nor repeated.
+ * Whether a query has the parameter, once, by its documented name and with a value. `other`: in any other way
+ * that a server might take for it (another case, an encoded name, an empty value, twice). What a server
+ * makes of that is not documented, so such a POST is neither marked again nor repeated.
  */
 function queryKey({ name }: RepeatablePost): OwnKey {
-  const exact = new RegExp(`[?&]${name}=[^&]`)
-  const anyCase = new RegExp(exact, 'i')
-  return ({ path }) => (exact.test(path) ? 'there' : anyCase.test(path) ? 'other' : 'absent')
+  return ({ path }) => {
+    const start = path.indexOf('?')
+    const named = (start === -1 ? '' : path.slice(start + 1))
+      .split('&')
+      .map((parameter) => splitOnce(parameter, '='))
+      .filter(([key]) => decoded(key).toLowerCase() === name.toLowerCase())
+    const [own] = named
+    if (own === undefined) return 'absent'
+    return named.length === 1 && own[0] === name && own[1] !== '' ? 'there' : 'other'
+  }
+}
+
+function splitOnce(text: string, separator: string): readonly [string, string] {
+  const at = text.indexOf(separator)
+  return at === -1 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)]
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text // malformed encoding: no server reads it as the name
+  }
 }
 
 const headerKey =

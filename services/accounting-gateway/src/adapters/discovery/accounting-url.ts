@@ -9,11 +9,14 @@ import { ask } from '@integration-host/shared/http/client/ask'
 import { connectUpstream } from '../http/upstream.ts'
 
 const Document = z.looseObject({
-  accounting_url: z.url({ protocol: /^https?$/ }).optional(),
+  accounting_url: z
+    .url({ protocol: /^https?$/ })
+    .nullable()
+    .optional(),
 })
 
-const NAMES_NONE =
-  'the discovery document names no usable accounting_url, and PROVIDER_PROFILE knows none for it: set ACCOUNTING_URL to the address of the accounting API'
+const REMEDY = 'set ACCOUNTING_URL to the address of the accounting API'
+const NAMES_NONE = `the discovery document names no accounting_url, and PROVIDER_PROFILE knows none for it: ${REMEDY}`
 /** How long the start waits for the document before it goes on without. */
 const START_TIMEOUT_MS = 800
 
@@ -22,6 +25,7 @@ export interface AccountingUrl extends AsyncDisposable {
   current(): string
 }
 
+/** The document leads to no usable address; the message is ours and says what to do. */
 class NoAccountingUrl extends Error {}
 
 export interface AccountingUrlDeps {
@@ -46,20 +50,23 @@ export async function discoverAccountingUrl(
   let why = 'the discovery document has not been read yet'
 
   async function read(): Promise<void> {
-    const { origin, pathname } = new URL(discoveryUrl)
+    const { origin, protocol, pathname, search } = new URL(discoveryUrl)
     await using connection = connectUpstream(origin)
     const headers = ['Accept', 'application/json']
     const { status, text } = await ask(
       connection.upstream,
-      { method: 'GET', path: pathname, headers, body: null },
+      { method: 'GET', path: pathname + search, headers, body: null },
       { timeoutMs: 5_000, signal: closing.signal },
     )
     if (status !== 200) throw new TypeError(`the discovery document has status ${status}`)
     const document = Document.safeParse(JSON.parse(text))
-    const address = document.success
-      ? (document.data.accounting_url ?? addressOf(document.data))
-      : null
+    if (!document.success)
+      throw new NoAccountingUrl(`accounting_url of the discovery document is malformed: ${REMEDY}`)
+    const address = document.data.accounting_url ?? addressOf(document.data)
     if (address === null) throw new NoAccountingUrl(NAMES_NONE)
+    // A document fetched over TLS must not lead bearer tokens onto an unencrypted connection.
+    if (protocol === 'https:' && address.startsWith('http:'))
+      throw new NoAccountingUrl(`accounting_url of the discovery document is not https: ${REMEDY}`)
     url = address
     dependency.up()
   }
@@ -72,11 +79,11 @@ export async function discoverAccountingUrl(
       if (closing.signal.aborted) return null
       why =
         error instanceof NoAccountingUrl
-          ? NAMES_NONE
+          ? error.message
           : 'the discovery document, which leads to the accounting API, cannot be fetched'
       dependency.down(
         error instanceof NoAccountingUrl
-          ? NAMES_NONE
+          ? error.message
           : reasonOf(error instanceof HttpFailure ? error.cause : error),
       )
       return error

@@ -40,7 +40,8 @@ const Metadata = z.looseObject({
 /** RFC 7518 §3.1 and RFC 8037: the signatures that a public key verifies. */
 const ASYMMETRIC = /^(?:RS|PS|ES)(?:256|384|512)$|^EdDSA$|^Ed25519$/
 
-const Jwks = z.object({ keys: z.array(z.looseObject({ kty: z.string() })).max(1_000) })
+const Jwks = z.object({ keys: z.array(z.unknown()).max(1_000) })
+const Jwk = z.looseObject({ kty: z.string() })
 
 export interface DiscoveredProvider {
   readonly metadata: ServerMetadata & {
@@ -48,7 +49,7 @@ export interface DiscoveredProvider {
     readonly token_endpoint: string
   }
   /** `null` until the keys were fetched once. */
-  readonly jwks: z.output<typeof Jwks> | null
+  readonly jwks: { readonly keys: readonly z.output<typeof Jwk>[] } | null
 }
 
 export interface Discovery extends AsyncDisposable {
@@ -183,7 +184,9 @@ function problemsOf(error: z.ZodError, document: unknown): string[] {
 
 async function fetchKeys(url: URL): Promise<DiscoveredProvider['jwks']> {
   const parsed = Jwks.safeParse(await fetchJson(url).catch(() => null))
-  return parsed.success && parsed.data.keys.length > 0 ? parsed.data : null
+  // RFC 7517 §5: keys that are not understood are ignored, and do not spoil the others.
+  const keys = (parsed.data?.keys ?? []).flatMap((key) => Jwk.safeParse(key).data ?? [])
+  return keys.length > 0 ? { keys } : null
 }
 
 async function fetchJson(url: URL): Promise<unknown> {

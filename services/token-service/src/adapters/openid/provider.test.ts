@@ -196,6 +196,19 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
+  it('counts a 204 as confirmed, and tries the next secret only if the client is rejected', async () => {
+    await reopen([CLIENT_SECRET, 'another'])
+    const { refreshToken } = await granted()
+    scripted.knobs.revocationStatus = 204
+    expect(await provider.revoke(refreshToken as Secret)).toBe(true)
+    scripted.knobs.revocationStatus = 429
+    expect(await provider.revoke(refreshToken as Secret)).toBe(false)
+    expect(scripted.revocations).toHaveLength(2)
+    scripted.knobs.revocationStatus = 401
+    expect(await provider.revoke(refreshToken as Secret)).toBe(false)
+    expect(scripted.revocations).toHaveLength(4)
+  })
+
   it.each([
     ['a 400 without a body confirms that the grant was revoked before', 400, '', true],
     ['a 400 with a body confirms nothing', 400, '{"error":"invalid_request"}', false],
@@ -751,6 +764,50 @@ describe('the nonce of an id token', () => {
     const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }
     const { url } = await provider.authorizationUrl(request)
     expect(new URL(url).searchParams.get('nonce')).toBe('n')
+  })
+})
+
+describe('the signing keys of the provider', () => {
+  it.each([
+    ['a 500', { jwksStatus: 500 }],
+    ['an empty set', { jwks: { keys: [] } }],
+    ['no set', { jwks: '<html>' }],
+    ['only keys that are not usable', { jwks: { keys: [{ use: 'sig' }, 7, null] } }],
+  ])('that are %s let no code be used: the id token could not be verified', async (_, knobs) => {
+    Object.assign(scripted.knobs, knobs)
+    await reopen()
+    const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }
+    await expect(provider.authorizationUrl(request)).rejects.toMatchObject({
+      code: 'provider_unavailable',
+      message: expect.stringContaining('jwks_uri'),
+    })
+    const code = new Secret(scripted.authorize())
+    const exchange = { code, codeVerifier: null, nonce: 'n' }
+    expect(await provider.exchangeCode(exchange)).toMatchObject({ kind: 'never_sent' })
+    expect(scripted.requests).toHaveLength(0)
+  })
+
+  it('may stand beside others that are not usable', async () => {
+    const { keys } = scripted.knobs.jwks as { keys: unknown[] }
+    scripted.knobs.jwks = { keys: [{ use: 'sig' }, 7, ...keys] }
+    await reopen()
+    expect((await authorize()).kind).toBe('granted')
+  })
+
+  it('are fetched again for an id token of a key that the provider has added since', async () => {
+    await granted()
+    scripted.rotateKey()
+    expect((await authorize()).kind).toBe('granted')
+  })
+
+  it('that are gone at a refresh cost its id token, and not its tokens', async () => {
+    const { refreshToken } = await granted()
+    scripted.knobs.jwksStatus = 500
+    scripted.rotateKey()
+    expect(await provider.refresh(refreshToken as Secret)).toMatchObject({
+      kind: 'granted',
+      tokens: { idToken: null },
+    })
   })
 })
 

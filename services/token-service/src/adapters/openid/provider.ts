@@ -89,10 +89,15 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     // Only where the operator configured http: discovery rejects a step down from https.
     if (new URL(metadata.token_endpoint).protocol === 'http:') allowInsecureRequests(configuration)
     configuration[customFetch] = fetch
-    if (jwks !== null) {
+    if (metadata.jwks_uri !== undefined) {
       enableNonRepudiationChecks(configuration)
-      // Fetched beforehand: a code must not be used and then lost to a JWKS that is unavailable.
-      setJwksCache(configuration, { jwks: { keys: jwks.keys }, uat: Math.floor(now() / 1_000) })
+      // Fetched beforehand: a code must not be used and then lost to a JWKS that is unavailable. The library
+      // fetches the set again for an unknown key only if its copy is at least a minute old, so it is said to be.
+      if (jwks !== null)
+        setJwksCache(configuration, {
+          jwks: { keys: [...jwks.keys] },
+          uat: Math.floor(Date.now() / 1_000) - REFETCH_AFTER_SECONDS,
+        })
     }
     return configuration
   }
@@ -183,8 +188,14 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     return outcome
   }
 
+  /** Whether id tokens can be verified, so that a code may be used. */
+  const hasKeys = ({ metadata, jwks }: DiscoveredProvider): boolean =>
+    !wantsIdToken || metadata.jwks_uri === undefined || jwks !== null
+
   const known = async (): Promise<DiscoveredProvider> => {
     const provider = await discovery.current()
+    if (provider !== null && !hasKeys(provider))
+      throw new IntegrationError('provider_unavailable', NO_KEYS, { retryAfterSeconds: 5 })
     if (provider !== null) return provider
     throw new IntegrationError(
       'provider_unavailable',
@@ -249,6 +260,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         const until = performance.now() + deadlineMs
         const provider = await discovery.current()
         if (provider === null) return NOT_DISCOVERED
+        if (!hasKeys(provider)) return { ...NOT_DISCOVERED, body: `no response (${NO_KEYS})` }
         const current = new URL(redirectUri)
         current.searchParams.set('code', code.reveal())
         // `iss` was compared when the callback arrived; the library wants it where the provider promises it.
@@ -307,24 +319,23 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
       const startedAt = performance.now()
       const provider = await discovery.current()
       let isRevoked = false
-      for (const secret of provider?.metadata.revocation_endpoint === undefined ? [] : secrets) {
+      let isClientRejected = true
+      for (const secret of secrets) {
+        if (provider?.metadata.revocation_endpoint === undefined) break
+        if (isRevoked || !isClientRejected) break
+        isClientRejected = false
         try {
-          const configuration = configure(
-            provider as DiscoveredProvider,
-            secret,
-            async (url, outgoing) => {
-              const response = await request(revocationRequest(outgoing, profile), url)
-              // For the library, as for RFC 7009 §2.2, a token without effect is a success.
-              return profile.revocation.isAlreadyRevoked(response)
-                ? new Response(null, { status: 200 })
-                : toResponse(response)
-            },
-          )
+          const configuration = configure(provider, secret, async (url, outgoing) => {
+            const response = await request(revocationRequest(outgoing, profile), url)
+            isClientRejected = response.status === 401
+            const isDone = response.status === 204 || profile.revocation.isAlreadyRevoked(response)
+            // For the library, as for RFC 7009 §2.2, a token without effect is a success.
+            return isDone ? new Response(null, { status: 200 }) : toResponse(response)
+          })
           await tokenRevocation(configuration, refreshToken.reveal(), {
             token_type_hint: 'refresh_token',
           })
           isRevoked = true
-          break
         } catch {
           // Rejected or unavailable: the caller learns that nothing was confirmed.
         }
@@ -335,12 +346,17 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
   }
 }
 
-const NOT_DISCOVERED: TokenOutcome = {
+/** oauth4webapi's own interval between two fetches of a key set. */
+const REFETCH_AFTER_SECONDS = 60
+
+const NO_KEYS = 'the signing keys of the provider (jwks_uri) cannot be fetched or are not usable'
+
+const NOT_DISCOVERED = {
   kind: 'never_sent',
   status: null,
   body: 'no response (the discovery document could not be fetched yet)',
   traceId: null,
-}
+} as const satisfies TokenOutcome
 
 const NO_TIME_LEFT: TokenOutcome = {
   kind: 'never_sent',
