@@ -265,6 +265,14 @@ describe('an error body of the provider', () => {
     })
   })
 
+  it('with 401 and no class is tried again when the gateway may refresh the token again', async () => {
+    const body = JSON.stringify({ fault: { error: [{ code: '3200' }] } })
+    const { outcome } = await outcomeOf(throughGateway, [answered(401, body)])
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_401', retryAfterMs: 60_000 })
+    const foreign = await outcomeOf(elsewhere, [answered(401, body)])
+    expect(foreign.outcome).toMatchObject({ kind: 'failed', errorClass: 'http_401' })
+  })
+
   it('with a code of no class fails by its status', async () => {
     const { outcome } = await outcomeOf(throughGateway, [answered(400, faultBody('610'))])
     expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'http_400' })

@@ -309,6 +309,8 @@ async function judge(
   if (credential !== undefined && outcome.status === FAILED_DEPENDENCY)
     return end({ kind: 'waiting', credential, error: `${error}: ${credential} is faulted` })
   const errorClass = `http_${outcome.status}`
+  if (credential !== undefined && outcome.status === UNAUTHORIZED)
+    return end({ kind: 'retry', errorClass, error, response, retryAfterMs: TOKEN_RENEWAL_MS })
   if (verdict === 'failed') return end({ kind: 'failed', errorClass, error, response })
   const retryAfterMs = parseRetryAfter(outcome.retryAfter, deps.now())
   if (credential !== undefined && outcome.status === TOO_MANY_REQUESTS) {
@@ -342,6 +344,10 @@ function providerFailure(response: Response, what: string, gateway: Gateway): Ea
 
 // RFC 4918 §11.4; the gateway responds with it if the credential is faulted.
 const FAILED_DEPENDENCY = 424
+// The provider rejects the access token. The gateway refreshes it for this reason once a minute, so a minute later the
+// call succeeds, or the gateway reports a faulted credential and the run waits for the reconnect.
+const UNAUTHORIZED = 401
+const TOKEN_RENEWAL_MS = 60_000
 // RFC 6585 §4
 const TOO_MANY_REQUESTS = 429
 
