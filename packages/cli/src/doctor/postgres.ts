@@ -14,7 +14,10 @@ import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
 
 const PATIENCE_S = 3
-const MIGRATIONS = join(import.meta.dirname, '../../../../services/coordinator/migrations')
+const MIGRATIONS = {
+  folder: join(import.meta.dirname, '../../../../services/coordinator/migrations'),
+  appliedBy: 'coordinator',
+}
 
 /** Looks whether a Postgres keeps what it is given and has the coordinator's tables. Writes nothing. */
 export async function examinePostgres(

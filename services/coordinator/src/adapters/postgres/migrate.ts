@@ -11,7 +11,10 @@ import {
 import { readMigrationFiles } from 'drizzle-orm/migrator'
 import type postgres from 'postgres'
 
-const MIGRATIONS = fileURLToPath(new URL('../../../migrations', import.meta.url))
+const MIGRATIONS = {
+  folder: fileURLToPath(new URL('../../../migrations', import.meta.url)),
+  appliedBy: 'coordinator',
+}
 /** Any number, the same in every replica: who holds it migrates. */
 export const MIGRATION_LOCK = 7_219_001
 
@@ -25,7 +28,7 @@ export const MIGRATION_LOCK = 7_219_001
  * @throws {UnsupportedBackend} for a database that is half-migrated, or was migrated by a newer version; it is left as it was.
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
-  const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS })
+  const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS.folder })
   await sql.begin(async (tx) => {
     // Waiting for another replica, or building an index, may take longer than a statement of daily work.
     await tx`set local statement_timeout = 0`
@@ -45,6 +48,7 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
         throw new UnsupportedBackend(
           halfMigrated(
             `migration ${String(index).padStart(4, '0')} cannot be applied (${error.code})`,
+            MIGRATIONS.appliedBy,
           ),
           { cause: error },
         )
