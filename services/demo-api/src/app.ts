@@ -37,7 +37,7 @@ export function createApp(deps: DemoApiDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      errorAnswers: TEXT_ERRORS,
+      errorResponses: TEXT_ERRORS,
     },
     (app) => {
       app.use(

@@ -146,7 +146,7 @@ describe('doctor', () => {
     expect((await doctor(['--strict'])).code).toBe(1)
   })
 
-  it('is a finding on each line with --json', async () => {
+  it('is a result on each line with --json', async () => {
     answer = { status: 500 }
     const { json } = await doctor(['--json'])
     expect(json[1]).toEqual({

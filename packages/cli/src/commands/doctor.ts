@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import {
-  type Finding,
+  type CheckResult,
   problem,
   skipped,
   warning,
@@ -60,11 +60,11 @@ const DEFAULT_SECONDS = 15
 const GRACE_MS = 1_000
 
 export const doctor: Command = {
-  summary: 'what is wrong with backends, provider and services, and how to mend it',
+  summary: 'what is wrong with backends, provider and services, and how to fix it',
   usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
   help: `Looks at every backend (version, settings that matter, migrations, queues and policies), at the clocks of all
 machines, at the provider and the key pair, at each service and at the keys of stored credentials. It changes nothing.
-With --json one finding on each line.
+With --json one result on each line.
 
   --only SUBJECT,…    of ${subjects.join(', ')}
   --timeout SECONDS   for all of it together (default ${DEFAULT_SECONDS})
@@ -100,7 +100,7 @@ Examples:
       services.coordinator,
       AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),
     )
-    const examinations: Record<Subject, () => Promise<readonly Finding[]>> = {
+    const examinations: Record<Subject, () => Promise<readonly CheckResult[]>> = {
       redis: given(settings.REDIS_URL, 'REDIS_URL', (url) => examineRedis(url, signal)),
       postgres: given(settings.DATABASE_URL, 'DATABASE_URL', (url) => examinePostgres(url, signal)),
       rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) =>
@@ -116,7 +116,7 @@ Examples:
       coordinator: examineWith(
         services.coordinator,
         signal,
-        async () => (await coordinator).findings,
+        async () => (await coordinator).results,
       ),
       'demo-api': examineWith(services['demo-api'], signal),
     }
@@ -127,22 +127,22 @@ Examples:
     const started = wanted.map(
       (subject) => [subject, inTime(examinations[subject](), signal)] as const,
     )
-    const found: (Finding & { readonly subject: Subject })[] = []
-    for (const [subject, findings] of started)
-      for (const finding of await findings) found.push({ ...finding, subject })
+    const found: (CheckResult & { readonly subject: Subject })[] = []
+    for (const [subject, results] of started)
+      for (const result of await results) found.push({ ...result, subject })
     terminal.signal.throwIfAborted()
     for (const { verdict } of found) counts[verdict] += 1
     if (values.json) {
-      await print(terminal, ...found.map((finding) => JSON.stringify(documentOf(finding))))
+      await print(terminal, ...found.map((result) => JSON.stringify(documentOf(result))))
     } else {
       const [header = '', ...rows] = table(
-        found.map((finding) => [finding.verdict, finding.subject, finding.check, finding.found]),
+        found.map((result) => [result.verdict, result.subject, result.check, result.found]),
       )
-      const lines = found.flatMap(({ verdict, mend }, index) => {
+      const lines = found.flatMap(({ verdict, remediation }, index) => {
         const row = rows[index] ?? ''
         return [
           paint(colours[verdict], row.slice(0, verdict.length)) + row.slice(verdict.length),
-          ...(mend === null ? [] : [`${' '.repeat(9)}→ ${plain(mend)}`]),
+          ...(remediation === null ? [] : [`${' '.repeat(9)}→ ${plain(remediation)}`]),
         ]
       })
       await print(terminal, header, ...lines)
@@ -161,22 +161,28 @@ const clientOf = (settings: Settings): ProviderClient => ({
   profile: settings.PROVIDER_PROFILE,
 })
 
-const colours: Readonly<Record<Finding['verdict'], Colour>> = {
+const colours: Readonly<Record<CheckResult['verdict'], Colour>> = {
   ok: 'green',
   warning: 'yellow',
   problem: 'red',
   skipped: 'dim',
 }
 
-const documentOf = ({ subject, check, verdict, found, mend }: Finding & { subject: Subject }) => ({
+const documentOf = ({
+  subject,
+  check,
+  verdict,
+  found,
+  remediation,
+}: CheckResult & { subject: Subject }) => ({
   Subject: subject,
   Check: check,
   Verdict: verdict,
   Found: found,
-  Mend: mend,
+  Mend: remediation,
 })
 
-const summaryOf = (counts: Readonly<Record<Finding['verdict'], number>>): string =>
+const summaryOf = (counts: Readonly<Record<CheckResult['verdict'], number>>): string =>
   [
     counts.problem === 0 && counts.warning === 0
       ? 'Nothing is wrong'
@@ -198,8 +204,12 @@ function subjectsOf(only: string | undefined): readonly Subject[] {
 
 /** The examination of something whose setting may be missing. */
 const given =
-  <T>(value: T | undefined, variable: string, examine: (value: T) => Promise<readonly Finding[]>) =>
-  (): Promise<readonly Finding[]> =>
+  <T>(
+    value: T | undefined,
+    variable: string,
+    examine: (value: T) => Promise<readonly CheckResult[]>,
+  ) =>
+  (): Promise<readonly CheckResult[]> =>
     value === undefined
       ? Promise.resolve([skipped('connection', `${variable} is not set`, `Set ${variable}.`)])
       : examine(value)
@@ -209,11 +219,11 @@ const examineWith =
   (
     service: Service,
     signal: AbortSignal,
-    more: (service: Service) => Promise<readonly Finding[]> = async () => [],
+    more: (service: Service) => Promise<readonly CheckResult[]> = async () => [],
   ) =>
-  async (): Promise<readonly Finding[]> => {
-    const findings = await examineReadiness(service, signal)
-    return isReached(findings) ? [...findings, ...(await more(service))] : findings
+  async (): Promise<readonly CheckResult[]> => {
+    const results = await examineReadiness(service, signal)
+    return isReached(results) ? [...results, ...(await more(service))] : results
   }
 
 async function examineBroker(
@@ -221,7 +231,7 @@ async function examineBroker(
   settings: Settings,
   processes: readonly ProcessOutline[] | null,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const queues = wantedQueues(processes ?? [], settings.AMQP_PREFIX)
   const unknown =
     processes === null
@@ -235,22 +245,22 @@ async function examineBroker(
       : []
   const management = managementOf(url, settings)
   const told = management === null ? null : await examineManagement(management, queues, signal)
-  const isTold = told !== null && 'findings' in told
+  const isTold = told !== null && 'results' in told
   const overAmqp = await examineRabbitMq(url, isTold ? [] : queues, signal)
   if (!isReached(overAmqp)) return overAmqp
-  if (isTold) return [...overAmqp, ...told.findings, ...unknown]
+  if (isTold) return [...overAmqp, ...told.results, ...unknown]
   const why = told === null ? 'AMQP_MANAGEMENT_URL is not set' : `management API: ${told.why}`
-  const mend =
+  const remediation =
     'Set AMQP_MANAGEMENT_URL to its address with a user who has the tag monitoring: http://user:password@host:15672'
   return [
     ...overAmqp,
     ...unknown,
-    (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, mend),
+    (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, remediation),
   ]
 }
 
-const isReached = (findings: readonly Finding[]): boolean =>
-  findings.some(({ check, verdict }) => check === 'connection' && verdict === 'ok')
+const isReached = (results: readonly CheckResult[]): boolean =>
+  results.some(({ check, verdict }) => check === 'connection' && verdict === 'ok')
 
 /** The management API as set; else, on this machine, where it usually is. */
 function managementOf(amqp: Secret, settings: Settings): Management | null {
@@ -274,11 +284,11 @@ function managementOf(amqp: Secret, settings: Settings): Management | null {
 
 /** What was found until the deadline; an examination that does not even end then has no answer. */
 async function inTime(
-  work: Promise<readonly Finding[]>,
+  work: Promise<readonly CheckResult[]>,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const done = new AbortController()
-  const late = async (): Promise<readonly Finding[]> => {
+  const late = async (): Promise<readonly CheckResult[]> => {
     await new Promise((resolve) => {
       if (signal.aborted) resolve(null)
       signal.addEventListener('abort', resolve, { once: true })

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Finding } from '@integration-host/shared/observability/checks/check-result'
+import type { CheckResult } from '@integration-host/shared/observability/checks/check-result'
 import { shippedPolicies, wantedQueues } from './broker-topology.ts'
 import { examineManagement } from './management.ts'
 
@@ -57,10 +57,10 @@ const examine = (authorization = 'Basic right') =>
     wanted,
     AbortSignal.timeout(5_000),
   )
-async function amiss(): Promise<readonly Finding[]> {
+async function amiss(): Promise<readonly CheckResult[]> {
   const told = await examine()
   if ('why' in told) throw new Error(told.why)
-  return told.findings.filter(({ verdict }) => verdict !== 'ok')
+  return told.results.filter(({ verdict }) => verdict !== 'ok')
 }
 const change = (name: string, members: Partial<Queue>): void => {
   queues = queues.map((queue) => (queue.name === name ? { ...queue, ...members } : queue))
@@ -107,7 +107,7 @@ describe('queues and policies by the management API', () => {
         check: 'policy dead-letters',
         verdict: 'warning',
         found: expect.stringContaining('no policy holds'),
-        mend: expect.stringContaining('import_definitions deploy/definitions.json'),
+        remediation: expect.stringContaining('import_definitions deploy/definitions.json'),
       },
     ])
   })

@@ -1,13 +1,13 @@
 import { join } from 'node:path'
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
-  versionFinding,
+  checkVersion,
 } from '@integration-host/shared/observability/checks/check-result'
-import { clockFinding } from '@integration-host/shared/observability/checks/clock'
+import { checkClock } from '@integration-host/shared/observability/checks/clock'
 import {
-  migrationFindings,
+  checkMigrations,
   readMigrationState,
 } from '@integration-host/shared/observability/checks/migrations'
 import type { Secret } from '@integration-host/shared/secrets/secret'
@@ -23,7 +23,7 @@ const MIGRATIONS = {
 export async function examinePostgres(
   url: Secret,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const host = hostOf(url)
   const { default: connect } = await import('postgres')
   const sql = connect(url.reveal(), {
@@ -43,15 +43,15 @@ export async function examinePostgres(
              current_setting('transaction_read_only') as read_only,
              current_setting('server_encoding') as encoding`
     if (settings === undefined) throw new Error('no row')
-    const askedAt = Date.now()
+    const requestedAt = Date.now()
     const [time] = await sql<{ ms: string }[]>`
       select (extract(epoch from clock_timestamp()) * 1000)::text as ms`
-    const clock = clockFinding({ remoteAt: Number(time?.ms), askedAt, answeredAt: Date.now() })
+    const clock = checkClock({ remoteAt: Number(time?.ms), requestedAt, respondedAt: Date.now() })
     return [
       reached(host),
-      versionFinding('postgres', settings.version),
+      checkVersion('postgres', settings.version),
       ...settingsOf(settings),
-      ...migrationFindings(MIGRATIONS, await readMigrationState(sql)),
+      ...checkMigrations(MIGRATIONS, await readMigrationState(sql)),
       clock,
     ]
   } catch (error) {
@@ -71,7 +71,7 @@ interface Settings {
   readonly encoding: string
 }
 
-function settingsOf(settings: Settings): Finding[] {
+function settingsOf(settings: Settings): CheckResult[] {
   const { synchronous_commit: commit, fsync, full_page_writes: pages, encoding } = settings
   return [
     commit === 'off'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { clockFinding, httpClock } from '@integration-host/shared/observability/checks/clock'
+import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
   skipped,
@@ -37,9 +37,9 @@ export async function examineProvider(
   address: string,
   client: ProviderClient,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const url = new URL(address)
-  const askedAt = Date.now()
+  const requestedAt = Date.now()
   let answer: Response
   let text: string
   try {
@@ -48,27 +48,27 @@ export async function examineProvider(
   } catch (error) {
     return [unreachable(url.host, 'DISCOVERY_URL', error)]
   }
-  const clock = httpClock(answer, askedAt, Date.now())
+  const clock = httpClock(answer, requestedAt, Date.now())
   const document = readDocument(answer.status, text)
   return [
     reached(url.host),
-    document.finding,
+    document.result,
     ...(document.tokenEndpoint === null
       ? []
-      : [await keyPairFinding(new URL(document.tokenEndpoint), url, client, signal)]),
+      : [await examineKeyPair(new URL(document.tokenEndpoint), url, client, signal)]),
     ...(url.protocol === 'http:' && !loopback.test(url.hostname)
       ? [warning('transport', 'plain http', 'Use https: tokens travel unprotected.')]
       : []),
-    ...(clock === null ? [] : [clockFinding(clock)]),
+    ...(clock === null ? [] : [checkClock(clock)]),
   ]
 }
 
 function readDocument(
   status: number,
   text: string,
-): { readonly finding: Finding; readonly tokenEndpoint: string | null } {
+): { readonly result: CheckResult; readonly tokenEndpoint: string | null } {
   const bad = (found: string) => ({
-    finding: problem(
+    result: problem(
       'discovery',
       found,
       'Is DISCOVERY_URL the address of the OpenID discovery document?',
@@ -82,16 +82,16 @@ function readDocument(
     return bad(lacking.length === 0 ? 'is not JSON' : `no usable ${lacking.join(', ')}`)
   }
   const { issuer, token_endpoint } = document.data
-  return { finding: ok('discovery', issuer), tokenEndpoint: token_endpoint }
+  return { result: ok('discovery', issuer), tokenEndpoint: token_endpoint }
 }
 
 /** Presents a made-up code with each secret until one is not rejected, as token-service does. */
-async function keyPairFinding(
+async function examineKeyPair(
   tokenEndpoint: URL,
   discoveryUrl: URL,
   { id, secrets, redirect, profile }: ProviderClient,
   signal: AbortSignal,
-): Promise<Finding> {
+): Promise<CheckResult> {
   const check = 'key pair'
   if (id === undefined || secrets === undefined) {
     const missing = [id === undefined && 'CLIENT_ID', secrets === undefined && 'CLIENT_SECRET']

@@ -1,11 +1,14 @@
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
-  versionFinding,
+  checkVersion,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
-import { inequivalenceOf, versionOf } from '@integration-host/shared/messaging/rabbitmq/refusal'
+import {
+  inequivalenceOf,
+  versionOf,
+} from '@integration-host/shared/messaging/rabbitmq/broker-errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { ChannelModel } from 'amqplib'
 import type { WantedQueue } from './broker-topology.ts'
@@ -18,7 +21,7 @@ export async function examineRabbitMq(
   url: Secret,
   queues: readonly WantedQueue[],
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const host = hostOf(url)
   const { connect } = await import('amqplib')
   let model: ChannelModel | null = null
@@ -32,8 +35,8 @@ export async function examineRabbitMq(
     model.on('error', () => {})
     return [
       reached(host),
-      versionFinding('rabbitmq', versionOf(model)),
-      ...(await queueFindings(model, queues)),
+      checkVersion('rabbitmq', versionOf(model)),
+      ...(await checkQueues(model, queues)),
     ]
   } catch (error) {
     return [unreachable(host, 'AMQP_URL', signal.aborted ? new NoAnswer() : error)]
@@ -43,12 +46,12 @@ export async function examineRabbitMq(
   }
 }
 
-async function queueFindings(
+async function checkQueues(
   model: ChannelModel,
   queues: readonly WantedQueue[],
-): Promise<Finding[]> {
+): Promise<CheckResult[]> {
   const missing: string[] = []
-  const drifted: Finding[] = []
+  const drifted: CheckResult[] = []
   for (const queue of queues) {
     // A channel for each: the broker ends it with every answer but yes.
     const channel = await model.createChannel()
@@ -62,19 +65,19 @@ async function queueFindings(
       const differs = inequivalenceOf(error)
       if (differs !== null)
         drifted.push(
-          driftFinding(queue.name, [
+          driftProblem(queue.name, [
             `${differs.setting} is ${differs.found}, needs ${differs.wanted}`,
           ]),
         )
       else if ((error as { code?: unknown }).code === 404) missing.push(queue.name)
-      else if ((error as { code?: unknown }).code === 403) return [permissionFinding(queue.name)]
+      else if ((error as { code?: unknown }).code === 403) return [permissionProblem(queue.name)]
       else throw error
     }
   }
   return summary(queues.length, missing, drifted)
 }
 
-const permissionFinding = (name: string): Finding =>
+const permissionProblem = (name: string): CheckResult =>
   problem(
     'permissions',
     `the user may not make ${name}`,
@@ -82,7 +85,7 @@ const permissionFinding = (name: string): Finding =>
   )
 
 /** A queue whose settings are others than its services need. */
-export const driftFinding = (name: string, differs: readonly string[]): Finding =>
+export const driftProblem = (name: string, differs: readonly string[]): CheckResult =>
   problem(
     'queue',
     `${name}: ${differs.join('; ')}`,
@@ -93,8 +96,8 @@ export const driftFinding = (name: string, differs: readonly string[]): Finding 
 export function summary(
   count: number,
   missing: readonly string[],
-  drifted: readonly Finding[],
-): Finding[] {
+  drifted: readonly CheckResult[],
+): CheckResult[] {
   const right = count - missing.length - drifted.length
   return [
     ...(right > 0 ? [ok('queues', `${right} of ${count} as they should be`)] : []),

@@ -1,24 +1,28 @@
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
 } from '@integration-host/shared/observability/checks/check-result'
-import { brokerReason } from '@integration-host/shared/messaging/rabbitmq/refusal'
+import { brokerReason } from '@integration-host/shared/messaging/rabbitmq/broker-errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 
 /** A backend's address without what is secret in it. */
 export const hostOf = (url: Secret): string => new URL(url.reveal()).host
 
-export const reached = (host: string): Finding => ok('connection', host)
+export const reached = (host: string): CheckResult => ok('connection', host)
 
 /** Why a backend could not be used, in our words: a driver's may hold a password or steer a terminal. */
-export function unreachable(host: string, variable: string, error: unknown): Finding {
+export function unreachable(host: string, variable: string, error: unknown): CheckResult {
   const reason = reasonFor(error)
-  const [found, mend] = (Object.hasOwn(meanings, reason) ? meanings[reason] : undefined) ?? [
+  const [found, remediation] = (Object.hasOwn(meanings, reason) ? meanings[reason] : undefined) ?? [
     `cannot be used (${reason})`,
     'Is it the right server, and is it up?',
   ]
-  return problem('connection', `${host}: ${found}`, `${mend.replace(/\.$/, '')} (${variable})`)
+  return problem(
+    'connection',
+    `${host}: ${found}`,
+    `${remediation.replace(/\.$/, '')} (${variable})`,
+  )
 }
 
 /** Our own end of patience, as an error. */
@@ -44,11 +48,11 @@ const UNTRUSTED = [
   'Give Node the authority by NODE_EXTRA_CA_CERTS.',
 ] as const
 
-const meanings: Readonly<Record<string, readonly [found: string, mend: string]>> = {
+const meanings: Readonly<Record<string, readonly [found: string, remediation: string]>> = {
   ECONNREFUSED: ['nobody listens there', 'Start it, or set the right address.'],
   ENOTFOUND: ['there is no such host', 'Set the right address.'],
   EAI_AGAIN: ['the host cannot be looked up now', 'Is the name server up?'],
-  EHOSTUNREACH: ['no way leads there', 'Set the right address, or mend the network.'],
+  EHOSTUNREACH: ['no way leads there', 'Set the right address, or fix the network.'],
   ECONNRESET: ['ends the connection', 'Is it the right server, and does it want TLS?'],
   ETIMEDOUT: SILENT,
   CONNECT_TIMEOUT: SILENT,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { redisFindings, replayFindings } from './redis.ts'
+import { checkServer, checkDefaultUser } from './redis.ts'
 
 /** As Redis 7.0 answers INFO, cut to what matters, with some lines changed. */
 const info = (changes: Readonly<Record<string, string>> = {}): string =>
@@ -17,7 +17,7 @@ const info = (changes: Readonly<Record<string, string>> = {}): string =>
     .join('# Section\r\n')
 
 const amiss = (changes: Readonly<Record<string, string>>, appendfsync: string | undefined) =>
-  redisFindings(info(changes), appendfsync)
+  checkServer(info(changes), appendfsync)
     .filter(({ verdict }) => verdict !== 'ok')
     .map(({ check, verdict, found }) => `${verdict} ${check}: ${found}`)
 
@@ -67,6 +67,6 @@ describe('the user with whose rights Redis replays transactions', () => {
     [user('-@all +get', '~*'), 'problem'],
     [[], 'skipped'],
   ])('%j: %s', (replayer, verdict) => {
-    expect(replayFindings(replayer)).toMatchObject([{ check: 'default-user', verdict }])
+    expect(checkDefaultUser(replayer)).toMatchObject([{ check: 'default-user', verdict }])
   })
 })

@@ -1,19 +1,22 @@
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
   skipped,
-  versionFinding,
+  checkVersion,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
-import { clockFinding } from '@integration-host/shared/observability/checks/clock'
+import { checkClock } from '@integration-host/shared/observability/checks/clock'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
 
 const PATIENCE_MS = 3_000
 
 /** Looks whether a Redis keeps what it is given. Writes nothing. */
-export async function examineRedis(url: Secret, signal: AbortSignal): Promise<readonly Finding[]> {
+export async function examineRedis(
+  url: Secret,
+  signal: AbortSignal,
+): Promise<readonly CheckResult[]> {
   const host = hostOf(url)
   // Drivers are loaded here: every other command starts sooner without them.
   const { Redis } = await import('ioredis')
@@ -32,16 +35,16 @@ export async function examineRedis(url: Secret, signal: AbortSignal): Promise<re
   try {
     await redis.connect()
     const info = await redis.info()
-    const askedAt = Date.now()
+    const requestedAt = Date.now()
     const [seconds, micros] = await redis.time()
-    const clock = clockFinding({
+    const clock = checkClock({
       remoteAt: Number(seconds) * 1_000 + Number(micros) / 1_000,
-      askedAt,
-      answeredAt: Date.now(),
+      requestedAt,
+      respondedAt: Date.now(),
     })
     const [, appendfsync] = (await redis.config('GET', 'appendfsync').catch(() => [])) as string[]
     const replayer = (await redis.call('ACL', 'GETUSER', 'default').catch(() => [])) as unknown[]
-    return [reached(host), ...redisFindings(info, appendfsync), ...replayFindings(replayer), clock]
+    return [reached(host), ...checkServer(info, appendfsync), ...checkDefaultUser(replayer), clock]
   } catch (error) {
     return [unreachable(host, 'REDIS_URL', signal.aborted ? new NoAnswer() : (failure ?? error))]
   } finally {
@@ -51,10 +54,10 @@ export async function examineRedis(url: Secret, signal: AbortSignal): Promise<re
 }
 
 /** What the answer to INFO tells; `appendfsync` is not in it, and undefined where CONFIG GET is not allowed. */
-export function redisFindings(text: string, appendfsync: string | undefined): readonly Finding[] {
+export function checkServer(text: string, appendfsync: string | undefined): readonly CheckResult[] {
   const info = parseInfo(text)
   return [
-    versionFinding('redis', info.get('redis_version') ?? 'unknown'),
+    checkVersion('redis', info.get('redis_version') ?? 'unknown'),
     ...roleOf(info),
     ...memoryOf(info),
     ...persistenceOf(info, appendfsync),
@@ -67,7 +70,7 @@ export function redisFindings(text: string, appendfsync: string | undefined): re
  *
  * @param replayer the answer to `ACL GETUSER default`; empty where that is not allowed
  */
-export function replayFindings(replayer: readonly unknown[]): readonly Finding[] {
+export function checkDefaultUser(replayer: readonly unknown[]): readonly CheckResult[] {
   const of = (field: string): string => String(replayer[replayer.indexOf(field) + 1])
   if (replayer.length === 0)
     return [
@@ -89,14 +92,14 @@ export function replayFindings(replayer: readonly unknown[]): readonly Finding[]
   ]
 }
 
-function roleOf(info: Info): Finding[] {
+function roleOf(info: Info): CheckResult[] {
   const role = info.get('role') ?? 'unknown'
   return role === 'master'
     ? []
     : [problem('role', role, 'Point REDIS_URL at the primary: writes to a replica are refused.')]
 }
 
-function memoryOf(info: Info): Finding[] {
+function memoryOf(info: Info): CheckResult[] {
   const policy = info.get('maxmemory_policy') ?? 'unknown'
   const eviction =
     policy === 'noeviction'
@@ -123,7 +126,7 @@ function memoryOf(info: Info): Finding[] {
   ]
 }
 
-function persistenceOf(info: Info, appendfsync: string | undefined): Finding[] {
+function persistenceOf(info: Info, appendfsync: string | undefined): CheckResult[] {
   if (info.get('aof_enabled') !== '1')
     return [
       problem(

@@ -1,11 +1,11 @@
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
   skipped,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
-import { clockFinding, httpClock } from '@integration-host/shared/observability/checks/clock'
+import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
@@ -41,9 +41,9 @@ export interface Service {
 export async function examineReadiness(
   { name, url }: Service,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const { host } = new URL(url)
-  const askedAt = Date.now()
+  const requestedAt = Date.now()
   let answer: Response
   let body: unknown
   try {
@@ -52,7 +52,7 @@ export async function examineReadiness(
   } catch (error) {
     return [unreachable(host, addressOf[name], error)]
   }
-  const clock = httpClock(answer, askedAt, Date.now())
+  const clock = httpClock(answer, requestedAt, Date.now())
   const readiness = Readiness.safeParse(body)
   if (!readiness.success)
     return [
@@ -75,21 +75,21 @@ export async function examineReadiness(
         'It goes on by itself once that is mended (docs/runbook.md).',
       ),
     ),
-    ...(clock === null ? [] : [clockFinding(clock)]),
+    ...(clock === null ? [] : [checkClock(clock)]),
   ]
 }
 
-/** A call with the service key; the finding that says why there is no usable answer. */
+/** A call with the service key; the result that says why there is no usable answer. */
 async function ask<T>(
   { name, url, key }: Service,
   path: string,
   schema: z.ZodType<T>,
   signal: AbortSignal,
-): Promise<{ readonly data: T } | { readonly finding: Finding }> {
+): Promise<{ readonly data: T } | { readonly result: CheckResult }> {
   const check = 'service key'
   if (key === null)
     return {
-      finding: skipped(check, 'none is set', 'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.'),
+      result: skipped(check, 'none is set', 'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.'),
     }
   try {
     const answer = await fetch(url + path, {
@@ -98,18 +98,18 @@ async function ask<T>(
       signal,
     })
     if (answer.status === 401)
-      return { finding: problem(check, 'refused', `Set SERVICE_API_KEY to a key of ${name}.`) }
+      return { result: problem(check, 'refused', `Set SERVICE_API_KEY to a key of ${name}.`) }
     const parsed = schema.safeParse(await answer.json().catch(() => null))
     if (parsed.success) return { data: parsed.data }
     return {
-      finding: skipped(
+      result: skipped(
         path,
         `status ${answer.status}`,
         'Mend what keeps the service from being ready.',
       ),
     }
   } catch {
-    return { finding: skipped(path, 'no answer', 'Mend what keeps the service from answering.') }
+    return { result: skipped(path, 'no answer', 'Mend what keeps the service from answering.') }
   }
 }
 
@@ -118,28 +118,28 @@ export async function examineCoordinator(
   service: Service,
   signal: AbortSignal,
 ): Promise<{
-  readonly findings: readonly Finding[]
+  readonly results: readonly CheckResult[]
   /** Null where it does not tell. */
   readonly processes: readonly ProcessOutline[] | null
 }> {
   const answer = await ask(service, '/processes', Processes, signal)
-  if (!('data' in answer)) return { findings: [answer.finding], processes: null }
+  if (!('data' in answer)) return { results: [answer.result], processes: null }
   const { items } = answer.data
   const paused = items.filter(({ Paused }) => Paused).map(({ Process }) => Process)
   const integrity = await ask(service, '/integrity', Integrity, signal)
   return {
     processes: items,
-    findings: [
+    results: [
       ok('processes', items.map(({ Process }) => Process).join(', ')),
       ...(paused.length > 0
         ? [warning('paused', paused.join(', '), 'POST /processes/<name>/resume, once it may run.')]
         : []),
-      ...('data' in integrity ? booksOf(integrity.data) : [integrity.finding]),
+      ...('data' in integrity ? booksOf(integrity.data) : [integrity.result]),
     ],
   }
 }
 
-function booksOf({ ok: isOk, violations, deadLetters }: z.output<typeof Integrity>): Finding[] {
+function booksOf({ ok: isOk, violations, deadLetters }: z.output<typeof Integrity>): CheckResult[] {
   const off = Object.entries(violations).filter(([, count]) => count > 0)
   const dead = Object.entries(deadLetters).filter(([, count]) => (count ?? 0) > 0)
   return [
@@ -164,7 +164,7 @@ function booksOf({ ok: isOk, violations, deadLetters }: z.output<typeof Integrit
 export async function examineKeyRing(
   service: Service,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   let checked = 0
   let refused = 0
   const firstRefused: string[] = []
@@ -177,8 +177,8 @@ export async function examineKeyRing(
       signal,
     )
     if (!('data' in page)) {
-      if (checked === 0) return [page.finding]
-      return [...refusedFinding(refused, firstRefused), unfinished(checked)]
+      if (checked === 0) return [page.result]
+      return [...decryptionProblem(refused, firstRefused), unfinished(checked)]
     }
     checked += page.data.Checked
     refused += page.data.Refused.length
@@ -186,11 +186,11 @@ export async function examineKeyRing(
     cursor = page.data.next_cursor
   }
   return refused > 0
-    ? refusedFinding(refused, firstRefused)
+    ? decryptionProblem(refused, firstRefused)
     : [ok('key ring', `opens all ${checked} credentials`)]
 }
 
-const refusedFinding = (count: number, first: readonly string[]): Finding[] =>
+const decryptionProblem = (count: number, first: readonly string[]): CheckResult[] =>
   count === 0
     ? []
     : [
@@ -201,5 +201,5 @@ const refusedFinding = (count: number, first: readonly string[]): Finding[] =>
         ),
       ]
 
-const unfinished = (checked: number): Finding =>
+const unfinished = (checked: number): CheckResult =>
   skipped('key ring', `only ${checked} credentials were opened in time`, 'Use a longer --timeout.')

@@ -28,16 +28,16 @@ export interface ServiceAppDeps {
   /** The same for exact paths that take more. */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
   /** How errors are answered; problem documents unless the service's contract says otherwise. */
-  readonly errorAnswers?: ErrorAnswers
+  readonly errorResponses?: ErrorResponses
 }
 
-export interface ErrorAnswers {
+export interface ErrorResponses {
   readonly respond: (c: Context, error: unknown) => Response
   /** The same in a route's description. */
   readonly content: Content
 }
 
-const PROBLEMS: ErrorAnswers = { respond: problemResponse, content: PROBLEM_CONTENT }
+const PROBLEMS: ErrorResponses = { respond: problemResponse, content: PROBLEM_CONTENT }
 
 /** Paths of every service that hold no secret and no realm. */
 const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
@@ -47,7 +47,7 @@ const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json'
  * documentation and one log line a request. `addRoutes` mounts the service's own resources.
  */
 export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) => void): Hono {
-  const { logger, health, metrics, errorAnswers = PROBLEMS } = deps
+  const { logger, health, metrics, errorResponses = PROBLEMS } = deps
   const app = new Hono()
   const latency = metrics.histogram('http_request_duration_seconds', 'Time to answer a request', [
     'method',
@@ -145,13 +145,13 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   documentRoutes(app, {
     title: deps.name,
     description: deps.purpose,
-    errorContent: errorAnswers.content,
+    errorContent: errorResponses.content,
     needsKey: (path) => deps.keys !== null && !openPaths.has(path),
   })
 
-  app.notFound(notFoundHandler(app, errorAnswers.respond))
+  app.notFound(notFoundHandler(app, errorResponses.respond))
   app.onError((error, c) => {
-    const answer = errorAnswers.respond(c, error)
+    const answer = errorResponses.respond(c, error)
     if (answer.status >= 500)
       logger.error({ err: error, method: c.req.method, route: routePath(c, -1) }, 'request failed')
     return answer

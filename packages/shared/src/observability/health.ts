@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { UnsupportedBackend, type Finding } from './checks/check-result.ts'
+import { UnsupportedBackend, type CheckResult } from './checks/check-result.ts'
 import type { Logger } from './logger.ts'
 
 const DependencyState = z.discriminatedUnion('status', [
@@ -29,7 +29,7 @@ export interface Dependency {
   /** `reason` is a short text of ours, such as `ECONNREFUSED`; never a foreign message. */
   down(reason: string): void
   /** Tells of what works, but not as it should; once, until that changes. */
-  remark(finding: Finding): void
+  logCheck(result: CheckResult): void
 }
 
 export interface Health {
@@ -53,7 +53,7 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
         since: now().toISOString(),
         reason: 'not connected yet',
       }
-      const remarked = new Map<string, Finding['verdict']>()
+      const remarked = new Map<string, CheckResult['verdict']>()
       const dependency: Dependency = {
         name,
         get state() {
@@ -64,11 +64,11 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
           state = { status: 'up', since: now().toISOString() }
           logger.info({ dependency: name }, 'dependency is up')
         },
-        remark({ check, verdict, found, mend }) {
+        logCheck({ check, verdict, found, remediation }) {
           if (remarked.get(check) === verdict) return
           remarked.set(check, verdict)
           if (verdict !== 'warning' && verdict !== 'problem') return
-          logger.warn({ dependency: name, check, found, toMend: mend }, 'dependency is not right')
+          logger.warn({ dependency: name, check, found, remediation }, 'dependency degraded')
         },
         down(reason) {
           if (state.status === 'down' && state.reason === reason) return

@@ -17,7 +17,7 @@ function connect({ url }: { readonly url: string }) {
   return {
     redis: connection.redis,
     state: () => health.report().dependencies['redis'],
-    remarks: () => lines.filter(({ msg }) => msg === 'dependency is not right'),
+    remarks: () => lines.filter(({ msg }) => msg === 'dependency degraded'),
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }
 }
@@ -71,7 +71,7 @@ describe('a Redis that has been reached', () => {
         dependency: 'redis',
         check: 'clock',
         found: expect.stringMatching(/^\d+\.\d s ahead of this machine$/),
-        toMend: expect.stringContaining('NTP'),
+        remediation: expect.stringContaining('NTP'),
       }),
     ])
   })

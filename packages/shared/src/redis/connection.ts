@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { coalesceWrites } from '../batching/coalesce-writes.ts'
-import { clockFinding } from '../observability/checks/clock.ts'
-import { refuseProblems, versionFinding } from '../observability/checks/check-result.ts'
+import { checkClock } from '../observability/checks/clock.ts'
+import { throwOnProblem, checkVersion } from '../observability/checks/check-result.ts'
 import { type Dependency, reasonOf } from '../observability/health.ts'
 import type { Secret } from '../secrets/secret.ts'
 
@@ -91,9 +91,9 @@ async function examine(redis: Redis, dependency: Dependency): Promise<void> {
     throw error
   })
   const version = /^redis_version:(\S+)/m.exec(info)?.[1]
-  if (version !== undefined) refuseProblems([versionFinding('redis', version)])
-  const askedAt = Date.now()
+  if (version !== undefined) throwOnProblem([checkVersion('redis', version)])
+  const requestedAt = Date.now()
   const [seconds, micros] = await redis.time()
   const remoteAt = Number(seconds) * 1_000 + Number(micros) / 1_000
-  dependency.remark(clockFinding({ remoteAt, askedAt, answeredAt: Date.now() }))
+  dependency.logCheck(checkClock({ remoteAt, requestedAt, respondedAt: Date.now() }))
 }

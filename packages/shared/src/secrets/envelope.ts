@@ -119,7 +119,7 @@ function additionalData({ name, field, version }: Place, keyId: string): Buffer 
 }
 
 /** The same ring, telling of each envelope that it refused. */
-export const watchRefusals = (keys: KeyRing, onRefused: () => void): KeyRing => ({
+export const watchDecryptionFailures = (keys: KeyRing, onRefused: () => void): KeyRing => ({
   ...keys,
   open(envelope, place) {
     try {

@@ -326,7 +326,7 @@ describe('a queue that exists with other arguments than it needs', () => {
         setting: 'x-message-ttl',
         wanted: '5000',
         found: '1000',
-        toMend: expect.stringContaining('delete this queue'),
+        remediation: expect.stringContaining('delete this queue'),
       },
     ])
   })

@@ -9,7 +9,7 @@
 import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
 import { coalesceWrites } from '../../batching/coalesce-writes.ts'
 import { IntegrationError } from '../../errors.ts'
-import { refuseProblems, versionFinding } from '../../observability/checks/check-result.ts'
+import { throwOnProblem, checkVersion } from '../../observability/checks/check-result.ts'
 import { type Dependency, reasonOf } from '../../observability/health.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type {
@@ -33,7 +33,7 @@ import {
 import { deliveryOf, publishOptions } from './messages.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
 import { queueArguments } from './queue-arguments.ts'
-import { brokerReason, inequivalenceOf, versionOf } from './refusal.ts'
+import { brokerReason, inequivalenceOf, versionOf } from './broker-errors.ts'
 
 export interface RabbitMqOptions {
   /** The connection's name in the console. */
@@ -92,7 +92,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   }
 
   async function build(current: ChannelModel): Promise<void> {
-    refuseProblems([versionFinding('rabbitmq', versionOf(current))])
+    throwOnProblem([checkVersion('rabbitmq', versionOf(current))])
     coalesceWrites(streamOf(current))
     // The broker may not have seen the end of the connection before, and keep its queues.
     ownSuffix = crypto.randomUUID().slice(0, 8)
@@ -153,8 +153,11 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     if (differs === null || text === toldInequivalence) return
     toldInequivalence = text
     logger.error(
-      { ...differs, toMend: `delete this ${differs.kind}: it is made anew (docs/rabbitmq.md)` },
-      'the broker has it with other settings than it needs: nothing is sent or received until that is mended',
+      {
+        ...differs,
+        remediation: `delete this ${differs.kind}: it is declared again (docs/rabbitmq.md)`,
+      },
+      'exchange or queue exists with incompatible arguments; messaging is disabled until it is deleted',
     )
   }
 

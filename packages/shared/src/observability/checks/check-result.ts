@@ -1,41 +1,41 @@
 /** What there is to tell of one thing of a backend or peer: by `integration-host doctor`, and by who depends on it. */
-export interface Finding {
+export interface CheckResult {
   readonly check: string
   readonly verdict: 'ok' | 'warning' | 'problem' | 'skipped'
   readonly found: string
   /** What to do about it; null where there is nothing to do. */
-  readonly mend: string | null
+  readonly remediation: string | null
 }
 
-export const ok = (check: string, found: string): Finding => ({
+export const ok = (check: string, found: string): CheckResult => ({
   check,
   verdict: 'ok',
   found,
-  mend: null,
+  remediation: null,
 })
 
 /** It works, but not as it should, or not for long. */
-export const warning = (check: string, found: string, mend: string): Finding => ({
+export const warning = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'warning',
   found,
-  mend,
+  remediation,
 })
 
 /** Something does not work, or loses what must not be lost. */
-export const problem = (check: string, found: string, mend: string): Finding => ({
+export const problem = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'problem',
   found,
-  mend,
+  remediation,
 })
 
 /** Could not be looked at; `mend` says what that needs. */
-export const skipped = (check: string, found: string, mend: string): Finding => ({
+export const skipped = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'skipped',
   found,
-  mend,
+  remediation,
 })
 
 /** Whether the first two numbers of a version are at least these; a version without numbers is not. */
@@ -52,7 +52,7 @@ const NEEDED_VERSIONS = {
 } as const
 
 /** Whether a backend is new enough; `version` as it tells it. */
-export function versionFinding(backend: keyof typeof NEEDED_VERSIONS, version: string): Finding {
+export function checkVersion(backend: keyof typeof NEEDED_VERSIONS, version: string): CheckResult {
   const needed = NEEDED_VERSIONS[backend]
   return isAtLeast(version, needed)
     ? ok('version', version)
@@ -63,13 +63,13 @@ export function versionFinding(backend: keyof typeof NEEDED_VERSIONS, version: s
 export class UnsupportedBackend extends Error {
   override readonly name = 'UnsupportedBackend'
 
-  constructor({ check, found, mend }: Finding, options?: ErrorOptions) {
-    super(`${check}: ${found}. ${mend ?? ''}`.trimEnd(), options)
+  constructor({ check, found, remediation }: CheckResult, options?: ErrorOptions) {
+    super(`${check}: ${found}. ${remediation ?? ''}`.trimEnd(), options)
   }
 }
 
 /** @throws {UnsupportedBackend} for the first problem among them. */
-export function refuseProblems(findings: readonly Finding[]): void {
-  const found = findings.find(({ verdict }) => verdict === 'problem')
+export function throwOnProblem(results: readonly CheckResult[]): void {
+  const found = results.find(({ verdict }) => verdict === 'problem')
   if (found !== undefined) throw new UnsupportedBackend(found)
 }

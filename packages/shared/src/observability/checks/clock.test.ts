@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { clockFinding, httpClock } from './clock.ts'
+import { checkClock, httpClock } from './clock.ts'
 
 const NOON = Date.parse('2026-01-01T12:00:00.000Z')
 const at = (remoteAt: number, tookMs = 100) =>
-  clockFinding({ remoteAt, askedAt: NOON, answeredAt: NOON + tookMs })
+  checkClock({ remoteAt, requestedAt: NOON, respondedAt: NOON + tookMs })
 
 describe("another machine's clock", () => {
   it('agrees when it is off by no more than the answer took', () => {
@@ -25,7 +25,7 @@ describe("another machine's clock", () => {
     const dated = (date: string | null) =>
       httpClock(new Response('', { headers: date === null ? {} : { Date: date } }), NOON, NOON + 10)
     const reading = dated('Thu, 01 Jan 2026 11:59:58 GMT')
-    expect(reading && clockFinding(reading)).toMatchObject({ verdict: 'ok' })
+    expect(reading && checkClock(reading)).toMatchObject({ verdict: 'ok' })
     expect(dated(null)).toBeNull()
     expect(dated('yesterday')).toBeNull()
   })

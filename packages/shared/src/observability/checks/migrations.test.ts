@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { migrationFindings } from './migrations.ts'
+import { checkMigrations } from './migrations.ts'
 
 /** Two migrations as drizzle-kit writes them: the first creates a table, the second adds a column. */
 const shipped = [
@@ -76,16 +76,16 @@ describe('comparing a database with the shipped migrations', () => {
       'a newer version',
     ],
   ])('reports %s', (_, applied, present, verdict, found) => {
-    expect(
-      migrationFindings({ folder, appliedBy: 'clerk' }, { applied, columns: present }),
-    ).toEqual([expect.objectContaining({ verdict, found: expect.stringContaining(found) })])
+    expect(checkMigrations({ folder, appliedBy: 'clerk' }, { applied, columns: present })).toEqual([
+      expect.objectContaining({ verdict, found: expect.stringContaining(found) }),
+    ])
   })
 
   it('names in its remediation the service that applies the migrations', () => {
-    const [result] = migrationFindings(
+    const [result] = checkMigrations(
       { folder, appliedBy: 'clerk' },
       { applied: null, columns: new Set() },
     )
-    expect(result?.mend).toBe('Start a clerk: it creates its tables.')
+    expect(result?.remediation).toBe('Start a clerk: it creates its tables.')
   })
 })

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { type Finding, ok, problem, warning } from './check-result.ts'
+import { type CheckResult, ok, problem, warning } from './check-result.ts'
 
 const Journal = z.object({
   entries: z.array(z.object({ idx: z.int(), when: z.number(), tag: z.string() })).min(1),
@@ -64,10 +64,10 @@ export async function readMigrationState(sql: Query): Promise<MigrationState> {
 }
 
 /** Compares a database with the shipped migrations; returns one check result. */
-export function migrationFindings(
+export function checkMigrations(
   { folder, appliedBy }: ShippedMigrations,
   { applied, columns }: MigrationState,
-): readonly Finding[] {
+): readonly CheckResult[] {
   const migrations = readMigrations(folder)
   const newest = migrations.at(-1)?.columns ?? []
   const remediation = restore(appliedBy)
@@ -113,7 +113,7 @@ export function migrationFindings(
 }
 
 /** The check result of a database whose tables differ from what its migration table says. */
-export const halfMigrated = (how: string, appliedBy: string): Finding =>
+export const halfMigrated = (how: string, appliedBy: string): CheckResult =>
   problem(check, `half-migrated: ${how}`, restore(appliedBy))
 
 /** The shipped migrations in order, each with the columns that exist after it. */

@@ -1,11 +1,11 @@
 import { fileURLToPath } from 'node:url'
 import {
   UnsupportedBackend,
-  refuseProblems,
+  throwOnProblem,
 } from '@integration-host/shared/observability/checks/check-result'
 import {
   halfMigrated,
-  migrationFindings,
+  checkMigrations,
   readMigrationState,
 } from '@integration-host/shared/observability/checks/migrations'
 import { readMigrationFiles } from 'drizzle-orm/migrator'
@@ -37,7 +37,7 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
     await tx`create table if not exists drizzle.__drizzle_migrations (
       id serial primary key, hash text not null, created_at bigint)`
     const state = await readMigrationState(tx)
-    refuseProblems(migrationFindings(MIGRATIONS, state))
+    throwOnProblem(checkMigrations(MIGRATIONS, state))
     const last = state.applied?.at(-1)?.at ?? -1
     for (const [index, { folderMillis, hash, sql: statements }] of migrations.entries()) {
       if (last >= folderMillis) continue

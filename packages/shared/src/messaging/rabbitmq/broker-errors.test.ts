@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { brokerReason, inequivalenceOf } from './refusal.ts'
+import { brokerReason, inequivalenceOf } from './broker-errors.ts'
 
 /** As amqplib 2.3 throws what RabbitMQ 3.10.8 answered. */
 const refused = (code: number, text: string) =>
