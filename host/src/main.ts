@@ -1,11 +1,11 @@
 // `npm start`: the embedded host, left running.
 import { parseArgs } from 'node:util'
 import { logLevels, parseConfig } from '@integration-host/shared/process/config'
+import { terminalLog } from '@integration-host/shared/observability/terminal-log'
 import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
 import { z } from 'zod'
 import { banner } from './banner.ts'
 import { startHost } from './host.ts'
-import { terminalLog } from './terminal-log.ts'
 
 const HELP = `Usage: npm start [-- --free-ports]
 
@@ -30,8 +30,10 @@ if (values.help) {
   process.exit()
 }
 
-// Lines for a person on a terminal, JSON for everything else.
-const logTo = process.stdout.isTTY ? terminalLog(process.stdout) : process.stdout
+// Readable lines on a terminal, JSON everywhere else.
+const logTo = process.stdout.isTTY
+  ? terminalLog(process.stdout, { omitRequests: true })
+  : process.stdout
 
 await runService(
   'integration-host',
@@ -49,5 +51,5 @@ await runService(
     process.stderr.write(banner(host))
     return { url: host.demoApi, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() }
   },
-  logTo,
+  { logTo },
 )

@@ -3,6 +3,7 @@ import { coalesceWrites } from '../batching/coalesce-writes.ts'
 import { checkClock } from '../observability/checks/clock.ts'
 import { throwOnProblem, checkVersion } from '../observability/checks/check-result.ts'
 import { type Dependency, reasonOf } from '../observability/health.ts'
+import { backoffMs } from '../process/backoff.ts'
 import type { Secret } from '../secrets/secret.ts'
 
 export interface RedisOptions {
@@ -45,7 +46,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     enableOfflineQueue: false,
     // A write whose answer was lost must not run again behind our back.
     autoResendUnfulfilledCommands: false,
-    retryStrategy: (attempt) => Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)),
+    retryStrategy: (attempt) => backoffMs(attempt, { baseMs: 100, capMs: 2_000, random: 1 }),
   })
   let isClosing = false
   let next: NodeJS.Timeout | undefined

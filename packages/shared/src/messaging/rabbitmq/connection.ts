@@ -6,12 +6,12 @@ import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ChannelModel, connect } from 'amqplib'
+import { backoffMs } from '../../process/backoff.ts'
 import type { Secret } from '../../secrets/secret.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
 const HEARTBEAT_SECONDS = '10'
-const FIRST_PAUSE_MS = 100
-const LONGEST_PAUSE_MS = 2_000
+const RECONNECT = { baseMs: 100, capMs: 2_000 } as const
 /** What is closed politely has so long to answer. */
 export const CLOSE_PATIENCE_MS = 1_000
 
@@ -62,9 +62,9 @@ export function keepConnected(url: Secret, user: ConnectionUser): AsyncDisposabl
   async function keep(): Promise<void> {
     for (; !signal.aborted; failures += 1) {
       await useOne().catch((error: unknown) => user.lost(error))
-      const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** failures, LONGEST_PAUSE_MS)
-      // Replicas that lost the same broker come back one after the other.
-      await delay(pauseMs * (0.7 + 0.3 * Math.random()), undefined, { signal }).catch(() => {})
+      // The random part keeps replicas that lost the same broker from reconnecting all at once.
+      const pauseMs = backoffMs(failures + 1, { ...RECONNECT, random: 0.7 + 0.3 * Math.random() })
+      await delay(pauseMs, undefined, { signal }).catch(() => {})
     }
   }
 
