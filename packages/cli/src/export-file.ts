@@ -1,6 +1,7 @@
 import { link, lstat, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
+import { syncFolder } from '@integration-host/shared/files/write-file-atomic'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 
@@ -72,12 +73,7 @@ async function place(part: string, path: string): Promise<void> {
       throw error
     await rename(part, path)
   }
-  const folder = await open(dirname(path))
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
-  }
+  await syncFolder(dirname(path))
 }
 
 const exists = (path: string): Promise<boolean> =>

@@ -1,6 +1,7 @@
 /** A service's HTTP API as the commands use it. */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
+import { parseJson } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { z } from 'zod'
 import { CommandFailed, exitCodes } from './exit-code.ts'
@@ -158,7 +159,7 @@ const reasonFrom = (error: unknown): string =>
   reasonOf(error instanceof Error && error.cause !== undefined ? error.cause : error)
 
 function parsed<T>(text: string, schema: z.ZodType<T>, { service, url }: Connection): T {
-  const result = schema.safeParse(jsonOf(text))
+  const result = schema.safeParse(parseJson(text))
   if (result.success) return result.data
   const place = result.error.issues[0]?.path.join('.') || 'the whole'
   throw new CommandFailed(
@@ -179,7 +180,7 @@ export class Refusal extends CommandFailed {
 
 function refusal(connection: Connection, answer: Response, body: string): CommandFailed {
   const { service, url } = connection
-  const problem = Problem.safeParse(jsonOf(body))
+  const problem = Problem.safeParse(parseJson(body))
   if (!problem.success) {
     return new CommandFailed(
       exitCodes.unreachable,
@@ -207,12 +208,4 @@ function exitCodeOf(status: number, code: string): number {
   if (status === 401 || status === 403) return exitCodes.unreachable
   if (NOT_FOUND.has(code)) return exitCodes.notFound
   return code === 'credential_faulted' ? exitCodes.faulted : exitCodes.failed
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

@@ -3,7 +3,7 @@ import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
-import { forgetful, openMemoryFile } from './adapters/file/memory-file.ts'
+import { volatileMemory, openMemoryFile } from './adapters/file/memory-file.ts'
 import { createIdentitySigner } from './adapters/jose/identity-signer.ts'
 import { createApp } from './app.ts'
 import type { Config } from './config.ts'
@@ -28,7 +28,8 @@ export async function startSandboxProvider(
     const base = config.BASE_URL ?? listensAt
     return { base, browser: config.BROWSER_URL ?? base }
   }
-  const file = config.STATE_FILE === undefined ? forgetful() : openMemoryFile(config.STATE_FILE)
+  const file =
+    config.STATE_FILE === undefined ? volatileMemory() : openMemoryFile(config.STATE_FILE)
   const app = createApp({
     memory: file.memory,
     changed: () => file.changed(),
@@ -48,7 +49,7 @@ export async function startSandboxProvider(
     url: server.url,
     async [Symbol.asyncDispose]() {
       await server[Symbol.asyncDispose]()
-      file[Symbol.dispose]()
+      await file[Symbol.asyncDispose]()
     },
   }
 }

@@ -1,4 +1,5 @@
 import { open } from 'node:fs/promises'
+import { parseJsonAs } from '@integration-host/shared/json'
 import { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { type Command, expectNone, parse } from '../command.ts'
@@ -47,7 +48,7 @@ Examples:
       for await (const text of file.readLines()) {
         line += 1
         if (text.trim() === '') continue
-        const document = documentOf(text)
+        const document = parseJsonAs(ExportDocument, text)
         if (document === null) {
           await refuse('is not a document of exported credentials')
           continue
@@ -85,12 +86,4 @@ Examples:
     if (!values.json) await print(terminal, `${imported} imported, ${refused} refused`)
     return refused === 0 ? exitCodes.ok : exitCodes.failed
   },
-}
-
-function documentOf(text: string): ExportDocument | null {
-  try {
-    return ExportDocument.parse(JSON.parse(text))
-  } catch {
-    return null
-  }
 }

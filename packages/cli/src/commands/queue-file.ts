@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import type { ServiceApi } from '../service-api.ts'
@@ -96,14 +97,7 @@ const linesOf = (text: string): Line[] =>
     .map((line, index) => ({ number: index + 1, text: line.trim() }))
     .filter(({ text: line }) => line !== '')
 
-function isParseable(text: string): boolean {
-  try {
-    JSON.parse(text)
-    return true
-  } catch {
-    return false
-  }
-}
+const isParseable = (text: string): boolean => parseJson(text) !== undefined
 
 function* batchesOf(lines: readonly Line[]): Generator<readonly Line[]> {
   let batch: Line[] = []

@@ -1,4 +1,5 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
+import { parseJson } from '@integration-host/shared/json'
 import {
   headerStatuses,
   HeaderView,
@@ -371,9 +372,8 @@ Examples:
 
 /** @throws {UsageError} */
 function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
+  const value = parseJson(text)
+  if (value === undefined)
     throw new UsageError('--data is not JSON; a string needs its quotes: \'"text"\'')
-  }
+  return value
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { parseJson } from '@integration-host/shared/json'
 import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import {
   type CheckResult,
@@ -76,7 +77,7 @@ function readDocument(
     tokenEndpoint: null,
   })
   if (status !== 200) return bad(`status ${status}`)
-  const document = Discovery.safeParse(jsonOf(text))
+  const document = Discovery.safeParse(parseJson(text))
   if (!document.success) {
     const lacking = document.error.issues.map(({ path }) => path.join('.')).filter(Boolean)
     return bad(lacking.length === 0 ? 'is not JSON' : `no usable ${lacking.join(', ')}`)
@@ -126,13 +127,5 @@ async function examineKeyPair(
   } catch (error) {
     const reason = error instanceof NoResponse ? error.message : 'no response in time'
     return problem(check, `not checked: ${reason}`, 'Is the token endpoint up?')
-  }
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
   }
 }

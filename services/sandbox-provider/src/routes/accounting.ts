@@ -1,4 +1,5 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
+import { parseJsonObject } from '@integration-host/shared/json'
 import { describeRoute } from 'hono-openapi'
 import { apiErrorBody, type ApiErrorCode, apiErrors } from '../accounting/api-errors.ts'
 import { entityOf } from '../accounting/entities.ts'
@@ -98,7 +99,7 @@ export function accountingRoutes(deps: AccountingDeps) {
         const realm = c.req.param('realm')
         const entity = entityOf(c.req.param('entity'))
         if (entity === null) return rejected(c, '500')
-        const body = await readObject(c)
+        const body = parseJsonObject(await c.req.text())
         if (body === null) return rejected(c, '2010')
         const requestId = c.req.query('requestid') || null
         const outcome = posted.post(
@@ -154,16 +155,6 @@ function authorized({ grants, now }: AccountingDeps): MiddlewareHandler {
       return apiErrorResponse(c, '3100', new Date(now()))
     }
     return next()
-  }
-}
-
-async function readObject(c: Context): Promise<Readonly<Record<string, unknown>> | null> {
-  try {
-    const body: unknown = JSON.parse(await c.req.text())
-    const isObject = typeof body === 'object' && body !== null && !Array.isArray(body)
-    return isObject ? (body as Readonly<Record<string, unknown>>) : null
-  } catch {
-    return null
   }
 }
 

@@ -11,6 +11,7 @@ import {
   trace,
 } from '@opentelemetry/api'
 import { NodeSDK } from '@opentelemetry/sdk-node'
+import { parseJsonObject } from '../../json.ts'
 import { type Logger, scrub } from '../logger.ts'
 import type { SpanDescription, Tracing } from '../telemetry.ts'
 
@@ -43,7 +44,7 @@ export function startOpenTelemetry(
   for (const [name, value] of Object.entries(defaults(service))) env[name] ||= value
   // The SDK tells nobody what goes wrong, unless it is asked to write to the console.
   const tell = (message: string): void =>
-    logger.warn({ reason: scrub(wordsOf(message)) }, 'traces are not delivered as they should be')
+    logger.warn({ reason: scrub(messageOf(message)) }, 'traces are not delivered as they should be')
   const quiet = (): void => {}
   diag.setLogger(
     { error: tell, warn: tell, info: quiet, debug: quiet, verbose: quiet },
@@ -89,12 +90,9 @@ export function startOpenTelemetry(
 }
 
 /** The SDK writes an error as JSON, with its stack and what the collector answered. */
-function wordsOf(message: string): string {
-  try {
-    return String((JSON.parse(message) as { readonly message?: unknown }).message)
-  } catch {
-    return message
-  }
+function messageOf(text: string): string {
+  const error = parseJsonObject(text)
+  return error === null ? text : String(error['message'])
 }
 
 /** Never the message: drivers put passwords and whole bodies there. */

@@ -1,5 +1,6 @@
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { parseJsonObject } from '@integration-host/shared/json'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 import type {
@@ -115,12 +116,8 @@ const reasonOfFetch = (error: unknown): string =>
   reasonOf(error instanceof TypeError && error.cause !== undefined ? error.cause : error)
 
 function problemCode(text: string): string | null {
-  try {
-    const { code } = JSON.parse(text) as { code?: unknown }
-    return typeof code === 'string' ? code : null
-  } catch {
-    return null
-  }
+  const code = parseJsonObject(text)?.['code']
+  return typeof code === 'string' ? code : null
 }
 
 function retryAfter(response: Response): Pick<Answer, 'retryAfterSeconds'> {
