@@ -11,7 +11,10 @@ import { startAccountingGateway } from '@integration-host/accounting-gateway/ser
 import { readEmbeddedConfig as readCoordinatorConfig } from '@integration-host/coordinator/config'
 import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
 import { startCoordinator } from '@integration-host/coordinator/service'
-import { readConfig as readDemoApiConfig } from '@integration-host/demo-api/config'
+import {
+  readConfig as readDemoApiConfig,
+  SERVICE_TITLE as DEMO_API,
+} from '@integration-host/demo-api/config'
 import { startDemoApi } from '@integration-host/demo-api/service'
 import { readConfig as readSandboxConfig } from '@integration-host/sandbox-provider/config'
 import { startSandboxProvider } from '@integration-host/sandbox-provider/service'
@@ -138,7 +141,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
     }),
   )
   const demoApi: RunningService = opened.use(
-    await startDemoApi(readDemoApiConfig(settings('demoApi')), shell('demo-api')),
+    await startDemoApi(readDemoApiConfig(settings('demoApi')), shell(DEMO_API)),
   )
 
   const services = opened.move()

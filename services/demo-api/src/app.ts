@@ -4,6 +4,7 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import type { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
+import { SERVICE_TITLE } from './config.ts'
 import { allowMethods, allowOwnHosts, refuseCrossSite } from './routes/front-door.ts'
 import { TEXT_ERRORS, textResponses } from './routes/text-response.ts'
 import { createKeptAnswers } from './order/kept-answers.ts'
@@ -31,7 +32,7 @@ export function createApp(deps: DemoApiDeps): Hono {
   const calls = stepCalls(deps.metrics)
   return createServiceApp(
     {
-      name: 'demo-api',
+      name: SERVICE_TITLE,
       purpose: 'Queues and replays demo transactions, and answers the calls of their steps.',
       logger: deps.logger,
       health: deps.health,

@@ -7,6 +7,9 @@ import {
 } from '@integration-host/shared/process/config'
 import { z } from 'zod'
 
+/** The service's name in its log and its OpenAPI document. Metrics, traces and settings know it as `demo-api`. */
+export const SERVICE_TITLE = 'DemoAPI'
+
 const HOST_NAME = /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/
 
 const Settings = z.object({

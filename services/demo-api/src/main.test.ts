@@ -28,7 +28,7 @@ describe('the process of the demo API', () => {
       ALLOWED_HOSTS: 'fine,not/fine',
     })
     expect(code).toBe(1)
-    expect(written).toMatch(/^demo-api: The settings are not usable:\n/)
+    expect(written).toMatch(/^DemoAPI: The settings are not usable:\n/)
     for (const name of [
       'PORT',
       'LOG_LEVEL',
@@ -54,10 +54,18 @@ describe('the process of the demo API', () => {
     const live = await fetch(`${url}/health/live`)
     const ready = await fetch(`${url}/health/ready`)
     const queued = await fetch(`${url}/queue?number=66`)
+    const document = (await (await fetch(`${url}/openapi.json`)).json()) as {
+      info: { title: string }
+    }
+    const metrics = await (await fetch(`${url}/metrics`)).text()
     child.kill('SIGTERM')
     expect(await gone).toEqual([0, null])
     expect([live.status, ready.status, queued.status]).toEqual([200, 503, 503])
     expect(await ready.json()).toHaveProperty('dependencies.coordinator.reason')
+    const { service } = JSON.parse(written.split('\n')[0] ?? '') as { service: unknown }
+    expect(service).toBe('DemoAPI')
+    expect(document.info.title).toBe('DemoAPI')
+    expect(metrics).toContain('service="demo-api"')
     expect(queued.headers.get('Retry-After')).toMatch(/^\d+$/)
     expect(written).toContain('waiting for dependency')
     expect(written).not.toContain(KEY)
