@@ -61,15 +61,15 @@ export async function runService(
   logger.info({ url: service.url }, 'service is listening')
   setTimeout(collectStartGarbage, 1_000).unref()
   const signal = await terminationSignal()
-  logger.info({ signal }, 'service is leaving')
+  logger.info({ signal }, 'service is shutting down')
   const deadline = setTimeout(() => {
-    logger.error('service did not leave in time')
+    logger.error('service did not shut down in time')
     process.exit(1)
   }, SHUTDOWN_DEADLINE_MS)
   await service[Symbol.asyncDispose]()
   await tracing?.[Symbol.asyncDispose]()
   clearTimeout(deadline)
-  logger.info('service has left')
+  logger.info('service has shut down')
   // Whatever still keeps the event loop alive (a socket to an unresponsive backend) has no work left.
   process.exit()
 }
