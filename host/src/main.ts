@@ -1,4 +1,4 @@
-// `npm start`: the embedded host, left running.
+// `npm start`: runs the embedded host until it is stopped.
 import { parseArgs } from 'node:util'
 import { logLevels, parseConfig } from '@integration-host/shared/process/config'
 import { terminalLog } from '@integration-host/shared/observability/terminal-log'
@@ -11,9 +11,9 @@ const HELP = `Usage: npm start [-- --free-ports]
 
 Runs all services in one process on embedded backends; Ctrl-C ends it.
 
-  --free-ports   ports that nothing uses, instead of 7216 to 7220
+  --free-ports   unused ports instead of 7216 to 7220
 
-  DATA_DIR       where everything is kept (default ./data)
+  DATA_DIR       where all data is stored (default ./data)
   LOG_LEVEL      ${logLevels.join(' ')} (default info)
   DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET   a real provider instead of the sandbox
 `

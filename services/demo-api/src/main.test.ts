@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
 
 const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
-const KEY = 'a-service-key-that-nobody-must-see-anywhere'
+const KEY = 'a-service-key-that-must-not-appear-anywhere'
 
 describe('the process of the demo API', () => {
   let child: ChildProcess
@@ -19,7 +19,7 @@ describe('the process of the demo API', () => {
   }
   afterEach(() => void child.kill('SIGKILL'))
 
-  it('names every bad setting in one message, shows none, and leaves with 1', async () => {
+  it('names every wrong setting in one message without values, and exits with 1', async () => {
     const [code] = await start({
       PORT: '7216abc',
       LOG_LEVEL: 'loud',
@@ -48,7 +48,7 @@ describe('the process of the demo API', () => {
     expect(written).toContain('SERVICE_API_KEY: is missing')
   })
 
-  it('listens without a coordinator, says what it waits for, and leaves with 0 on SIGTERM', async () => {
+  it('listens without a coordinator, reports what it waits for, and exits with 0 on SIGTERM', async () => {
     const gone = start({ SERVICE_API_KEY: KEY, COORDINATOR_URL: 'http://127.0.0.1:9' })
     const url = await listening()
     const live = await fetch(`${url}/health/live`)

@@ -9,7 +9,7 @@ import { createApp } from './app.ts'
 import type { Config } from './config.ts'
 import type { Addresses } from './routes/addresses.ts'
 
-export interface SandboxProviderShell {
+export interface ServiceDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics?: Metrics
@@ -17,12 +17,12 @@ export interface SandboxProviderShell {
   readonly now?: () => number
 }
 
-/** Starts the sandbox provider with a fresh signing key. Its memory ends with it unless a file keeps it. */
+/** Starts the sandbox provider with a fresh signing key. Its memory is lost when it ends, unless `STATE_FILE` is set. */
 export async function startSandboxProvider(
   config: Config,
-  shell: SandboxProviderShell,
+  deps: ServiceDeps,
 ): Promise<RunningService> {
-  const { logger, health, metrics = createMetrics('sandbox-provider'), now = Date.now } = shell
+  const { logger, health, metrics = createMetrics('sandbox-provider'), now = Date.now } = deps
   let listensAt = ''
   const addresses = (): Addresses => {
     const base = config.BASE_URL ?? listensAt

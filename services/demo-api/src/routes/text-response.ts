@@ -3,7 +3,7 @@ import { type ErrorResponses, textResponse } from '@integration-host/shared/http
 import type { Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 
-/** Errors in text: this API's contract, where every other service answers problem documents. */
+/** Errors in text: this API's contract. Every other service returns problem documents. */
 export const TEXT_ERRORS: ErrorResponses = {
   respond(c: Context, error: unknown): Response {
     const { status, title, detail } = problemOf(error)
@@ -12,7 +12,7 @@ export const TEXT_ERRORS: ErrorResponses = {
   content: { 'text/plain': { schema: { type: 'string' } } },
 }
 
-/** The text answers of a route's description. */
+/** The `responses` entries of text responses in a route's description. */
 export const textResponses = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [

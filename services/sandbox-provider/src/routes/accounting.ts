@@ -29,7 +29,7 @@ const ENTITY = ':entity{[a-z]+}'
 
 /**
  * The accounting API under `/v3/company/{realm}`: CompanyInfo, and entities that can be posted, read, updated,
- * deleted and listed. It keeps no books: references and amounts are not checked, and no limit on calls is
+ * deleted and listed. It does no accounting: references and amounts are not checked, and no limit on calls is
  * enforced. Entities are JSON whatever is accepted, where Intuit would send XML unless JSON is accepted.
  */
 export function accountingRoutes(deps: AccountingDeps) {
@@ -164,7 +164,7 @@ const operation = (summary: string) => ({
   responses: responsesUnderFaults({
     200: 'the entity, or a query response',
     400: 'ValidationFault, as XML unless application/json is accepted',
-    401: 'AuthenticationFailed, 3200: the token is missing, bad or expired',
+    401: 'AuthenticationFailed, 3200: the token is missing, invalid or expired',
     403: 'ApplicationAuthorizationFailed, 3100: the token is for another company',
     429: 'ThrottleExceeded, 3001, as XML',
   }),

@@ -49,7 +49,7 @@ describe('a memory file', () => {
       expect(grants.accessToken(issued?.accessToken ?? '')).toMatchObject({ realm: '1' })
       return grants.refresh(issued?.refreshToken ?? '')
     })
-    // A grant that ends takes the tokens of both lives with it: the maps still share it.
+    // Ending the grant invalidates its tokens from before and after the restart: the maps still share the grant.
     await withGrants(path, (grants) => {
       grants.revokeToken(next?.refreshToken ?? '')
       expect(grants.accessToken(issued?.accessToken ?? '')).toBeNull()
@@ -57,10 +57,13 @@ describe('a memory file', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600)
   })
 
-  it.each(['', 'not ours', '{}'])('refuses a file that holds %j, and leaves it', (content) => {
-    const path = join(folder, crypto.randomUUID())
-    writeFileSync(path, content)
-    expect(() => openMemoryFile(path)).toThrow(path)
-    expect(readFileSync(path, 'utf8')).toBe(content)
-  })
+  it.each(['', 'not ours', '{}'])(
+    'rejects a file that contains %j, and leaves it unchanged',
+    (content) => {
+      const path = join(folder, crypto.randomUUID())
+      writeFileSync(path, content)
+      expect(() => openMemoryFile(path)).toThrow(path)
+      expect(readFileSync(path, 'utf8')).toBe(content)
+    },
+  )
 })
