@@ -1,4 +1,4 @@
-/** RabbitMQ's management HTTP API: what AMQP does not tell. */
+/** Checks over RabbitMQ's management HTTP API, for what AMQP does not report. */
 import { z } from 'zod'
 import {
   type CheckResult,
@@ -23,7 +23,7 @@ const Queues = z.array(
   z.object({
     name: z.string(),
     arguments: Settings,
-    // Each absent until the broker has collected its first figures of the queue.
+    // Each is absent until the broker has collected the first statistics of the queue.
     policy: z.string().nullable().optional(),
     effective_policy_definition: z
       .union([Settings, z.array(z.never())])
@@ -51,7 +51,7 @@ export interface Management {
   readonly prefix: string
 }
 
-/** Looks at queues, policies and alarms. `null`: the API is not there, or not for this user; `why` tells which. */
+/** Checks queues, policies and alarms. Returns `why` instead if the API is unavailable or rejects the user. */
 export async function examineManagement(
   { url, authorization, vhost, prefix }: Management,
   wanted: readonly WantedQueue[],
@@ -64,17 +64,17 @@ export async function examineManagement(
       signal,
     })
   const requestedAt = Date.now()
-  let answer: Response
+  let response: Response
   try {
-    answer = await get(`queues/${encodeURIComponent(vhost)}?columns=${COLUMNS}`)
+    response = await get(`queues/${encodeURIComponent(vhost)}?columns=${COLUMNS}`)
   } catch {
-    return { why: 'nobody answers there' }
+    return { why: 'nothing responds there' }
   }
-  const clock = httpClock(answer, requestedAt, Date.now())
-  if (answer.status === 401 || answer.status === 403)
-    return { why: 'it refuses the user, who needs the tag monitoring' }
-  const parsed = Queues.safeParse(await answer.json().catch(() => null))
-  if (!answer.ok || !parsed.success) return { why: 'it answers otherwise than RabbitMQ does' }
+  const clock = httpClock(response, requestedAt, Date.now())
+  if (response.status === 401 || response.status === 403)
+    return { why: 'it rejects the user, who needs the tag monitoring' }
+  const parsed = Queues.safeParse(await response.json().catch(() => null))
+  if (!response.ok || !parsed.success) return { why: 'its responses are not those of RabbitMQ' }
   return {
     results: [
       ...checkQueues(parsed.data, wanted, prefix),
@@ -114,7 +114,7 @@ function checkQueues(
   ]
 }
 
-/** These take away messages that somebody still needs, or the queue with them. */
+/** Policies of these kinds delete messages that are still needed, or the whole queue. */
 const HARMFUL = ['message-ttl', 'expires']
 
 function checkPolicies(
@@ -167,8 +167,12 @@ function checkPolicy({ name, definition }: ShippedPolicy, covered: readonly Queu
 }
 
 async function checkAlarms(get: (path: string) => Promise<Response>): Promise<CheckResult[]> {
-  const answer = await get('nodes?columns=name,running,mem_alarm,disk_free_alarm').catch(() => null)
-  const nodes = Nodes.safeParse(answer?.ok === true ? await answer.json().catch(() => null) : null)
+  const response = await get('nodes?columns=name,running,mem_alarm,disk_free_alarm').catch(
+    () => null,
+  )
+  const nodes = Nodes.safeParse(
+    response?.ok === true ? await response.json().catch(() => null) : null,
+  )
   if (!nodes.success)
     return [skipped('alarms', 'not shown to this user', 'Give the user the tag monitoring.')]
   const alarms = nodes.data.flatMap(({ name, running, mem_alarm, disk_free_alarm }) => [
@@ -182,7 +186,7 @@ async function checkAlarms(get: (path: string) => Promise<Response>): Promise<Ch
         problem(
           'alarms',
           alarms.join(', '),
-          'Free memory or disk there: until then nothing is taken.',
+          'Free memory or disk there: until then no message is accepted.',
         ),
       ]
 }

@@ -11,15 +11,15 @@ import {
   readMigrationState,
 } from '@integration-host/shared/observability/checks/migrations'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
+import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
-const PATIENCE_S = 3
+const TIMEOUT_S = 3
 const MIGRATIONS = {
   folder: join(import.meta.dirname, '../../../../services/coordinator/migrations'),
   appliedBy: 'coordinator',
 }
 
-/** Looks whether a Postgres keeps what it is given and has the coordinator's tables. Writes nothing. */
+/** Checks that a Postgres server stores data durably and has the coordinator's tables. Writes nothing. */
 export async function examinePostgres(
   url: Secret,
   signal: AbortSignal,
@@ -28,9 +28,9 @@ export async function examinePostgres(
   const { default: connect } = await import('postgres')
   const sql = connect(url.reveal(), {
     max: 1,
-    connect_timeout: PATIENCE_S,
+    connect_timeout: TIMEOUT_S,
     onnotice: () => {},
-    connection: { application_name: 'doctor', statement_timeout: PATIENCE_S * 1_000 },
+    connection: { application_name: 'doctor', statement_timeout: TIMEOUT_S * 1_000 },
   })
   const stop = (): void => void sql.end({ timeout: 0 })
   signal.addEventListener('abort', stop, { once: true })
@@ -55,7 +55,7 @@ export async function examinePostgres(
       clock,
     ]
   } catch (error) {
-    return [unreachable(host, 'DATABASE_URL', signal.aborted ? new NoAnswer() : error)]
+    return [unreachable(host, 'DATABASE_URL', signal.aborted ? new DeadlinePassed() : error)]
   } finally {
     signal.removeEventListener('abort', stop)
     await sql.end({ timeout: 1 })
@@ -78,7 +78,7 @@ function settingsOf(settings: Settings): CheckResult[] {
       ? problem(
           'synchronous_commit',
           commit,
-          'Set it on (ALTER DATABASE … SET synchronous_commit = on): a crash takes back recorded steps, which run again.',
+          'Set it on (ALTER DATABASE … SET synchronous_commit = on): a crash loses recorded steps, which run again.',
         )
       : ok('synchronous_commit', commit),
     fsync === 'on'

@@ -41,16 +41,16 @@ export async function examineProvider(
 ): Promise<readonly CheckResult[]> {
   const url = new URL(address)
   const requestedAt = Date.now()
-  let answer: Response
+  let response: Response
   let text: string
   try {
-    answer = await fetch(url, { redirect: 'manual', signal })
-    text = await answer.text()
+    response = await fetch(url, { redirect: 'manual', signal })
+    text = await response.text()
   } catch (error) {
     return [unreachable(url.host, 'DISCOVERY_URL', error)]
   }
-  const clock = httpClock(answer, requestedAt, Date.now())
-  const document = readDocument(answer.status, text)
+  const clock = httpClock(response, requestedAt, Date.now())
+  const document = readDocument(response.status, text)
   return [
     reached(url.host),
     document.result,
@@ -68,7 +68,7 @@ function readDocument(
   status: number,
   text: string,
 ): { readonly result: CheckResult; readonly tokenEndpoint: string | null } {
-  const bad = (found: string) => ({
+  const unusable = (found: string) => ({
     result: problem(
       'discovery',
       found,
@@ -76,11 +76,11 @@ function readDocument(
     ),
     tokenEndpoint: null,
   })
-  if (status !== 200) return bad(`status ${status}`)
+  if (status !== 200) return unusable(`status ${status}`)
   const document = Discovery.safeParse(parseJson(text))
   if (!document.success) {
     const lacking = document.error.issues.map(({ path }) => path.join('.')).filter(Boolean)
-    return bad(lacking.length === 0 ? 'is not JSON' : `no usable ${lacking.join(', ')}`)
+    return unusable(lacking.length === 0 ? 'is not JSON' : `no usable ${lacking.join(', ')}`)
   }
   const { issuer, token_endpoint } = document.data
   return { result: ok('discovery', issuer), tokenEndpoint: token_endpoint }

@@ -12,11 +12,11 @@ import {
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { ChannelModel } from 'amqplib'
 import type { WantedQueue } from './broker-topology.ts'
-import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
+import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
-const PATIENCE_MS = 3_000
+const TIMEOUT_MS = 3_000
 
-/** Looks at a broker and its queues over AMQP. Creates nothing. */
+/** Checks a broker and its queues over AMQP. Creates nothing. */
 export async function examineRabbitMq(
   url: Secret,
   queues: readonly WantedQueue[],
@@ -29,7 +29,7 @@ export async function examineRabbitMq(
   signal.addEventListener('abort', stop, { once: true })
   try {
     model = await connect(url.reveal(), {
-      timeout: PATIENCE_MS,
+      timeout: TIMEOUT_MS,
       clientProperties: { connection_name: 'doctor' },
     })
     model.on('error', () => {})
@@ -39,7 +39,7 @@ export async function examineRabbitMq(
       ...(await checkQueues(model, queues)),
     ]
   } catch (error) {
-    return [unreachable(host, 'AMQP_URL', signal.aborted ? new NoAnswer() : error)]
+    return [unreachable(host, 'AMQP_URL', signal.aborted ? new DeadlinePassed() : error)]
   } finally {
     signal.removeEventListener('abort', stop)
     await model?.close().catch(() => {})
@@ -53,11 +53,11 @@ async function checkQueues(
   const missing: string[] = []
   const drifted: CheckResult[] = []
   for (const queue of queues) {
-    // A channel for each: the broker ends it with every answer but yes.
+    // A channel for each queue: the broker closes the channel with every error reply.
     const channel = await model.createChannel()
     channel.on('error', () => {})
     try {
-      // Asked for passively first: declaring one that is there changes nothing, else it would make it.
+      // Checked passively first: declaring an existing queue changes nothing, but would create a missing one.
       await channel.checkQueue(queue.name)
       await channel.assertQueue(queue.name, { durable: true, arguments: queue.arguments })
       await channel.close()
@@ -89,10 +89,10 @@ export const driftProblem = (name: string, differs: readonly string[]): CheckRes
   problem(
     'queue',
     `${name}: ${differs.join('; ')}`,
-    'Delete it: it is made anew. docs/rabbitmq.md says what becomes of its messages.',
+    'Delete it: it is declared again. docs/rabbitmq.md says what happens to its messages.',
   )
 
-/** What there is to tell of all queues together. */
+/** Returns the check results of all queues together. */
 export function summary(
   count: number,
   missing: readonly string[],
@@ -106,7 +106,7 @@ export function summary(
           warning(
             'queues',
             `not there: ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? `, and ${missing.length - 3} more` : ''}`,
-            'Start a coordinator: it makes them.',
+            'Start a coordinator: it declares them.',
           ),
         ]
       : []),

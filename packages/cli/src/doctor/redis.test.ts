@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { checkServer, checkDefaultUser } from './redis.ts'
 
-/** As Redis 7.0 answers INFO, cut to what matters, with some lines changed. */
+/** A reply of Redis 7.0 to INFO, reduced to the lines used, with some of them changed. */
 const info = (changes: Readonly<Record<string, string>> = {}): string =>
   Object.entries({
     redis_version: '7.0.15',
@@ -22,7 +22,7 @@ const amiss = (changes: Readonly<Record<string, string>>, appendfsync: string | 
     .map(({ check, verdict, found }) => `${verdict} ${check}: ${found}`)
 
 describe('what Redis says of itself', () => {
-  it('is well when nothing is evicted and every write reaches the disk', () => {
+  it('is ok if nothing is evicted and every write reaches the disk', () => {
     expect(amiss({}, 'always')).toEqual([])
   })
 
@@ -46,7 +46,7 @@ describe('what Redis says of itself', () => {
 })
 
 describe('the user with whose rights Redis replays transactions', () => {
-  /** As Redis answers ACL GETUSER. */
+  /** A reply of Redis to ACL GETUSER. */
   const user = (commands: string, keys: string): unknown[] => [
     'flags',
     ['off'],
