@@ -115,7 +115,7 @@ describe('the process of the guide', () => {
     })
   const sale = () => ({ customer: 'Rosewood', amount: 66, notify: `${outside}/messages` })
 
-  it('creates customer and invoice in the books of the company, and tells of it', async () => {
+  it('creates customer and invoice in the books of the company, and sends the notice', async () => {
     expect((await queue(sale())).status).toBe(202)
     const run = await reached('Completed')
     expect(run.Items.map(({ StepName, Data }) => [StepName, Data])).toEqual([
@@ -136,7 +136,7 @@ describe('the process of the guide', () => {
     expect(calls[2]?.body).toEqual({ text: 'Invoice 130 for Rosewood' })
   })
 
-  it('does not tell twice when the messenger hangs up on it: it asks first', async () => {
+  it('does not send the notice twice if the connection breaks after the first: confirm finds it', async () => {
     hangsUp = true
     await queue(sale())
     const run = await reached('Completed')
@@ -150,7 +150,7 @@ describe('the process of the guide', () => {
     expect(calls[3]?.query['key']).toBe(calls[2]?.headers['idempotency-key'])
   })
 
-  it('fails with the reason when what was queued is no sale', async () => {
+  it('fails with the reason if the initial data is not a sale', async () => {
     await queue({ customer: 'Rosewood' })
     expect((await reached('Failed')).LastError).toContain('amount')
     expect(calls).toEqual([])

@@ -1,4 +1,4 @@
-// `npm run demo`: the whole story on embedded backends, told as it happens; leaves with exit code 0.
+// `npm run demo`: runs the demo on embedded backends and prints each step; exits with code 0 if all of it worked.
 import { createWriteStream, mkdirSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -10,13 +10,13 @@ import { type Installation, type Narrator, StoryFailed, tellStory } from './stor
 
 const HELP = `Usage: npm run demo [-- --running]
 
-Tells the whole story: connects a company, reads it through the gateway, runs an order, replays it.
+Runs the whole demo: connects a company, reads it through the gateway, runs an order, replays it.
 
-  (nothing)   starts everything in this process, on free ports, in <DATA_DIR>/demo, and ends it afterwards
-  --running   against what listens on the standard ports already: npm start, docker compose, services by
-              hand; needs SERVICE_API_KEY (or SERVICE_API_KEY_FILE) and the sandbox provider
+  (nothing)   starts everything in this process, on free ports, in <DATA_DIR>/demo, and stops it afterwards
+  --running   uses the services that already listen on the standard ports: npm start, docker compose, services
+              started by hand; needs SERVICE_API_KEY (or SERVICE_API_KEY_FILE) and the sandbox provider
 
-  DATA_DIR    where everything is kept (default ./data)
+  DATA_DIR    where all data is stored (default ./data)
 `
 
 const bold = (text: string): string => (process.stdout.isTTY ? `\u001b[1m${text}\u001b[0m` : text)
@@ -34,7 +34,7 @@ async function embedded(): Promise<void> {
   const log = createWriteStream(logFile, { flags: 'a', mode: 0o600 })
   try {
     narrator.stage('Starting the services and a sandbox provider in this process')
-    // Nothing of the environment: what is set for another run must not change the story.
+    // An empty environment: settings for other runs must not change the demo.
     const env = {}
     await using host = await startHost({
       dataDir,
@@ -51,7 +51,7 @@ async function embedded(): Promise<void> {
     narrator.stage('Done')
     for (const run of [0, 1])
       narrator.line(shown(join(dataDir, 'OrderCSV', `Order_${number}.${run}.csv`)))
-    narrator.line('Try next: npm start, which leaves it running and prints its addresses')
+    narrator.line('Try next: npm start, which keeps it running and prints its addresses')
   } finally {
     log.end()
   }
@@ -82,11 +82,11 @@ try {
   if (values.help) process.stdout.write(HELP)
   else await (values.running ? running() : embedded())
 } catch (error) {
-  const isTold =
+  const isExpected =
     error instanceof StoryFailed || error instanceof StartupError || error instanceof ConfigError
   const isRefused = error instanceof TypeError && error.message === 'fetch failed'
   console.error(
-    `\nThe demo failed: ${isRefused ? 'nothing answers on the standard ports' : isTold ? error.message : String(error)}`,
+    `\nThe demo failed: ${isRefused ? 'no service responds on the standard ports' : isExpected ? error.message : String(error)}`,
   )
   process.exitCode = 1
 }

@@ -14,10 +14,10 @@ const secrets = [
 ] as const
 
 /**
- * The secrets that the environment does not set, as `X_FILE` settings: made at the first start in
- * `<dataDir>/secrets` (0600), apart from the credentials they encrypt, and kept as they are from then on.
+ * Returns the secrets that the environment does not set, as `X_FILE` settings. They are generated at the first start
+ * in `<dataDir>/secrets` (0600), apart from the credentials they encrypt, and never changed afterwards.
  *
- * @throws {StartupError} the keys of stored credentials are gone: new ones could not open them.
+ * @throws {StartupError} the keys of stored credentials are missing: new ones could not decrypt them.
  */
 export function embeddedSecrets(dataDir: string, env: Environment): Environment {
   const folder = join(dataDir, 'secrets')

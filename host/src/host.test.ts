@@ -42,7 +42,7 @@ describe('the embedded host', () => {
       `${host.accountingGateway}/v3/company/${REALM}/query?query=select%20*%20from%20CompanyInfo`,
     )
 
-  it('tells the whole story, and leaves its files', async () => {
+  it('runs the whole demo and writes its files', async () => {
     await using host = await start()
     await tellStory(host, silent)
     expect((await readdir(join(dataDir, 'OrderCSV'))).toSorted()).toEqual([
@@ -54,7 +54,7 @@ describe('the embedded host', () => {
     )
   })
 
-  it('is not led astray by what the environment says of a real provider', async () => {
+  it('ignores settings of a real provider if it uses the sandbox', async () => {
     await using host = await start({
       CLIENT_ID: 'real',
       REDIRECT: 'https://app.example/callback',
@@ -64,7 +64,7 @@ describe('the embedded host', () => {
     expect(await tellStory(host, silent)).toEqual({ realm: REALM, number: '66' })
   })
 
-  it('goes on after a restart: the company is connected, the orders are there and can be replayed', async () => {
+  it('continues after a restart: the company is connected, and orders exist and can be replayed', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -80,7 +80,7 @@ describe('the embedded host', () => {
     expect([answer.status, await answer.text()]).toEqual([200, 'Replay started for 66'])
   })
 
-  it('keeps no token and no key readable, in files that are its owner’s alone', async () => {
+  it('stores no token and no key in plain text, in files that only their owner can read', async () => {
     await using host = await start()
     await tellStory(host, silent)
     const token = (await (
@@ -100,7 +100,7 @@ describe('the embedded host', () => {
     }
   })
 
-  it('refuses a folder that another host uses, and disturbs nothing', async () => {
+  it('rejects a folder that another host uses, without disturbing it', async () => {
     await using host = await start()
     await expect(start()).rejects.toMatchObject({
       name: 'StartupError',
@@ -110,7 +110,7 @@ describe('the embedded host', () => {
   })
 
   it.each(['ITSourceMemory.json', 'credentials.json'])(
-    'refuses a damaged %s by name and leaves it as it is',
+    'rejects a damaged %s by name and leaves it unchanged',
     async (file) => {
       {
         await using host = await start()
@@ -127,7 +127,7 @@ describe('the embedded host', () => {
     },
   )
 
-  it('starts at once after it was killed, with all that was there', async () => {
+  it('starts immediately after it was killed, with all its data', async () => {
     const main = fileURLToPath(new URL('main.ts', import.meta.url))
     const run = () => {
       const child = spawn(process.execPath, [main, '--free-ports'], {
@@ -159,7 +159,7 @@ describe('the embedded host', () => {
     await second.kill()
   })
 
-  it('refuses credentials whose keys are missing, and makes no others', async () => {
+  it('rejects credentials whose keys are missing, and generates no others', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -173,7 +173,7 @@ describe('the embedded host', () => {
     await expect(stat(path)).rejects.toMatchObject({ code: 'ENOENT' })
   })
 
-  it('refuses a data folder that is none, by its name', async () => {
+  it('rejects a data folder that is not a folder, by its name', async () => {
     const path = join(dataDir, 'a-file')
     await writeFile(path, '')
     dataDir = path
@@ -181,7 +181,7 @@ describe('the embedded host', () => {
     dataDir = dirname(path)
   })
 
-  it('refuses credentials whose keys are others, and leaves them as they are', async () => {
+  it('rejects credentials of other keys, and leaves them unchanged', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)

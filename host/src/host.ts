@@ -1,6 +1,6 @@
 /**
- * All services in one process on embedded backends: the same code as in their own processes, with files
- * for Redis and Postgres and an in-process bus for RabbitMQ. They still talk HTTP to one another.
+ * All services in one process on embedded backends: the same code as in separate processes, with files instead of
+ * Redis and Postgres and an in-process bus instead of RabbitMQ. They still call each other over HTTP.
  */
 import { once } from 'node:events'
 import { accessSync, constants, mkdirSync } from 'node:fs'
@@ -11,7 +11,10 @@ import { startAccountingGateway } from '@integration-host/accounting-gateway/ser
 import { readEmbeddedConfig as readCoordinatorConfig } from '@integration-host/coordinator/config'
 import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
 import { startCoordinator } from '@integration-host/coordinator/service'
-import { readConfig as readDemoApiConfig } from '@integration-host/demo-api/config'
+import {
+  readConfig as readDemoApiConfig,
+  SERVICE_TITLE as DEMO_API,
+} from '@integration-host/demo-api/config'
 import { startDemoApi } from '@integration-host/demo-api/service'
 import { readConfig as readSandboxConfig } from '@integration-host/sandbox-provider/config'
 import { startSandboxProvider } from '@integration-host/sandbox-provider/service'
@@ -28,9 +31,9 @@ import { embeddedSecrets } from './embedded-secrets.ts'
 import type { Installation } from './story.ts'
 
 export interface HostOptions {
-  /** Holds the stores, `OrderCSV/` and the generated secrets. */
+  /** Contains the stores, `OrderCSV/` and the generated secrets. */
   readonly dataDir: string
-  /** `standard`: 7216 to 7220. `free`: whatever the system gives, so that nothing can be in the way. */
+  /** `standard`: 7216 to 7220. `free`: unused ports, so that no other process can be in conflict. */
   readonly ports: 'standard' | 'free'
   readonly env: Environment
   readonly logLevel: LogLevel
@@ -39,9 +42,9 @@ export interface HostOptions {
 
 export interface Host extends Installation, AsyncDisposable {
   readonly dataDir: string
-  /** Where the service key is; null when the environment gave it. */
+  /** The file of the service key; `null` if the environment sets the key itself. */
   readonly serviceKeyFile: string | null
-  /** Null when the environment names a real provider. */
+  /** `null` if the environment names a real provider. */
   readonly sandboxProvider: string | null
 }
 
@@ -62,9 +65,9 @@ export const STANDARD_PORTS: Readonly<Record<ServiceName, number>> = {
 }
 
 /**
- * Starts everything, provider first, and resolves when all of it listens.
+ * Starts everything, provider first, and resolves when all services listen.
  *
- * @throws {StartupError} another host has the data folder, or a file in it is damaged.
+ * @throws {StartupError} another process uses the data folder, or a file in it is damaged.
  */
 export async function startHost(options: HostOptions): Promise<Host> {
   const dataDir = resolve(options.dataDir)
@@ -73,7 +76,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
   const isSandbox = !options.env['DISCOVERY_URL']
-  // What the environment says of a real provider must not be mixed with the sandbox; empty is unset.
+  // Settings of a real provider must not be mixed with those of the sandbox. An empty value counts as unset.
   const sandbox: Environment = {
     CLIENT_ID: 'integration-host',
     DISCOVERY_URL: `${at('sandboxProvider')}/.well-known/openid_configuration`,
@@ -85,7 +88,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   }
   const settings = (name: ServiceName): Environment => ({
     REDIRECT: `${at('tokenService')}/callback`,
-    // What the environment sets wins, except where things are in this process.
+    // The environment has precedence, except for what this process determines itself.
     ...options.env,
     ...secrets,
     ...(isSandbox && sandbox),
@@ -101,7 +104,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
     BASE_URL: at('sandboxProvider'),
     STATE_FILE: join(dataDir, 'sandbox-provider.bin'),
   })
-  const shell = (name: string) => {
+  const deps = (name: string) => {
     const logger = createLogger(name, options.logLevel, options.logTo)
     return { logger, health: createHealth(logger) }
   }
@@ -112,33 +115,33 @@ export async function startHost(options: HostOptions): Promise<Host> {
   )
   const source = opened.use(await createMemoryTransactionSource(dataDir))
   const tokenConfig = readTokenConfig(settings('tokenService'))
-  const tokenShell = { ...shell('token-service'), metrics: createMetrics('token-service') }
-  const keys = countRefusals(tokenConfig.CREDENTIAL_KEYS, tokenShell.metrics)
+  const tokenDeps = { ...deps('token-service'), metrics: createMetrics('token-service') }
+  const keys = countRefusals(tokenConfig.CREDENTIAL_KEYS, tokenDeps.metrics)
   const store = opened.use(await createFileCredentialStore(dataDir, keys))
 
   if (isSandbox)
     opened.use(
       await startSandboxProvider(
         readSandboxConfig(settings('sandboxProvider')),
-        shell('sandbox-provider'),
+        deps('sandbox-provider'),
       ),
     )
-  opened.use(await startTokenService(tokenConfig, { ...tokenShell, store, bus }))
+  opened.use(await startTokenService(tokenConfig, { ...tokenDeps, store, bus }))
   opened.use(
     await startAccountingGateway(readGatewayConfig(settings('accountingGateway')), {
-      ...shell('accounting-gateway'),
+      ...deps('accounting-gateway'),
       bus,
     }),
   )
   opened.use(
     await startCoordinator(readCoordinatorConfig(settings('coordinator')), {
-      ...shell('coordinator'),
+      ...deps('coordinator'),
       source,
       bus,
     }),
   )
   const demoApi: RunningService = opened.use(
-    await startDemoApi(readDemoApiConfig(settings('demoApi')), shell('demo-api')),
+    await startDemoApi(readDemoApiConfig(settings('demoApi')), deps(DEMO_API)),
   )
 
   const services = opened.move()
@@ -164,7 +167,7 @@ function makeFolder(dataDir: string): void {
   }
 }
 
-/** Ports that nothing listens on, all held at once so that they differ. */
+/** Returns unused ports. All of them are bound at the same time, so that they differ. */
 async function freePorts(): Promise<Record<ServiceName, number>> {
   const servers = SERVICES.map(() => createServer().listen(0, '127.0.0.1'))
   await Promise.all(servers.map((server) => once(server, 'listening')))
@@ -181,9 +184,9 @@ export async function hostReady(host: Host, deadlineMs = 20_000): Promise<void> 
   const deadline = Date.now() + deadlineMs
   for (const url of [host.tokenService, host.accountingGateway, host.coordinator, host.demoApi]) {
     for (;;) {
-      const answer = await fetch(`${url}/health/ready`)
-      const report = await answer.text()
-      if (answer.ok) break
+      const response = await fetch(`${url}/health/ready`)
+      const report = await response.text()
+      if (response.ok) break
       if (Date.now() > deadline) throw new Error(`${url} is not ready: ${report}`)
       await new Promise((done) => setTimeout(done, 20))
     }

@@ -1,19 +1,19 @@
-// `npm start`: the embedded host, left running.
+// `npm start`: runs the embedded host until it is stopped.
 import { parseArgs } from 'node:util'
 import { logLevels, parseConfig } from '@integration-host/shared/process/config'
+import { terminalLog } from '@integration-host/shared/observability/terminal-log'
 import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
 import { z } from 'zod'
 import { banner } from './banner.ts'
 import { startHost } from './host.ts'
-import { terminalLog } from './terminal-log.ts'
 
 const HELP = `Usage: npm start [-- --free-ports]
 
 Runs all services in one process on embedded backends; Ctrl-C ends it.
 
-  --free-ports   ports that nothing uses, instead of 7216 to 7220
+  --free-ports   unused ports instead of 7216 to 7220
 
-  DATA_DIR       where everything is kept (default ./data)
+  DATA_DIR       where all data is stored (default ./data)
   LOG_LEVEL      ${logLevels.join(' ')} (default info)
   DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET   a real provider instead of the sandbox
 `
@@ -30,8 +30,10 @@ if (values.help) {
   process.exit()
 }
 
-// Lines for a person on a terminal, JSON for everything else.
-const logTo = process.stdout.isTTY ? terminalLog(process.stdout) : process.stdout
+// Readable lines on a terminal, JSON everywhere else.
+const logTo = process.stdout.isTTY
+  ? terminalLog(process.stdout, { omitRequests: true })
+  : process.stdout
 
 await runService(
   'integration-host',
@@ -49,5 +51,5 @@ await runService(
     process.stderr.write(banner(host))
     return { url: host.demoApi, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() }
   },
-  logTo,
+  { logTo },
 )

@@ -1,4 +1,4 @@
-/** What deploy/ shows and alerts on, held against what the services export and what the runbook explains. */
+/** Compares dashboard and alerts of deploy/ with the metrics that the services export and with the runbook. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -51,7 +51,7 @@ function recorded(service: string, into: Map<string, Set<string>>): Metrics {
   }
 }
 
-/** Starts every service that Prometheus scrapes and tells what it registers; nothing has to be reachable. */
+/** Starts every service that Prometheus scrapes and returns the metrics it registers; no backend has to be reachable. */
 async function exportedNames(): Promise<Exported> {
   const names = new Map<string, Set<string>>([['up', new Set(['job', 'instance'])]])
   const dataDir = await mkdtemp(join(tmpdir(), 'monitoring-'))
@@ -59,7 +59,7 @@ async function exportedNames(): Promise<Exported> {
   opened.defer(() => rm(dataDir, { recursive: true, force: true }))
   const logger = createLogger('monitoring', 'silent')
   const bus = opened.use(createInProcessBus(logger))
-  const shell = (service: string) => ({
+  const deps = (service: string) => ({
     logger,
     health: createHealth(logger),
     metrics: recorded(service, names),
@@ -77,16 +77,14 @@ async function exportedNames(): Promise<Exported> {
     CREDENTIAL_KEYS: generateKeyRing().reveal(),
   }
   const tokenConfig = readTokenConfig(env)
-  const tokenShell = shell('token-service')
-  const keys = countRefusals(tokenConfig.CREDENTIAL_KEYS, tokenShell.metrics)
+  const tokenDeps = deps('token-service')
+  const keys = countRefusals(tokenConfig.CREDENTIAL_KEYS, tokenDeps.metrics)
   const store = opened.use(await createFileCredentialStore(dataDir, keys))
-  opened.use(await startTokenService(tokenConfig, { ...tokenShell, store }))
-  opened.use(await startAccountingGateway(readGatewayConfig(env), shell('accounting-gateway')))
+  opened.use(await startTokenService(tokenConfig, { ...tokenDeps, store }))
+  opened.use(await startAccountingGateway(readGatewayConfig(env), deps('accounting-gateway')))
   const source = opened.use(await createMemoryTransactionSource(dataDir))
-  opened.use(
-    await startCoordinator(readCoordinatorConfig(env), { ...shell('coordinator'), source }),
-  )
-  opened.use(await startDemoApi(readDemoApiConfig(env), shell('demo-api')))
+  opened.use(await startCoordinator(readCoordinatorConfig(env), { ...deps('coordinator'), source }))
+  opened.use(await startDemoApi(readDemoApiConfig(env), deps('demo-api')))
   return names
 }
 
@@ -114,7 +112,7 @@ function faultsOf(query: string, exported: Exported): string[] {
   }
   tree.iterate({
     enter({ node, type, name }) {
-      if (type.isError) faults.push(`is no PromQL at ${node.from}`)
+      if (type.isError) faults.push(`is not PromQL at ${node.from}`)
       if (name === 'VectorSelector') {
         const [series = ''] = namesIn(node.from, node.to)
         const labels = exported.get(series)
@@ -166,7 +164,7 @@ beforeAll(async () => {
 })
 
 describe('the alert rules', () => {
-  it('ask only for what the services export, by labels that it has', () => {
+  it('query only metrics that the services export, by labels that they have', () => {
     const faults = alerts.flatMap(({ alert, expr }) =>
       faultsOf(expr, exported).map((fault) => `${alert}: ${fault}`),
     )
@@ -182,7 +180,7 @@ describe('the alert rules', () => {
       expect(annotations.runbook).toBe(`docs/runbook.md#${alert.toLowerCase()}`)
   })
 
-  it('use in their text only labels that their query leaves', () => {
+  it('use in their text only labels that their query keeps', () => {
     for (const { alert, expr, annotations } of alerts) {
       for (const [, label = ''] of annotations.summary.matchAll(/\$labels\.(\w+)/g)) {
         const isAggregated = /\b(?:sum|max|min)\b/.test(expr)
@@ -196,7 +194,7 @@ describe('the alert rules', () => {
 })
 
 describe('the dashboard', () => {
-  it('asks only for what the services export, by labels that it has', () => {
+  it('queries only metrics that the services export, by labels that they have', () => {
     const faults = dashboard.panels.flatMap(({ title, targets = [] }) =>
       targets.flatMap(({ expr }) => faultsOf(expr, exported).map((fault) => `${title}: ${fault}`)),
     )
@@ -228,14 +226,14 @@ describe('the check of queries', () => {
     ['sum by (realm) (rate(a_total[5m]))', 'a_total has no label realm'],
     ['a_total{realm="1"}', 'a_total has no label realm'],
     ['a_total unless on (realm) a_total', 'a_total has no label realm'],
-    ['sum(rate(a_total[5m])', /is no PromQL/],
+    ['sum(rate(a_total[5m])', /is not PromQL/],
   ])('finds what is wrong with %s', (query, fault) => {
     expect(faultsOf(query, some)).toEqual([
       typeof fault === 'string' ? fault : expect.stringMatching(fault),
     ])
   })
 
-  it('takes what is right', () => {
+  it('accepts valid queries', () => {
     expect(
       faultsOf('sum by (kind) (rate(a_total{kind!="x"}[$__rate_interval])) > 0', some),
     ).toEqual([])

@@ -14,7 +14,7 @@ describe('the generated references', () => {
     expect(withGenerated(document, mark, make())).toBe(document)
   })
 
-  it('tell what has no default, what is chosen from a list, and the range of a number', () => {
+  it('show missing defaults, choices and ranges', () => {
     const [tokenService = ''] = settingsTables().split('### accounting-gateway')
     expect(tokenService).toContain('| `CREDENTIAL_KEYS` | **required** |')
     expect(tokenService).toContain('| `REFRESH_AHEAD_SECONDS` | `600` | 0 to 86400 |')
@@ -22,7 +22,7 @@ describe('the generated references', () => {
     expect(tokenService).toContain('| `PORT` | `7217` | 0 to 65535 |')
   })
 
-  it('replace what is between the marks, and refuse a document without them', () => {
+  it('replace the text between the marks, and reject a document without them', () => {
     const document = 'a\n<!-- x: generated -->\nold\n<!-- end -->\nb\n'
     const next = withGenerated(document, 'x', 'new')
     expect(next).toBe('a\n<!-- x: generated -->\n\nnew\n\n<!-- end -->\nb\n')

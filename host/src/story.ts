@@ -1,5 +1,5 @@
 /**
- * The demo's story, told over HTTP alone, so that it runs against any installation with the sandbox
+ * The demo's story, run over HTTP alone, so that it runs against any installation with the sandbox
  * provider: connect a company, read its CompanyInfo, queue an order, watch its steps, replay it.
  */
 import type { HeaderView, TransactionView } from '@integration-host/shared/contracts/transaction'
@@ -22,7 +22,7 @@ export interface Story {
   readonly number: string
 }
 
-/** A stage of the story did not go as it should; the message says which and what was answered. */
+/** A stage of the demo failed; the message says which one and what the response was. */
 export class StoryFailed extends Error {
   override readonly name = 'StoryFailed'
 }
@@ -75,23 +75,23 @@ async function connectCompany(at: Installation, narrator: Narrator): Promise<voi
 
 async function readCompanyInfo(at: Installation, narrator: Narrator): Promise<void> {
   const query = encodeURIComponent('select * from CompanyInfo')
-  const answer = await json<{
+  const response = await json<{
     QueryResponse: { CompanyInfo: { CompanyName: string; Country: string }[] }
   }>(at, `${at.accountingGateway}/v3/company/${COMPANY.realm}/query?query=${query}`)
-  const [company] = answer.QueryResponse.CompanyInfo
+  const [company] = response.QueryResponse.CompanyInfo
   if (company === undefined) throw new StoryFailed('the provider knows no such company')
   narrator.line(
-    `${company.CompanyName}, ${company.Country}: the bearer token never left the gateway`,
+    `${company.CompanyName}, ${company.Country}: the access token never left the gateway`,
   )
 }
 
 /** The first order number from 66 on that no earlier run has used. */
 async function freeNumber(at: Installation): Promise<string> {
   for (let number = 66; ; number++) {
-    const answer = await fetch(transactionUrl(at, String(number)), { headers: keyed(at) })
-    await answer.body?.cancel()
-    if (answer.status === 404) return String(number)
-    if (!answer.ok) throw new StoryFailed(`the coordinator answered ${answer.status}`)
+    const response = await fetch(transactionUrl(at, String(number)), { headers: keyed(at) })
+    await response.body?.cancel()
+    if (response.status === 404) return String(number)
+    if (!response.ok) throw new StoryFailed(`the coordinator responded with ${response.status}`)
   }
 }
 
@@ -136,26 +136,26 @@ async function hop(url: string, init: RequestInit = {}): Promise<Response> {
   return fetch(url, { ...init, redirect: 'manual' })
 }
 
-function locationOf(answer: Response): string {
-  const location = answer.headers.get('Location')
-  // The origin only: the path may hold a one-time code.
+function locationOf(response: Response): string {
+  const location = response.headers.get('Location')
+  // The origin only: the path may contain a one-time code.
   if (location === null)
     throw new StoryFailed(
-      `${new URL(answer.url).origin} answered ${answer.status} where a redirect belongs`,
+      `${new URL(response.url).origin} responded with ${response.status} instead of a redirect`,
     )
-  return new URL(location, answer.url).href
+  return new URL(location, response.url).href
 }
 
 async function text(url: string): Promise<string> {
-  const answer = await fetch(url)
-  const body = await answer.text()
-  if (!answer.ok) throw new StoryFailed(`${url} answered ${answer.status}: ${body}`)
+  const response = await fetch(url)
+  const body = await response.text()
+  if (!response.ok) throw new StoryFailed(`${url} responded with ${response.status}: ${body}`)
   return body
 }
 
 async function json<T>(at: Installation, url: string): Promise<T> {
-  const answer = await fetch(url, { headers: keyed(at) })
-  const body = await answer.text()
-  if (!answer.ok) throw new StoryFailed(`${url} answered ${answer.status}: ${body}`)
+  const response = await fetch(url, { headers: keyed(at) })
+  const body = await response.text()
+  if (!response.ok) throw new StoryFailed(`${url} responded with ${response.status}: ${body}`)
   return JSON.parse(body) as T
 }

@@ -212,7 +212,7 @@ describe('doctor over a running system', () => {
       1,
       ['redis', 'postgres', 'rabbitmq', 'provider', 'demo-api'],
     ])
-    for (const { Found } of findings) expect(Found).toBe('127.0.0.1:2: nobody listens there')
+    for (const { Found } of findings) expect(Found).toBe('127.0.0.1:2: no process listens there')
   })
 
   it('says that a password is wrong, and shows none', async () => {
@@ -221,7 +221,7 @@ describe('doctor over a running system', () => {
     const { code, findings } = await doctor('rabbitmq', { AMQP_URL: url.href })
     expect([code, findings]).toMatchObject([
       1,
-      [{ Found: `${url.host}: refuses the user, the password, or the virtual host` }],
+      [{ Found: `${url.host}: rejects the user, the password, or the virtual host` }],
     ])
   })
 
@@ -248,6 +248,6 @@ describe('doctor over a running system', () => {
       'provider',
       'coordinator',
     ])
-    for (const { Found } of findings) expect(Found).toContain('does not answer in time')
+    for (const { Found } of findings) expect(Found).toContain('does not respond in time')
   })
 })

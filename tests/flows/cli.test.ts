@@ -99,11 +99,11 @@ describe('the command line over two installations', () => {
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(4)
 
     const imported = await cli(target, 'credentials', 'import', 'all.ndjson')
-    expect([imported.code, imported.out]).toEqual([0, '3 imported, 0 refused\n'])
+    expect([imported.code, imported.out]).toEqual([0, '3 imported, 0 rejected\n'])
     const { lines } = await json(target, 'credentials', 'list')
     expect(lines.map(({ Status }) => Status)).toEqual(['active', 'active', 'active'])
     const again = await cli(target, 'credentials', 'import', 'all.ndjson')
-    expect([again.code, again.out]).toEqual([1, '0 imported, 3 refused\n'])
+    expect([again.code, again.out]).toEqual([1, '0 imported, 3 rejected\n'])
   })
 
   it('takes them back here from the same file', async () => {
@@ -135,7 +135,7 @@ describe('the command line over two installations', () => {
   it('ends with 5 when the key is another installation’s, or nobody answers', async () => {
     const url = source.url('token-service')
     const { code, err } = await cli(target, 'credentials', 'list', '--url', url)
-    expect([code, err]).toEqual([5, expect.stringContaining('refuses the service key')])
+    expect([code, err]).toEqual([5, expect.stringContaining('rejects the service key')])
     await source.service('token-service').stop('SIGKILL')
     expect((await cli(source, 'credentials', 'list')).code).toBe(5)
   })

@@ -1,8 +1,8 @@
 /**
  * Follows the audit log from its oldest entry to its head, a page at a time, and recomputes every hash.
  *
- * A log that is whole still may have been rewritten from end to end, or lost its newest entries, by somebody
- * who can write to the store. That shows against a head that was noted before, and elsewhere.
+ * An intact chain does not prove that the log is complete: a client that can write to the store could rewrite all of it, or
+ * truncate it. Comparing it with a head that was saved earlier, outside the store, reveals that.
  */
 import {
   type AuditHead,
@@ -15,17 +15,17 @@ export type ReadAudit = (after: number, limit: number) => Promise<AuditPage>
 
 export interface ChainReport {
   readonly checked: number
-  /** The oldest entry that is kept; null when there is none. */
+  /** The oldest entry in the log; `null` if it is empty. */
   readonly first: number | null
   /** The newest entry that was checked. */
   readonly head: AuditHead
-  /** Null: everything follows from what is before it. */
+  /** `null` if every entry is chained to the previous one. */
   readonly broken: { readonly seq: number; readonly reason: string } | null
 }
 
 const PAGE = 1_000
 
-/** `expected`: a head that was noted before. `onPage` is told how many were checked. */
+/** Verifies the whole chain. `expected` is a head that was saved earlier; `onPage` gets the number of checked entries. */
 export async function verifyChain(
   read: ReadAudit,
   expected: AuditHead | null,
@@ -35,7 +35,7 @@ export async function verifyChain(
   let first: number | null = null
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
-  /** The head that an answer without further entries named. */
+  /** The head that a response without further entries reported. */
   let missing: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {
     return { checked, first, head: last, broken: reason === null ? null : { seq, reason } }
@@ -45,7 +45,7 @@ export async function verifyChain(
     const { items, head } = await read(last.Seq, PAGE)
     const [oldest] = items
     if (oldest !== undefined) {
-      // The oldest entries are trimmed, also while this reads. What the first one left follows from is not known.
+      // The oldest entries are trimmed, also while this reads. The entry before the first remaining one is unknown.
       if (oldest.Seq > last.Seq + 1 && (await isTrimmedBefore(read, oldest.Seq))) {
         last = { Seq: oldest.Seq - 1, Hash: oldest.Previous }
         if (expected !== null && !isExpectedMet && expected.Seq < last.Seq) {
@@ -77,7 +77,7 @@ export async function verifyChain(
         : report(expected.Seq, `it is missing: the log ends with entry ${last.Seq}`)
     }
     if (items.length > 0) continue
-    // An entry that came between the reading of the entries and of the head is there at the next look.
+    // An entry written between reading the entries and the head is in the next response.
     if (head.Seq < last.Seq || missing !== null)
       return report(head.Seq, `the log ends with entry ${last.Seq}, and names this one as its head`)
     missing = head.Seq

@@ -40,7 +40,7 @@ describe('help', () => {
   )
 })
 
-describe('help of a command of one word', () => {
+describe('help of a command without a group', () => {
   it.each([...single.keys()])(
     'of %s has its usage, an example and the exit codes',
     async (word) => {
@@ -84,15 +84,15 @@ describe('wrong usage', () => {
     [['doctor', 'redis'], "Unexpected argument 'redis'"],
     [['doctor', '--only', 'redis,oracle'], "--only: there is no 'oracle'; there are: redis"],
     [['doctor', '--timeout', '0'], '--timeout must be 1 to 3600'],
-    [['doctor', '--url', 'http://x'], 'doctor looks at several services'],
-  ])('%j is told and ends with 2', async (args, message) => {
+    [['doctor', '--url', 'http://x'], 'doctor checks several services'],
+  ])('%j is reported and exits with 2', async (args, message) => {
     const { code, out, err } = await run(args)
     expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(err).toContain(message)
     expect(err).toMatch(/See: integration-host .*--help\n$/)
   })
 
-  it('does not repeat what stands behind an option that does not exist', async () => {
+  it('does not repeat the value of an unknown option', async () => {
     const { code, err } = await run(['credentials', 'import', 'x', '--passphrase=correct horse'])
     expect(code).toBe(2)
     expect(err).toContain("Unknown option '--passphrase'")
@@ -108,7 +108,7 @@ describe('reaching token-service', () => {
     service = await startFakeService({
       'GET /credentials': () => ({ body: { items: [], next_cursor: null } }),
       'GET /credentials/ACC-503': () => ({
-        ...problem(503, 'store_unavailable', { detail: 'redis is away' }),
+        ...problem(503, 'store_unavailable', { detail: 'redis is unavailable' }),
         headers: { 'Retry-After': '3' },
       }),
       'GET /credentials/ACC-404': () => problem(404, 'credential_not_found'),
@@ -131,10 +131,10 @@ describe('reaching token-service', () => {
 
   it.each([
     ['ACC-404', 3, 'credential_not_found'],
-    ['ACC-503', 1, 'redis is away (store_unavailable)\nTry again in 3 s.'],
-    ['ACC-html', 5, 'status 502, and not as token-service does'],
-    ['ACC-away', 5, 'status 302, and not as token-service does'],
-    ['ACC-odd', 1, 'otherwise than the token-service of this version'],
+    ['ACC-503', 1, 'redis is unavailable (store_unavailable)\nTry again in 3 s.'],
+    ['ACC-html', 5, 'status 502, which is not a response of token-service'],
+    ['ACC-away', 5, 'status 302, which is not a response of token-service'],
+    ['ACC-odd', 1, 'does not respond as the token-service of this version'],
     ['ACC-cut', 5, 'cannot be reached'],
     ['ACC-steer', 1, 'red�[31m and more'],
   ])('%s ends with %i and its reason on standard error', async (name, expected, message) => {
@@ -144,7 +144,7 @@ describe('reaching token-service', () => {
     expect(err).not.toContain('\u001b')
   })
 
-  it('ends with 5 when nobody listens, and names the address', async () => {
+  it('exits with 5 if no process listens, and names the address', async () => {
     const { url } = service
     await service[Symbol.asyncDispose]()
     const { code, out, err } = await run(list, { url })
@@ -153,11 +153,11 @@ describe('reaching token-service', () => {
     expect(err).toContain(`token-service at ${url} cannot be reached (ECONNREFUSED)`)
   })
 
-  it('ends with 5 when the key is refused, and does not show it', async () => {
+  it('exits with 5 if the key is rejected, and does not show it', async () => {
     const wrong = 'wrong-service-key-0123456789-0123456789'
     const { code, out, err } = await run(list, { ...service, env: { SERVICE_API_KEY: wrong } })
     expect({ code, out }).toEqual({ code: 5, out: '' })
-    expect(err).toContain('refuses the service key')
+    expect(err).toContain('rejects the service key')
     expect(err).not.toContain(wrong)
   })
 
@@ -166,7 +166,7 @@ describe('reaching token-service', () => {
     expect(await run([...list, '--url', service.url], elsewhere)).toMatchObject({ code: 0 })
   })
 
-  it('takes the key from a file', async () => {
+  it('reads the key from a file', async () => {
     const file = join(folder, 'key')
     await writeFile(file, `${SERVICE_KEY}\n`)
     const env = { SERVICE_API_KEY: '', SERVICE_API_KEY_FILE: file }
@@ -177,7 +177,7 @@ describe('reaching token-service', () => {
     expect(err).toContain('SERVICE_API_KEY_FILE: the file cannot be read (ENOENT)')
   })
 
-  it("takes the embedded host's key when none is set, for the loopback interface only", async () => {
+  it("uses the embedded host's key if none is set, for the loopback interface only", async () => {
     const secrets = join(folder, 'secrets')
     const { mkdir } = await import('node:fs/promises')
     await mkdir(secrets)
@@ -189,7 +189,7 @@ describe('reaching token-service', () => {
     expect(err).toContain('A service key is needed')
   })
 
-  it('stops a call when it is told to, with the code of the signal', async () => {
+  it('aborts a call at a signal, with the exit code of the signal', async () => {
     const stop = AbortSignal.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
     const { code, err } = await run(list, { ...service, stop })
     expect([code, err]).toEqual([130, 'Stopped by SIGINT.\n'])

@@ -8,7 +8,7 @@ import { rotateKeys } from './commands/rotate-keys.ts'
 import * as transactions from './commands/transactions.ts'
 import { verifyProvider } from './commands/verify-provider.ts'
 import { CommandFailed, exitCodes, UsageError } from './exit-code.ts'
-import { plain, print, tell, type Terminal } from './terminal.ts'
+import { plain, print, notify, type Terminal } from './terminal.ts'
 
 interface Group {
   readonly title: string
@@ -16,12 +16,12 @@ interface Group {
   readonly examples: readonly string[]
 }
 
-/** What users type, in the order in which the help tells of it. */
+/** The commands, in the order in which the help lists them. */
 export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   [
     'credentials',
     {
-      title: 'Grants of companies, and the keys they are sealed with',
+      title: 'Grants of companies, and the keys that encrypt them',
       commands: new Map([
         ['list', list],
         ['show', show],
@@ -38,7 +38,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   [
     'transactions',
     {
-      title: 'What processes were given to do',
+      title: 'Transactions of processes',
       commands: new Map([
         ['list', transactions.list],
         ['show', transactions.show],
@@ -63,7 +63,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   ],
 ])
 
-/** Commands of one word. */
+/** Commands without a group. */
 export const single: ReadonlyMap<string, Command> = new Map([
   ['doctor', doctor],
   ['verify-provider', verifyProvider],
@@ -81,9 +81,9 @@ SERVICE_API_KEY or SERVICE_API_KEY_FILE gives the service key; without them it i
 (data/secrets/service_api_key).
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential or transaction, 4 the credential is faulted,
-5 the service cannot be reached or refuses the key.`
+5 the service cannot be reached or rejects the key.`
 
-/** Runs what the arguments ask for. Resolves with the exit code; every failure that is foreseen is told. */
+/** Runs the command of the arguments. Resolves with the exit code; every expected failure is printed. */
 export async function runCommandLine(args: readonly string[], terminal: Terminal): Promise<number> {
   const path: string[] = []
   try {
@@ -107,9 +107,9 @@ export async function runCommandLine(args: readonly string[], terminal: Terminal
     return await command.run(args.slice(2), terminal)
   } catch (error) {
     if (!(error instanceof CommandFailed)) throw error
-    tell(terminal, error.message)
+    notify(terminal, error.message)
     if (error instanceof UsageError) {
-      tell(terminal, `See: ${[PROGRAM, ...path, '--help'].join(' ')}`)
+      notify(terminal, `See: ${[PROGRAM, ...path, '--help'].join(' ')}`)
     }
     return error.exitCode
   }

@@ -6,9 +6,9 @@ import type { Terminal } from './terminal.ts'
 export interface Command {
   /** One line for the list of commands. */
   readonly summary: string
-  /** What stands behind the command's name in its usage line. */
+  /** The arguments in the usage line, after the command's name. */
   readonly usage: string
-  /** Description, options of its own and examples. */
+  /** Description, options and examples of the command. */
   readonly help: string
   /** Resolves with the exit code. @throws {CommandFailed} */
   run(args: readonly string[], terminal: Terminal): Promise<number>
@@ -38,7 +38,7 @@ export function parse<const Options extends ParseArgsOptionsConfig>(
   }
 }
 
-/** @throws {UsageError} there are names or other words where none belong. */
+/** @throws {UsageError} there are unexpected arguments. */
 export function expectNone(positionals: readonly string[]): void {
   if (positionals[0] !== undefined) throw new UsageError(`Unexpected argument '${positionals[0]}'`)
 }

@@ -1,4 +1,4 @@
-/** How a command ends. Documented in docs/cli.md, and as stable as the commands themselves. */
+/** The exit codes of the commands. They are a contract, documented in docs/cli.md. */
 export const exitCodes = {
   ok: 0,
   failed: 1,
@@ -8,7 +8,7 @@ export const exitCodes = {
   unreachable: 5,
 } as const
 
-/** Why a command did not do what it was asked. The message is shown as it is, so it holds no secret. */
+/** A command failed. The message is printed as it is, so it contains no secret. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed'
   readonly exitCode: number
@@ -19,7 +19,7 @@ export class CommandFailed extends Error {
   }
 }
 
-/** The command line itself was wrong: nothing was done. */
+/** The arguments or settings were wrong, and nothing was done. */
 export class UsageError extends CommandFailed {
   constructor(message: string) {
     super(exitCodes.usage, message)

@@ -1,23 +1,24 @@
 import { link, lstat, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
+import { syncFolder } from '@integration-host/shared/files/write-file-atomic'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 
 /**
- * A file of exported credentials, one document on each line, for its owner's eyes only. It is written beside its
- * place and moved there whole. What it holds may exist nowhere else in usable form, so each document is on
- * the disk before the next is asked for.
+ * A file of exported credentials, one document per line, which only its owner can read. It is written to `<path>.part`
+ * and moved to its final name when it is complete. After an export the source no longer uses the credentials, so the
+ * file may have the only usable copy: each document is flushed to disk before the next one is requested.
  */
 export interface ExportFile {
   append(document: ExportDocument): Promise<void>
-  /** Moves it to its place. */
+  /** Moves the file to its final name. */
   finish(): Promise<void>
-  /** Takes it away again. */
+  /** Deletes the unfinished file. */
   discard(): Promise<void>
 }
 
-/** @throws {CommandFailed} there is a file already, or none can be written there. */
+/** @throws {CommandFailed} the file exists, or cannot be written. */
 export async function createExportFile(path: string): Promise<ExportFile> {
   if (await exists(path)) throw taken(path)
   const part = `${path}.part`
@@ -25,7 +26,7 @@ export async function createExportFile(path: string): Promise<ExportFile> {
     throw reasonOf(error) === 'EEXIST'
       ? new CommandFailed(
           exitCodes.failed,
-          `${part} is there: an export to this file is under way, or was killed and left in it what it had received. Rename or remove it first.`,
+          `${part} exists: an export to this file is running, or was killed and its received credentials are in it. Rename or remove it first.`,
         )
       : new CommandFailed(exitCodes.failed, `${path} cannot be written (${reasonOf(error)}).`)
   })
@@ -37,7 +38,7 @@ export async function createExportFile(path: string): Promise<ExportFile> {
         await file.appendFile(line)
         await file.sync()
       } catch (error) {
-        // Half a line would spoil the ones before it.
+        // An incomplete line would make the file unusable.
         await file.truncate(bytes)
         throw new CommandFailed(exitCodes.failed, `${path} cannot be written (${reasonOf(error)}).`)
       }
@@ -61,23 +62,18 @@ export async function createExportFile(path: string): Promise<ExportFile> {
   }
 }
 
-/** Unlike a rename, a link never takes the place of a file that came in between. */
+/** Moves by a link: unlike a rename, it never replaces a file that was created meanwhile. */
 async function place(part: string, path: string): Promise<void> {
   try {
     await link(part, path)
     await rm(part)
   } catch (error) {
-    // Some file systems, such as those of memory sticks, have no links.
+    // Some file systems, such as FAT, have no links.
     if (!['EPERM', 'ENOTSUP', 'ENOSYS'].includes(reasonOf(error)) || (await exists(path)))
       throw error
     await rename(part, path)
   }
-  const folder = await open(dirname(path))
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
-  }
+  await syncFolder(dirname(path))
 }
 
 const exists = (path: string): Promise<boolean> =>
@@ -87,4 +83,4 @@ const exists = (path: string): Promise<boolean> =>
   )
 
 const taken = (path: string): CommandFailed =>
-  new CommandFailed(exitCodes.failed, `${path} is there already and is never overwritten.`)
+  new CommandFailed(exitCodes.failed, `${path} exists and is never overwritten.`)

@@ -11,5 +11,5 @@ export const faultLines = (fault: Fault): string[] =>
     ...(fault.Remedy === undefined ? [] : [['Remedy', fault.Remedy]]),
   ].map(([label = '', text = '']) => labelled(label, text))
 
-/** A line of a list of labelled values. */
+/** Formats a labelled value as a line. */
 export const labelled = (label: string, text: string): string => `${label.padEnd(13)}${plain(text)}`

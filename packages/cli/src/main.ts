@@ -3,11 +3,11 @@ import { constants } from 'node:os'
 import { runCommandLine } from './command-line.ts'
 import { CommandFailed } from './exit-code.ts'
 
-// Programs are started in the root of the checkout; names of files mean the folder of whoever called.
+// npx runs the program in the root of the checkout; relative file names refer to the caller's folder.
 const { INIT_CWD } = process.env
 if (INIT_CWD) process.chdir(INIT_CWD)
 
-// A reader that has seen enough, such as head, is no failure.
+// A reader that closes the pipe early, such as head, is not a failure.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
   process.exit()
@@ -15,7 +15,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 
 const stop = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-  // The second one ends the process on the spot.
+  // A second signal ends the process immediately, as it has no handler.
   process.once(signal, () =>
     stop.abort(new CommandFailed(128 + constants.signals[signal], `Stopped by ${signal}.`)),
   )

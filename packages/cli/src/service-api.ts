@@ -1,6 +1,7 @@
 /** A service's HTTP API as the commands use it. */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
+import { parseJson } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { z } from 'zod'
 import { CommandFailed, exitCodes } from './exit-code.ts'
@@ -11,14 +12,14 @@ import { plain, type Terminal } from './terminal.ts'
 /** Every method throws {@link CommandFailed} with the exit code that the failure means. */
 export interface ServiceApi {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>
-  /** `isLong`: the answer may take minutes. */
+  /** `isLong`: the response may take minutes. */
   post<T>(
     path: string,
     body: unknown,
     schema: z.ZodType<T>,
     options?: { readonly isLong: boolean },
   ): Promise<T>
-  /** Posts, and tells by the status what became of it. */
+  /** Posts and returns the status as well, where it distinguishes outcomes. */
   postForStatus<T>(
     path: string,
     body: unknown,
@@ -28,7 +29,7 @@ export interface ServiceApi {
   postText<T>(path: string, lines: string, schema: z.ZodType<T>): Promise<T>
   /** Resolves with the headers of the response. */
   delete(path: string): Promise<Headers>
-  /** Posts nothing and yields each line of the answer. */
+  /** Posts nothing and yields each line of the response. */
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
 }
 
@@ -36,11 +37,11 @@ export interface ServiceApi {
 const DEADLINE_MS = 60_000
 const LONG_DEADLINE_MS = 5 * 60_000
 
-/** @throws {UsageError} the address or the key is bad or missing. */
+/** @throws {UsageError} the address or the key is invalid or missing. */
 export const openTokenService = (url: string | undefined, terminal: Terminal): ServiceApi =>
   openService('token-service', url, terminal)
 
-/** @throws {UsageError} the address or the key is bad or missing. */
+/** @throws {UsageError} the address or the key is invalid or missing. */
 export const openCoordinator = (url: string | undefined, terminal: Terminal): ServiceApi =>
   openService('coordinator', url, terminal)
 
@@ -54,7 +55,7 @@ function openService(
   async function call<T>(
     method: string,
     path: string,
-    read: (answer: Response) => Promise<T>,
+    read: (response: Response) => Promise<T>,
     {
       body,
       lines,
@@ -66,7 +67,7 @@ function openService(
     },
   ): Promise<T> {
     return reaching(connection, terminal, async () => {
-      const answer = await fetch(connection.url + path, {
+      const response = await fetch(connection.url + path, {
         method,
         headers: {
           Authorization: `Bearer ${connection.key.reveal()}`,
@@ -81,14 +82,14 @@ function openService(
           ...(deadlineMs === null ? [] : [AbortSignal.timeout(deadlineMs)]),
         ]),
       })
-      if (!answer.ok) throw refusal(connection, answer, await answer.text())
-      return read(answer)
+      if (!response.ok) throw rejectionOf(connection, response, await response.text())
+      return read(response)
     })
   }
   const json =
     <T>(schema: z.ZodType<T>) =>
-    async (answer: Response): Promise<T> =>
-      parsed(await answer.text(), schema, connection)
+    async (response: Response): Promise<T> =>
+      parsed(await response.text(), schema, connection)
 
   return {
     get: (path, schema) => call('GET', path, json(schema), {}),
@@ -98,7 +99,7 @@ function openService(
       call(
         'POST',
         path,
-        async (answer) => ({ status: answer.status, data: await json(schema)(answer) }),
+        async (response) => ({ status: response.status, data: await json(schema)(response) }),
         { body },
       ),
     postText: (path, lines, schema) => call('POST', path, json(schema), { lines }),
@@ -113,9 +114,9 @@ function openService(
         {},
       ),
     async *postForLines(path, schema) {
-      // No deadline for the whole: fetch itself gives up on an answer that is silent for minutes.
-      const answer = await call('POST', path, async (begun) => begun, { deadlineMs: null })
-      const lines = linesOf(answer)
+      // No deadline for the whole response: fetch aborts one that sends nothing for minutes.
+      const response = await call('POST', path, async (begun) => begun, { deadlineMs: null })
+      const lines = linesOf(response)
       for (;;) {
         const next = await reaching(connection, terminal, () => lines.next())
         if (next.done === true) return
@@ -125,9 +126,9 @@ function openService(
   }
 }
 
-async function* linesOf(answer: Response): AsyncGenerator<string> {
+async function* linesOf(response: Response): AsyncGenerator<string> {
   let rest = ''
-  for await (const chunk of answer.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+  for await (const chunk of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
     const lines = (rest + chunk).split('\n')
     rest = lines.pop() ?? ''
     yield* lines
@@ -135,7 +136,7 @@ async function* linesOf(answer: Response): AsyncGenerator<string> {
   if (rest !== '') yield rest
 }
 
-/** Makes what fetch throws into what it means. */
+/** Maps the errors of fetch to a failure of the command. */
 async function reaching<T>(
   { service, url }: Connection,
   { signal }: Terminal,
@@ -153,22 +154,22 @@ async function reaching<T>(
   }
 }
 
-// fetch says no more than "fetch failed"; its cause is the network's error.
+// fetch throws "fetch failed"; the network error is its cause.
 const reasonFrom = (error: unknown): string =>
   reasonOf(error instanceof Error && error.cause !== undefined ? error.cause : error)
 
 function parsed<T>(text: string, schema: z.ZodType<T>, { service, url }: Connection): T {
-  const result = schema.safeParse(jsonOf(text))
+  const result = schema.safeParse(parseJson(text))
   if (result.success) return result.data
   const place = result.error.issues[0]?.path.join('.') || 'the whole'
   throw new CommandFailed(
     exitCodes.failed,
-    `${url} answers otherwise than the ${service} of this version does (${plain(place)}).`,
+    `${url} does not respond as the ${service} of this version does (${plain(place)}).`,
   )
 }
 
-/** The service refused the call, and said why; `code` is its contract (docs/errors.md). */
-export class Refusal extends CommandFailed {
+/** The service rejected the request; `code` is its problem code (docs/errors.md). */
+export class RequestRejected extends CommandFailed {
   readonly code: string
 
   constructor(exitCode: number, message: string, code: string) {
@@ -177,28 +178,28 @@ export class Refusal extends CommandFailed {
   }
 }
 
-function refusal(connection: Connection, answer: Response, body: string): CommandFailed {
+function rejectionOf(connection: Connection, response: Response, body: string): CommandFailed {
   const { service, url } = connection
-  const problem = Problem.safeParse(jsonOf(body))
+  const problem = Problem.safeParse(parseJson(body))
   if (!problem.success) {
     return new CommandFailed(
       exitCodes.unreachable,
-      `${url} answers with status ${answer.status}, and not as ${service} does. Is the address right (--url, ${addressOf[service]})?`,
+      `${url} responds with status ${response.status}, which is not a response of ${service}. Is the address right (--url, ${addressOf[service]})?`,
     )
   }
   const { code, detail, title } = problem.data
-  const exitCode = exitCodeOf(answer.status, code)
+  const exitCode = exitCodeOf(response.status, code)
   if (exitCode === exitCodes.unreachable) {
-    const message = `${service} at ${url} refuses the service key. Is SERVICE_API_KEY one of its keys?`
-    return new Refusal(exitCode, message, code)
+    const message = `${service} at ${url} rejects the service key. Is SERVICE_API_KEY one of its keys?`
+    return new RequestRejected(exitCode, message, code)
   }
   const fault = Fault.safeParse(problem.data['Fault'])
-  const retryAfter = answer.headers.get('Retry-After')
+  const retryAfter = response.headers.get('Retry-After')
   const lines = [
     ...(fault.success ? faultLines(fault.data) : [`${plain(detail ?? title)} (${plain(code)})`]),
     ...(retryAfter === null ? [] : [`Try again in ${plain(retryAfter)} s.`]),
   ]
-  return new Refusal(exitCode, lines.join('\n'), code)
+  return new RequestRejected(exitCode, lines.join('\n'), code)
 }
 
 const NOT_FOUND = new Set(['credential_not_found', 'process_not_found', 'transaction_not_found'])
@@ -207,12 +208,4 @@ function exitCodeOf(status: number, code: string): number {
   if (status === 401 || status === 403) return exitCodes.unreachable
   if (NOT_FOUND.has(code)) return exitCodes.notFound
   return code === 'credential_faulted' ? exitCodes.faulted : exitCodes.failed
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

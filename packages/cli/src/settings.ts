@@ -11,7 +11,7 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 import { UsageError } from './exit-code.ts'
 
-/** The setting that says where a service is. */
+/** The setting of a service's address. */
 export const addressOf = {
   'token-service': 'TOKEN_SERVICE_URL',
   'accounting-gateway': 'GATEWAY_URL',
@@ -40,10 +40,10 @@ export interface Connection {
 }
 
 /**
- * Where a service is and the key for it: `--url`, else the environment. Without a key in the environment
- * it is the one that the embedded host keeps in its data folder.
+ * Returns a service's address and key, from `--url` or the environment. Without a key in the environment, the key
+ * that the embedded host stores in its data folder is used.
  *
- * @throws {UsageError} naming what is bad or missing.
+ * @throws {UsageError} naming what is invalid or missing.
  */
 export function readConnection(
   service: ServiceName,
@@ -52,7 +52,8 @@ export function readConnection(
 ): Connection {
   const variable = addressOf[service]
   const given = httpUrl().optional().safeParse(url)
-  if (!given.success) throw new UsageError(`--url ${given.error.issues[0]?.message ?? 'is bad'}`)
+  if (!given.success)
+    throw new UsageError(`--url ${given.error.issues[0]?.message ?? 'is invalid'}`)
   const settings = usable(() =>
     parseConfig(Settings, { ...env, ...(url !== undefined && { [variable]: url }) }),
   )
@@ -67,9 +68,9 @@ export function readConnection(
 }
 
 /**
- * Where every service is, and the key for it where one is known.
+ * Returns the address of every service, and its key if one is known.
  *
- * @throws {UsageError} naming what is bad.
+ * @throws {UsageError} naming what is invalid.
  */
 export function readServices(
   env: Environment,
@@ -99,7 +100,7 @@ export const secretsOf = (list: Secret): Secret[] =>
     .split(',')
     .map((part) => new Secret(part.trim()))
 
-/** Turns settings that are not usable into wrong usage. */
+/** Maps unusable settings to wrong usage. */
 export function usable<T>(read: () => T): T {
   try {
     return read()
@@ -108,10 +109,10 @@ export function usable<T>(read: () => T): T {
   }
 }
 
-/** The embedded host listens on the loopback interface alone: its key is for nobody else. */
+/** The embedded host listens on the loopback interface alone: its key is never sent to another host. */
 function embeddedKey(url: string, env: Environment): Secret | null {
   if (!isLoopback(new URL(url).hostname)) return null
-  // As the host itself does, which runs in the root of the checkout.
+  // Resolved as by the host, which runs in the root of the checkout.
   const file = join(resolve(ROOT, env['DATA_DIR'] || 'data'), 'secrets', 'service_api_key')
   try {
     return serviceKeys().parse(readFileSync(file, 'utf8').trim())[0]

@@ -14,7 +14,7 @@ function terminal(isTTY: boolean) {
 }
 
 describe('progress', () => {
-  it('is a line each ten seconds where there is no terminal', () => {
+  it('is a line every ten seconds without a terminal', () => {
     const { one, written, pass } = terminal(false)
     const progress = createProgress(one)
     for (let n = 1; n <= 250; n += 1) {
@@ -25,7 +25,7 @@ describe('progress', () => {
     expect(written).toEqual(['100\n', '200\n'])
   })
 
-  it('is drawn anew on a terminal, at most ten times a second', () => {
+  it('is redrawn on a terminal, at most ten times a second', () => {
     const { one, written, pass } = terminal(true)
     const progress = createProgress(one)
     for (let n = 1; n <= 3; n += 1) {
@@ -39,7 +39,7 @@ describe('progress', () => {
 })
 
 describe('output', () => {
-  it('keeps foreign text on its line and away from the controls of the terminal', () => {
+  it('keeps foreign text on one line and without terminal controls', () => {
     expect(plain('a\tb\r\nc\u001b]0;title\u0007\u009b31m\u202e')).toBe('a b c�]0;title��31m�')
     expect(createTable(['A', 'B'])([['x\ny', 'z']])).toEqual(['A    B', 'x y  z'])
   })

@@ -9,29 +9,29 @@ import { CommandFailed, exitCodes } from './exit-code.ts'
 type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean }
 type Output = NodeJS.WritableStream & { readonly isTTY?: boolean }
 
-/** Everything outside of the command, so that a test can stand in for it. */
+/** Everything outside of the command, so that a test can replace it. */
 export interface Terminal {
   readonly env: Environment
   readonly stdin: Input
   readonly stdout: Output
   readonly stderr: Output
   readonly now: () => number
-  /** Aborted when the command is told to stop; its reason is a {@link CommandFailed}. */
+  /** Aborted by a signal to the process; its reason is a {@link CommandFailed}. */
   readonly signal: AbortSignal
 }
 
-/** Writes lines to standard output, no faster than they are read. */
+/** Writes lines to standard output, with back-pressure. */
 export async function print({ stdout }: Terminal, ...lines: readonly string[]): Promise<void> {
   if (lines.length === 0) return
   if (!stdout.write(`${lines.join('\n')}\n`)) await once(stdout, 'drain')
 }
 
-/** Tells a person something that is no part of the result. */
-export function tell({ stderr }: Terminal, ...lines: readonly string[]): void {
+/** Writes lines to standard error: what a person should know but is not part of the result. */
+export function notify({ stderr }: Terminal, ...lines: readonly string[]): void {
   stderr.write(`${lines.join('\n')}\n`)
 }
 
-/** Foreign text on one line and without control characters: a provider's answer must not steer a terminal. */
+/** Foreign text on one line and without control characters: a provider's response must not control the terminal. */
 export const plain = (text: string): string =>
   text.replace(/\s+/g, ' ').replace(/[\p{Cc}\p{Cf}]/gu, '�')
 
@@ -63,7 +63,7 @@ export function createTable(
 const codes = { green: 32, yellow: 33, red: 31, dim: 2 } as const
 export type Colour = keyof typeof codes
 
-/** Colours text where a person looks at it: on a terminal, unless NO_COLOR is set (no-color.org). */
+/** Returns a function that colours text, on a terminal only and unless NO_COLOR is set (no-color.org). */
 export function painter({ stdout, env }: Terminal): (colour: Colour, text: string) => string {
   const isColoured = stdout.isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb'
   return (colour, text) => (isColoured ? `\x1b[${codes[colour]}m${text}\x1b[0m` : text)
@@ -72,10 +72,10 @@ export function painter({ stdout, env }: Terminal): (colour: Colour, text: strin
 const REDRAW_MS = 100
 const CALM_MS = 10_000
 
-/** Progress of long work: one line drawn anew on a terminal, otherwise a line each ten seconds. */
+/** Progress of long work: one line that is redrawn on a terminal, otherwise a line every ten seconds. */
 export function createProgress({ stderr, now }: Terminal): {
   update(text: string): void
-  /** Takes the line away; nothing else may be written before. */
+  /** Clears the line. Nothing else may be written to standard error before. */
   end(): void
 } {
   const isDrawn = stderr.isTTY === true
@@ -95,40 +95,40 @@ export function createProgress({ stderr, now }: Terminal): {
   }
 }
 
-/** Whether there is somebody to ask. */
+/** Whether a person can be prompted. */
 export const isInteractive = ({ stdin, stderr }: Terminal): boolean =>
   stdin.isTTY === true && stderr.isTTY === true
 
-/** Asks; the answer is shown as it is typed. */
-export const ask = (terminal: Terminal, question: string): Promise<string> =>
-  askOn(terminal, terminal.stderr, question)
+/** Prompts for a line, with echo. */
+export const prompt = (terminal: Terminal, question: string): Promise<string> =>
+  promptOn(terminal, terminal.stderr, question)
 
-/** Asks without echo. */
-export async function askSecret(terminal: Terminal, question: string): Promise<Secret> {
+/** Prompts without echo. */
+export async function promptSecret(terminal: Terminal, question: string): Promise<Secret> {
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() })
   terminal.stderr.write(question)
   try {
-    return new Secret(await askOn(terminal, nowhere, ''))
+    return new Secret(await promptOn(terminal, nowhere, ''))
   } finally {
     terminal.stderr.write('\n')
   }
 }
 
-async function askOn(
+async function promptOn(
   { stdin, signal }: Terminal,
   output: Output,
   question: string,
 ): Promise<string> {
-  // On a terminal of its own the line is edited, and echoed, by readline instead of by the system.
+  // With `terminal: true` readline edits and echoes the line, instead of the operating system.
   const lines = createInterface({ input: stdin, output, terminal: true, historySize: 0 })
   const given = new AbortController()
-  // Ctrl-C and Ctrl-D: without this the question would stay open for ever.
+  // Ctrl-C and Ctrl-D: without this the prompt would never settle.
   for (const event of ['SIGINT', 'close'] as const) lines.once(event, () => given.abort())
   try {
     return await lines.question(question, { signal: AbortSignal.any([signal, given.signal]) })
   } catch {
     signal.throwIfAborted()
-    throw new CommandFailed(exitCodes.failed, 'Nothing was answered, so nothing was done.')
+    throw new CommandFailed(exitCodes.failed, 'There was no answer, so nothing was done.')
   } finally {
     lines.close()
   }

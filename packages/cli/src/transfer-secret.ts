@@ -1,4 +1,4 @@
-/** What exported credentials are sealed with: never an argument, which every process of the machine could read. */
+/** Reads the secret that encrypts exported credentials. Never from an argument, which every process on the machine could read. */
 import { readFile } from 'node:fs/promises'
 import { parseConfig, secret } from '@integration-host/shared/process/config'
 import { reasonOf } from '@integration-host/shared/observability/health'
@@ -6,7 +6,7 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 import { UsageError } from './exit-code.ts'
 import { usable } from './settings.ts'
-import { askSecret, isInteractive, type Terminal } from './terminal.ts'
+import { promptSecret, isInteractive, type Terminal } from './terminal.ts'
 
 export const transferOptions = {
   'passphrase-file': { type: 'string' },
@@ -15,7 +15,7 @@ export const transferOptions = {
 
 export const transferOptionsHelp = `  --passphrase-file FILE   holds the passphrase, at least 12 characters
   --key-file FILE          holds a key instead: 32 bytes as base64 (openssl rand -base64 32)
-Without either, EXPORT_PASSPHRASE or EXPORT_PASSPHRASE_FILE; else the passphrase is asked for.`
+Without either, EXPORT_PASSPHRASE or EXPORT_PASSPHRASE_FILE; otherwise the passphrase is prompted for.`
 
 /** The members of a request that hold the secret. */
 export type TransferSecret = () => { readonly Passphrase: string } | { readonly Key: string }
@@ -24,9 +24,9 @@ const MIN_LENGTH = 12
 const Settings = z.object({ EXPORT_PASSPHRASE: secret().optional() })
 
 /**
- * The passphrase or key, from a file, the environment or a person; `isNew`: asked for twice.
+ * Returns the passphrase or key, from a file, the environment or a prompt; `isNew`: prompted for twice.
  *
- * @throws {UsageError} there is none, or it cannot be one.
+ * @throws {UsageError} there is none, or it is invalid.
  */
 export async function readTransferSecret(
   values: { readonly [option in keyof typeof transferOptions]?: string | undefined },
@@ -46,21 +46,21 @@ export async function readTransferSecret(
   const passphrase =
     passphraseFile === undefined
       ? (usable(() => parseConfig(Settings, terminal.env)).EXPORT_PASSPHRASE ??
-        (await askForPassphrase(terminal, isNew)))
+        (await promptForPassphrase(terminal, isNew)))
       : await readSecretFile('--passphrase-file', passphraseFile)
   if (passphrase.reveal().length < MIN_LENGTH)
     throw new UsageError(`The passphrase must have at least ${MIN_LENGTH} characters`)
   return () => ({ Passphrase: passphrase.reveal() })
 }
 
-async function askForPassphrase(terminal: Terminal, isNew: boolean): Promise<Secret> {
+async function promptForPassphrase(terminal: Terminal, isNew: boolean): Promise<Secret> {
   if (!isInteractive(terminal)) {
     throw new UsageError(
       'A passphrase or key is needed: --passphrase-file, --key-file or EXPORT_PASSPHRASE',
     )
   }
-  const passphrase = await askSecret(terminal, 'Passphrase: ')
-  if (isNew && !(await askSecret(terminal, 'The same again: ')).equals(passphrase.reveal()))
+  const passphrase = await promptSecret(terminal, 'Passphrase: ')
+  if (isNew && !(await promptSecret(terminal, 'The same again: ')).equals(passphrase.reveal()))
     throw new UsageError('The passphrases differ')
   return passphrase
 }

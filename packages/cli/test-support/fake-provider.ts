@@ -3,7 +3,12 @@
  * headers, claims and error texts that a report must not show.
  */
 import { generateKeyPairSync, randomBytes, sign } from 'node:crypto'
-import { type Answer, type Asked, type FakeService, startFakeService } from './fake-service.ts'
+import {
+  type FakeResponse,
+  type ReceivedRequest,
+  type FakeService,
+  startFakeService,
+} from './fake-service.ts'
 
 const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 })
 const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
@@ -12,18 +17,18 @@ export const REALM = '9341453908059889'
 
 export interface FakeProvider extends AsyncDisposable {
   readonly url: string
-  readonly asked: FakeService['asked']
+  readonly requests: FakeService['requests']
   /** All that must not be in a report. */
   readonly canaries: ReadonlySet<string>
   /** The one that every consent gives. */
   readonly code: string
   /** Replaces the response of a route, such as `POST /token`; `undefined`: as usual. */
-  override(route: string, answer: (asked: Asked) => Answer | undefined): void
+  override(route: string, answer: (request: ReceivedRequest) => FakeResponse | undefined): void
 }
 
 export async function startFakeProvider(): Promise<FakeProvider> {
   const canaries = new Set<string>([REALM])
-  const overrides = new Map<string, (asked: Asked) => Answer | undefined>()
+  const overrides = new Map<string, (request: ReceivedRequest) => FakeResponse | undefined>()
   const canary = (kind: string): string => {
     const value = `${kind}-canary-${randomBytes(9).toString('base64url')}9`
     canaries.add(value)
@@ -53,11 +58,11 @@ export async function startFakeProvider(): Promise<FakeProvider> {
     return token
   }
 
-  const error = (name: string): Answer => ({
+  const error = (name: string): FakeResponse => ({
     status: 400,
     body: { error: name, error_description: canary('description') },
   })
-  const tokens = (): Answer => ({
+  const tokens = (): FakeResponse => ({
     body: {
       token_type: 'bearer',
       access_token: canary('access'),
@@ -70,7 +75,7 @@ export async function startFakeProvider(): Promise<FakeProvider> {
     },
   })
 
-  const usual: Readonly<Record<string, (asked: Asked) => Answer>> = {
+  const usual: Readonly<Record<string, (request: ReceivedRequest) => FakeResponse>> = {
     'GET /discovery': () => ({
       body: {
         issuer: `${service.url}/op/v1`,
@@ -129,9 +134,9 @@ export async function startFakeProvider(): Promise<FakeProvider> {
     }),
   }
 
-  const respond = (asked: Asked): Answer => {
-    const answer = overrides.get(asked.route)?.(asked) ??
-      usual[asked.route]?.(asked) ?? { status: 404, body: canary('lost') }
+  const respond = (request: ReceivedRequest): FakeResponse => {
+    const answer = overrides.get(request.route)?.(request) ??
+      usual[request.route]?.(request) ?? { status: 404, body: canary('lost') }
     return {
       ...answer,
       headers: {
@@ -145,7 +150,7 @@ export async function startFakeProvider(): Promise<FakeProvider> {
   const service = await startFakeService(routes, null)
   return {
     url: service.url,
-    asked: service.asked,
+    requests: service.requests,
     canaries,
     code,
     override: (route, answer) => void overrides.set(route, answer),

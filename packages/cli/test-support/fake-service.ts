@@ -10,7 +10,7 @@ import { json, text } from 'node:stream/consumers'
 
 export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
 
-export interface Asked {
+export interface ReceivedRequest {
   /** Method and path, such as `GET /credentials`. */
   readonly route: string
   readonly query: URLSearchParams
@@ -19,7 +19,7 @@ export interface Asked {
   readonly body: Record<string, unknown>
 }
 
-export interface Answer {
+export interface FakeResponse {
   readonly status?: number
   /** Sent as JSON; a string as it is. */
   readonly body?: unknown
@@ -28,12 +28,14 @@ export interface Answer {
   readonly isCut?: boolean
 }
 
-export type Routes = Readonly<Record<string, (asked: Asked) => Answer | Promise<Answer>>>
+export type Routes = Readonly<
+  Record<string, (request: ReceivedRequest) => FakeResponse | Promise<FakeResponse>>
+>
 
-/** An HTTP server that answers by the contracts of a service, as a test scripts it. */
+/** A fake service: an HTTP server whose routes a test defines. */
 export interface FakeService extends AsyncDisposable {
   readonly url: string
-  readonly asked: readonly Asked[]
+  readonly requests: readonly ReceivedRequest[]
 }
 
 async function readBody(
@@ -46,8 +48,8 @@ async function readBody(
   return {}
 }
 
-/** A problem document as every service answers it. */
-export const problem = (status: number, code: string, members: object = {}): Answer => ({
+/** A problem document as every service returns it. */
+export const problem = (status: number, code: string, members: object = {}): FakeResponse => ({
   status,
   body: { type: `urn:integration-host:error:${code}`, title: code, status, code, ...members },
 })
@@ -57,9 +59,9 @@ export async function startFakeService(
   routes: Routes,
   key: string | null = SERVICE_KEY,
 ): Promise<FakeService> {
-  const asked: Asked[] = []
+  const requests: ReceivedRequest[] = []
 
-  async function answer(request: IncomingMessage): Promise<Answer> {
+  async function answer(request: IncomingMessage): Promise<FakeResponse> {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://fake')
     const mediaType = request.headers['content-type']?.split(';')[0]
     const one = {
@@ -68,7 +70,7 @@ export async function startFakeService(
       headers: request.headers,
       body: await readBody(request, mediaType),
     }
-    asked.push(one)
+    requests.push(one)
     if (key !== null && request.headers.authorization !== `Bearer ${key}`)
       return problem(401, 'unauthorized')
     return routes[one.route]?.(one) ?? problem(404, 'not_found')
@@ -85,7 +87,7 @@ export async function startFakeService(
   await once(server, 'listening')
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    asked,
+    requests,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections()
       server.close()

@@ -14,7 +14,7 @@ export interface Run {
 export interface Surroundings {
   readonly url?: string
   readonly env?: Readonly<Record<string, string>>
-  /** What somebody types, an answer for each question: then there is a terminal. */
+  /** What a person types, one reply for each prompt; there is a terminal only if this is set. */
   readonly typed?: readonly (string | (() => string))[]
   readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
   /** Called with each text that is written to standard error. */
@@ -43,8 +43,8 @@ export async function run(
   const err = collect((text) => {
     onErr?.(text)
     if (!/[:\]] $/.test(text)) return
-    const answer = answers.shift() ?? '\u0004'
-    setImmediate(() => stdin.write(`${typeof answer === 'string' ? answer : answer()}\r`))
+    const response = answers.shift() ?? '\u0004'
+    setImmediate(() => stdin.write(`${typeof response === 'string' ? response : response()}\r`))
   })
   const code = await runCommandLine(args, {
     env: {

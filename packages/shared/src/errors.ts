@@ -1,7 +1,7 @@
 /**
- * What can go wrong, as the contract with callers. A code is stable; its message is not.
- * `remedy` says who acts next: `retry` the same call later, `reauthorize` the company, or `none`
- * (the caller must change something first). docs/errors.md has a section for each.
+ * The errors that callers can act on. A code is part of the contract; its title and message are not.
+ * `remedy` says what helps: `retry` the same call later, `reauthorize` the company, or `none` (the caller
+ * must change the request first). docs/errors.md has a section for each.
  */
 export const errorCodes = {
   // of every service
@@ -17,7 +17,7 @@ export const errorCodes = {
     title: 'The content type is not supported',
     remedy: 'none',
   },
-  internal_error: { status: 500, title: 'Something failed on our side', remedy: 'retry' },
+  internal_error: { status: 500, title: 'The service failed', remedy: 'retry' },
   store_unavailable: { status: 503, title: 'The store is not available', remedy: 'retry' },
   broker_unavailable: { status: 503, title: 'The broker is not available', remedy: 'retry' },
   shutting_down: { status: 503, title: 'The service is shutting down', remedy: 'retry' },
@@ -32,7 +32,7 @@ export const errorCodes = {
   },
   authorization_denied: {
     status: 400,
-    title: 'The authorization was refused',
+    title: 'The authorization was denied',
     remedy: 'reauthorize',
   },
   realm_mismatch: { status: 409, title: 'Another company was authorized', remedy: 'reauthorize' },
@@ -53,12 +53,12 @@ export const errorCodes = {
   },
   upstream_timeout: {
     status: 504,
-    title: 'The accounting API did not answer in time',
+    title: 'The accounting API did not respond in time',
     remedy: 'retry',
   },
   token_service_unavailable: {
     status: 503,
-    title: 'No access token can be had now',
+    title: 'No access token is available now',
     remedy: 'retry',
   },
 
@@ -66,7 +66,7 @@ export const errorCodes = {
   process_not_found: { status: 404, title: 'No such process', remedy: 'none' },
   transaction_not_found: { status: 404, title: 'No such transaction', remedy: 'none' },
   step_not_found: { status: 400, title: 'The process has no such step', remedy: 'none' },
-  transaction_conflict: { status: 409, title: 'The id is taken by other data', remedy: 'none' },
+  transaction_conflict: { status: 409, title: 'The id is used for other data', remedy: 'none' },
   transaction_active: { status: 409, title: 'The transaction is still active', remedy: 'retry' },
   transaction_not_active: { status: 409, title: 'The transaction is not active', remedy: 'none' },
   transaction_not_resumable: {
@@ -80,13 +80,13 @@ export type Remedy = 'retry' | 'reauthorize' | 'none'
 export type ErrorCode = keyof typeof errorCodes
 
 export interface ErrorDetails extends ErrorOptions {
-  /** Seconds after which trying again makes sense; becomes `Retry-After`. */
+  /** Seconds after which a retry makes sense; becomes `Retry-After`. */
   readonly retryAfterSeconds?: number
-  /** Further members of the problem document. Never a secret. */
+  /** Additional members of the problem document. Never a secret. */
   readonly members?: Readonly<Record<string, unknown>>
 }
 
-/** An error that a caller can act on. Its message is shown to callers, so it holds no secret and no foreign text. */
+/** An error that a caller can act on. Its message is sent to callers, so it contains no secret and no foreign text. */
 export class IntegrationError extends Error {
   override readonly name = 'IntegrationError'
   readonly code: ErrorCode
@@ -105,6 +105,6 @@ export class IntegrationError extends Error {
   }
 }
 
-/** Whether `error` is ours with this code. */
+/** Whether `error` is an {@link IntegrationError} with this code. */
 export const hasCode = (error: unknown, code: ErrorCode): error is IntegrationError =>
   error instanceof IntegrationError && error.code === code

@@ -1,23 +1,23 @@
 import { vi } from 'vitest'
 
-export interface Patience {
-  /** For a machine that does a few other things at once; what takes longer by its nature says so. */
+export interface WaitOptions {
+  /** 30 by default, for a machine under load; what takes longer by its nature sets more. */
   readonly seconds?: number
-  /** More where looking costs something, or has an effect. */
+  /** Longer if a check is costly or has a side effect. */
   readonly everyMs?: number
 }
 
-/** Tries `look` until it passes; fails with its last error when patience ends. */
+/** Runs `check` until it passes; fails with its last error at the timeout. */
 export const eventually = <T>(
-  look: () => T | Promise<T>,
-  { seconds = 30, everyMs = 10 }: Patience = {},
-): Promise<T> => vi.waitFor(look, { timeout: seconds * 1_000, interval: everyMs })
+  check: () => T | Promise<T>,
+  { seconds = 30, everyMs = 10 }: WaitOptions = {},
+): Promise<T> => vi.waitFor(check, { timeout: seconds * 1_000, interval: everyMs })
 
-/** Resolves when the condition holds; fails when patience ends. */
+/** Resolves when the condition holds; fails at the timeout. */
 export const until = (
   condition: () => boolean | Promise<boolean>,
-  patience?: Patience,
+  options?: WaitOptions,
 ): Promise<void> =>
   eventually(async () => {
     if (!(await condition())) throw new Error('the condition does not hold')
-  }, patience)
+  }, options)

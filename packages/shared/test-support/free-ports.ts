@@ -2,23 +2,23 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * Below what operating systems give to connections of their own: a port from there may be taken, by anybody's
- * connection, before the server under test listens on it.
+ * Below the ephemeral range of operating systems: a port from that range may be used by any outgoing connection
+ * before the server under test listens on it.
  */
 const FIRST = 10_000
 const SLICE = 100
 const SLICES = 55
-/** Workers of a run that live at the same time have other numbers, so each asks among ports that are its own; */
+/** Concurrent workers of a test run have different ids, so each uses a slice of the ports. */
 const worker = Number(process.env['VITEST_POOL_ID'] ?? process.pid) % SLICES
 const first = FIRST + worker * SLICE
-/** and those of another run beside it begin elsewhere. */
-let asked = Math.floor(Math.random() * SLICE)
+/** A random start keeps two concurrent runs apart. Module state: the ports of a worker process are handed out once. */
+let next = Math.floor(Math.random() * SLICE)
 
-/** Ports of the loopback interface that nothing listens on now, for servers that have to know theirs beforehand. */
+/** Returns loopback ports that no process listens on, for servers that have to know their port before they start. */
 export async function freePorts(count: number): Promise<number[]> {
   const ports: number[] = []
   for (let tried = 0; ports.length < count && tried < SLICE; tried += 1) {
-    const port = first + (asked++ % SLICE)
+    const port = first + (next++ % SLICE)
     if (await isFree(port)) ports.push(port)
   }
   if (ports.length < count) throw new Error(`no ${count} free ports from ${first} on`)

@@ -1,26 +1,26 @@
 import { once } from 'node:events'
 import { createConnection, createServer, type Socket } from 'node:net'
 
-/** A TCP line to a backend that a test can cut, silence and restore. */
+/** A TCP proxy to a backend, whose connections a test can cut, stall and restore. */
 export interface Relay extends AsyncDisposable {
   /** The backend's URL with the relay's address in it. */
   readonly url: string
-  /** What becomes of the backend's answers on their way; null: nothing. */
-  edit: ((answer: Buffer) => Buffer) | null
-  /** Connections that came so far. */
+  /** Changes the backend's replies on their way; `null` leaves them as they are. */
+  edit: ((reply: Buffer) => Buffer) | null
+  /** Connections accepted so far. */
   readonly connections: number
-  /** Ends every connection and refuses new ones until `restore`; `end` takes them, and ends them at once. */
+  /** Closes every connection and resets new ones until `restore`; `end` accepts new ones and closes them immediately. */
   away(how?: 'reset' | 'end'): void
   /**
-   * Ends every connection, `reset` by an RST to whoever came; new ones are taken at once. `half`: the backend sees
-   * nothing of it.
+   * Closes every connection, `reset` with an RST to the client; new ones are accepted. `half`: the backend does not
+   * notice.
    */
   cut(how?: 'end' | 'reset' | 'half'): void
-  /** Passes nothing more on over the connections there are; new ones work. */
+  /** Forwards nothing more on existing connections; new ones work. */
   silence(): void
-  /** Keeps connections and passes nothing on, either way, until `restore`. */
+  /** Keeps connections open and forwards nothing in either direction until `restore`. */
   stall(): void
-  /** Open again. What was swallowed is lost, so stalled connections end. */
+  /** Forwards again. Discarded bytes are lost, so stalled connections are closed. */
   restore(): void
 }
 
@@ -98,9 +98,9 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
   return relay
 }
 
-/** For `edit`: the bytes with a text in them replaced; by one of the same length, where the protocol tells lengths. */
+/** For `edit`: replaces a text in the bytes. The replacement needs the same length if the protocol is length-prefixed. */
 export const edited = (
-  answer: Buffer,
+  reply: Buffer,
   text: RegExp,
   other: string | ((...parts: string[]) => string),
-): Buffer => Buffer.from(answer.toString('latin1').replace(text, other as string), 'latin1')
+): Buffer => Buffer.from(reply.toString('latin1').replace(text, other as string), 'latin1')

@@ -4,9 +4,10 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import type { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { allowMethods, allowOwnHosts, refuseCrossSite } from './routes/front-door.ts'
+import { SERVICE_TITLE } from './config.ts'
+import { allowMethods, allowOwnHosts, rejectCrossSite } from './routes/origin-guard.ts'
 import { TEXT_ERRORS, textResponses } from './routes/text-response.ts'
-import { createKeptAnswers } from './order/kept-answers.ts'
+import { createIdempotencyCache } from './order/idempotency-cache.ts'
 import { orderRoutes } from './routes/order.ts'
 import { queueRoutes } from './routes/queue.ts'
 import { replayRoutes } from './routes/replay.ts'
@@ -14,7 +15,7 @@ import { reportRoutes } from './routes/report.ts'
 import { stepCalls } from './routes/step-call.ts'
 import type { TransactionQueue } from './transaction/transaction-queue.ts'
 
-export interface DemoApiDeps {
+export interface AppDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -23,32 +24,32 @@ export interface DemoApiDeps {
   readonly now: () => Date
 }
 
-const KEPT_ANSWERS = 10_000
+const CACHED_RESPONSES = 10_000
 
-/** The demo's front door (`/queue`, `/replay`) and the target of its steps (`/order`, `/report`). Answers in text. */
-export function createApp(deps: DemoApiDeps): Hono {
-  const kept = createKeptAnswers(KEPT_ANSWERS)
+/** Creates the app: `/queue` and `/replay` for users, `/order` and `/report` as targets of the demo's steps. Errors are plain text. */
+export function createApp(deps: AppDeps): Hono {
+  const cache = createIdempotencyCache(CACHED_RESPONSES)
   const calls = stepCalls(deps.metrics)
   return createServiceApp(
     {
-      name: 'demo-api',
-      purpose: 'Queues and replays demo transactions, and answers the calls of their steps.',
+      name: SERVICE_TITLE,
+      purpose: 'Queues and replays demo transactions, and serves the calls of their steps.',
       logger: deps.logger,
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      errorAnswers: TEXT_ERRORS,
+      errorResponses: TEXT_ERRORS,
     },
     (app) => {
       app.use(
         describeRoute({
           responses: textResponses({
-            403: 'another site makes a browser send this',
-            421: 'the host name is not served here',
+            403: 'the request was initiated by another site',
+            421: 'the host name is not served',
           }),
         }),
         allowOwnHosts(deps.allowedHosts),
-        refuseCrossSite,
+        rejectCrossSite,
       )
       app.use('/queue', allowMethods('GET', 'POST'))
       app.use('/replay', allowMethods('GET', 'POST'))
@@ -56,8 +57,8 @@ export function createApp(deps: DemoApiDeps): Hono {
       app.use('/report', allowMethods('GET'))
       app.route('/', queueRoutes(deps))
       app.route('/', replayRoutes(deps))
-      app.route('/', orderRoutes({ kept, calls, now: deps.now }))
-      app.route('/', reportRoutes({ kept, calls }))
+      app.route('/', orderRoutes({ cache, calls, now: deps.now }))
+      app.route('/', reportRoutes({ cache, calls }))
     },
   )
 }

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
 
 const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
-const KEY = 'a-service-key-that-nobody-must-see-anywhere'
+const KEY = 'a-service-key-that-must-not-appear-anywhere'
 
 describe('the process of the demo API', () => {
   let child: ChildProcess
@@ -19,7 +19,7 @@ describe('the process of the demo API', () => {
   }
   afterEach(() => void child.kill('SIGKILL'))
 
-  it('names every bad setting in one message, shows none, and leaves with 1', async () => {
+  it('names every wrong setting in one message without values, and exits with 1', async () => {
     const [code] = await start({
       PORT: '7216abc',
       LOG_LEVEL: 'loud',
@@ -28,7 +28,7 @@ describe('the process of the demo API', () => {
       ALLOWED_HOSTS: 'fine,not/fine',
     })
     expect(code).toBe(1)
-    expect(written).toMatch(/^demo-api: The settings are not usable:\n/)
+    expect(written).toMatch(/^DemoAPI: The settings are not usable:\n/)
     for (const name of [
       'PORT',
       'LOG_LEVEL',
@@ -48,16 +48,24 @@ describe('the process of the demo API', () => {
     expect(written).toContain('SERVICE_API_KEY: is missing')
   })
 
-  it('listens without a coordinator, says what it waits for, and leaves with 0 on SIGTERM', async () => {
+  it('listens without a coordinator, reports what it waits for, and exits with 0 on SIGTERM', async () => {
     const gone = start({ SERVICE_API_KEY: KEY, COORDINATOR_URL: 'http://127.0.0.1:9' })
     const url = await listening()
     const live = await fetch(`${url}/health/live`)
     const ready = await fetch(`${url}/health/ready`)
     const queued = await fetch(`${url}/queue?number=66`)
+    const document = (await (await fetch(`${url}/openapi.json`)).json()) as {
+      info: { title: string }
+    }
+    const metrics = await (await fetch(`${url}/metrics`)).text()
     child.kill('SIGTERM')
     expect(await gone).toEqual([0, null])
     expect([live.status, ready.status, queued.status]).toEqual([200, 503, 503])
     expect(await ready.json()).toHaveProperty('dependencies.coordinator.reason')
+    const { service } = JSON.parse(written.split('\n')[0] ?? '') as { service: unknown }
+    expect(service).toBe('DemoAPI')
+    expect(document.info.title).toBe('DemoAPI')
+    expect(metrics).toContain('service="demo-api"')
     expect(queued.headers.get('Retry-After')).toMatch(/^\d+$/)
     expect(written).toContain('waiting for dependency')
     expect(written).not.toContain(KEY)

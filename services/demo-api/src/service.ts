@@ -11,7 +11,7 @@ import {
 import { createApp } from './app.ts'
 import type { Config } from './config.ts'
 
-export interface DemoApiShell {
+export interface ServiceDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics?: Metrics
@@ -20,9 +20,9 @@ export interface DemoApiShell {
 const CALL_DEADLINE_MS = 10_000
 const PROBE = { deadlineMs: 2_000, upMs: 5_000, downMs: 500 } as const
 
-/** Starts the demo API; it listens at once, with or without a coordinator. */
-export async function startDemoApi(config: Config, shell: DemoApiShell): Promise<RunningService> {
-  const { logger, health, metrics = createMetrics('demo-api') } = shell
+/** Starts the demo API; it listens immediately, with or without a coordinator. */
+export async function startDemoApi(config: Config, deps: ServiceDeps): Promise<RunningService> {
+  const { logger, health, metrics = createMetrics('demo-api') } = deps
   const coordinator = { url: config.COORDINATOR_URL, dependency: health.dependency('coordinator') }
   const app = createApp({
     logger,
@@ -41,20 +41,20 @@ export async function startDemoApi(config: Config, shell: DemoApiShell): Promise
     host: config.HOST,
     port: config.PORT,
   })
-  const leaving = new AbortController()
+  const closing = new AbortController()
   const probe = { ...coordinator, deadlineMs: PROBE.deadlineMs }
-  const watching = watch(() => probeCoordinator(probe, leaving.signal), leaving.signal)
+  const watching = watch(() => probeCoordinator(probe, closing.signal), closing.signal)
   return {
     url: server.url,
     async [Symbol.asyncDispose]() {
       await server[Symbol.asyncDispose]()
-      leaving.abort()
+      closing.abort()
       await watching
     },
   }
 }
 
-/** Looks again and again, more often while the other side is away. */
+/** Probes periodically, more often while the coordinator is unavailable. */
 async function watch(probe: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     const isUp = await probe()

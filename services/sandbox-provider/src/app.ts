@@ -30,7 +30,7 @@ export interface SandboxProviderDeps {
   readonly client: Client
   /** `null`: any on the loopback interface. */
   readonly redirectUris: readonly string[] | null
-  /** The one that a reset goes back to. */
+  /** The personality that a reset restores. */
   readonly personality: PersonalityName
   readonly signer: IdentitySigner
   /** Known once it listens. */
@@ -44,7 +44,7 @@ export interface SandboxProviderDeps {
 
 const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // room for uploads through the gateway
 
-/** A stand-in for the accounting provider: identity provider and accounting API in one, all in memory. */
+/** Creates a fake accounting provider: identity provider and accounting API in one, in memory. */
 export function createApp(deps: SandboxProviderDeps): Hono {
   const settings = createSettings(deps.personality)
   const counters = createCounters()
@@ -70,7 +70,7 @@ export function createApp(deps: SandboxProviderDeps): Hono {
     {
       name: 'sandbox-provider',
       purpose:
-        'A stand-in accounting provider, so that everything runs without an account. It behaves as Intuit documents itself (personality `intuit`) or as hard as the standards allow (`strict`). One exception: it accepts redirect URIs with a loopback address, such as http://127.0.0.1:7217/callback; Intuit accepts https without IP addresses, and http://localhost with development keys only.',
+        'A fake accounting provider, so that everything runs without an account. It behaves as Intuit documents itself (personality `intuit`) or as strictly as the standards allow (`strict`). One exception: it accepts redirect URIs with a loopback address, such as http://127.0.0.1:7217/callback; Intuit accepts https without IP addresses, and http://localhost with development keys only.',
       logger: deps.logger,
       health: deps.health,
       metrics: deps.metrics,
@@ -81,7 +81,7 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       app.use(async (c, next) => {
         await next()
         if (!c.req.path.startsWith('/v3/')) deps.changed()
-        // On every response, as Intuit does: its support asks for it.
+        // On every response, as at Intuit, whose support asks for it.
         if (!c.res.headers.has('intuit_tid')) c.res.headers.set('intuit_tid', traceId(deps.now()))
       })
       app.route('/', discoveryRoutes(shared))

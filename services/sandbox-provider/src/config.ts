@@ -32,5 +32,5 @@ export type Config = z.output<typeof Settings>
 /** Every setting of the service, for the reference in docs/settings.md. */
 export const reference = Settings
 
-/** Reads the settings. @throws {ConfigError} naming every bad or missing one. */
+/** Reads the settings. @throws {ConfigError} naming every wrong or missing one. */
 export const readConfig = (env: Environment = process.env): Config => parseConfig(Settings, env)

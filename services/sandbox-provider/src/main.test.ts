@@ -20,7 +20,7 @@ describe('the process of the sandbox provider', () => {
   }
   afterEach(() => void child.kill('SIGKILL'))
 
-  it('names every bad setting in one message, shows none, and leaves with 1', async () => {
+  it('names every wrong setting in one message without values, and exits with 1', async () => {
     const [code] = await start({
       PORT: 'not-a-port',
       LOG_LEVEL: 'loud',
@@ -39,7 +39,7 @@ describe('the process of the sandbox provider', () => {
     }
   })
 
-  it('says that its port is taken, and leaves with 1', async () => {
+  it('reports that its port is in use, and exits with 1', async () => {
     const server = createServer().listen(0, '127.0.0.1')
     await once(server, 'listening')
     const { port } = server.address() as { port: number }
@@ -49,7 +49,7 @@ describe('the process of the sandbox provider', () => {
     expect(written).toContain('is taken by another process')
   })
 
-  it('serves until SIGTERM, leaves with 0, and logged no code, token or secret', async () => {
+  it('serves until SIGTERM, exits with 0, and logs no code, token or secret', async () => {
     const gone = start({ CLIENT_ID: 'app', CLIENT_SECRET: SECRET })
     const url = await listening()
     const redirected = await fetch(
@@ -57,7 +57,7 @@ describe('the process of the sandbox provider', () => {
       { redirect: 'manual' },
     )
     const code = new URL(redirected.headers.get('Location') ?? '').searchParams.get('code') ?? ''
-    const answer = await fetch(`${url}/oauth2/v1/tokens/bearer`, {
+    const response = await fetch(`${url}/oauth2/v1/tokens/bearer`, {
       method: 'POST',
       headers: { Authorization: `Basic ${Buffer.from(`app:${SECRET}`).toString('base64')}` },
       body: new URLSearchParams({
@@ -66,10 +66,10 @@ describe('the process of the sandbox provider', () => {
         redirect_uri: 'http://localhost/',
       }),
     })
-    const tokens = (await answer.json()) as Record<string, string>
+    const tokens = (await response.json()) as Record<string, string>
     child.kill('SIGTERM')
     expect(await gone).toEqual([0, null])
-    expect(answer.status).toBe(200)
+    expect(response.status).toBe(200)
     const secrets = [
       SECRET,
       code,

@@ -1,7 +1,7 @@
 import { type CompaniesMemory, companiesAlwaysThere } from './company/companies.ts'
 import { emptyGrants, type GrantsMemory } from './grant/grants.ts'
 
-/** All that outlives a request: plain maps, so that they can be kept. */
+/** The state of the provider: plain maps, so that it can be serialised. */
 export interface SandboxMemory {
   readonly companies: CompaniesMemory
   readonly grants: GrantsMemory

@@ -3,13 +3,13 @@ import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
-import { forgetful, openMemoryFile } from './adapters/file/memory-file.ts'
+import { volatileMemory, openMemoryFile } from './adapters/file/memory-file.ts'
 import { createIdentitySigner } from './adapters/jose/identity-signer.ts'
 import { createApp } from './app.ts'
 import type { Config } from './config.ts'
 import type { Addresses } from './routes/addresses.ts'
 
-export interface SandboxProviderShell {
+export interface ServiceDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics?: Metrics
@@ -17,18 +17,19 @@ export interface SandboxProviderShell {
   readonly now?: () => number
 }
 
-/** Starts the sandbox provider with a fresh signing key. Its memory ends with it unless a file keeps it. */
+/** Starts the sandbox provider with a fresh signing key. Its memory is lost when it ends, unless `STATE_FILE` is set. */
 export async function startSandboxProvider(
   config: Config,
-  shell: SandboxProviderShell,
+  deps: ServiceDeps,
 ): Promise<RunningService> {
-  const { logger, health, metrics = createMetrics('sandbox-provider'), now = Date.now } = shell
+  const { logger, health, metrics = createMetrics('sandbox-provider'), now = Date.now } = deps
   let listensAt = ''
   const addresses = (): Addresses => {
     const base = config.BASE_URL ?? listensAt
     return { base, browser: config.BROWSER_URL ?? base }
   }
-  const file = config.STATE_FILE === undefined ? forgetful() : openMemoryFile(config.STATE_FILE)
+  const file =
+    config.STATE_FILE === undefined ? volatileMemory() : openMemoryFile(config.STATE_FILE)
   const app = createApp({
     memory: file.memory,
     changed: () => file.changed(),
@@ -48,7 +49,7 @@ export async function startSandboxProvider(
     url: server.url,
     async [Symbol.asyncDispose]() {
       await server[Symbol.asyncDispose]()
-      file[Symbol.dispose]()
+      await file[Symbol.asyncDispose]()
     },
   }
 }

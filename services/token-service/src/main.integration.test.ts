@@ -168,7 +168,7 @@ describe('token-service as a process', () => {
     expect(code).toBe(0)
     const output = await child.output
     expect(output).toContain('waiting for dependency')
-    expect(output).toContain('service has left')
+    expect(output).toContain('service has shut down')
     expect(output).not.toMatch(/at-[0-9a-f]{48}|rt-[0-9a-f]{48}|code-[0-9a-f]{48}/)
   })
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type KeyRing, watchRefusals } from '@integration-host/shared/secrets/envelope'
+import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
@@ -60,7 +60,7 @@ export function countRefusals(keys: KeyRing, metrics: Metrics): KeyRing {
     'envelopes_refused_total',
     'Stored secrets that did not open: changed, moved, or sealed with another key',
   )
-  return watchRefusals(keys, () => refusals.inc())
+  return watchDecryptionFailures(keys, () => refusals.inc())
 }
 
 /** Builds the service from its settings and adapters and serves until disposed. The adapters stay the caller's. */

@@ -31,7 +31,7 @@ let service: FakeService
 let log: readonly AuditEntry[]
 /** What the log says its newest entry is; null: its newest entry. */
 let head: AuditHead | null
-/** Called before an answer. */
+/** Called before each response. */
 let between: (call: number) => void
 
 beforeEach(async () => {
@@ -40,7 +40,7 @@ beforeEach(async () => {
   between = () => {}
   service = await startFakeService({
     'GET /audit': ({ query }) => {
-      between(service.asked.length)
+      between(service.requests.length)
       const limit = Number(query.get('limit'))
       const items = log.filter(({ Seq }) => Seq > Number(query.get('after'))).slice(0, limit)
       const { Seq, Hash } = head ?? log.at(-1) ?? auditStart
@@ -57,7 +57,7 @@ describe('audit list', () => {
     const { code, json } = await run(['audit', 'list', '--json'], service)
     expect(code).toBe(0)
     expect(json).toEqual(whole)
-    expect(service.asked.map(({ query }) => query.get('after'))).toEqual(['0', '1000', '2000'])
+    expect(service.requests.map(({ query }) => query.get('after'))).toEqual(['0', '1000', '2000'])
   })
 
   it('begins with --since and keeps to --name', async () => {
@@ -85,7 +85,7 @@ describe('audit verify', () => {
     ])
   })
 
-  it('takes an empty log for whole', async () => {
+  it('accepts an empty log as intact', async () => {
     log = []
     expect(await verify('--json')).toMatchObject({
       code: 0,
@@ -102,7 +102,7 @@ describe('audit verify', () => {
     ])
   })
 
-  it('takes no harm from entries that are trimmed or written while it reads', async () => {
+  it('tolerates entries that are trimmed or written while it reads', async () => {
     log = whole.slice(0, 2_000)
     between = (call) => {
       if (call === 2) log = whole.slice(1_400)
@@ -110,7 +110,7 @@ describe('audit verify', () => {
     expect(await verify('--json')).toMatchObject({ code: 0, json: [{ First: 1, Break: null }] })
   })
 
-  it('takes an entry that came between entries and head for what it is', async () => {
+  it('accepts an entry that was written between reading the entries and the head', async () => {
     log = whole.slice(0, 10)
     head = entry(11)
     between = (call) => {
@@ -138,9 +138,9 @@ describe('audit verify', () => {
       1_501,
       'the entry before it is not the one it was written after',
     ],
-    ['an entry was taken out', whole.toSpliced(1_499, 1), 1_501, 'entry 1500 is missing before it'],
+    ['an entry was removed', whole.toSpliced(1_499, 1), 1_501, 'entry 1500 is missing before it'],
     [
-      'an entry at the beginning of a page was taken out',
+      'an entry at the beginning of a page was removed',
       whole.toSpliced(1_000, 1),
       1_002,
       'entry 1001 is missing before it',

@@ -2,7 +2,7 @@ import { type AuditHead, AuditPage } from '@integration-host/shared/contracts/au
 import { type ReadAudit, verifyChain } from '../audit-chain.ts'
 import { type Command, credentialNames, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
-import { counted, createProgress, createTable, print, tell } from '../terminal.ts'
+import { counted, createProgress, createTable, print, notify } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 1_000
@@ -74,10 +74,10 @@ export const auditVerify: Command = {
   summary: 'recompute the chain of the audit log',
   usage: '[--expect SEQ:HASH]',
   help: `Recomputes the hash chain of the audit log and prints its head as SEQ:HASH. Exit code 1 when an entry was
-changed, taken out or put in. Who can write to the store could rewrite the whole log or cut its end: keep the
-head elsewhere, and compare at the next look.
+changed, removed or inserted. A client that can write to the store could rewrite or truncate the whole log: save the
+head elsewhere, and compare with it next time.
 
-  --expect SEQ:HASH   the log must have this entry: the head that an earlier look printed
+  --expect SEQ:HASH   the log must have this entry: the head that an earlier run printed
 
 Examples:
   integration-host audit verify
@@ -104,7 +104,7 @@ Examples:
         Head,
       )
     } else {
-      tell(terminal, `The audit log is broken at entry ${broken.seq}: ${broken.reason}.`)
+      notify(terminal, `The audit log is broken at entry ${broken.seq}: ${broken.reason}.`)
     }
     return broken === null ? exitCodes.ok : exitCodes.failed
   },

@@ -26,7 +26,7 @@ const faulted = view('ACC-9', { Status: 'faulted', Fault: fault })
 let service: FakeService
 beforeEach(async () => {
   service = await startFakeService({
-    // A page is two credentials long here, whatever is asked for.
+    // A page has two credentials here, whatever limit is requested.
     'GET /credentials': ({ query }) => {
       const all = [view('ACC-1'), view('ACC-2'), view('ACC-3'), view('ACC-4'), faulted]
       const start = all.findIndex(({ Name }) => Name === query.get('cursor')) + 1
@@ -49,7 +49,7 @@ beforeEach(async () => {
 })
 afterEach(() => service[Symbol.asyncDispose]())
 
-const routes = () => service.asked.map(({ route }) => route)
+const routes = () => service.requests.map(({ route }) => route)
 
 describe('credentials list', () => {
   it('goes through all pages, as a table whose columns are aligned', async () => {
@@ -65,7 +65,11 @@ describe('credentials list', () => {
       'ACC-9',
     ])
     expect(lines[5]).toMatch(/faulted .* invalid_grant$/)
-    expect(service.asked.map(({ query }) => query.get('cursor'))).toEqual([null, 'ACC-2', 'ACC-4'])
+    expect(service.requests.map(({ query }) => query.get('cursor'))).toEqual([
+      null,
+      'ACC-2',
+      'ACC-4',
+    ])
   })
 
   it('has one credential on each line with --json', async () => {
@@ -86,7 +90,7 @@ describe('credentials show', () => {
     ])
   })
 
-  it('tells the fault of one, its trace id and what to do, and ends with 4', async () => {
+  it('prints its fault, trace id and remedy, and exits with 4', async () => {
     const { code, out } = await run(['credentials', 'show', 'ACC-9'], service)
     expect(code).toBe(4)
     for (const told of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
@@ -104,7 +108,7 @@ describe('credentials refresh', () => {
     expect([code, json]).toEqual([0, [view('ACC-1', { Version: 2 })]])
   })
 
-  it('tells why it cannot, on standard error, and ends with 4', async () => {
+  it('prints the fault on standard error, and exits with 4', async () => {
     const { code, out, err } = await run(['credentials', 'refresh', 'ACC-9', '--json'], service)
     expect({ code, out }).toEqual({ code: 4, out: '' })
     for (const told of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
@@ -118,20 +122,20 @@ describe('credentials connect', () => {
     const { code, out, err } = await run(args, service)
     expect([code, out]).toEqual([0, 'https://provider.example/connect?state=s\n'])
     expect(err).toContain(AT)
-    expect(service.asked[0]?.body).toEqual({ realm: '42', return_to: 'http://127.0.0.1/done' })
+    expect(service.requests[0]?.body).toEqual({ realm: '42', return_to: 'http://127.0.0.1/done' })
   })
 
-  it('asks for any company without --realm', async () => {
+  it('requests any company without --realm', async () => {
     const { json, err } = await run(['credentials', 'connect', '--json'], service)
     expect([json, err]).toMatchObject([[{ expires_at: AT }], ''])
-    expect(service.asked[0]?.body).toEqual({})
+    expect(service.requests[0]?.body).toEqual({})
   })
 })
 
 describe('credentials remove', () => {
   const remove = ['credentials', 'remove', 'ACC-1']
 
-  it('asks on a terminal, and does nothing unless told yes', async () => {
+  it('prompts on a terminal, and does nothing unless the answer is yes', async () => {
     for (const typed of ['', 'n', 'yess']) {
       const { code, err } = await run(remove, { ...service, typed: [typed] })
       expect([code, err]).toEqual([1, expect.stringContaining('Nothing was removed')])

@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { type Command, expectNone, oneName, parse } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { faultLines, labelled } from '../fault-lines.ts'
-import { ask, createTable, isInteractive, print, tell, type Terminal } from '../terminal.ts'
+import { prompt, createTable, isInteractive, print, notify, type Terminal } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 500
@@ -128,7 +128,8 @@ Examples:
       body,
       Started,
     )
-    if (!values.json) tell(terminal, `Open this address in a browser before ${started.expires_at}:`)
+    if (!values.json)
+      notify(terminal, `Open this address in a browser before ${started.expires_at}:`)
     await print(terminal, values.json ? JSON.stringify(started) : started.url)
     return exitCodes.ok
   },
@@ -137,7 +138,7 @@ Examples:
 export const refresh: Command = {
   summary: 'refresh a credential now',
   usage: 'ACC-<realm>',
-  help: `Refreshes a credential now, whatever is left of its access token, and shows it. When the grant has ended:
+  help: `Refreshes a credential now, however long its access token is still valid, and shows it. When the grant has ended:
 why, the provider's trace id, what to do, and exit code 4.
 
 Examples:
@@ -156,7 +157,7 @@ export const remove: Command = {
   usage: 'ACC-<realm> [--yes]',
   help: `Revokes the grant at the provider and removes the credential. Only a new authorization brings it back.
 
-  --yes   do not ask; needed where there is no terminal
+  --yes   do not prompt; needed without a terminal
 
 Examples:
   integration-host credentials remove ACC-9341453908059889
@@ -167,10 +168,12 @@ Examples:
     const service = openTokenService(values.url, terminal)
     if (!values.yes) {
       if (!isInteractive(terminal))
-        throw new UsageError('Without a terminal to ask on, --yes is needed; nothing was removed')
+        throw new UsageError(
+          'Without a terminal for the prompt, --yes is needed; nothing was removed',
+        )
       const question = `Revoke the grant of ${name} at the provider and remove it? [y/N] `
-      if (!/^y(es)?$/i.test((await ask(terminal, question)).trim())) {
-        tell(terminal, 'Nothing was removed.')
+      if (!/^y(es)?$/i.test((await prompt(terminal, question)).trim())) {
+        notify(terminal, 'Nothing was removed.')
         return exitCodes.failed
       }
     }
@@ -182,9 +185,9 @@ Examples:
     }
     await print(terminal, `${name} is removed.`)
     if (revocation === 'confirmed')
-      tell(terminal, 'The provider confirmed that its grant has ended.')
+      notify(terminal, 'The provider confirmed that its grant has ended.')
     if (revocation === 'unconfirmed')
-      tell(
+      notify(
         terminal,
         'The provider did not confirm that the grant has ended. Its owner can disconnect the application there.',
       )

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
-  type Answer,
+  type FakeResponse,
   type FakeService,
   problem,
   startFakeService,
@@ -10,8 +10,8 @@ import { run, type Surroundings } from '../../test-support/run.ts'
 // A whole system is what tests/flows/cli-doctor.test.ts runs it against.
 let document: Record<string, string>
 let provider: FakeService
-let answer: Answer
-let tokenResponse: Answer
+let answer: FakeResponse
+let tokenResponse: FakeResponse
 beforeEach(async () => {
   tokenResponse = { status: 400, body: { error: 'invalid_grant' } }
   provider = await startFakeService(
@@ -39,7 +39,7 @@ const doctor = (args: readonly string[] = [], { env, ...rest }: Surroundings = {
   })
 
 describe('doctor', () => {
-  it('is a table of what it looked at, and 0 when nothing is wrong', async () => {
+  it('prints a table of the checks, and exits with 0 if nothing is wrong', async () => {
     const { code, out, err } = await doctor()
     expect([code, err]).toEqual([0, 'Nothing is wrong.\n'])
     expect(out.split('\n').map((line) => line.split(/ {2,}/).slice(0, 3))).toEqual([
@@ -61,7 +61,7 @@ describe('doctor', () => {
 
     it('is checked with a made-up code, by HTTP Basic', async () => {
       expect(await keyPair({ CLIENT_ID: 'a:b' })).toMatchObject({ Verdict: 'ok' })
-      const [request] = provider.asked.filter(({ route }) => route === 'POST /token')
+      const [request] = provider.requests.filter(({ route }) => route === 'POST /token')
       expect(request?.body).toMatchObject({
         grant_type: 'authorization_code',
         code: expect.stringMatching(/^made-up-/),
@@ -105,11 +105,11 @@ describe('doctor', () => {
       })
     })
 
-    it('is not checked where it is not set, and one line says so', async () => {
+    it('is reported as skipped if it is not set', async () => {
       const { code, json, err } = await doctor(['--json'], {
         env: { CLIENT_ID: '', CLIENT_SECRET: '' },
       })
-      expect([code, err]).toEqual([0, 'Nothing is wrong, 1 not looked at.\n'])
+      expect([code, err]).toEqual([0, 'Nothing is wrong, 1 not checked.\n'])
       expect(json).toContainEqual({
         Subject: 'provider',
         Check: 'key pair',
@@ -117,7 +117,7 @@ describe('doctor', () => {
         Found: 'not checked: needs CLIENT_ID and CLIENT_SECRET',
         Mend: 'Set CLIENT_ID and CLIENT_SECRET.',
       })
-      expect(provider.asked.map(({ route }) => route)).toEqual(['GET /discovery'])
+      expect(provider.requests.map(({ route }) => route)).toEqual(['GET /discovery'])
     })
   })
 
@@ -128,7 +128,7 @@ describe('doctor', () => {
       { body: { issuer: 'x', authorization_endpoint: 'https://x.example' } },
       'no usable token_endpoint',
     ],
-  ])('says what is wrong and what to do, and ends with 1: %j', async (bad, found) => {
+  ])('prints the problem and its remediation, and exits with 1: %j', async (bad, found) => {
     answer = bad
     const { code, out, err } = await doctor()
     expect([code, err]).toEqual([1, '1 problem, 0 warnings.\n'])
@@ -137,7 +137,7 @@ describe('doctor', () => {
     )
   })
 
-  it('takes a clock that is minutes off for a problem, one that is seconds off for a warning', async () => {
+  it('reports a clock that differs by minutes as a problem, by seconds as a warning', async () => {
     const ahead = (seconds: number) => new Date(Date.now() + seconds * 1_000).toUTCString()
     answer = { body: document, headers: { Date: ahead(300) } }
     expect(await doctor(['--json'])).toMatchObject({ code: 1, err: '1 problem, 0 warnings.\n' })
@@ -146,7 +146,7 @@ describe('doctor', () => {
     expect((await doctor(['--strict'])).code).toBe(1)
   })
 
-  it('is a finding on each line with --json', async () => {
+  it('prints a check result on each line with --json', async () => {
     answer = { status: 500 }
     const { json } = await doctor(['--json'])
     expect(json[1]).toEqual({
@@ -158,16 +158,16 @@ describe('doctor', () => {
     })
   })
 
-  it('is coloured on a terminal only, and not where nobody wants colours', async () => {
+  it('is coloured on a terminal only, and not with NO_COLOR', async () => {
     const typed: string[] = []
     expect((await doctor([], { typed })).out).toContain('\u001b[32mok\u001b[0m')
     expect((await doctor([], { typed, env: { NO_COLOR: '1' } })).out).not.toContain('\u001b')
     expect((await doctor()).out).not.toContain('\u001b')
   })
 
-  it('tells what it did not look at, because a setting is missing', async () => {
+  it('reports as skipped what it cannot check because a setting is missing', async () => {
     const { code, json, err } = await run(['doctor', '--only', 'redis,postgres,rabbitmq', '--json'])
-    expect([code, err]).toEqual([0, 'Nothing is wrong, 3 not looked at.\n'])
+    expect([code, err]).toEqual([0, 'Nothing is wrong, 3 not checked.\n'])
     expect(json).toMatchObject(
       ['REDIS_URL', 'DATABASE_URL', 'AMQP_URL'].map((name) => ({
         Verdict: 'skipped',
@@ -184,10 +184,10 @@ describe('doctor', () => {
     expect(err).not.toMatch(/secret|nonsense/)
   })
 
-  it('says of an address where something else answers that it is wrong', async () => {
+  it('reports an address where another server responds as wrong', async () => {
     const env = { DEMO_API_URL: provider.url }
     const { code, out } = await run(['doctor', '--only', 'demo-api'], { env })
-    expect([code, out]).toEqual([1, expect.stringContaining('not as demo-api answers')])
+    expect([code, out]).toEqual([1, expect.stringContaining('not a response of demo-api')])
     expect(out).toContain('DEMO_API_URL')
   })
 })

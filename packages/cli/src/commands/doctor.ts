@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import {
-  type Finding,
+  type CheckResult,
   problem,
   skipped,
   warning,
@@ -24,7 +24,7 @@ import {
 } from '../doctor/services.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { isLoopback, readServices, secretsOf, usable } from '../settings.ts'
-import { type Colour, counted, createTable, painter, plain, print, tell } from '../terminal.ts'
+import { type Colour, counted, createTable, painter, plain, print, notify } from '../terminal.ts'
 
 const Settings = z.object({
   REDIS_URL: backendUrl(/^rediss?$/, 'redis://localhost:6379').optional(),
@@ -56,15 +56,15 @@ const subjects = [
 type Subject = (typeof subjects)[number]
 
 const DEFAULT_SECONDS = 15
-/** What an examination gets beyond the deadline to say how far it came, and to close its connection. */
+/** Extra time after the deadline in which an examination can return partial results and close its connection. */
 const GRACE_MS = 1_000
 
 export const doctor: Command = {
-  summary: 'what is wrong with backends, provider and services, and how to mend it',
+  summary: 'what is wrong with backends, provider and services, and how to fix it',
   usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
-  help: `Looks at every backend (version, settings that matter, migrations, queues and policies), at the clocks of all
+  help: `Checks every backend (version, important settings, migrations, queues and policies), at the clocks of all
 machines, at the provider and the key pair, at each service and at the keys of stored credentials. It changes nothing.
-With --json one finding on each line.
+With --json one check result on each line.
 
   --only SUBJECT,…    of ${subjects.join(', ')}
   --timeout SECONDS   for all of it together (default ${DEFAULT_SECONDS})
@@ -72,7 +72,7 @@ With --json one finding on each line.
 
 It reads the settings of the services: REDIS_URL, DATABASE_URL, AMQP_URL, AMQP_PREFIX, DISCOVERY_URL, CLIENT_ID,
 CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of
-RabbitMQ's management API with a user who has the tag monitoring. What is not set is skipped, and told so.
+RabbitMQ's management API with a user who has the tag monitoring. What is not set is reported as skipped.
 
 Exit code 0: nothing is wrong, or only warnings. 1: there are problems.
 
@@ -88,19 +88,19 @@ Examples:
     })
     expectNone(positionals)
     if (values.url !== undefined)
-      throw new UsageError('doctor looks at several services: set their addresses (--help)')
+      throw new UsageError('doctor checks several services: set their addresses (--help)')
     const wanted = subjectsOf(values.only)
     const seconds = wholeNumber('--timeout', values.timeout ?? String(DEFAULT_SECONDS))
     if (seconds < 1 || seconds > 3_600) throw new UsageError('--timeout must be 1 to 3600')
     const settings = usable(() => parseConfig(Settings, terminal.env))
     const services = readServices(terminal.env)
     const signal = AbortSignal.any([terminal.signal, AbortSignal.timeout(seconds * 1_000)])
-    // RabbitMQ's queues are those of the coordinator's processes; one that is silent must not use up the time.
+    // RabbitMQ's queues are those of the coordinator's processes; an unresponsive coordinator must not use up the time.
     const coordinator = examineCoordinator(
       services.coordinator,
       AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),
     )
-    const examinations: Record<Subject, () => Promise<readonly Finding[]>> = {
+    const examinations: Record<Subject, () => Promise<readonly CheckResult[]>> = {
       redis: given(settings.REDIS_URL, 'REDIS_URL', (url) => examineRedis(url, signal)),
       postgres: given(settings.DATABASE_URL, 'DATABASE_URL', (url) => examinePostgres(url, signal)),
       rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) =>
@@ -116,7 +116,7 @@ Examples:
       coordinator: examineWith(
         services.coordinator,
         signal,
-        async () => (await coordinator).findings,
+        async () => (await coordinator).results,
       ),
       'demo-api': examineWith(services['demo-api'], signal),
     }
@@ -127,27 +127,27 @@ Examples:
     const started = wanted.map(
       (subject) => [subject, inTime(examinations[subject](), signal)] as const,
     )
-    const found: (Finding & { readonly subject: Subject })[] = []
-    for (const [subject, findings] of started)
-      for (const finding of await findings) found.push({ ...finding, subject })
+    const found: (CheckResult & { readonly subject: Subject })[] = []
+    for (const [subject, results] of started)
+      for (const result of await results) found.push({ ...result, subject })
     terminal.signal.throwIfAborted()
     for (const { verdict } of found) counts[verdict] += 1
     if (values.json) {
-      await print(terminal, ...found.map((finding) => JSON.stringify(documentOf(finding))))
+      await print(terminal, ...found.map((result) => JSON.stringify(documentOf(result))))
     } else {
       const [header = '', ...rows] = table(
-        found.map((finding) => [finding.verdict, finding.subject, finding.check, finding.found]),
+        found.map((result) => [result.verdict, result.subject, result.check, result.found]),
       )
-      const lines = found.flatMap(({ verdict, mend }, index) => {
+      const lines = found.flatMap(({ verdict, remediation }, index) => {
         const row = rows[index] ?? ''
         return [
           paint(colours[verdict], row.slice(0, verdict.length)) + row.slice(verdict.length),
-          ...(mend === null ? [] : [`${' '.repeat(9)}→ ${plain(mend)}`]),
+          ...(remediation === null ? [] : [`${' '.repeat(9)}→ ${plain(remediation)}`]),
         ]
       })
       await print(terminal, header, ...lines)
     }
-    tell(terminal, summaryOf(counts))
+    notify(terminal, summaryOf(counts))
     return counts.problem > 0 || (values.strict && counts.warning > 0)
       ? exitCodes.failed
       : exitCodes.ok
@@ -161,27 +161,33 @@ const clientOf = (settings: Settings): ProviderClient => ({
   profile: settings.PROVIDER_PROFILE,
 })
 
-const colours: Readonly<Record<Finding['verdict'], Colour>> = {
+const colours: Readonly<Record<CheckResult['verdict'], Colour>> = {
   ok: 'green',
   warning: 'yellow',
   problem: 'red',
   skipped: 'dim',
 }
 
-const documentOf = ({ subject, check, verdict, found, mend }: Finding & { subject: Subject }) => ({
+const documentOf = ({
+  subject,
+  check,
+  verdict,
+  found,
+  remediation,
+}: CheckResult & { subject: Subject }) => ({
   Subject: subject,
   Check: check,
   Verdict: verdict,
   Found: found,
-  Mend: mend,
+  Mend: remediation,
 })
 
-const summaryOf = (counts: Readonly<Record<Finding['verdict'], number>>): string =>
+const summaryOf = (counts: Readonly<Record<CheckResult['verdict'], number>>): string =>
   [
     counts.problem === 0 && counts.warning === 0
       ? 'Nothing is wrong'
       : `${counted(counts.problem, 'problem')}, ${counted(counts.warning, 'warning')}`,
-    ...(counts.skipped > 0 ? [`${counts.skipped} not looked at`] : []),
+    ...(counts.skipped > 0 ? [`${counts.skipped} not checked`] : []),
   ].join(', ') + '.'
 
 /** @throws {UsageError} */
@@ -196,24 +202,28 @@ function subjectsOf(only: string | undefined): readonly Subject[] {
   return subjects.filter((subject) => names.includes(subject))
 }
 
-/** The examination of something whose setting may be missing. */
+/** Examines a subject, or reports it as skipped if its setting is missing. */
 const given =
-  <T>(value: T | undefined, variable: string, examine: (value: T) => Promise<readonly Finding[]>) =>
-  (): Promise<readonly Finding[]> =>
+  <T>(
+    value: T | undefined,
+    variable: string,
+    examine: (value: T) => Promise<readonly CheckResult[]>,
+  ) =>
+  (): Promise<readonly CheckResult[]> =>
     value === undefined
       ? Promise.resolve([skipped('connection', `${variable} is not set`, `Set ${variable}.`)])
       : examine(value)
 
-/** Readiness, and then what else there is to ask a service that answers. */
+/** Examines readiness, and then whatever else a reachable service can report. */
 const examineWith =
   (
     service: Service,
     signal: AbortSignal,
-    more: (service: Service) => Promise<readonly Finding[]> = async () => [],
+    more: (service: Service) => Promise<readonly CheckResult[]> = async () => [],
   ) =>
-  async (): Promise<readonly Finding[]> => {
-    const findings = await examineReadiness(service, signal)
-    return isReached(findings) ? [...findings, ...(await more(service))] : findings
+  async (): Promise<readonly CheckResult[]> => {
+    const results = await examineReadiness(service, signal)
+    return isReached(results) ? [...results, ...(await more(service))] : results
   }
 
 async function examineBroker(
@@ -221,38 +231,38 @@ async function examineBroker(
   settings: Settings,
   processes: readonly ProcessOutline[] | null,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const queues = wantedQueues(processes ?? [], settings.AMQP_PREFIX)
   const unknown =
     processes === null
       ? [
           skipped(
             'queues',
-            'those of processes: the coordinator does not tell its processes',
+            'those of processes: the coordinator does not list its processes',
             'Start the coordinator, or set COORDINATOR_URL and SERVICE_API_KEY.',
           ),
         ]
       : []
   const management = managementOf(url, settings)
-  const told = management === null ? null : await examineManagement(management, queues, signal)
-  const isTold = told !== null && 'findings' in told
-  const overAmqp = await examineRabbitMq(url, isTold ? [] : queues, signal)
+  const managed = management === null ? null : await examineManagement(management, queues, signal)
+  const hasManagement = managed !== null && 'results' in managed
+  const overAmqp = await examineRabbitMq(url, hasManagement ? [] : queues, signal)
   if (!isReached(overAmqp)) return overAmqp
-  if (isTold) return [...overAmqp, ...told.findings, ...unknown]
-  const why = told === null ? 'AMQP_MANAGEMENT_URL is not set' : `management API: ${told.why}`
-  const mend =
+  if (hasManagement) return [...overAmqp, ...managed.results, ...unknown]
+  const why = managed === null ? 'AMQP_MANAGEMENT_URL is not set' : `management API: ${managed.why}`
+  const remediation =
     'Set AMQP_MANAGEMENT_URL to its address with a user who has the tag monitoring: http://user:password@host:15672'
   return [
     ...overAmqp,
     ...unknown,
-    (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, mend),
+    (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, remediation),
   ]
 }
 
-const isReached = (findings: readonly Finding[]): boolean =>
-  findings.some(({ check, verdict }) => check === 'connection' && verdict === 'ok')
+const isReached = (results: readonly CheckResult[]): boolean =>
+  results.some(({ check, verdict }) => check === 'connection' && verdict === 'ok')
 
-/** The management API as set; else, on this machine, where it usually is. */
+/** The management API as set; for a broker on this machine, at its default port otherwise. */
 function managementOf(amqp: Secret, settings: Settings): Management | null {
   const broker = new URL(amqp.reveal())
   const vhost = decodeURIComponent(broker.pathname.slice(1)) || '/'
@@ -272,20 +282,20 @@ function managementOf(amqp: Secret, settings: Settings): Management | null {
   }
 }
 
-/** What was found until the deadline; an examination that does not even end then has no answer. */
+/** Returns the results until the deadline, or a problem if the examination does not end even then. */
 async function inTime(
-  work: Promise<readonly Finding[]>,
+  work: Promise<readonly CheckResult[]>,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const done = new AbortController()
-  const late = async (): Promise<readonly Finding[]> => {
+  const late = async (): Promise<readonly CheckResult[]> => {
     await new Promise((resolve) => {
       if (signal.aborted) resolve(null)
       signal.addEventListener('abort', resolve, { once: true })
     })
     await delay(GRACE_MS, null, { signal: done.signal }).catch(() => {})
     return [
-      problem('connection', 'does not answer in time', 'Is it up? Or use a longer --timeout.'),
+      problem('connection', 'does not response in time', 'Is it up? Or use a longer --timeout.'),
     ]
   }
   try {

@@ -2,7 +2,7 @@ import { ExportDocument, MAX_TRANSFER } from '@integration-host/shared/contracts
 import { type Command, credentialNames, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { createExportFile } from '../export-file.ts'
-import { createProgress, print, tell, type Terminal } from '../terminal.ts'
+import { createProgress, print, notify, type Terminal } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
 import { credentialPages } from './credentials.ts'
@@ -15,7 +15,7 @@ here: they carry the fault "transferred", because two that refresh the same gran
 Exporting them again is possible, and so is importing the file here.
 
   --all        every credential
-  --out FILE   a new file, readable for its owner alone; up to ${MAX_TRANSFER} credentials on each line
+  --out FILE   a new file, readable by its owner only; up to ${MAX_TRANSFER} credentials on each line
 ${transferOptionsHelp}
 
 Examples:
@@ -62,8 +62,8 @@ Examples:
       const report = { File: values.out, Names: done, IsComplete: failure === null }
       await print(terminal, JSON.stringify(report))
     } else {
-      await print(terminal, `${values.out} has ${told(done)}.`)
-      tell(
+      await print(terminal, `${values.out} has ${summaryOf(done)}.`)
+      notify(
         terminal,
         'This installation does not refresh them any more: import the file elsewhere, or here to take them back.',
       )
@@ -71,18 +71,18 @@ Examples:
     if (failure === null) return exitCodes.ok
     throw new CommandFailed(
       failure.exitCode,
-      `${failure.message}\nThe export is not complete: ${values.out} has ${told(done)}. Others may be marked as transferred. Run it again with another file: what was exported can be exported again.`,
+      `${failure.message}\nThe export is not complete: ${values.out} has ${summaryOf(done)}. Others may be marked as transferred. Run it again with another file: what was exported can be exported again.`,
     )
   },
 }
 
-/** Those without a refresh token have nothing to hand over. */
+/** Credentials without a refresh token cannot be transferred. */
 async function allNames(service: ServiceApi, terminal: Terminal): Promise<string[]> {
   const names: string[] = []
   for await (const items of credentialPages(service)) {
     for (const { Name, Fault } of items) {
       if (Fault?.Code === 'no_refresh_token')
-        tell(terminal, `${Name} has no refresh token and is left out.`)
+        notify(terminal, `${Name} has no refresh token and is not exported.`)
       else names.push(Name)
     }
   }
@@ -94,7 +94,7 @@ async function allNames(service: ServiceApi, terminal: Terminal): Promise<string
 const FEW = 20
 
 /** Names in a sentence: each of a few, else how many from which to which, as they are in order. */
-function told(names: readonly string[]): string {
+function summaryOf(names: readonly string[]): string {
   if (names.length <= FEW) return names.join(', ')
   return `${names.length} credentials, ${names[0]} to ${names.at(-1)}`
 }

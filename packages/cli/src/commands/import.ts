@@ -1,20 +1,21 @@
 import { open } from 'node:fs/promises'
+import { parseJsonAs } from '@integration-host/shared/json'
 import { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { type Command, expectNone, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
-import { counted, createProgress, plain, print, tell } from '../terminal.ts'
-import { openTokenService, Refusal } from '../service-api.ts'
+import { counted, createProgress, plain, print, notify } from '../terminal.ts'
+import { openTokenService, RequestRejected } from '../service-api.ts'
 import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
 
 export const importCredentials: Command = {
-  summary: 'take over credentials that were exported',
+  summary: 'import exported credentials',
   usage: 'FILE [--overwrite]',
   help: `Takes over the credentials of a file that "credentials export" wrote. One that this installation holds in usable
 form, or in a newer version, is refused. Exit code 1 when any was refused.
 With --json one report for each line of the file.
 
-  --overwrite   take over all of them
+  --overwrite   import all of them
 ${transferOptionsHelp}
 
 Examples:
@@ -37,31 +38,32 @@ Examples:
     let imported = 0
     let refused = 0
     /** Tells what became of a line, and goes on. */
-    const refuse = async (Error: string): Promise<void> => {
+    const reject = async (Error: string): Promise<void> => {
       refused += 1
       progress.end()
       if (values.json) await print(terminal, JSON.stringify({ Line: line, Error }))
-      else tell(terminal, `line ${line}: ${Error}`)
+      else notify(terminal, `line ${line}: ${Error}`)
     }
     try {
       for await (const text of file.readLines()) {
         line += 1
         if (text.trim() === '') continue
-        const document = documentOf(text)
+        const document = parseJsonAs(ExportDocument, text)
         if (document === null) {
-          await refuse('is not a document of exported credentials')
+          await reject('is not a document of exported credentials')
           continue
         }
         const body = { Document: document, Overwrite: values.overwrite ?? false, ...secret() }
         const report = await service
           .post('/imports', body, ImportReport, { isLong: true })
           .catch((error: unknown) => {
-            // Only this document is bad; any other failure would meet the next one as well.
-            if (error instanceof Refusal && error.code === 'invalid_request') return error.message
+            // Only this document is invalid; any other failure would affect the next one as well.
+            if (error instanceof RequestRejected && error.code === 'invalid_request')
+              return error.message
             throw error
           })
         if (typeof report === 'string') {
-          await refuse(report)
+          await reject(report)
           continue
         }
         imported += report.imported.length
@@ -69,28 +71,20 @@ Examples:
         if (values.json) await print(terminal, JSON.stringify({ Line: line, ...report }))
         else
           for (const { Name, Reason } of report.refused)
-            tell(terminal, `${Name} was refused: ${plain(Reason)}`)
+            notify(terminal, `${Name} was rejected: ${plain(Reason)}`)
         progress.update(`${imported} credentials imported`)
       }
     } catch (error) {
       if (!(error instanceof CommandFailed)) throw error
       throw new CommandFailed(
         error.exitCode,
-        `${error.message}\nStopped at line ${line} of ${path}, with ${counted(imported, 'credential')} imported. Run it again: those are refused then, as they are usable here.`,
+        `${error.message}\nStopped at line ${line} of ${path}, with ${counted(imported, 'credential')} imported. Run it again: the imported ones are rejected then, as they are usable here.`,
       )
     } finally {
       progress.end()
     }
     if (line === 0) throw new CommandFailed(exitCodes.failed, `${path} is empty.`)
-    if (!values.json) await print(terminal, `${imported} imported, ${refused} refused`)
+    if (!values.json) await print(terminal, `${imported} imported, ${refused} rejected`)
     return refused === 0 ? exitCodes.ok : exitCodes.failed
   },
-}
-
-function documentOf(text: string): ExportDocument | null {
-  try {
-    return ExportDocument.parse(JSON.parse(text))
-  } catch {
-    return null
-  }
 }

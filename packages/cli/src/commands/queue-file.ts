@@ -1,10 +1,11 @@
 import { readFile } from 'node:fs/promises'
+import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import type { ServiceApi } from '../service-api.ts'
-import { createProgress, plain, print, tell, type Terminal } from '../terminal.ts'
+import { createProgress, plain, print, notify, type Terminal } from '../terminal.ts'
 
-/** What one request may hold; the coordinator takes a little more. */
+/** The limits of one request, slightly below those of the coordinator. */
 const MOST_LINES = 10_000
 const MOST_BYTES = 30 * 1_048_576
 
@@ -29,7 +30,7 @@ interface Line {
 }
 
 /**
- * Queues a transaction for each line of a file, and tells of those that were not taken. What is queued already is no
+ * Queues a transaction for each line of a file, and reports those that were rejected. What is queued already is not an
  * error, so a file that broke off in the middle is simply queued again.
  *
  * @throws {CommandFailed}
@@ -50,12 +51,12 @@ export async function queueFile(
   const progress = createProgress(terminal)
   for (const batch of batchesOf(lines)) {
     // The lines as they are: reading them here would lose digits of large numbers.
-    const answer = await service
+    const response = await service
       .postText(`${path}/bulk`, batch.map(({ text }) => text).join('\n'), BulkAnswer)
       .finally(() => progress.end())
-    counts.queued += answer.queued
-    counts.exists += answer.exists
-    for (const { line, TransactionID, outcome, code = outcome, errors = [] } of answer.results) {
+    counts.queued += response.queued
+    counts.exists += response.exists
+    for (const { line, TransactionID, outcome, code = outcome, errors = [] } of response.results) {
       const isTaken = outcome === 'queued' || outcome === 'exists'
       if (!isTaken) counts.refused += 1
       const number = batch[line - 1]?.number ?? 0
@@ -65,7 +66,7 @@ export async function queueFile(
           JSON.stringify({ Line: number, TransactionID, Outcome: outcome, Errors: errors }),
         )
       else if (!isTaken)
-        tell(
+        notify(
           terminal,
           plain(`Line ${number}, ${TransactionID ?? 'no id'}: ${[code, ...errors].join('; ')}`),
         )
@@ -76,7 +77,7 @@ export async function queueFile(
   if (!isJson)
     await print(
       terminal,
-      `${counts.queued} queued, ${counts.exists} were there before, ${counts.refused} refused`,
+      `${counts.queued} queued, ${counts.exists} existed before, ${counts.refused} rejected`,
     )
   return counts.refused === 0 ? exitCodes.ok : exitCodes.failed
 }
@@ -96,14 +97,7 @@ const linesOf = (text: string): Line[] =>
     .map((line, index) => ({ number: index + 1, text: line.trim() }))
     .filter(({ text: line }) => line !== '')
 
-function isParseable(text: string): boolean {
-  try {
-    JSON.parse(text)
-    return true
-  } catch {
-    return false
-  }
-}
+const isParseable = (text: string): boolean => parseJson(text) !== undefined
 
 function* batchesOf(lines: readonly Line[]): Generator<readonly Line[]> {
   let batch: Line[] = []

@@ -1,6 +1,6 @@
 import type { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
 import { describe, expect, it } from 'vitest'
-import { type Answer, problem, startFakeService } from '../../test-support/fake-service.ts'
+import { type FakeResponse, problem, startFakeService } from '../../test-support/fake-service.ts'
 import { run } from '../../test-support/run.ts'
 
 const line = (members: Partial<KeyRotationProgress>): KeyRotationProgress => ({
@@ -15,13 +15,17 @@ const line = (members: Partial<KeyRotationProgress>): KeyRotationProgress => ({
   ...members,
 })
 const end = line({ Resealed: 880, Current: 20, IsFinished: true, RetiredKeys: ['old', 'older'] })
-const ndjson = (...lines: readonly KeyRotationProgress[]): Answer => ({
+const ndjson = (...lines: readonly KeyRotationProgress[]): FakeResponse => ({
   body: lines.map((one) => `${JSON.stringify(one)}\n`).join(''),
   headers: { 'Content-Type': 'application/x-ndjson' },
 })
 
-async function rotate(answer: Answer, args: readonly string[] = [], typed?: readonly string[]) {
-  await using service = await startFakeService({ 'POST /key-rotations': () => answer })
+async function rotate(
+  response: FakeResponse,
+  args: readonly string[] = [],
+  typed?: readonly string[],
+) {
+  await using service = await startFakeService({ 'POST /key-rotations': () => response })
   return await run(['credentials', 'rotate-keys', ...args], {
     url: service.url,
     ...(typed !== undefined && { typed }),
@@ -33,10 +37,10 @@ describe('credentials rotate-keys', () => {
     const { code, out, err } = await rotate(ndjson(line({}), end))
     expect([code, err]).toEqual([0, ''])
     expect(out).toContain('fresh: 880 now, 20 already')
-    expect(out).toContain('may leave CREDENTIAL_KEYS: old, older\n')
+    expect(out).toContain('may be removed from CREDENTIAL_KEYS: old, older\n')
   })
 
-  it('shows its progress on a terminal and takes it away again', async () => {
+  it('shows its progress on a terminal and clears it at the end', async () => {
     const { err } = await rotate(ndjson(line({}), end), [], [])
     expect(err).toBe('\r\u001b[K500 of 900 credentials\r\u001b[K')
   })
@@ -50,18 +54,18 @@ describe('credentials rotate-keys', () => {
     const refused = { Resealed: 888, Refused: 12, FirstRefused: ['ACC-3', 'ACC-4'] }
     const { code, out, err } = await rotate(ndjson(line({ ...refused, IsFinished: true })))
     expect(code).toBe(1)
-    expect(out).not.toContain('may leave')
+    expect(out).not.toContain('may be removed')
     expect(err).toContain(
-      '12 open with no key of the ring and were left as they are: ACC-3, ACC-4 …',
+      '12 cannot be opened with any key of the ring and were not changed: ACC-3, ACC-4 …',
     )
   })
 
   it.each([
-    ['ends early', ndjson(line({})), 1, 'cut short after 500 credentials'],
+    ['ends early', ndjson(line({})), 1, 'interrupted after 500 credentials'],
     ['is cut off', { ...ndjson(line({})), isCut: true }, 5, 'cannot be reached'],
     ['does not begin', problem(503, 'store_unavailable'), 1, 'store_unavailable'],
-  ])('fails when the answer %s', async (_, answer, expected, message) => {
-    const { code, out, err } = await rotate(answer)
+  ])('fails when the response %s', async (_, response, expected, message) => {
+    const { code, out, err } = await rotate(response)
     expect({ code, out }).toEqual({ code: expected, out: '' })
     expect(err).toContain(message)
   })

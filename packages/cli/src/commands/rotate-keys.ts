@@ -1,15 +1,15 @@
 import { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
 import { type Command, expectNone, parse } from '../command.ts'
 import { CommandFailed, exitCodes } from '../exit-code.ts'
-import { counted, createProgress, plain, print, tell } from '../terminal.ts'
+import { counted, createProgress, plain, print, notify } from '../terminal.ts'
 import { openTokenService } from '../service-api.ts'
 
 export const rotateKeys: Command = {
   summary: 'seal everything with the first of CREDENTIAL_KEYS',
   usage: '',
   help: `Seals every credential with the first of token-service's CREDENTIAL_KEYS while callers are served, and says
-which keys may leave the list. Every replica must have the new key before. Cut short it can be run again:
-it goes on with what is left.
+which keys may be removed from the list. Every replica must have the new key before. An interrupted rotation can be
+run again: it continues with the rest.
 
 Examples:
   integration-host credentials rotate-keys
@@ -31,15 +31,15 @@ Examples:
     if (last?.IsFinished !== true) {
       throw new CommandFailed(
         exitCodes.failed,
-        `The rotation was cut short after ${counted(last === null ? 0 : doneOf(last), 'credential')}. Run it again: it goes on with what is left.`,
+        `The rotation was interrupted after ${counted(last === null ? 0 : doneOf(last), 'credential')}. Run it again: it continues with the rest.`,
       )
     }
     if (values.json) await print(terminal, JSON.stringify(last))
     else await print(terminal, ...report(last))
     if (last.Refused === 0) return exitCodes.ok
-    tell(
+    notify(
       terminal,
-      `${last.Refused} open with no key of the ring and were left as they are: ${last.FirstRefused.join(', ')}${last.Refused > last.FirstRefused.length ? ' …' : ''}`,
+      `${last.Refused} cannot be opened with any key of the ring and were not changed: ${last.FirstRefused.join(', ')}${last.Refused > last.FirstRefused.length ? ' …' : ''}`,
       'No key may go until they are removed or connected again.',
     )
     return exitCodes.failed
@@ -58,8 +58,8 @@ const report = ({
 }: KeyRotationProgress): string[] => [
   `Sealed with key ${plain(ActiveKey)}: ${Resealed} now, ${Current} already before.`,
   ...(RetiredKeys.length > 0
-    ? [`These keys may leave CREDENTIAL_KEYS: ${RetiredKeys.map(plain).join(', ')}`]
+    ? [`These keys may be removed from CREDENTIAL_KEYS: ${RetiredKeys.map(plain).join(', ')}`]
     : Refused === 0
-      ? ['There is no other key that could leave CREDENTIAL_KEYS.']
+      ? ['There is no other key that could be removed from CREDENTIAL_KEYS.']
       : []),
 ]

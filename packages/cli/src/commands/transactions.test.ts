@@ -27,7 +27,10 @@ const header = (id: string, members: object = {}) => ({
 })
 const all = [
   header('5', { Status: 'Waiting', WaitingFor: 'ACC-1' }),
-  header('4', { Status: 'Failed', LastError: `the answer was\n\u001b[31m404 ${'x'.repeat(100)}` }),
+  header('4', {
+    Status: 'Failed',
+    LastError: `the response was\n\u001b[31m404 ${'x'.repeat(100)}`,
+  }),
   header('3', { Status: 'Retrying', NextAttemptAt: AT, Attempt: 2 }),
   header('2'),
   header('1'),
@@ -40,7 +43,7 @@ beforeEach(async () => {
   processes = ['OrderProcess']
   service = await startFakeService({
     'GET /processes': () => ({ body: { items: processes.map((Process) => ({ Process })) } }),
-    // A page is two transactions long here, whatever is asked for.
+    // A page has two transactions here, whatever limit is requested.
     [`GET ${AT_PATH}`]: ({ query }) => {
       const start = all.findIndex(({ TransactionID }) => TransactionID === query.get('cursor')) + 1
       const items = all.slice(start, start + Math.min(2, Number(query.get('limit'))))
@@ -57,15 +60,15 @@ afterEach(() => service[Symbol.asyncDispose]())
 
 const cli = (...args: readonly string[]) =>
   run(['transactions', ...args], { env: { COORDINATOR_URL: service.url } })
-const routes = () => service.asked.map(({ route }) => route)
+const routes = () => service.requests.map(({ route }) => route)
 
 describe('transactions list', () => {
-  it('goes through pages up to the limit, and tells the cursor of the next', async () => {
+  it('reads pages up to the limit, and prints the cursor of the next', async () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, 'There are more: --cursor 3, or --all.\n'])
     expect(out.split('\n').map((line) => line.split(/ +/)[0])).toEqual(['ID', '5', '4', '3', ''])
     expect(
-      service.asked.slice(1).map(({ query }) => [query.get('limit'), query.get('cursor')]),
+      service.requests.slice(1).map(({ query }) => [query.get('limit'), query.get('cursor')]),
     ).toEqual([
       ['3', null],
       ['1', '4'],
@@ -77,7 +80,7 @@ describe('transactions list', () => {
     expect(err).toBe('')
     expect(out).toMatch(/^5 .*Waiting .*ACC-1$/m)
     expect(out).toMatch(new RegExp(`^3 .*Retrying +order +2 +${AT} +${AT}$`, 'm'))
-    expect(out).toMatch(/^4 .*the answer was �\[31m404 x+…$/m)
+    expect(out).toMatch(/^4 .*the response was �\[31m404 x+…$/m)
     expect(out.trimEnd().split('\n')).toHaveLength(6)
   })
 
@@ -94,7 +97,7 @@ describe('transactions list', () => {
       'OrderProcess',
     )
     expect(routes()).toEqual([`GET ${AT_PATH}`])
-    expect(Object.fromEntries(service.asked[0]?.query ?? [])).toEqual({
+    expect(Object.fromEntries(service.requests[0]?.query ?? [])).toEqual({
       status: 'Failed',
       since: AT,
       limit: '50',
@@ -102,7 +105,7 @@ describe('transactions list', () => {
     })
   })
 
-  it('is a document on each line with --json, with everything the coordinator tells', async () => {
+  it('prints a document on each line with --json, with all members of the response', async () => {
     expect((await cli('list', '--all', '--json')).json).toEqual(all)
   })
 })
@@ -123,20 +126,20 @@ describe('what is done with a transaction', () => {
     expect((await cli('queue', '9', '--data', '{"n": 1}', '--realm', '77')).out).toBe(
       '9 is queued.\n',
     )
-    expect(service.asked.at(-1)?.body).toEqual({
+    expect(service.requests.at(-1)?.body).toEqual({
       TransactionID: '9',
       InitialData: { n: 1 },
       Realm: '77',
     })
     await cli('queue', '9')
-    expect(service.asked.at(-1)?.body).toEqual({ TransactionID: '9', InitialData: '9' })
+    expect(service.requests.at(-1)?.body).toEqual({ TransactionID: '9', InitialData: '9' })
     expect((await cli('resume', '9', '--replay', '3')).out).toBe(
       '9 goes on with order, as run 3.\n',
     )
-    expect(service.asked.at(-1)?.query.get('replay')).toBe('3')
+    expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
   })
 
-  it('is refused with the message and the code', async () => {
+  it('is rejected with the message and the code', async () => {
     const { code, out, err } = await cli('replay', '9')
     expect({ code, out, err }).toEqual({
       code: 1,
@@ -187,7 +190,7 @@ describe('a file of transactions', () => {
     expect(routes()).toEqual(['GET /processes'])
   })
 
-  it('that cannot be read is told', async () => {
+  it('that cannot be read is reported', async () => {
     const { code, err } = await cli('queue', '--file', join(folder, 'none'))
     expect([code, err]).toEqual([2, expect.stringContaining('cannot be read (ENOENT)')])
   })

@@ -1,4 +1,5 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
+import { parseJson } from '@integration-host/shared/json'
 import {
   headerStatuses,
   HeaderView,
@@ -11,10 +12,10 @@ import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { labelled } from '../fault-lines.ts'
 import { openCoordinator, type ServiceApi } from '../service-api.ts'
-import { createTable, plain, print, tell, type Terminal } from '../terminal.ts'
+import { createTable, plain, print, notify, type Terminal } from '../terminal.ts'
 import { queueFile } from './queue-file.ts'
 
-/** What the coordinator adds to the contract for whoever looks after it. */
+/** Members that the coordinator adds to the contract for operators. */
 const forOperators = {
   ErrorClass: z.string().nullable().optional(),
   WaitingFor: z.string().nullable().optional(),
@@ -51,7 +52,7 @@ function oneId(positionals: readonly string[]): string {
 
 function usableId(text: string): string {
   const id = TransactionID.safeParse(text)
-  if (!id.success) throw new UsageError(`The id ${id.error.issues[0]?.message ?? 'is bad'}`)
+  if (!id.success) throw new UsageError(`The id ${id.error.issues[0]?.message ?? 'is invalid'}`)
   return id.data
 }
 
@@ -71,7 +72,7 @@ export const list: Command = {
 ${PROCESS_HELP}
   --status STATUS     ${headerStatuses.join(', ')}
   --since TIME        changed since then: 2026-01-31T08:00:00Z
-  --limit N           at most so many (default ${DEFAULT_LIMIT}); the cursor of the next page is told on standard error
+  --limit N           at most so many (default ${DEFAULT_LIMIT}); the cursor of the next page is printed on standard error
   --all               all of them
   --cursor CURSOR     go on from there
 
@@ -113,7 +114,7 @@ Examples:
       left -= page.items.length
       cursor = page.next_cursor
       if (cursor !== null && left <= 0)
-        tell(terminal, `There are more: --cursor ${plain(cursor)}, or --all.`)
+        notify(terminal, `There are more: --cursor ${plain(cursor)}, or --all.`)
     }
     return exitCodes.ok
   },
@@ -229,7 +230,7 @@ const headerLines = (header: Header): string[] =>
     ['Completed', header.CompletedAt],
   ].flatMap(([label = '', text]) => (text ? [labelled(label ?? '', text)] : []))
 
-/** A command that does something with one run, and tells what came of it. */
+/** A command that changes one run and prints the outcome. */
 function action(
   { summary, usage, help }: Pick<Command, 'summary' | 'usage' | 'help'>,
   path: string,
@@ -327,7 +328,7 @@ Examples:
 export const queue: Command = {
   summary: 'queue a transaction, or a file of them',
   usage: '(ID [--data JSON] [--realm REALM] | --file FILE)',
-  help: `Queues a transaction. The same id with the same data is no error, with other data it is refused.
+  help: `Queues a transaction. The same id with the same data is not an error; with other data it is rejected.
 
 ${PROCESS_HELP}
   --data JSON         its initial data (default: the id as a string)
@@ -371,9 +372,8 @@ Examples:
 
 /** @throws {UsageError} */
 function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
+  const value = parseJson(text)
+  if (value === undefined)
     throw new UsageError('--data is not JSON; a string needs its quotes: \'"text"\'')
-  }
+  return value
 }

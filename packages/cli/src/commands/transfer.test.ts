@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
-  type Answer,
-  type Asked,
+  type FakeResponse,
+  type ReceivedRequest,
   type FakeService,
   problem,
   startFakeService,
@@ -31,8 +31,9 @@ let service: FakeService
 let folder: string
 let stored: string[]
 /** What becomes of an export or import, by its number from 1 on; undefined: it works. */
-let failing: (call: number) => Answer | undefined
-const sent = (): readonly Asked[] => service.asked.filter(({ route }) => route.startsWith('POST '))
+let failing: (call: number) => FakeResponse | undefined
+const sent = (): readonly ReceivedRequest[] =>
+  service.requests.filter(({ route }) => route.startsWith('POST '))
 
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'cli-'))
@@ -109,7 +110,7 @@ describe('credentials export', () => {
     expect(await readdir(folder)).toEqual(['x'])
   })
 
-  it('takes all of them, 500 to a document, and leaves out what has no refresh token', async () => {
+  it('exports all of them, 500 to a document, except those without a refresh token', async () => {
     stored = [...named(1_200), 'ACC-none']
     const { code, json, err } = await transfer(['export', '--all', '--out', at('x'), '--json'])
     expect([code, json]).toEqual([0, [{ File: at('x'), Names: named(1_200), IsComplete: true }]])
@@ -120,14 +121,14 @@ describe('credentials export', () => {
     )
   })
 
-  it('says so when there is nothing to export', async () => {
+  it('reports that there is nothing to export', async () => {
     stored = []
     const { code, err } = await transfer(['export', '--all', '--out', at('x')])
     expect([code, err]).toEqual([1, 'There are no credentials to export.\n'])
     expect(await readdir(folder)).toEqual([])
   })
 
-  it('never overwrites a file, and asks for nothing then', async () => {
+  it('never overwrites a file, and requests nothing then', async () => {
     await writeFile(at('x'), 'mine')
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([1, expect.stringContaining('never overwritten')])
@@ -135,7 +136,7 @@ describe('credentials export', () => {
     expect(sent()).toEqual([])
   })
 
-  it('does not write over a file that came in between: what it received is beside it', async () => {
+  it('does not overwrite a file that was created meanwhile, and keeps what it received beside it', async () => {
     failing = () => {
       void writeFile(at('x'), 'mine')
       return undefined
@@ -146,7 +147,7 @@ describe('credentials export', () => {
     expect(await linesOf('x.part')).toEqual([documentOf(['ACC-1'])])
   })
 
-  it('keeps what an export that was killed has left', async () => {
+  it('keeps the file of an export that was killed', async () => {
     await writeFile(at('x.part'), 'received')
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([1, expect.stringContaining('Rename or remove it first')])
@@ -164,10 +165,10 @@ describe('credentials export', () => {
     ['token-service fails', problem(503, 'store_unavailable'), 1],
     ['the connection is cut', { body: '{"Format":', isCut: true }, 5],
   ])(
-    'loses nothing when %s in the middle, and says what is in the file',
-    async (_, answer, expected) => {
+    'loses nothing if %s in the middle, and reports what is in the file',
+    async (_, response, expected) => {
       stored = named(1_200)
-      failing = (call) => (call === 3 ? answer : undefined)
+      failing = (call) => (call === 3 ? response : undefined)
       const { code, out, err } = await transfer(['export', '--all', '--out', at('x')])
       expect(code).toBe(expected)
       expect(out).toContain('has 1000 credentials, ACC-00000 to ACC-00999.')
@@ -194,7 +195,7 @@ describe('credentials export', () => {
     expect(await linesOf('x')).toHaveLength(1)
   })
 
-  it('leaves no file when nothing was received', async () => {
+  it('leaves no file if nothing was received', async () => {
     failing = () => problem(404, 'credential_not_found', { detail: 'there is no credential ACC-1' })
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([3, 'there is no credential ACC-1 (credential_not_found)\n'])
@@ -233,22 +234,22 @@ describe('what an export is sealed with', () => {
     expect(secretSent()).toEqual({ Key: key })
   })
 
-  it('is asked for twice on a terminal, without echo; once for an import', async () => {
+  it('is prompted for twice on a terminal, without echo; once for an import', async () => {
     const typed = [PASSPHRASE, PASSPHRASE]
-    const asked = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
-    expect(asked.code).toBe(0)
+    const requests = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
+    expect(requests.code).toBe(0)
     expect(secretSent()).toEqual({ Passphrase: PASSPHRASE })
-    expect(asked.err).toContain('Passphrase: \nThe same again: \n')
+    expect(requests.err).toContain('Passphrase: \nThe same again: \n')
     const again = await transfer(['import', at('x')], { ...service, ...bare, typed: [PASSPHRASE] })
     expect(again.code).toBe(0)
-    for (const { out, err } of [asked, again]) expect(out + err).not.toContain('horse')
+    for (const { out, err } of [requests, again]) expect(out + err).not.toContain('horse')
   })
 
   it.each([
     ['the two differ', [PASSPHRASE, `${PASSPHRASE}!`], 2, 'differ'],
     ['it is short', ['short', 'short'], 2, 'at least 12 characters'],
     ['nothing is typed', [], 1, 'nothing was done'],
-  ])('is not taken when %s', async (_, typed, expected, message) => {
+  ])('is rejected if %s', async (_, typed, expected, message) => {
     const { code, err } = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
     expect([code, err]).toEqual([expected, expect.stringContaining(message)])
     expect(await readdir(folder)).toEqual([])
@@ -275,8 +276,8 @@ describe('what an export is sealed with', () => {
   })
 
   it('is never shown, whatever goes wrong', async () => {
-    for (const answer of [problem(400, 'invalid_request'), problem(500, 'internal_error')]) {
-      failing = () => answer
+    for (const response of [problem(400, 'invalid_request'), problem(500, 'internal_error')]) {
+      failing = () => response
       const { out, err } = await transfer([...exportOne, at('x')])
       expect(out + err).not.toContain('horse')
     }
@@ -293,7 +294,7 @@ describe('credentials import', () => {
   it('imports line by line and says how many', async () => {
     await write(documentOf(['ACC-1', 'ACC-2']), documentOf(['ACC-3']))
     const { code, out, err } = await transfer(['import', at('x')])
-    expect([code, out, err]).toEqual([0, '3 imported, 0 refused\n', ''])
+    expect([code, out, err]).toEqual([0, '3 imported, 0 rejected\n', ''])
     expect(sent().map(({ body }) => body)).toEqual([
       { Document: documentOf(['ACC-1', 'ACC-2']), Overwrite: false, Passphrase: PASSPHRASE },
       { Document: documentOf(['ACC-3']), Overwrite: false, Passphrase: PASSPHRASE },
@@ -306,7 +307,7 @@ describe('credentials import', () => {
     expect(sent()[0]?.body).toMatchObject({ Overwrite: true })
   })
 
-  it('tells what was refused and why, goes on with the rest, and ends with 1', async () => {
+  it('reports what was rejected and why, continues with the rest, and exits with 1', async () => {
     const lines = [
       documentOf(['ACC-held']),
       'not json',
@@ -317,9 +318,9 @@ describe('credentials import', () => {
     failing = (call) => (call === 2 ? unfit : undefined)
     await write(...lines)
     const { code, out, err } = await transfer(['import', at('x')])
-    expect([code, out]).toEqual([1, '1 imported, 3 refused\n'])
+    expect([code, out]).toEqual([1, '1 imported, 3 rejected\n'])
     expect(err.split('\n')).toEqual([
-      'ACC-held was refused: version 3 is usable here',
+      'ACC-held was rejected: version 3 is usable here',
       'line 2: is not a document of exported credentials',
       'line 3: the passphrase or key does not fit (invalid_request)',
       '',
@@ -340,7 +341,7 @@ describe('credentials import', () => {
     ])
   })
 
-  it('stops where token-service fails, and says how far it came', async () => {
+  it('stops if token-service fails, and reports its progress', async () => {
     failing = (call) => (call === 2 ? problem(503, 'store_unavailable') : undefined)
     await write(documentOf(['ACC-1']), documentOf(['ACC-2']), documentOf(['ACC-3']))
     const { code, err } = await transfer(['import', at('x')])

@@ -58,7 +58,7 @@ describe('verify-provider', () => {
       expect(code).toBe(0)
       expect(out.split('\n').length).toBeGreaterThan(25)
       expect(out).toMatch(/company …889; members: \(a name not shown\), code, realmId, state/)
-      // The address to open holds the client id, and so it is on standard error.
+      // The address to open contains the client id, so it is on standard error.
       const address = /^http\S+\n/m.exec(err)?.[0] ?? ''
       expect(address).toContain('client-id-canary-1')
       const shown = out + err.replace(address, '')
@@ -81,8 +81,8 @@ describe('verify-provider', () => {
       }
       const isAfterConsent = ({ grant_type }: Record<string, unknown>): boolean =>
         grant_type === 'refresh_token'
-      provider.override('POST /oauth2/v1/tokens/bearer', (asked) =>
-        isAfterConsent(asked.body) ? { status, body: status === 204 ? '' : body } : undefined,
+      provider.override('POST /oauth2/v1/tokens/bearer', (request) =>
+        isAfterConsent(request.body) ? { status, body: status === 204 ? '' : body } : undefined,
       )
       for (const route of [
         'POST /v2/oauth2/tokens/revoke',
@@ -120,7 +120,7 @@ describe('verify-provider', () => {
     ])
       expect(err).toContain(name)
     expect(err).not.toContain('canary')
-    expect(provider.asked).toEqual([])
+    expect(provider.requests).toEqual([])
   })
 
   it('rejects the production accounting address in the settings before any call', async () => {
@@ -132,7 +132,7 @@ describe('verify-provider', () => {
       expect([code, out]).toEqual([2, ''])
       expect(err).toContain('--production')
     }
-    expect(provider.asked).toEqual([])
+    expect(provider.requests).toEqual([])
   })
 
   it('rejects the production accounting address of a discovery document before any other call', async () => {
@@ -155,12 +155,14 @@ describe('verify-provider', () => {
       code: 2,
       out: '',
     })
-    expect(new Set(provider.asked.map(({ route }) => route))).toEqual(new Set(['GET /discovery']))
+    expect(new Set(provider.requests.map(({ route }) => route))).toEqual(
+      new Set(['GET /discovery']),
+    )
     expect((await verify(['--yes', '--production'])).code).toBe(1)
-    expect(provider.asked.map(({ route }) => route)).toContain('POST /oauth2/v1/tokens/bearer')
+    expect(provider.requests.map(({ route }) => route)).toContain('POST /oauth2/v1/tokens/bearer')
   })
 
-  it('skips the steps that ask where there is neither a terminal nor --yes', async () => {
+  it('skips the steps that prompt if there is neither a terminal nor --yes', async () => {
     const result = await verify(['--json'])
     expect(result.code).toBe(0)
     expect(lineOf(result, 'key pair', 'key pair')).toMatch(/^as documented/)
@@ -169,14 +171,16 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('connect/oauth2')
   })
 
-  it('asks before each step that changes something, and leaves it out for any reply but yes', async () => {
+  it('prompts before each step that changes something, and skips it for any reply but yes', async () => {
     const typed = ['y', 'no', '', 'n']
     const result = await verify(['--json'], { typed })
     expect(result.err.match(/\[y\/N\] /g)).toHaveLength(4)
     expect(lineOf(result, 'create')).toBe('skipped: not confirmed')
     expect(lineOf(result, 'previous token')).toBe('skipped: not confirmed')
     expect(lineOf(result, 'revocation')).toBe('skipped: not confirmed')
-    expect(provider.asked.map(({ route }) => route)).not.toContain('POST /v2/oauth2/tokens/revoke')
+    expect(provider.requests.map(({ route }) => route)).not.toContain(
+      'POST /v2/oauth2/tokens/revoke',
+    )
     expect(result.err).toContain('The grant of this run still exists. To end it: in QuickBooks')
   })
 
@@ -210,12 +214,12 @@ describe('verify-provider', () => {
   it('creates no customer with --no-create', async () => {
     const result = await verify(['--yes', '--json', '--no-create'])
     expect([result.code, lineOf(result, 'create')]).toEqual([0, 'skipped: --no-create'])
-    expect(provider.asked.map(({ route }) => route)).not.toContain(apiRoute('customer'))
+    expect(provider.requests.map(({ route }) => route)).not.toContain(apiRoute('customer'))
   })
 
   it('sends the same requestid and body twice, and another one to make the customer inactive', async () => {
     await verify()
-    const [first, second, third, ...more] = provider.asked.filter(
+    const [first, second, third, ...more] = provider.requests.filter(
       ({ route }) => route === apiRoute('customer'),
     )
     expect(first?.query.get('requestid')).toMatch(/^[0-9a-f-]{36}$/)
@@ -239,11 +243,11 @@ describe('verify-provider', () => {
     ])
     const inactive = linesOf(result).filter(({ Check }) => Check === 'make inactive')
     expect(inactive.map(({ Verdict }) => Verdict)).toEqual(['as documented', 'as documented'])
-    const updated = provider.asked.filter(({ body }) => body['Active'] === false)
+    const updated = provider.requests.filter(({ body }) => body['Active'] === false)
     expect(updated.map(({ body }) => body['Id'])).toEqual(['1', '2'])
   })
 
-  it('ignores a callback with another state and takes the one that follows', async () => {
+  it('ignores a callback with another state and accepts the next one', async () => {
     const statuses: number[] = []
     const result = await verify(['--yes', '--json'], {
       onErr: browser(async (callback) => {
@@ -255,7 +259,7 @@ describe('verify-provider', () => {
       }),
     })
     expect([result.code, statuses]).toEqual([0, [400, 404, 200]])
-    expect(result.err).toContain('A callback with another state came and was ignored.')
+    expect(result.err).toContain('A callback with another state was received and ignored.')
   })
 
   it('goes on without the company if the callback does not name it', async () => {
@@ -279,11 +283,11 @@ describe('verify-provider', () => {
       }),
     })
     expect(lineOf(result, 'connect', 'callback')).toBe('failed: iss names another issuer')
-    const forms = provider.asked.filter(({ route }) => route.startsWith('POST /oauth2'))
+    const forms = provider.requests.filter(({ route }) => route.startsWith('POST /oauth2'))
     expect(forms).toHaveLength(1) // the made-up code
   })
 
-  it('fails if the browser does not come back in time, and says that a grant may exist', async () => {
+  it('fails if the browser does not return in time, and reports that a grant may exist', async () => {
     const result = await verify(['--yes', '--json', '--wait', '1'], { onErr: () => {} })
     expect([result.code, lineOf(result, 'connect')]).toEqual([
       1,
@@ -324,7 +328,7 @@ describe('verify-provider', () => {
       expect(result.out + result.err).not.toContain(provider.code)
     })
 
-    it('asks again for another address or another state, three times in all', async () => {
+    it('prompts again after another address or another state, three times in total', async () => {
       const result = await paste(
         () => 'canary',
         () => callback('canary'),

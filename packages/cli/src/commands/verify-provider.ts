@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { secretsOf, usable } from '../settings.ts'
-import { ask, isInteractive, painter, print, tell, type Terminal } from '../terminal.ts'
+import { prompt, isInteractive, painter, print, notify, type Terminal } from '../terminal.ts'
 import { receiveCallback } from '../verify-provider/callback.ts'
 import { expectationsOf } from '../verify-provider/expectations.ts'
 import { createCall, type ProviderResponse } from '../verify-provider/provider-call.ts'
@@ -16,10 +16,10 @@ import {
   summaryOf,
 } from '../verify-provider/report.ts'
 import type { Session, VerifySettings } from '../verify-provider/session.ts'
-import { refuseProduction, runStep, steps } from '../verify-provider/steps.ts'
+import { rejectProduction, runStep, steps } from '../verify-provider/steps.ts'
 import { createRedaction } from '../verify-provider/wording.ts'
 
-/** Compared by the provider as it is written, so nothing of it may change in parsing. */
+/** The provider compares it character by character, so parsing must not change it. */
 const exactUrl = () =>
   z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).refine(
     (value) => {
@@ -49,16 +49,16 @@ const DEFAULT_WAIT_SECONDS = 300
 export const verifyProvider: Command = {
   summary: 'walk through the provider with a sandbox company, compare it with what is documented',
   usage: '[--yes] [--no-create] [--production] [--timeout SECONDS] [--wait SECONDS]',
-  help: `Checks against the live provider what the services take for granted: discovery document, keys, key pair, consent, id
+  help: `Checks against the live provider what the services assume: discovery document, keys, key pair, consent, id
 token, refresh, a query, a repeated create, error bodies and revocation. It connects a company of its own, asks before
 each step that changes something, and revokes the grant at the end. The table may be pasted into an issue: it holds no
 token, code, key, name or whole company id. The address to open is on a line of its own on standard error.
 
-  --yes               say yes to all questions; without a terminal, steps that ask are skipped otherwise
+  --yes               answer yes to all questions; without it and without a terminal, steps that prompt are skipped
   --no-create         create no customer
   --production        accept the production accounting address: this changes real books
   --timeout SECONDS   for each call (default ${DEFAULT_TIMEOUT_SECONDS})
-  --wait SECONDS      for the browser to come back (default ${DEFAULT_WAIT_SECONDS})
+  --wait SECONDS      for the browser to return (default ${DEFAULT_WAIT_SECONDS})
 
 It reads the settings of the services, each also as …_FILE: DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET, REDIRECT (with
 http://localhost or http://127.0.0.1 the callback is received here, otherwise it is pasted), SCOPE, PROVIDER_PROFILE
@@ -89,7 +89,7 @@ Examples:
       mayCreate: values['no-create'] !== true,
       mayUseProduction: values.production === true,
     })
-    refuseProduction(settings.accountingUrl, { settings })
+    rejectProduction(settings.accountingUrl, { settings })
 
     const session = createSession(terminal, settings, {
       isYes: values.yes === true,
@@ -99,7 +99,7 @@ Examples:
     const lines: ReportedLine[] = []
     const stopped = await walk(session, terminal, lines).finally(() => {
       const notice = grantNotice(session)
-      if (notice !== null) tell(terminal, notice)
+      if (notice !== null) notify(terminal, notice)
     })
     await print(
       terminal,
@@ -108,7 +108,7 @@ Examples:
         : reportTable(lines, session.expectations, painter(terminal))),
     )
     if (stopped !== null) throw stopped
-    tell(terminal, summaryOf(lines))
+    notify(terminal, summaryOf(lines))
     return lines.some(({ verdict }) => verdict === 'failed') ? exitCodes.failed : exitCodes.ok
   },
 }
@@ -125,7 +125,7 @@ async function walk(
   lines: ReportedLine[],
 ): Promise<CommandFailed | null> {
   for (const [index, step] of steps.entries()) {
-    tell(terminal, `${index + 1}/${steps.length} ${step.name}`)
+    notify(terminal, `${index + 1}/${steps.length} ${step.name}`)
     try {
       for await (const line of runStep(step, session)) lines.push(line)
     } catch (error) {
@@ -186,7 +186,7 @@ function createSession(
     now: Date.now,
     confirm: async (question) => {
       if (isYes || !isInteractive(terminal)) return isYes
-      const reply = await ask(terminal, `${question} [y/N] `).catch(() => {
+      const reply = await prompt(terminal, `${question} [y/N] `).catch(() => {
         terminal.signal.throwIfAborted()
         throw new CommandFailed(exitCodes.failed, 'Stopped at a question.')
       })
@@ -221,7 +221,7 @@ function noteLimits(session: Session, { headers }: ProviderResponse): void {
   }
 }
 
-/** What a person has to know about the grant of this run once it is over; `null` if none is left. */
+/** Returns the hint for a person about the grant of this run; `null` if it was revoked. */
 function grantNotice({ grant, settings }: Session): string | null {
   const end =
     settings.profile.name === 'intuit'

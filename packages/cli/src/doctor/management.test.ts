@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Finding } from '@integration-host/shared/observability/checks/check-result'
+import type { CheckResult } from '@integration-host/shared/observability/checks/check-result'
 import { shippedPolicies, wantedQueues } from './broker-topology.ts'
 import { examineManagement } from './management.ts'
 
@@ -57,10 +57,10 @@ const examine = (authorization = 'Basic right') =>
     wanted,
     AbortSignal.timeout(5_000),
   )
-async function amiss(): Promise<readonly Finding[]> {
-  const told = await examine()
-  if ('why' in told) throw new Error(told.why)
-  return told.findings.filter(({ verdict }) => verdict !== 'ok')
+async function amiss(): Promise<readonly CheckResult[]> {
+  const examined = await examine()
+  if ('why' in examined) throw new Error(examined.why)
+  return examined.results.filter(({ verdict }) => verdict !== 'ok')
 }
 const change = (name: string, members: Partial<Queue>): void => {
   queues = queues.map((queue) => (queue.name === name ? { ...queue, ...members } : queue))
@@ -71,7 +71,7 @@ describe('queues and policies by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('tells every argument of a queue that differs, also those that nobody wants', async () => {
+  it('reports every argument of a queue that differs, also superfluous ones', async () => {
     change(STEPS, {
       arguments: { ...queues.at(-1)?.arguments, 'x-delivery-limit': 5, 'x-max-length': 9 },
     })
@@ -83,7 +83,7 @@ describe('queues and policies by the management API', () => {
     ])
   })
 
-  it('tells queues that are not there, and those of steps that no process has', async () => {
+  it('reports missing queues, and queues of steps that no process has', async () => {
     queues = queues.filter(({ name }) => name !== STEPS)
     const forgotten = { arguments: {}, policy: null, effective_policy_definition: [], messages: 3 }
     queues.push({ name: `${PREFIX}steps.Old.one`, ...forgotten })
@@ -94,7 +94,7 @@ describe('queues and policies by the management API', () => {
     ])
   })
 
-  it('tells where no policy holds, and where another one does than is shipped', async () => {
+  it('reports queues without a policy, and those with another policy than the shipped one', async () => {
     change(`${PREFIX}dead.OrderProcess`, { policy: null, effective_policy_definition: [] })
     change(STEPS, { policy: 'tiny', effective_policy_definition: { 'max-length': 5 } })
     expect(await amiss()).toMatchObject([
@@ -107,12 +107,12 @@ describe('queues and policies by the management API', () => {
         check: 'policy dead-letters',
         verdict: 'warning',
         found: expect.stringMatching(/no policy holds.*returned to them more than 20 times/),
-        mend: expect.stringContaining('import_definitions deploy/definitions.json'),
+        remediation: expect.stringContaining('import_definitions deploy/definitions.json'),
       },
     ])
   })
 
-  it('calls a policy a problem that takes messages away which are still needed', async () => {
+  it('reports a policy that deletes messages which are still needed as a problem', async () => {
     const harmful = { 'max-length': 200_000, 'message-ttl': 1_000 }
     change(STEPS, { policy: 'ours', effective_policy_definition: harmful })
     expect(await amiss()).toMatchObject([
@@ -120,7 +120,7 @@ describe('queues and policies by the management API', () => {
     ])
   })
 
-  it('takes no notice of the policies of a queue whose figures the broker has not collected yet', async () => {
+  it('ignores the policies of a queue whose statistics the broker has not collected yet', async () => {
     queues = queues.map(({ name, arguments: given, messages }) => ({
       name,
       arguments: given,
@@ -129,7 +129,7 @@ describe('queues and policies by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('tells alarms, and where it is not allowed to see them', async () => {
+  it('reports alarms, and that it may not see them', async () => {
     nodes = [{ name: 'rabbit@a', running: true, mem_alarm: true, disk_free_alarm: true }]
     expect(await amiss()).toMatchObject([
       { verdict: 'problem', found: 'rabbit@a is out of memory, rabbit@a is out of disk' },
@@ -138,14 +138,16 @@ describe('queues and policies by the management API', () => {
     expect(await amiss()).toMatchObject([{ check: 'alarms', verdict: 'skipped' }])
   })
 
-  it('says why it could not look', async () => {
+  it('reports why it could not check', async () => {
     expect(await examine('Basic wrong')).toEqual({
-      why: expect.stringContaining('refuses the user'),
+      why: expect.stringContaining('rejects the user'),
     })
     status = 500
-    expect(await examine()).toEqual({ why: expect.stringContaining('otherwise than RabbitMQ') })
+    expect(await examine()).toEqual({
+      why: expect.stringContaining('its responses are not those of RabbitMQ'),
+    })
     close()
     url = 'http://127.0.0.1:9'
-    expect(await examine()).toEqual({ why: 'nobody answers there' })
+    expect(await examine()).toEqual({ why: 'nothing responds there' })
   })
 })

@@ -1,13 +1,13 @@
-/** RabbitMQ's management HTTP API: what AMQP does not tell. */
+/** Checks over RabbitMQ's management HTTP API, for what AMQP does not report. */
 import { z } from 'zod'
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
   skipped,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
-import { clockFinding, httpClock } from '@integration-host/shared/observability/checks/clock'
+import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import {
   DEFINITIONS,
   differences,
@@ -16,14 +16,14 @@ import {
   type WantedQueue,
 } from './broker-topology.ts'
 import { counted } from '../terminal.ts'
-import { driftFinding, summary } from './rabbitmq.ts'
+import { driftProblem, summary } from './rabbitmq.ts'
 
 const Settings = z.record(z.string(), z.unknown())
 const Queues = z.array(
   z.object({
     name: z.string(),
     arguments: Settings,
-    // Each absent until the broker has collected its first figures of the queue.
+    // Each is absent until the broker has collected the first statistics of the queue.
     policy: z.string().nullable().optional(),
     effective_policy_definition: z
       .union([Settings, z.array(z.never())])
@@ -51,51 +51,51 @@ export interface Management {
   readonly prefix: string
 }
 
-/** Looks at queues, policies and alarms. `null`: the API is not there, or not for this user; `why` tells which. */
+/** Checks queues, policies and alarms. Returns `why` instead if the API is unavailable or rejects the user. */
 export async function examineManagement(
   { url, authorization, vhost, prefix }: Management,
   wanted: readonly WantedQueue[],
   signal: AbortSignal,
-): Promise<{ readonly findings: readonly Finding[] } | { readonly why: string }> {
+): Promise<{ readonly results: readonly CheckResult[] } | { readonly why: string }> {
   const get = (path: string): Promise<Response> =>
     fetch(`${url}/api/${path}`, {
       headers: { Authorization: authorization },
       redirect: 'manual',
       signal,
     })
-  const askedAt = Date.now()
-  let answer: Response
+  const requestedAt = Date.now()
+  let response: Response
   try {
-    answer = await get(`queues/${encodeURIComponent(vhost)}?columns=${COLUMNS}`)
+    response = await get(`queues/${encodeURIComponent(vhost)}?columns=${COLUMNS}`)
   } catch {
-    return { why: 'nobody answers there' }
+    return { why: 'nothing responds there' }
   }
-  const clock = httpClock(answer, askedAt, Date.now())
-  if (answer.status === 401 || answer.status === 403)
-    return { why: 'it refuses the user, who needs the tag monitoring' }
-  const parsed = Queues.safeParse(await answer.json().catch(() => null))
-  if (!answer.ok || !parsed.success) return { why: 'it answers otherwise than RabbitMQ does' }
+  const clock = httpClock(response, requestedAt, Date.now())
+  if (response.status === 401 || response.status === 403)
+    return { why: 'it rejects the user, who needs the tag monitoring' }
+  const parsed = Queues.safeParse(await response.json().catch(() => null))
+  if (!response.ok || !parsed.success) return { why: 'its responses are not those of RabbitMQ' }
   return {
-    findings: [
-      ...queueFindings(parsed.data, wanted, prefix),
-      ...policyFindings(parsed.data, wanted, prefix),
-      ...(await alarmFindings(get)),
-      ...(clock === null ? [] : [clockFinding(clock)]),
+    results: [
+      ...checkQueues(parsed.data, wanted, prefix),
+      ...checkPolicies(parsed.data, wanted, prefix),
+      ...(await checkAlarms(get)),
+      ...(clock === null ? [] : [checkClock(clock)]),
     ],
   }
 }
 
-function queueFindings(
+function checkQueues(
   there: readonly Queue[],
   wanted: readonly WantedQueue[],
   prefix: string,
-): Finding[] {
+): CheckResult[] {
   const byName = new Map(there.map((queue) => [queue.name, queue]))
   const missing = wanted.filter(({ name }) => !byName.has(name)).map(({ name }) => name)
   const drifted = wanted.flatMap(({ name, arguments: needs }) => {
     const queue = byName.get(name)
     const differs = queue === undefined ? [] : differences(queue.arguments, needs)
-    return differs.length === 0 ? [] : [driftFinding(name, differs)]
+    return differs.length === 0 ? [] : [driftProblem(name, differs)]
   })
   const known = new Set(wanted.map(({ name }) => name))
   const forgotten = there.filter(
@@ -114,14 +114,14 @@ function queueFindings(
   ]
 }
 
-/** These take away messages that somebody still needs, or the queue with them. */
+/** Policies of these kinds delete messages that are still needed, or the whole queue. */
 const HARMFUL = ['message-ttl', 'expires']
 
-function policyFindings(
+function checkPolicies(
   there: readonly Queue[],
   wanted: readonly WantedQueue[],
   prefix: string,
-): Finding[] {
+): CheckResult[] {
   const names = new Set(wanted.map(({ name }) => name))
   const ours = there.filter(({ name }) => names.has(name))
   return shippedPolicies().flatMap((shipped) => {
@@ -130,14 +130,14 @@ function policyFindings(
       ({ name, effective_policy_definition: known }) =>
         known !== undefined && pattern.test(name.slice(prefix.length)),
     )
-    return covered.length === 0 ? [] : [policyFinding(shipped, covered)]
+    return covered.length === 0 ? [] : [checkPolicy(shipped, covered)]
   })
 }
 
 /** The default `delivery-limit` of RabbitMQ 4 is 20, and older versions have none. */
 const DELETED = ', and RabbitMQ 4 deletes a message that is returned to them more than 20 times'
 
-function policyFinding({ name, definition }: ShippedPolicy, covered: readonly Queue[]): Finding {
+function checkPolicy({ name, definition }: ShippedPolicy, covered: readonly Queue[]): CheckResult {
   const check = `policy ${name}`
   const effective = (queue: Queue): Record<string, unknown> => {
     // An empty object of Erlang's is an empty list in JSON.
@@ -169,9 +169,13 @@ function policyFinding({ name, definition }: ShippedPolicy, covered: readonly Qu
   )
 }
 
-async function alarmFindings(get: (path: string) => Promise<Response>): Promise<Finding[]> {
-  const answer = await get('nodes?columns=name,running,mem_alarm,disk_free_alarm').catch(() => null)
-  const nodes = Nodes.safeParse(answer?.ok === true ? await answer.json().catch(() => null) : null)
+async function checkAlarms(get: (path: string) => Promise<Response>): Promise<CheckResult[]> {
+  const response = await get('nodes?columns=name,running,mem_alarm,disk_free_alarm').catch(
+    () => null,
+  )
+  const nodes = Nodes.safeParse(
+    response?.ok === true ? await response.json().catch(() => null) : null,
+  )
   if (!nodes.success)
     return [skipped('alarms', 'not shown to this user', 'Give the user the tag monitoring.')]
   const alarms = nodes.data.flatMap(({ name, running, mem_alarm, disk_free_alarm }) => [
@@ -185,7 +189,7 @@ async function alarmFindings(get: (path: string) => Promise<Response>): Promise<
         problem(
           'alarms',
           alarms.join(', '),
-          'Free memory or disk there: until then nothing is taken.',
+          'Free memory or disk there: until then no message is accepted.',
         ),
       ]
 }

@@ -1,33 +1,36 @@
 import { join } from 'node:path'
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
-  versionFinding,
+  checkVersion,
 } from '@integration-host/shared/observability/checks/check-result'
-import { clockFinding } from '@integration-host/shared/observability/checks/clock'
+import { checkClock } from '@integration-host/shared/observability/checks/clock'
 import {
-  migrationFindings,
+  checkMigrations,
   readMigrationState,
 } from '@integration-host/shared/observability/checks/migrations'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
+import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
-const PATIENCE_S = 3
-const MIGRATIONS = join(import.meta.dirname, '../../../../services/coordinator/migrations')
+const TIMEOUT_S = 3
+const MIGRATIONS = {
+  folder: join(import.meta.dirname, '../../../../services/coordinator/migrations'),
+  appliedBy: 'coordinator',
+}
 
-/** Looks whether a Postgres keeps what it is given and has the coordinator's tables. Writes nothing. */
+/** Checks that a Postgres server stores data durably and has the coordinator's tables. Writes nothing. */
 export async function examinePostgres(
   url: Secret,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const host = hostOf(url)
   const { default: connect } = await import('postgres')
   const sql = connect(url.reveal(), {
     max: 1,
-    connect_timeout: PATIENCE_S,
+    connect_timeout: TIMEOUT_S,
     onnotice: () => {},
-    connection: { application_name: 'doctor', statement_timeout: PATIENCE_S * 1_000 },
+    connection: { application_name: 'doctor', statement_timeout: TIMEOUT_S * 1_000 },
   })
   const stop = (): void => void sql.end({ timeout: 0 })
   signal.addEventListener('abort', stop, { once: true })
@@ -40,19 +43,19 @@ export async function examinePostgres(
              current_setting('transaction_read_only') as read_only,
              current_setting('server_encoding') as encoding`
     if (settings === undefined) throw new Error('no row')
-    const askedAt = Date.now()
+    const requestedAt = Date.now()
     const [time] = await sql<{ ms: string }[]>`
       select (extract(epoch from clock_timestamp()) * 1000)::text as ms`
-    const clock = clockFinding({ remoteAt: Number(time?.ms), askedAt, answeredAt: Date.now() })
+    const clock = checkClock({ remoteAt: Number(time?.ms), requestedAt, respondedAt: Date.now() })
     return [
       reached(host),
-      versionFinding('postgres', settings.version),
+      checkVersion('postgres', settings.version),
       ...settingsOf(settings),
-      ...migrationFindings(MIGRATIONS, await readMigrationState(sql)),
+      ...checkMigrations(MIGRATIONS, await readMigrationState(sql)),
       clock,
     ]
   } catch (error) {
-    return [unreachable(host, 'DATABASE_URL', signal.aborted ? new NoAnswer() : error)]
+    return [unreachable(host, 'DATABASE_URL', signal.aborted ? new DeadlinePassed() : error)]
   } finally {
     signal.removeEventListener('abort', stop)
     await sql.end({ timeout: 1 })
@@ -68,14 +71,14 @@ interface Settings {
   readonly encoding: string
 }
 
-function settingsOf(settings: Settings): Finding[] {
+function settingsOf(settings: Settings): CheckResult[] {
   const { synchronous_commit: commit, fsync, full_page_writes: pages, encoding } = settings
   return [
     commit === 'off'
       ? problem(
           'synchronous_commit',
           commit,
-          'Set it on (ALTER DATABASE … SET synchronous_commit = on): a crash takes back recorded steps, which run again.',
+          'Set it on (ALTER DATABASE … SET synchronous_commit = on): a crash loses recorded steps, which run again.',
         )
       : ok('synchronous_commit', commit),
     fsync === 'on'

@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import { clockFinding, httpClock } from '@integration-host/shared/observability/checks/clock'
+import { parseJson } from '@integration-host/shared/json'
+import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
   skipped,
@@ -37,61 +38,61 @@ export async function examineProvider(
   address: string,
   client: ProviderClient,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const url = new URL(address)
-  const askedAt = Date.now()
-  let answer: Response
+  const requestedAt = Date.now()
+  let response: Response
   let text: string
   try {
-    answer = await fetch(url, { redirect: 'manual', signal })
-    text = await answer.text()
+    response = await fetch(url, { redirect: 'manual', signal })
+    text = await response.text()
   } catch (error) {
     return [unreachable(url.host, 'DISCOVERY_URL', error)]
   }
-  const clock = httpClock(answer, askedAt, Date.now())
-  const document = readDocument(answer.status, text)
+  const clock = httpClock(response, requestedAt, Date.now())
+  const document = readDocument(response.status, text)
   return [
     reached(url.host),
-    document.finding,
+    document.result,
     ...(document.tokenEndpoint === null
       ? []
-      : [await keyPairFinding(new URL(document.tokenEndpoint), url, client, signal)]),
+      : [await examineKeyPair(new URL(document.tokenEndpoint), url, client, signal)]),
     ...(url.protocol === 'http:' && !loopback.test(url.hostname)
       ? [warning('transport', 'plain http', 'Use https: tokens travel unprotected.')]
       : []),
-    ...(clock === null ? [] : [clockFinding(clock)]),
+    ...(clock === null ? [] : [checkClock(clock)]),
   ]
 }
 
 function readDocument(
   status: number,
   text: string,
-): { readonly finding: Finding; readonly tokenEndpoint: string | null } {
-  const bad = (found: string) => ({
-    finding: problem(
+): { readonly result: CheckResult; readonly tokenEndpoint: string | null } {
+  const unusable = (found: string) => ({
+    result: problem(
       'discovery',
       found,
       'Is DISCOVERY_URL the address of the OpenID discovery document?',
     ),
     tokenEndpoint: null,
   })
-  if (status !== 200) return bad(`status ${status}`)
-  const document = Discovery.safeParse(jsonOf(text))
+  if (status !== 200) return unusable(`status ${status}`)
+  const document = Discovery.safeParse(parseJson(text))
   if (!document.success) {
     const lacking = document.error.issues.map(({ path }) => path.join('.')).filter(Boolean)
-    return bad(lacking.length === 0 ? 'is not JSON' : `no usable ${lacking.join(', ')}`)
+    return unusable(lacking.length === 0 ? 'is not JSON' : `no usable ${lacking.join(', ')}`)
   }
   const { issuer, token_endpoint } = document.data
-  return { finding: ok('discovery', issuer), tokenEndpoint: token_endpoint }
+  return { result: ok('discovery', issuer), tokenEndpoint: token_endpoint }
 }
 
 /** Presents a made-up code with each secret until one is not rejected, as token-service does. */
-async function keyPairFinding(
+async function examineKeyPair(
   tokenEndpoint: URL,
   discoveryUrl: URL,
   { id, secrets, redirect, profile }: ProviderClient,
   signal: AbortSignal,
-): Promise<Finding> {
+): Promise<CheckResult> {
   const check = 'key pair'
   if (id === undefined || secrets === undefined) {
     const missing = [id === undefined && 'CLIENT_ID', secrets === undefined && 'CLIENT_SECRET']
@@ -126,13 +127,5 @@ async function keyPairFinding(
   } catch (error) {
     const reason = error instanceof NoResponse ? error.message : 'no response in time'
     return problem(check, `not checked: ${reason}`, 'Is the token endpoint up?')
-  }
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
   }
 }

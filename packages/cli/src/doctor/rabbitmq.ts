@@ -1,24 +1,27 @@
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
-  versionFinding,
+  checkVersion,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
-import { inequivalenceOf, versionOf } from '@integration-host/shared/messaging/rabbitmq/refusal'
+import {
+  inequivalenceOf,
+  versionOf,
+} from '@integration-host/shared/messaging/rabbitmq/broker-errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { ChannelModel } from 'amqplib'
 import type { WantedQueue } from './broker-topology.ts'
-import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
+import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
-const PATIENCE_MS = 3_000
+const TIMEOUT_MS = 3_000
 
-/** Looks at a broker and its queues over AMQP. Creates nothing. */
+/** Checks a broker and its queues over AMQP. Creates nothing. */
 export async function examineRabbitMq(
   url: Secret,
   queues: readonly WantedQueue[],
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const host = hostOf(url)
   const { connect } = await import('amqplib')
   let model: ChannelModel | null = null
@@ -26,35 +29,35 @@ export async function examineRabbitMq(
   signal.addEventListener('abort', stop, { once: true })
   try {
     model = await connect(url.reveal(), {
-      timeout: PATIENCE_MS,
+      timeout: TIMEOUT_MS,
       clientProperties: { connection_name: 'doctor' },
     })
     model.on('error', () => {})
     return [
       reached(host),
-      versionFinding('rabbitmq', versionOf(model)),
-      ...(await queueFindings(model, queues)),
+      checkVersion('rabbitmq', versionOf(model)),
+      ...(await checkQueues(model, queues)),
     ]
   } catch (error) {
-    return [unreachable(host, 'AMQP_URL', signal.aborted ? new NoAnswer() : error)]
+    return [unreachable(host, 'AMQP_URL', signal.aborted ? new DeadlinePassed() : error)]
   } finally {
     signal.removeEventListener('abort', stop)
     await model?.close().catch(() => {})
   }
 }
 
-async function queueFindings(
+async function checkQueues(
   model: ChannelModel,
   queues: readonly WantedQueue[],
-): Promise<Finding[]> {
+): Promise<CheckResult[]> {
   const missing: string[] = []
-  const drifted: Finding[] = []
+  const drifted: CheckResult[] = []
   for (const queue of queues) {
-    // A channel for each: the broker ends it with every answer but yes.
+    // A channel for each queue: the broker closes the channel with every error reply.
     const channel = await model.createChannel()
     channel.on('error', () => {})
     try {
-      // Asked for passively first: declaring one that is there changes nothing, else it would make it.
+      // Checked passively first: declaring an existing queue changes nothing, but would create a missing one.
       await channel.checkQueue(queue.name)
       await channel.assertQueue(queue.name, { durable: true, arguments: queue.arguments })
       await channel.close()
@@ -62,19 +65,19 @@ async function queueFindings(
       const differs = inequivalenceOf(error)
       if (differs !== null)
         drifted.push(
-          driftFinding(queue.name, [
+          driftProblem(queue.name, [
             `${differs.setting} is ${differs.found}, needs ${differs.wanted}`,
           ]),
         )
       else if ((error as { code?: unknown }).code === 404) missing.push(queue.name)
-      else if ((error as { code?: unknown }).code === 403) return [permissionFinding(queue.name)]
+      else if ((error as { code?: unknown }).code === 403) return [permissionProblem(queue.name)]
       else throw error
     }
   }
   return summary(queues.length, missing, drifted)
 }
 
-const permissionFinding = (name: string): Finding =>
+const permissionProblem = (name: string): CheckResult =>
   problem(
     'permissions',
     `the user may not make ${name}`,
@@ -82,19 +85,19 @@ const permissionFinding = (name: string): Finding =>
   )
 
 /** A queue whose settings are others than its services need. */
-export const driftFinding = (name: string, differs: readonly string[]): Finding =>
+export const driftProblem = (name: string, differs: readonly string[]): CheckResult =>
   problem(
     'queue',
     `${name}: ${differs.join('; ')}`,
-    'Delete it: it is made anew. docs/rabbitmq.md says what becomes of its messages.',
+    'Delete it: it is declared again. docs/rabbitmq.md says what happens to its messages.',
   )
 
-/** What there is to tell of all queues together. */
+/** Returns the check results of all queues together. */
 export function summary(
   count: number,
   missing: readonly string[],
-  drifted: readonly Finding[],
-): Finding[] {
+  drifted: readonly CheckResult[],
+): CheckResult[] {
   const right = count - missing.length - drifted.length
   return [
     ...(right > 0 ? [ok('queues', `${right} of ${count} as they should be`)] : []),
@@ -103,7 +106,7 @@ export function summary(
           warning(
             'queues',
             `not there: ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? `, and ${missing.length - 3} more` : ''}`,
-            'Start a coordinator: it makes them.',
+            'Start a coordinator: it declares them.',
           ),
         ]
       : []),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { redisFindings, replayFindings } from './redis.ts'
+import { checkServer, checkDefaultUser } from './redis.ts'
 
-/** As Redis 7.0 answers INFO, cut to what matters, with some lines changed. */
+/** A reply of Redis 7.0 to INFO, reduced to the lines used, with some of them changed. */
 const info = (changes: Readonly<Record<string, string>> = {}): string =>
   Object.entries({
     redis_version: '7.0.15',
@@ -17,12 +17,12 @@ const info = (changes: Readonly<Record<string, string>> = {}): string =>
     .join('# Section\r\n')
 
 const amiss = (changes: Readonly<Record<string, string>>, appendfsync: string | undefined) =>
-  redisFindings(info(changes), appendfsync)
+  checkServer(info(changes), appendfsync)
     .filter(({ verdict }) => verdict !== 'ok')
     .map(({ check, verdict, found }) => `${verdict} ${check}: ${found}`)
 
 describe('what Redis says of itself', () => {
-  it('is well when nothing is evicted and every write reaches the disk', () => {
+  it('is ok if nothing is evicted and every write reaches the disk', () => {
     expect(amiss({}, 'always')).toEqual([])
   })
 
@@ -46,7 +46,7 @@ describe('what Redis says of itself', () => {
 })
 
 describe('the user with whose rights Redis replays transactions', () => {
-  /** As Redis answers ACL GETUSER. */
+  /** A reply of Redis to ACL GETUSER. */
   const user = (commands: string, keys: string): unknown[] => [
     'flags',
     ['off'],
@@ -67,6 +67,6 @@ describe('the user with whose rights Redis replays transactions', () => {
     [user('-@all +get', '~*'), 'problem'],
     [[], 'skipped'],
   ])('%j: %s', (replayer, verdict) => {
-    expect(replayFindings(replayer)).toMatchObject([{ check: 'default-user', verdict }])
+    expect(checkDefaultUser(replayer)).toMatchObject([{ check: 'default-user', verdict }])
   })
 })

@@ -1,27 +1,30 @@
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
   skipped,
-  versionFinding,
+  checkVersion,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
-import { clockFinding } from '@integration-host/shared/observability/checks/clock'
+import { checkClock } from '@integration-host/shared/observability/checks/clock'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import { hostOf, NoAnswer, reached, unreachable } from './reach.ts'
+import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
-const PATIENCE_MS = 3_000
+const TIMEOUT_MS = 3_000
 
-/** Looks whether a Redis keeps what it is given. Writes nothing. */
-export async function examineRedis(url: Secret, signal: AbortSignal): Promise<readonly Finding[]> {
+/** Checks that a Redis server stores data durably. Writes nothing. */
+export async function examineRedis(
+  url: Secret,
+  signal: AbortSignal,
+): Promise<readonly CheckResult[]> {
   const host = hostOf(url)
   // Drivers are loaded here: every other command starts sooner without them.
   const { Redis } = await import('ioredis')
   const redis = new Redis(url.reveal(), {
     connectionName: 'doctor',
     lazyConnect: true,
-    connectTimeout: PATIENCE_MS,
-    commandTimeout: PATIENCE_MS,
+    connectTimeout: TIMEOUT_MS,
+    commandTimeout: TIMEOUT_MS,
     retryStrategy: () => null,
     maxRetriesPerRequest: 0,
   })
@@ -32,29 +35,31 @@ export async function examineRedis(url: Secret, signal: AbortSignal): Promise<re
   try {
     await redis.connect()
     const info = await redis.info()
-    const askedAt = Date.now()
+    const requestedAt = Date.now()
     const [seconds, micros] = await redis.time()
-    const clock = clockFinding({
+    const clock = checkClock({
       remoteAt: Number(seconds) * 1_000 + Number(micros) / 1_000,
-      askedAt,
-      answeredAt: Date.now(),
+      requestedAt,
+      respondedAt: Date.now(),
     })
     const [, appendfsync] = (await redis.config('GET', 'appendfsync').catch(() => [])) as string[]
     const replayer = (await redis.call('ACL', 'GETUSER', 'default').catch(() => [])) as unknown[]
-    return [reached(host), ...redisFindings(info, appendfsync), ...replayFindings(replayer), clock]
+    return [reached(host), ...checkServer(info, appendfsync), ...checkDefaultUser(replayer), clock]
   } catch (error) {
-    return [unreachable(host, 'REDIS_URL', signal.aborted ? new NoAnswer() : (failure ?? error))]
+    return [
+      unreachable(host, 'REDIS_URL', signal.aborted ? new DeadlinePassed() : (failure ?? error)),
+    ]
   } finally {
     signal.removeEventListener('abort', stop)
     redis.disconnect()
   }
 }
 
-/** What the answer to INFO tells; `appendfsync` is not in it, and undefined where CONFIG GET is not allowed. */
-export function redisFindings(text: string, appendfsync: string | undefined): readonly Finding[] {
+/** Checks the reply to INFO. `appendfsync` is not part of it, and undefined if CONFIG GET is not allowed. */
+export function checkServer(text: string, appendfsync: string | undefined): readonly CheckResult[] {
   const info = parseInfo(text)
   return [
-    versionFinding('redis', info.get('redis_version') ?? 'unknown'),
+    checkVersion('redis', info.get('redis_version') ?? 'unknown'),
     ...roleOf(info),
     ...memoryOf(info),
     ...persistenceOf(info, appendfsync),
@@ -63,11 +68,11 @@ export function redisFindings(text: string, appendfsync: string | undefined): re
 
 /**
  * Whether Redis may replay its own append-only file: transactions in it run with the rights of the user `default`, also when
- * nobody may sign in as it, and are left out without (redis/redis#14541).
+ * no client may sign in as it, and are skipped otherwise (redis/redis#14541).
  *
- * @param replayer the answer to `ACL GETUSER default`; empty where that is not allowed
+ * @param replayer the reply to `ACL GETUSER default`; empty if that is not allowed
  */
-export function replayFindings(replayer: readonly unknown[]): readonly Finding[] {
+export function checkDefaultUser(replayer: readonly unknown[]): readonly CheckResult[] {
   const of = (field: string): string => String(replayer[replayer.indexOf(field) + 1])
   if (replayer.length === 0)
     return [
@@ -84,19 +89,19 @@ export function replayFindings(replayer: readonly unknown[]): readonly Finding[]
       : problem(
           'default-user',
           `may do ${of('commands')} on ${of('keys') || 'no key'}`,
-          'Give it everything, with no password if nobody is to sign in: user default off ~* &* +@all. Else Redis loses transactions when it restarts.',
+          'Give it all permissions, and disable it if no client is to sign in as it: user default off ~* &* +@all. Otherwise Redis loses transactions when it restarts.',
         ),
   ]
 }
 
-function roleOf(info: Info): Finding[] {
+function roleOf(info: Info): CheckResult[] {
   const role = info.get('role') ?? 'unknown'
   return role === 'master'
     ? []
-    : [problem('role', role, 'Point REDIS_URL at the primary: writes to a replica are refused.')]
+    : [problem('role', role, 'Point REDIS_URL at the primary: writes to a replica are rejected.')]
 }
 
-function memoryOf(info: Info): Finding[] {
+function memoryOf(info: Info): CheckResult[] {
   const policy = info.get('maxmemory_policy') ?? 'unknown'
   const eviction =
     policy === 'noeviction'
@@ -116,39 +121,39 @@ function memoryOf(info: Info): Finding[] {
           warning(
             'memory',
             `${Math.round((used / limit) * 100)} % of maxmemory is used`,
-            'Raise maxmemory: at its end writes are refused, and no token is refreshed.',
+            'Raise maxmemory: at the limit writes are rejected, and no token is refreshed.',
           ),
         ]
       : []),
   ]
 }
 
-function persistenceOf(info: Info, appendfsync: string | undefined): Finding[] {
+function persistenceOf(info: Info, appendfsync: string | undefined): CheckResult[] {
   if (info.get('aof_enabled') !== '1')
     return [
       problem(
         'appendonly',
         'no',
-        'Set appendonly yes: after a restart refreshed tokens are gone, and the old ones are dead.',
+        'Set appendonly yes: after a restart refreshed tokens are lost, and the previous ones are invalid.',
       ),
     ]
   const isWritten = info.get('aof_last_write_status') !== 'err'
   return [
     isWritten
       ? ok('appendonly', 'yes')
-      : problem('appendonly', 'its last write failed', 'Look at the disk of Redis, and its log.'),
+      : problem('appendonly', 'its last write failed', 'Check the disk and the log of Redis.'),
     appendfsync === undefined
       ? skipped(
           'appendfsync',
           'CONFIG GET is not allowed',
-          'Allow +config|get, or look at the host.',
+          'Allow +config|get, or check it on the host.',
         )
       : appendfsync === 'always'
         ? ok('appendfsync', appendfsync)
         : warning(
             'appendfsync',
             appendfsync,
-            'Set appendfsync always: else a power failure takes up to a second of refreshes.',
+            'Set appendfsync always: otherwise a power failure loses up to a second of refreshes.',
           ),
   ]
 }

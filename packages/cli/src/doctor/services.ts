@@ -1,11 +1,11 @@
 import {
-  type Finding,
+  type CheckResult,
   ok,
   problem,
   skipped,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
-import { clockFinding, httpClock } from '@integration-host/shared/observability/checks/clock'
+import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
@@ -37,28 +37,28 @@ export interface Service {
   readonly key: Secret | null
 }
 
-/** Looks whether a service is ready, and what it waits for if it is not. */
+/** Checks whether a service is ready, and reports what it waits for if it is not. */
 export async function examineReadiness(
   { name, url }: Service,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   const { host } = new URL(url)
-  const askedAt = Date.now()
-  let answer: Response
+  const requestedAt = Date.now()
+  let response: Response
   let body: unknown
   try {
-    answer = await fetch(`${url}/health/ready`, { redirect: 'manual', signal })
-    body = await answer.json().catch(() => null)
+    response = await fetch(`${url}/health/ready`, { redirect: 'manual', signal })
+    body = await response.json().catch(() => null)
   } catch (error) {
     return [unreachable(host, addressOf[name], error)]
   }
-  const clock = httpClock(answer, askedAt, Date.now())
+  const clock = httpClock(response, requestedAt, Date.now())
   const readiness = Readiness.safeParse(body)
   if (!readiness.success)
     return [
       problem(
         'connection',
-        `${host}: status ${answer.status}, and not as ${name} answers`,
+        `${host}: status ${response.status}, which is not a response of ${name}`,
         `Set the right address (${addressOf[name]})`,
       ),
     ]
@@ -67,79 +67,83 @@ export async function examineReadiness(
   )
   return [
     reached(host),
-    ...(answer.ok ? [ok('ready', 'yes')] : []),
+    ...(response.ok ? [ok('ready', 'yes')] : []),
     ...waiting.map(([dependency, { reason = 'not connected yet', since }]) =>
-      (answer.ok ? warning : problem)(
-        answer.ok ? 'optional' : 'ready',
+      (response.ok ? warning : problem)(
+        response.ok ? 'optional' : 'ready',
         `waits for ${dependency} since ${since}: ${reason}`,
-        'It goes on by itself once that is mended (docs/runbook.md).',
+        'It continues by itself once that is fixed (docs/runbook.md).',
       ),
     ),
-    ...(clock === null ? [] : [clockFinding(clock)]),
+    ...(clock === null ? [] : [checkClock(clock)]),
   ]
 }
 
-/** A call with the service key; the finding that says why there is no usable answer. */
-async function ask<T>(
+/** Requests JSON with the service key; returns a check result if there is no usable response. */
+async function query<T>(
   { name, url, key }: Service,
   path: string,
   schema: z.ZodType<T>,
   signal: AbortSignal,
-): Promise<{ readonly data: T } | { readonly finding: Finding }> {
+): Promise<{ readonly data: T } | { readonly result: CheckResult }> {
   const check = 'service key'
   if (key === null)
     return {
-      finding: skipped(check, 'none is set', 'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.'),
+      result: skipped(check, 'none is set', 'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.'),
     }
   try {
-    const answer = await fetch(url + path, {
+    const response = await fetch(url + path, {
       headers: { Authorization: `Bearer ${key.reveal()}` },
       redirect: 'manual',
       signal,
     })
-    if (answer.status === 401)
-      return { finding: problem(check, 'refused', `Set SERVICE_API_KEY to a key of ${name}.`) }
-    const parsed = schema.safeParse(await answer.json().catch(() => null))
+    if (response.status === 401)
+      return { result: problem(check, 'rejected', `Set SERVICE_API_KEY to a key of ${name}.`) }
+    const parsed = schema.safeParse(await response.json().catch(() => null))
     if (parsed.success) return { data: parsed.data }
     return {
-      finding: skipped(
+      result: skipped(
         path,
-        `status ${answer.status}`,
-        'Mend what keeps the service from being ready.',
+        `status ${response.status}`,
+        'Fix what keeps the service from being ready.',
       ),
     }
   } catch {
-    return { finding: skipped(path, 'no answer', 'Mend what keeps the service from answering.') }
+    return { result: skipped(path, 'no response', 'Fix what keeps the service from responding.') }
   }
 }
 
-/** The coordinator's processes, and what it says of its own books. */
+/** Reads the coordinator's processes, and checks the integrity that it reports. */
 export async function examineCoordinator(
   service: Service,
   signal: AbortSignal,
 ): Promise<{
-  readonly findings: readonly Finding[]
-  /** Null where it does not tell. */
+  readonly results: readonly CheckResult[]
+  /** `null` if it does not list them. */
   readonly processes: readonly ProcessOutline[] | null
 }> {
-  const answer = await ask(service, '/processes', Processes, signal)
-  if (!('data' in answer)) return { findings: [answer.finding], processes: null }
-  const { items } = answer.data
+  const response = await query(service, '/processes', Processes, signal)
+  if (!('data' in response)) return { results: [response.result], processes: null }
+  const { items } = response.data
   const paused = items.filter(({ Paused }) => Paused).map(({ Process }) => Process)
-  const integrity = await ask(service, '/integrity', Integrity, signal)
+  const integrity = await query(service, '/integrity', Integrity, signal)
   return {
     processes: items,
-    findings: [
+    results: [
       ok('processes', items.map(({ Process }) => Process).join(', ')),
       ...(paused.length > 0
         ? [warning('paused', paused.join(', '), 'POST /processes/<name>/resume, once it may run.')]
         : []),
-      ...('data' in integrity ? booksOf(integrity.data) : [integrity.finding]),
+      ...('data' in integrity ? checkIntegrity(integrity.data) : [integrity.result]),
     ],
   }
 }
 
-function booksOf({ ok: isOk, violations, deadLetters }: z.output<typeof Integrity>): Finding[] {
+function checkIntegrity({
+  ok: isOk,
+  violations,
+  deadLetters,
+}: z.output<typeof Integrity>): CheckResult[] {
   const off = Object.entries(violations).filter(([, count]) => count > 0)
   const dead = Object.entries(deadLetters).filter(([, count]) => (count ?? 0) > 0)
   return [
@@ -148,37 +152,37 @@ function booksOf({ ok: isOk, violations, deadLetters }: z.output<typeof Integrit
       : problem(
           'integrity',
           off.map(([kind, count]) => `${kind}: ${count}`).join(', '),
-          'docs/runbook.md says what each figure means.',
+          'docs/runbook.md says what each count means.',
         ),
     ...dead.map(([process, count]) =>
       warning(
         'dead letters',
         `dead.${process}: ${count}`,
-        'Look at them in the console: the header reason says why.',
+        'Inspect them on the management page of RabbitMQ: the header reason says why.',
       ),
     ),
   ]
 }
 
-/** Opens every stored secret, as far as there is time. */
+/** Has token-service decrypt every stored secret, as many as the deadline allows. */
 export async function examineKeyRing(
   service: Service,
   signal: AbortSignal,
-): Promise<readonly Finding[]> {
+): Promise<readonly CheckResult[]> {
   let checked = 0
   let refused = 0
   const firstRefused: string[] = []
   for (let cursor: string | null = ''; cursor !== null;) {
-    const query: string = cursor === '' ? '' : `?cursor=${encodeURIComponent(cursor)}`
-    const page: Awaited<ReturnType<typeof ask<KeyCheckPage>>> = await ask(
+    const search: string = cursor === '' ? '' : `?cursor=${encodeURIComponent(cursor)}`
+    const page: Awaited<ReturnType<typeof query<KeyCheckPage>>> = await query(
       service,
-      `/key-check${query}`,
+      `/key-check${search}`,
       KeyCheckPage,
       signal,
     )
     if (!('data' in page)) {
-      if (checked === 0) return [page.finding]
-      return [...refusedFinding(refused, firstRefused), unfinished(checked)]
+      if (checked === 0) return [page.result]
+      return [...decryptionProblem(refused, firstRefused), unfinished(checked)]
     }
     checked += page.data.Checked
     refused += page.data.Refused.length
@@ -186,11 +190,11 @@ export async function examineKeyRing(
     cursor = page.data.next_cursor
   }
   return refused > 0
-    ? refusedFinding(refused, firstRefused)
+    ? decryptionProblem(refused, firstRefused)
     : [ok('key ring', `opens all ${checked} credentials`)]
 }
 
-const refusedFinding = (count: number, first: readonly string[]): Finding[] =>
+const decryptionProblem = (count: number, first: readonly string[]): CheckResult[] =>
   count === 0
     ? []
     : [
@@ -201,5 +205,5 @@ const refusedFinding = (count: number, first: readonly string[]): Finding[] =>
         ),
       ]
 
-const unfinished = (checked: number): Finding =>
+const unfinished = (checked: number): CheckResult =>
   skipped('key ring', `only ${checked} credentials were opened in time`, 'Use a longer --timeout.')

@@ -1,7 +1,8 @@
 /** The accounting API: a query, a repeated create, and a token that is not valid. */
 import { randomUUID } from 'node:crypto'
 import type { RepeatablePost } from '@integration-host/shared/provider-profile/provider-profile'
-import { asObject, type ProviderResponse } from './provider-call.ts'
+import { asObject } from '@integration-host/shared/json'
+import type { ProviderResponse } from './provider-call.ts'
 import { asDocumented, differs, failed, judged, type Line, skipped } from './report.ts'
 import { callAccounting, type Session } from './session.ts'
 import { described, faultCode, formOf } from './wording.ts'

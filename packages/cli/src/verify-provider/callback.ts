@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { CommandFailed } from '../exit-code.ts'
 import { isLoopback } from '../settings.ts'
-import { askSecret, createProgress, isInteractive, tell, type Terminal } from '../terminal.ts'
+import { promptSecret, createProgress, isInteractive, notify, type Terminal } from '../terminal.ts'
 import { NoCallback } from './session.ts'
 
 export interface CallbackOptions {
@@ -14,10 +14,10 @@ export interface CallbackOptions {
 }
 
 /**
- * Prints the authorization URL on a line of its own, on standard error because it holds the client id, and
+ * Prints the authorization URL on a separate line, on standard error because it contains the client id, and
  * resolves with the parameters of the callback that has the same state.
  *
- * @throws {NoCallback} none came in time, or none can be received.
+ * @throws {NoCallback} there was none in time, or none can be received.
  */
 export async function receiveCallback(
   { terminal, redirect, waitMs }: CallbackOptions,
@@ -47,9 +47,9 @@ export async function receiveCallback(
 }
 
 const invite = (terminal: Terminal, url: string): void =>
-  tell(
+  notify(
     terminal,
-    'Open this address in a browser (it holds the client id: leave it out of issues):',
+    'Open this address in a browser (it contains the client id: do not paste it into issues):',
     url,
   )
 
@@ -111,7 +111,7 @@ async function awaitCallback(
         if (!isOfThisRun(callback.searchParams, state)) {
           // Any page can send the browser here, so this does not end the wait.
           progress.end()
-          tell(terminal, 'A callback with another state came and was ignored.')
+          notify(terminal, 'A callback with another state was received and ignored.')
           respond(response, 400, 'This is not the callback that is expected.')
           return
         }
@@ -159,14 +159,14 @@ async function readPasted(
   }
   invite(terminal, url)
   for (let attempt = 1; ; attempt += 1) {
-    const pasted = await askSecret(
+    const pasted = await promptSecret(
       terminal,
       'Paste the address that the browser was sent to (not shown): ',
     )
     const problem = pasteProblem(pasted.reveal().trim(), redirect, state)
     if (problem === null) return new URL(pasted.reveal().trim()).searchParams
     if (attempt === PASTE_ATTEMPTS) throw new NoCallback(`the pasted address ${problem}`, true)
-    tell(terminal, `The pasted address ${problem}.`)
+    notify(terminal, `The pasted address ${problem}.`)
   }
 }
 

@@ -57,14 +57,14 @@ describe('comparing a discovery document', () => {
   })
 
   it('compares only paths where the document is another one’s than the provider’s', () => {
-    const standIn = Object.fromEntries(
+    const fake = Object.fromEntries(
       Object.entries(document).map(([name, value]) => [
         name,
         typeof value === 'string' ? `http://127.0.0.1:7220${new URL(value).pathname}` : value,
       ]),
     )
-    expect(compareDocument(standIn, expectations, true)).toEqual([])
-    expect(compareDocument(standIn, expectations, false)).toHaveLength(1)
+    expect(compareDocument(fake, expectations, true)).toEqual([])
+    expect(compareDocument(fake, expectations, false)).toHaveLength(1)
     expect(isProviderHost(URL_OF_DOCUMENT, expectations)).toBe(true)
     expect(isProviderHost('http://127.0.0.1:7220/x', expectations)).toBe(false)
   })

@@ -1,7 +1,7 @@
 /** The discovery document: whether it can be used, and how it compares with what is documented. */
 import { createPublicKey, type JsonWebKey, type KeyObject } from 'node:crypto'
 import type { ExpectedMember, Expectations } from './expectations.ts'
-import { asObject } from './provider-call.ts'
+import { asObject } from '@integration-host/shared/json'
 import { address, names } from './wording.ts'
 
 export interface UsableDocument {

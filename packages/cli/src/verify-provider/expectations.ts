@@ -1,5 +1,5 @@
 /**
- * What a provider is expected to do, as documented: one table of checks with the words for a report, and
+ * What a provider is expected to do, as documented: one table of checks with the texts of a report, and
  * the values that are compared. `section` is the section of docs/intuit.md that has the sources.
  */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'

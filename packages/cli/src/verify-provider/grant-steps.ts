@@ -65,7 +65,7 @@ export async function* checkPreviousToken(session: Session): AsyncGenerator<Line
     yield differs('previous refresh token', described(reuse, settings.profile))
     return
   }
-  // RFC 9700 §4.14.2: a provider may take reuse for theft and revoke what is valid.
+  // RFC 9700 §4.14.2: a provider may treat reuse as theft and revoke the grant.
   const next = await refresh(session, current.refresh)
   const after = tokensOf(next, current)
   if (after !== null) {
@@ -93,7 +93,7 @@ export async function* checkRevocation(session: Session): AsyncGenerator<Line> {
   session.grant = 'ended'
   yield asDocumented('revocation', `200 for a ${form}`)
 
-  // Before the second revocation: only this tells whether the 200 was true.
+  // Before the second revocation: only this shows whether the grant was really revoked.
   const after = await refresh(session, token)
   if (tokensOf(after) !== null) session.grant = 'established'
   yield isInvalidGrant(after)

@@ -3,7 +3,7 @@ import { verify } from 'node:crypto'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { SigningKeys } from './discovery.ts'
 import type { Expectations } from './expectations.ts'
-import { asObject } from './provider-call.ts'
+import { parseJsonObject } from '@integration-host/shared/json'
 import { asDocumented, differs, failed, judged, type Line } from './report.ts'
 import { names } from './wording.ts'
 
@@ -99,13 +99,9 @@ function timesLine({ iat, exp }: Claims, { nowSeconds, expectations }: IdTokenCo
 
 function decode(token: string) {
   const [head = '', payload = '', signature = '', ...more] = token.split('.')
-  const [header, claims] = [head, payload].map((part) => {
-    try {
-      return asObject(JSON.parse(Buffer.from(part, 'base64url').toString('utf8')))
-    } catch {
-      return null
-    }
-  })
+  const [header, claims] = [head, payload].map((part) =>
+    parseJsonObject(Buffer.from(part, 'base64url').toString('utf8')),
+  )
   if (!header || !claims || more.length > 0) return null
   return {
     header,

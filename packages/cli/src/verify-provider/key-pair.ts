@@ -1,4 +1,4 @@
-/** Whether client id and secret are right, found out without a person's consent and without changing anything. */
+/** Checks client id and secret without a person's consent and without changing anything. */
 import { randomBytes } from 'node:crypto'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { CallProvider, ProviderResponse } from './provider-call.ts'

@@ -1,4 +1,5 @@
 /** One call to the provider: a deadline for the whole, a bounded body, no redirect followed. */
+import { parseJsonObject } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 
 export interface ProviderResponse {
@@ -48,7 +49,7 @@ export function createCall({ signal, deadlineMs, onResponse }: CallOptions): Cal
         status: response.status,
         headers: response.headers,
         text,
-        json: objectOf(text),
+        json: parseJsonObject(text),
       }
       onResponse?.(whole)
       return whole
@@ -74,19 +75,6 @@ async function readBounded(response: Response): Promise<string> {
   }
   return Buffer.concat(chunks).toString('utf8')
 }
-
-function objectOf(text: string): Readonly<Record<string, unknown>> | null {
-  try {
-    return asObject(JSON.parse(text))
-  } catch {
-    return null
-  }
-}
-
-export const asObject = (value: unknown): Readonly<Record<string, unknown>> | null =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? (value as Readonly<Record<string, unknown>>)
-    : null
 
 // fetch says no more than "fetch failed"; its cause is the network's error.
 const networkReason = (error: unknown): string => {

@@ -8,7 +8,7 @@ export type Verdict = 'as documented' | 'differs' | 'skipped' | 'failed'
 export interface Line {
   readonly check: Check | null
   readonly verdict: Verdict
-  /** Our own words, and of the provider's only names and numbers (see wording.ts). */
+  /** Our own text; of the provider's response only names and numbers (see wording.ts). */
   readonly seen: string
 }
 

@@ -1,4 +1,4 @@
-/** What the steps of one run share: the settings, the calls, and what earlier steps found out. */
+/** The state that the steps of one run share: settings, calls, and results of earlier steps. */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { SigningKeys, UsableDocument } from './discovery.ts'
@@ -34,7 +34,7 @@ export interface Session {
   readonly now: () => number
   /** Asks the person; `false` without one, unless `--yes`. */
   readonly confirm: (question: string) => Promise<boolean>
-  /** What a line says of a step that was not confirmed. */
+  /** The text for a step that was not confirmed. */
   readonly notConfirmed: string
   /** Sends the browser to the address and resolves with the callback's parameters. @throws {NoCallback} */
   readonly authorize: (url: string, state: string) => Promise<URLSearchParams>
@@ -53,7 +53,7 @@ export interface Session {
   /** `possible`: consent may have been given, but no tokens were received. */
   grant: 'none' | 'possible' | 'established' | 'ended'
   responses: number
-  /** Headers that may tell a limit: names, and the values that are numbers. */
+  /** Headers that may name a limit: names, and the values that are numbers. */
   readonly limitHeaders: Map<string, string | null>
 }
 

@@ -1,4 +1,4 @@
-/** The walk through a provider, in order. Each step says what it needs, what it asks, and what it saw. */
+/** The steps of a verification, in order. Each declares what it needs and what it prompts for, and reports its results. */
 import { UsageError } from '../exit-code.ts'
 import { checkAccessToken, checkCreate, checkQuery } from './accounting-steps.ts'
 import { checkCallback } from './connect-step.ts'
@@ -28,7 +28,7 @@ import { address, described, names } from './wording.ts'
 
 export interface Step {
   readonly name: string
-  /** Asked before a step that changes something. */
+  /** ReceivedRequest before a step that changes something. */
   readonly question: string | null
   /** Why the step cannot be done; `null`: it can. */
   readonly blocked: (session: Session) => string | null
@@ -165,7 +165,7 @@ async function* checkDiscovery(session: Session): AsyncGenerator<Line> {
     : differs('discovery document', differences.join('; '))
 
   const { url, source, other } = accountingAddress(document, session)
-  refuseProduction(url, session)
+  rejectProduction(url, session)
   session.document = document
   session.accountingUrl = url
   const isContradicted = other !== null && other !== url
@@ -209,7 +209,7 @@ function accountingAddress(
 }
 
 /** @throws {UsageError} before anything but the discovery document was requested. */
-export function refuseProduction(
+export function rejectProduction(
   accountingUrl: string | null,
   { settings }: Pick<Session, 'settings'>,
 ): void {

@@ -58,11 +58,11 @@ export function address(value: unknown): string {
   return `${protocol}//${host}${pathname.replace(/\/$/, '')}`.slice(0, 100)
 }
 
-/** The last three digits, so that two companies can be told apart. */
+/** The last three digits, so that two companies can be distinguished. */
 export const maskedRealm = (realm: string): string =>
   realm.length >= 9 && /^\d+$/.test(realm) ? `…${realm.slice(-3)}` : '…'
 
-/** Replaces known secrets wherever they may have got into a text. The rules above should leave none. */
+/** Replaces known secrets in a text, as a second line of defence: the rules above should not let any through. */
 export function createRedaction() {
   const secrets = new Set<string>()
   return {

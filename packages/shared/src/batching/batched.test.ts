@@ -1,65 +1,65 @@
 import { describe, expect, it } from 'vitest'
 import { batched } from './batched.ts'
 
-/** Groups as they were run, each answered when the test says so. */
+/** Records the batches that were run; each resolves when the test says so. */
 function fixture(options: { maxSize?: number; retries?: boolean } = {}) {
-  const groups: (readonly number[])[] = []
-  const answers: (() => void)[] = []
+  const batches: (readonly number[])[] = []
+  const resolvers: (() => void)[] = []
   const double = batched<number, number>(async (inputs) => {
-    groups.push(inputs)
-    await new Promise<void>((resolve) => void answers.push(resolve))
+    batches.push(inputs)
+    await new Promise<void>((resolve) => void resolvers.push(resolve))
     if (inputs.includes(13)) throw new Error('not 13')
     return inputs.map((input) => input * 2)
   }, options)
   const turn = () => new Promise((resolve) => void setImmediate(resolve))
-  /** Answers what is asked until all of `work` is settled. */
+  /** Resolves one batch after the other until all of `work` is settled. */
   const settled = async <Result>(work: readonly Promise<Result>[]) => {
     const all = Promise.allSettled(work)
     let isDone = false
     void all.then(() => (isDone = true))
     while (!isDone) {
-      answers.shift()?.()
+      resolvers.shift()?.()
       await turn()
     }
     return all
   }
-  return { double, groups, settled, turn }
+  return { double, batches, settled, turn }
 }
 
 const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
-describe('grouped calls', () => {
-  it('go together when they come in one turn, and with the next group while one is on its way', async () => {
-    const { double, groups, settled, turn } = fixture()
+describe('batched calls', () => {
+  it('run together if they are made in one turn, or while another batch is in flight', async () => {
+    const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
     await turn()
     const later = [double(3), double(4), double(5)]
     const results = await settled([...first, ...later])
-    expect(groups).toEqual([
+    expect(batches).toEqual([
       [1, 2],
       [3, 4, 5],
     ])
     expect(results.map(valueOf)).toEqual([2, 4, 6, 8, 10])
   })
 
-  it('are as many as a group may hold', async () => {
-    const { double, groups, settled } = fixture({ maxSize: 2 })
+  it('never exceed the maximum batch size', async () => {
+    const { double, batches, settled } = fixture({ maxSize: 2 })
     await settled([1, 2, 3, 4, 5].map(double))
-    expect(groups).toEqual([[1, 2], [3, 4], [5]])
+    expect(batches).toEqual([[1, 2], [3, 4], [5]])
   })
 
-  it('fail alone: the others of the group are asked again, each by itself', async () => {
-    const { double, groups, settled } = fixture()
+  it('fail alone: the calls of a failed batch are repeated one by one', async () => {
+    const { double, batches, settled } = fixture()
     const results = await settled([1, 13, 3].map(double))
-    expect(groups).toEqual([[1, 13, 3], [1], [13], [3]])
+    expect(batches).toEqual([[1, 13, 3], [1], [13], [3]])
     expect(results.map(valueOf)).toEqual([2, 'not 13', 6])
   })
 
-  it('fail together where another try would hide what happened', async () => {
-    const { double, groups, settled } = fixture({ retries: false })
+  it('fail together if retries are disabled', async () => {
+    const { double, batches, settled } = fixture({ retries: false })
     const results = await settled([1, 13, 3].map(double))
-    expect(groups).toEqual([[1, 13, 3]])
+    expect(batches).toEqual([[1, 13, 3]])
     expect(results.map(valueOf)).toEqual(['not 13', 'not 13', 'not 13'])
   })
 })

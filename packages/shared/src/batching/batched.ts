@@ -1,9 +1,10 @@
 /**
- * Turns single calls into grouped ones without a timer: what arrives while a group is on its way goes with
- * the next one. One statement for many messages is what makes a message per step cheap (3 to 10 times the
- * throughput of a statement each), and a lone call is not delayed.
+ * Returns a function that runs single calls in batches, without a timer: calls that arrive while a batch is in
+ * flight form the next one. One statement for many messages makes a message per step cheap (3 to 10 times the
+ * throughput of one statement each), and a lone call is not delayed.
  *
- * A group that fails is tried again one by one, so that one bad entry fails alone; without `retries` all of it fails.
+ * The calls of a batch that fails are repeated one by one, so that one bad entry fails alone. Without `retries` all
+ * of them fail, which is right where a second attempt would hide what the first one did.
  */
 export function batched<Input, Result>(
   run: (inputs: readonly Input[]) => Promise<readonly Result[]>,
@@ -15,29 +16,29 @@ export function batched<Input, Result>(
     readonly reject: (error: unknown) => void
   }
   const queue: Waiting[] = []
-  let isUnderway = false
+  let isRunning = false
 
-  async function settle(group: readonly Waiting[]): Promise<void> {
+  async function settle(batch: readonly Waiting[]): Promise<void> {
     try {
-      const results = await run(group.map(({ input }) => input))
-      group.forEach(({ resolve }, index) => resolve(results[index] as Result))
+      const results = await run(batch.map(({ input }) => input))
+      batch.forEach(({ resolve }, index) => resolve(results[index] as Result))
     } catch (error) {
-      if (group.length === 1 || !retries) for (const { reject } of group) reject(error)
-      else for (const one of group) await settle([one])
+      if (batch.length === 1 || !retries) for (const { reject } of batch) reject(error)
+      else for (const one of batch) await settle([one])
     }
   }
 
   async function start(): Promise<void> {
-    if (isUnderway) return
-    isUnderway = true
+    if (isRunning) return
+    isRunning = true
     while (queue.length > 0) await settle(queue.splice(0, maxSize))
-    isUnderway = false
+    isRunning = false
   }
 
   return (input) =>
     new Promise<Result>((resolve, reject) => {
       queue.push({ input, resolve, reject })
-      // After what else this turn of the event loop brings: deliveries arrive in bunches.
+      // Deliveries arrive in bunches: start only after everything else of this turn of the event loop has been added.
       if (queue.length === 1) setImmediate(() => void start())
     })
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 
-/** What is audited. Hand-outs are counted: one entry per caller, version and few seconds. */
+/** What is audited. Token issuances (`handed_out`) are aggregated: one entry per caller and version for a few seconds. */
 const auditActions = [
   'granted',
   'refreshed',
@@ -13,28 +13,32 @@ const auditActions = [
   'exported',
   'imported',
   'keys_rotated',
-  /** A journal entry that could not be read. */
+  /** An outbox entry that could not be read. */
   'unreadable',
 ] as const
 
-/** What happened, before it has its place in the chain. Holds no secret. */
+/** An audited event before it is appended to the chain. Contains no secret. */
 export const AuditFact = z.object({
   At: z.iso.datetime(),
   Who: z.string().meta({
-    description: '`routine`, `browser`, or `key <fingerprint>` of the service key that asked',
+    description: '`routine`, `browser`, or `key <fingerprint>` of the service key of the request',
   }),
   What: z.enum(auditActions),
-  Name: z.string().meta({ description: 'the credential; empty where all are meant' }),
+  Name: z.string().meta({ description: 'the credential; empty if all are meant' }),
   Version: z.int().nonnegative(),
-  Outcome: z.string().meta({ description: '`ok`, or the class of what went wrong' }),
-  Count: z.int().positive().optional().meta({ description: 'of hand-outs or of credentials' }),
+  Outcome: z.string().meta({ description: '`ok`, or the class of the failure' }),
+  Count: z
+    .int()
+    .positive()
+    .optional()
+    .meta({ description: 'of token issuances or of credentials' }),
   TraceId: z.string().optional().meta({ description: "the provider's trace id" }),
 })
 export type AuditFact = z.output<typeof AuditFact>
 
 const Hash = z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in hex')
 
-/** One line of the audit log: a fact, its number and the hashes that tie it to the line before. */
+/** One entry of the audit log: the event, its sequence number, and the hash that chains it to the previous entry. */
 export const AuditEntry = AuditFact.extend({
   Seq: z.int().positive(),
   Previous: Hash,
@@ -42,27 +46,27 @@ export const AuditEntry = AuditFact.extend({
 })
 export type AuditEntry = z.output<typeof AuditEntry>
 
-/** A place in the chain: the entry with this number has this hash. */
+/** A position in the chain: the entry with this sequence number has this hash. */
 export const AuditHead = z.object({ Seq: z.int().nonnegative(), Hash })
 export type AuditHead = z.output<typeof AuditHead>
 
-/** The place before the first entry. */
+/** The position before the first entry. */
 export const auditStart: AuditHead = { Seq: 0, Hash: '0'.repeat(64) }
 
 export const AuditPage = z.object({
   items: z.array(AuditEntry),
-  head: AuditHead.meta({ description: 'the newest entry; keep it, and compare at the next look' }),
+  head: AuditHead.meta({ description: 'the newest entry; keep it, and compare with it next time' }),
 })
 export type AuditPage = z.output<typeof AuditPage>
 
-/** SHA-256 over the entry's members as a JSON array in this order, absent ones as null. */
+/** Returns the SHA-256 of the entry's members as a JSON array in this order, absent ones as `null`. */
 export function auditHash(entry: Omit<AuditEntry, 'Hash'>): string {
   const { Seq, At, Who, What, Name, Version, Outcome, Count, TraceId, Previous } = entry
   const members = [Seq, At, Who, What, Name, Version, Outcome, Count, TraceId, Previous]
   return createHash('sha256').update(JSON.stringify(members)).digest('hex')
 }
 
-/** The entries that `facts` make after `head`. */
+/** Returns the entries that append `facts` after `head`. */
 export function chain(head: AuditHead, facts: readonly AuditFact[]): AuditEntry[] {
   let last = head
   return facts.map((fact) => {
@@ -73,7 +77,7 @@ export function chain(head: AuditHead, facts: readonly AuditFact[]): AuditEntry[
   })
 }
 
-/** The first entry that does not follow from the one before it, and why; null when all do. */
+/** Returns the first entry that is not chained to the previous one, and why; `null` if all are. */
 export function firstBreak(
   before: AuditHead,
   entries: readonly AuditEntry[],

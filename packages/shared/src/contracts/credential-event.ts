@@ -10,7 +10,7 @@ export const credentialEventKinds = [
   'refreshed',
   'faulted',
   'removed',
-  /** The grant ends for good in 90, 30 or 7 days: only a new authorization helps. */
+  /** The grant ends in 90, 30 or 7 days, and refreshing does not extend it: a new authorization is needed. */
   'expiring',
 ] as const
 export type CredentialEventKind = (typeof credentialEventKinds)[number]
@@ -25,7 +25,7 @@ export const CredentialEvent = z.object({
   HardExpiry: z.iso
     .datetime()
     .optional()
-    .meta({ description: 'when the grant ends, however often it is refreshed; where known' }),
+    .meta({ description: 'when the grant ends, regardless of refreshes; absent if unknown' }),
   Fault: Fault.optional(),
   revoked: z
     .boolean()
@@ -37,13 +37,13 @@ export type CredentialEvent = z.output<typeof CredentialEvent>
 /** `credential.stored` and so on. */
 export const credentialRoutingKey = (kind: CredentialEventKind): string => `credential.${kind}`
 
-/** The kind in a routing key, or null when it is none of ours. */
+/** Returns the event kind of a routing key; `null` if it is not a credential event. */
 export function credentialEventKind(routingKey: string): CredentialEventKind | null {
   return credentialEventKinds.find((kind) => credentialRoutingKey(kind) === routingKey) ?? null
 }
 
 /**
- * Message id, stable over re-publishes so that consumers can drop a duplicate: `<Name>/<Version>/<kind>`. A
+ * Returns the message id, which stays the same when the event is re-published, so that consumers can discard a duplicate: `<Name>/<Version>/<kind>`. A
  * fault that becomes final is a second `faulted` event of the same version, so its id ends in `/final`.
  */
 export function credentialMessageId(event: CredentialEvent, kind: CredentialEventKind): string {

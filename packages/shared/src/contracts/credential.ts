@@ -13,7 +13,7 @@ export const Fault = z.object({
   TraceId: z.string().optional().meta({ description: "the provider's trace id (intuit_tid)" }),
   Remedy: z.string().optional().meta({ description: 'what to do' }),
   Final: z.boolean().optional().meta({
-    description: 'false while the same refresh token will be tried again; absent: the class says',
+    description: 'false while the same refresh token will be retried; if absent, the class decides',
   }),
   Rejections: z
     .int()
@@ -23,14 +23,14 @@ export const Fault = z.object({
   NextTryAt: z.iso
     .datetime()
     .optional()
-    .meta({ description: 'when a rejected refresh token is tried again' }),
+    .meta({ description: 'when a rejected refresh token is retried' }),
 })
 export type Fault = z.output<typeof Fault>
 
-/** A credential as token-service shows it: everything but the secrets. */
+/** A credential as token-service's API returns it: everything except the secrets. */
 export const CredentialView = z.object({
   Name: CredentialName,
-  Environment: z.string().meta({ description: 'the realm; empty where none is known' }),
+  Environment: z.string().meta({ description: 'the realm; empty if unknown' }),
   Expiry: z.iso.datetime().meta({ description: 'when the access token expires, UTC' }),
   Status: z.enum(['active', 'faulted']),
   Version: z.int().positive(),
@@ -38,12 +38,12 @@ export const CredentialView = z.object({
   HardExpiry: z.iso
     .datetime()
     .optional()
-    .meta({ description: 'when the grant ends, however often it is refreshed; where known' }),
+    .meta({ description: 'when the grant ends, regardless of refreshes; absent if unknown' }),
   Fault: Fault.optional(),
 })
 export type CredentialView = z.output<typeof CredentialView>
 
-/** `GET /credentials/{name}/token`: an access token that is valid now. Never logged, never cached by intermediaries. */
+/** `GET /credentials/{name}/token`: a valid access token. Never logged, never cached by intermediaries. */
 export const AccessTokenView = z.object({
   Name: CredentialName,
   Authenticator: z.string().min(1).meta({ description: 'the bearer access token' }),

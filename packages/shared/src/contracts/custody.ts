@@ -8,8 +8,8 @@ const base64 = (bytes: number) =>
     .refine((text) => Buffer.from(text, 'base64').length === bytes, `must hold ${bytes} bytes`)
 
 /**
- * Exported credentials, sealed with AES-256-GCM under a key that is the caller's own or derived from a
- * passphrase. Everything beside `Ciphertext` is authenticated.
+ * Exported credentials, sealed with AES-256-GCM under the caller's key or one derived from a
+ * passphrase. Everything except `Ciphertext` is additional authenticated data.
  */
 export const ExportDocument = z.strictObject({
   Format: z.literal('integration-host-credentials/1'),
@@ -18,7 +18,7 @@ export const ExportDocument = z.strictObject({
   Kdf: z.discriminatedUnion('Name', [
     z.strictObject({
       Name: z.literal('scrypt'),
-      // Bounded: a document must not be able to ask for all memory.
+      // Bounded, because scrypt takes memory in proportion: a document must not be able to exhaust it.
       N: z.literal(131_072),
       r: z.literal(8),
       p: z.literal(1),
@@ -39,7 +39,7 @@ const hasOneSecret = ({ Passphrase, Key }: { Passphrase?: unknown; Key?: unknown
   (Passphrase === undefined) !== (Key === undefined)
 const ONE_SECRET = 'either Passphrase or Key is needed'
 
-/** The most credentials of one export or import. */
+/** The maximum number of credentials in one export or import. */
 export const MAX_TRANSFER = 500
 
 /** `POST /exports` */
@@ -52,7 +52,7 @@ export const ImportRequest = z
   .strictObject({
     Document: ExportDocument,
     Overwrite: z.boolean().default(false).meta({
-      description: 'also where this installation holds a usable credential of the name',
+      description: 'even if this installation has a usable credential of that name',
     }),
     ...secretMembers,
   })
@@ -64,30 +64,30 @@ export const ImportReport = z.object({
 })
 export type ImportReport = z.output<typeof ImportReport>
 
-/** `GET /key-check`: one page of credentials, in the order of their names, whose secrets were opened for a look. */
+/** `GET /key-check`: one page of credentials, ordered by name. Their secrets were decrypted to verify that the key ring opens them. */
 export const KeyCheckPage = z.object({
   Checked: z.int().nonnegative(),
   Refused: z.array(CredentialName).meta({
-    description: 'open with no key of the ring: changed, moved, or sealed with a key that is gone',
+    description: 'no key of the ring decrypts them: changed, moved, or sealed with a removed key',
   }),
   next_cursor: z.string().nullable(),
 })
 export type KeyCheckPage = z.output<typeof KeyCheckPage>
 
 /**
- * A line of the answer to `POST /key-rotations`, which tells how far it is and ends with `IsFinished`.
- * An answer without that line was cut short; asked again, it goes on with what is left.
+ * A line of the response to `POST /key-rotations`, which reports progress and ends with a line that has `IsFinished`.
+ * A response without that line was interrupted; repeating the request continues with the remaining credentials.
  */
 export const KeyRotationProgress = z.object({
-  ActiveKey: z.string().meta({ description: 'id of the key that encrypts now' }),
+  ActiveKey: z.string().meta({ description: 'id of the active key' }),
   Total: z.int().nonnegative().meta({ description: 'credentials at the start' }),
   Resealed: z.int().nonnegative(),
-  Current: z.int().nonnegative().meta({ description: 'were under the active key already' }),
-  Refused: z.int().nonnegative().meta({ description: 'open with no key of the ring' }),
+  Current: z.int().nonnegative().meta({ description: 'were already sealed with the active key' }),
+  Refused: z.int().nonnegative().meta({ description: 'no key of the ring decrypts them' }),
   FirstRefused: z.array(CredentialName).meta({ description: 'at most ten of them' }),
   IsFinished: z.boolean(),
   RetiredKeys: z.array(z.string()).meta({
-    description: 'ids that no credential needs any more: they may leave CREDENTIAL_KEYS',
+    description: 'ids that no credential needs any more: they may be removed from CREDENTIAL_KEYS',
   }),
 })
 export type KeyRotationProgress = z.output<typeof KeyRotationProgress>

@@ -3,15 +3,15 @@ import { ReplayID, TransactionID } from './transaction.ts'
 
 /** Direct exchange of step messages; the routing key is `<Process>.<Step>`. */
 export const STEPS_EXCHANGE = 'integration.steps'
-/** Direct exchange of poison messages; the routing key is the process. */
+/** Direct exchange of dead letters; the routing key is the process. */
 export const DEAD_EXCHANGE = 'integration.dead'
 
-/** Names a person chose for processes and steps: they become queue names, so they stay plain. */
+/** A name of a process or a step. It becomes part of a queue name, so only plain characters are allowed. */
 export const StepName = z.string().regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/)
 
 /**
- * "This step is due." The message carries no business data: the row is the truth, and `Version` ties the
- * message to one state of that row, so that a duplicate or late message is recognised and dropped.
+ * Says that a step is due. The message carries no business data: the row is authoritative, and `Version` ties the
+ * message to one state of that row, so that a duplicate or late message is recognised and discarded.
  */
 export const StepMessage = z.strictObject({
   v: z.literal(1),
@@ -23,13 +23,13 @@ export const StepMessage = z.strictObject({
 })
 export type StepMessage = z.output<typeof StepMessage>
 
-/** `steps.OrderProcess.order`: one queue per step, so that the console shows where work stands. */
+/** `steps.OrderProcess.order`: one queue per step, so that the management page shows which step the work waits at. */
 export const stepQueue = (process: string, step: string): string => `steps.${process}.${step}`
 export const stepRoutingKey = (process: string, step: string): string => `${process}.${step}`
-/** `dead.OrderProcess`: where a process' poison messages lie, with the reason in a header. */
+/** `dead.OrderProcess`: holds the dead letters of a process, with the reason in a header. */
 export const deadQueue = (process: string): string => `dead.${process}`
 
-/** The retry ladder: one queue per delay, because RabbitMQ expires messages at the head of a queue only. */
+/** The delays of retries: one queue per delay, because RabbitMQ expires messages at the head of a queue only. */
 export const delays = [
   { name: '1s', ms: 1_000 },
   { name: '5s', ms: 5_000 },
@@ -39,5 +39,5 @@ export const delays = [
   { name: '15m', ms: 900_000 },
   { name: '1h', ms: 3_600_000 },
 ] as const
-/** Fanout exchange and queue of one rung of the ladder. */
+/** Fanout exchange and queue of one delay. */
 export const delayName = (name: string): string => `integration.delay.${name}`

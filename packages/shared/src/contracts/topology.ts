@@ -1,6 +1,6 @@
 /**
- * The exchanges and queues that outlive the processes using them: declared by the coordinator, compared with
- * what is there by `integration-host doctor`.
+ * The durable exchanges and queues. The coordinator declares them; `integration-host doctor` compares them with
+ * those of the broker.
  */
 import { DELIVERY_LIMIT, type QueueSpec, type Topology } from '../messaging/message-bus.ts'
 import { CREDENTIALS_EXCHANGE, credentialRoutingKey } from './credential-event.ts'
@@ -14,7 +14,7 @@ import {
   STEPS_EXCHANGE,
 } from './step-message.ts'
 
-/** What every process shares: the exchanges, and the retry ladder with one queue for each delay. */
+/** The part that all processes share: the exchanges, and one delay queue for each retry delay. */
 export const ladder: Topology = {
   exchanges: [
     { name: STEPS_EXCHANGE, type: 'direct' },
@@ -25,7 +25,7 @@ export const ladder: Topology = {
     name: delayName(name),
     bindings: [{ exchange: delayName(name), routingKey: '' }],
     messageTtlMs: ms,
-    // No routing key: a message keeps its own, and so comes back to its step.
+    // Without a routing key a dead-lettered message keeps its own, which leads it back to its step's queue.
     deadLetter: { exchange: STEPS_EXCHANGE },
   })),
 }
@@ -44,7 +44,7 @@ export const processTopology = (process: string, steps: readonly string[]): Topo
   ],
 })
 
-/** One queue for all coordinators: a credential's return is one job. */
+/** One queue for all coordinators: the event of a credential has to be handled once, not by each replica. */
 export const CREDENTIALS_QUEUE = 'coordinator.credentials'
 
 export const credentialsTopology: Topology = {

@@ -3,7 +3,7 @@ import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
 
 /** Topic exchange for other systems; the routing key is `transaction.<Process>.<status>`. */
 export const TRANSACTIONS_EXCHANGE = 'integration.transactions'
-/** Fanout exchange between the replicas of the coordinator: transitions, many in a message. */
+/** Fanout exchange between the replicas of the coordinator: transitions, several in a message. */
 export const COORDINATORS_EXCHANGE = 'integration.coordinators'
 
 /** One transition of a transaction's header. Identifiers and status only: business data stays in the database. */

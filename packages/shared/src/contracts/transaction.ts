@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Realm } from './realm.ts'
 
-/** `Completed` is the seed's; the others are ours (docs/glossary.md). */
+/** The statuses of a run, as stored (docs/glossary.md). */
 export const headerStatuses = [
   'Queued',
   'Running',
@@ -27,22 +27,22 @@ export type ItemStatus = (typeof itemStatuses)[number]
 
 const CONTROL_CHARACTERS = /\p{Cc}/u
 
-/** Identifier given by who queues: 1-128 characters, none of them a control character. */
+/** Identifier given by the client that queues: 1-128 characters, no control characters. */
 export const TransactionID = z
   .string()
   .min(1, 'must not be empty')
   .max(128, 'must have at most 128 characters')
   .refine((id) => !CONTROL_CHARACTERS.test(id), 'must not contain control characters')
   .refine((id) => id.isWellFormed(), 'must be well-formed Unicode')
-  // As the last part of a path they would mean another path: such a transaction could never be asked for.
+  // `.` and `..` as the last path segment would be resolved to another path: the transaction could never be requested.
   .refine((id) => id !== '.' && id !== '..', 'must not be . or ..')
 
 /** 0 for the first run of a transaction, then 1, 2, … */
 export const ReplayID = z.int().min(0).max(2_147_483_647)
 
 /**
- * Whatever `JSON.parse` gives, as it is: `z.json()` makes a copy, and a copy loses a member named `__proto__`.
- * The cast holds because these values come out of `JSON.parse` and nowhere else.
+ * Any value of `JSON.parse`, without a copy: `z.json()` copies, and the copy loses a member named `__proto__`.
+ * The cast holds because these values come from `JSON.parse` only.
  */
 const AnyJson = z
   .unknown()

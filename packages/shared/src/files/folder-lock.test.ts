@@ -17,7 +17,7 @@ afterEach(() => rm(folder, { recursive: true }))
 const takenAndFreed = async (): Promise<void> => (await lockFolder(folder, file))()
 const REFUSED = { name: 'StartupError', message: expect.stringContaining('in use by another') }
 
-/** A process of its own that has the lock, or was refused it: what it says of that first. */
+/** Starts a process that acquires the lock or fails to; returns its first line of output. */
 async function another({ isNobody = false } = {}): Promise<
   AsyncDisposable & { says: string; kill(signal: NodeJS.Signals): void }
 > {
@@ -47,7 +47,7 @@ async function another({ isNobody = false } = {}): Promise<
 }
 
 describe('the lock of a data folder', () => {
-  it('is refused while its process lives, also to itself, and free when that has let go', async () => {
+  it('is exclusive while its process runs, also within that process, and free once released', async () => {
     const unlock = await lockFolder(folder, file)
     await expect(lockFolder(folder, file)).rejects.toMatchObject(REFUSED)
     {
@@ -58,7 +58,7 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).resolves.toBeUndefined()
   })
 
-  it('is taken at once from a process that was killed', async () => {
+  it('is free immediately after its process was killed', async () => {
     {
       await using other = await another()
       expect(other.says).toBe('locked')
@@ -66,13 +66,13 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).resolves.toBeUndefined()
   })
 
-  it('stays with a process that is stopped', async () => {
+  it('is kept by a process that is suspended', async () => {
     await using other = await another()
     other.kill('SIGSTOP')
     await expect(takenAndFreed()).rejects.toMatchObject(REFUSED)
   })
 
-  it('goes to one of many that come at the same time, after one that was killed as well', async () => {
+  it('is acquired by exactly one of several concurrent processes, also after a killed one', async () => {
     for (let round = 1; round <= 2; round += 1) {
       await using all = new AsyncDisposableStack()
       const others = await Promise.all(Array.from({ length: 6 }, () => another()))
@@ -81,7 +81,7 @@ describe('the lock of a data folder', () => {
     }
   })
 
-  it('is refused with the reason where its file can be no lock', async () => {
+  it('fails with the reason if its file cannot be locked', async () => {
     await mkdir(`${file}.lock.sqlite`)
     await expect(takenAndFreed()).rejects.toMatchObject({
       name: 'StartupError',
@@ -89,7 +89,7 @@ describe('the lock of a data folder', () => {
     })
   })
 
-  it('is refused with the reason where a file is in the place of the folder', async () => {
+  it('fails with the reason if the folder is a file', async () => {
     await writeFile(file, '')
     await expect(lockFolder(file, join(file, 'store'))).rejects.toMatchObject({
       name: 'StartupError',
@@ -97,7 +97,7 @@ describe('the lock of a data folder', () => {
     })
   })
 
-  it('leaves its file empty, and holds also when many in one process come first', async () => {
+  it('leaves its file empty, and is exclusive among concurrent attempts of one process', async () => {
     const all = await Promise.allSettled(Array.from({ length: 10 }, () => lockFolder(folder, file)))
     expect(all.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     await using other = await another()
@@ -105,7 +105,7 @@ describe('the lock of a data folder', () => {
     expect((await stat(`${file}.lock.sqlite`)).size).toBe(0)
   })
 
-  it('is refused where its file may only be read', async () => {
+  it('fails if its file is read-only', async () => {
     await takenAndFreed()
     await chmod(`${file}.lock.sqlite`, 0o444)
     await chmod(folder, 0o777)

@@ -4,18 +4,20 @@ import { DatabaseSync } from 'node:sqlite'
 import { StartupError } from '../process/lifecycle.ts'
 
 const SQLITE_BUSY = 5
-/** Two that come at the same moment each see the other on its way to the lock. */
+/** How long to wait for the lock: two processes that start at the same moment can see each other acquiring it. */
 const BUSY_MS = 200
 
 /**
- * Makes this process the only writer of a store, until it lets go or ends: the lock is the kernel's own, which SQLite
- * takes for an exclusive transaction. However a process ends, its lock ends with it; one that sleeps keeps it.
+ * Makes this process the only writer of a store, until it releases the lock or ends. The lock is a kernel file lock,
+ * which SQLite acquires for an exclusive transaction: Node has no API for one. The kernel releases it however the
+ * process ends, and keeps it while the process is suspended, so no timeout has to be guessed.
  *
- * @param file the store's main file, which need not exist yet. Beside it `<file>.lock.sqlite` stays, empty: were it removed,
- *   two processes could each hold the lock of a file of that name. Nothing else in the process may open it: the lock
- *   ends with any descriptor of it that is closed (fcntl(2)).
- * @returns how to let go, which has to be kept as long as the lock; the second time it does nothing.
- * @throws {StartupError} naming the folder, when another process has it or nothing can be written there.
+ * @param file the store's main file, which need not exist yet. The empty lock file `<file>.lock.sqlite` beside it is never
+ *   removed: otherwise two processes could lock two different files of that name. Nothing else in this process may
+ *   open it: closing any of its descriptors releases the lock (fcntl(2)).
+ * @returns the function that releases the lock. Keep a reference to it as long as the lock is needed; calling it twice
+ *   does nothing.
+ * @throws {StartupError} naming the folder, if another process has the lock or the folder cannot be written.
  */
 export async function lockFolder(folder: string, file: string): Promise<() => void> {
   const path = `${file}.lock.sqlite`
@@ -25,7 +27,8 @@ export async function lockFolder(folder: string, file: string): Promise<() => vo
     Promise.reject(cannot(error)),
   )
   try {
-    // SQLite would make it as well, but tell no reason why it cannot. Without a pause: see above.
+    // SQLite would create the file as well, but without saying why it cannot. Synchronous, so that no other code of
+    // this process can open and close the file between the two calls.
     closeSync(openSync(path, 'wx', 0o600))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw cannot(error)
@@ -33,7 +36,7 @@ export async function lockFolder(folder: string, file: string): Promise<() => vo
   let database: DatabaseSync | undefined
   try {
     database = new DatabaseSync(path, { timeout: BUSY_MS })
-    // A write, because of a file that may only be read SQLite takes a shared lock, and says nothing.
+    // The transaction writes, because for a read-only file SQLite silently takes a shared lock only.
     database.exec('pragma journal_mode = memory; begin exclusive; pragma user_version = 1')
   } catch (error) {
     database?.close()

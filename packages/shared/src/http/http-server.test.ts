@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net'
 import { expect, it } from 'vitest'
 import { listen } from './http-server.ts'
 
-it('leaves at once although a connection was opened ahead of need and never used', async () => {
+it('shuts down immediately if a client opened a connection in advance and never used it', async () => {
   const server = await listen((_request, response) => response.end(), {
     host: '127.0.0.1',
     port: 0,
@@ -17,7 +17,7 @@ it('leaves at once although a connection was opened ahead of need and never used
   expect(socket.destroyed).toBe(true)
 })
 
-it('cuts every connection once the time for answers in hand is over, also one that Node does not serve', async () => {
+it('closes every connection after the drain time, also one that Node does not serve', async () => {
   const server = await listen((_request, response) => response.end(), {
     host: '127.0.0.1',
     port: 0,

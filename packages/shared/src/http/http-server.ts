@@ -6,7 +6,7 @@ import type { Hono } from 'hono'
 export type NodeListener = (request: IncomingMessage, response: ServerResponse) => void
 
 export interface HttpServer extends AsyncDisposable {
-  /** `http://127.0.0.1:7217`, with the port really bound. */
+  /** `http://127.0.0.1:7217`, with the port that was bound. */
   readonly url: string
   readonly port: number
   readonly server: Server
@@ -14,28 +14,28 @@ export interface HttpServer extends AsyncDisposable {
 
 export interface ListenOptions {
   readonly host: string
-  /** 0 lets the system choose. */
+  /** 0 lets the operating system choose. */
   readonly port: number
-  /** Milliseconds that answers in hand get at shutdown before their connections are cut. */
+  /** Milliseconds that responses in flight get at shutdown before their connections are closed. */
   readonly drainMs?: number
 }
 
-/** A Hono app as a listener for `node:http`; the global Request and Response stay Node's own. */
+/** Returns a `node:http` listener for a Hono app, without replacing the global Request and Response. */
 export const honoListener = (app: Hono): NodeListener => {
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
   return (request, response) => void listener(request, response)
 }
 
 /**
- * Serves until disposed: then it takes no new request, lets those in hand finish for `drainMs` and closes.
+ * Serves until disposed: then it accepts no new request, lets those in flight finish for `drainMs`, and closes.
  *
- * @throws the system's error when the address cannot be bound.
+ * @throws the system's error if the address cannot be bound.
  */
 export async function listen(listener: NodeListener, options: ListenOptions): Promise<HttpServer> {
   const server = createServer(
     {
       maxHeaderSize: 16_384, // 431 beyond
-      headersTimeout: 10_000, // 408 beyond: slow headers hold a socket, nothing else
+      headersTimeout: 10_000, // 408 beyond; a slow client only occupies its socket
       requestTimeout: 30_000,
       keepAliveTimeout: 65_000,
       connectionsCheckingInterval: 1_000,
@@ -48,7 +48,7 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
     sockets.add(socket)
     socket.on('close', () => sockets.delete(socket))
   })
-  // Answers that failed half-way are the app's to log; a broken socket is nobody's.
+  // Only malformed or late requests get a response here. Failed responses are logged by the app; a broken socket needs none.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable) return socket.destroy()
     const status =
@@ -74,13 +74,13 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
     server,
     async [Symbol.asyncDispose]() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
-      // A connection is idle only once its last answer is out, so it takes more than one look.
+      // A connection becomes idle only after its last response was sent, so idle ones are closed repeatedly.
       const sweep = setInterval(() => {
         server.closeIdleConnections()
-        // One opened ahead of need, and never used, does not count as idle to Node.
+        // Node does not count a connection as idle that a client opened in advance and never used.
         for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
       }, 20)
-      // Node's own `closeAllConnections` knows only those that it serves itself.
+      // `closeAllConnections` of Node does not know the sockets that the gateway serves itself.
       const cut = setTimeout(() => {
         for (const socket of sockets) socket.destroy()
       }, options.drainMs ?? 5_000)

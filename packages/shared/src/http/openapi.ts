@@ -25,12 +25,12 @@ export const PROBLEM_CONTENT = {
 interface Documentation {
   readonly title: string
   readonly description: string
-  /** The `content` of the answers that every route may give. */
+  /** The `content` of the error responses that every route may return. */
   readonly errorContent: Content
   readonly needsKey: (path: string) => boolean
 }
 
-/** `GET /openapi.json`, made from the routes' own schemas, and `GET /docs`, the same to read. No outside address. */
+/** Adds `GET /openapi.json`, generated from the schemas of the routes, and `GET /docs`, a page of it that loads nothing from other hosts. */
 export function documentRoutes(app: Hono, documentation: Documentation): void {
   const { needsKey, errorContent, ...info } = documentation
   const error = (description: string) => ({ description, content: errorContent })

@@ -4,7 +4,7 @@ import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { Problem } from '../contracts/problem.ts'
 import { type ErrorCode, errorCodes, IntegrationError } from '../errors.ts'
 
-/** The problem document (RFC 9457) of an error. An error that is not ours tells the caller nothing but 500. */
+/** Returns the problem document (RFC 9457) of an error. Of an unexpected error the caller learns nothing but 500. */
 export function problemOf(error: unknown): Problem & { readonly status: number } {
   const known = error instanceof IntegrationError ? error : fromHono(error)
   if (known === null) return document('internal_error')
@@ -38,7 +38,7 @@ function fromHono(error: unknown): IntegrationError | null {
     : new IntegrationError(code, error.message || errorCodes[code].title)
 }
 
-/** Answers with the problem document of `error`, `Retry-After` and `WWW-Authenticate` where they belong. */
+/** Returns the response for `error`: its problem document, with `Retry-After` and `WWW-Authenticate` where they apply. */
 export function problemResponse(c: Context, error: unknown): Response {
   const problem = problemOf(error)
   c.header('Cache-Control', 'no-store')
@@ -53,7 +53,7 @@ export function problemResponse(c: Context, error: unknown): Response {
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
 
-/** The methods that have a handler at `path`; a GET route answers HEAD too (RFC 9110 §9.3.2). */
+/** Returns the methods that have a handler at `path`; a GET route serves HEAD as well (RFC 9110 §9.3.2). */
 function allowedMethods(app: Hono, path: string): readonly string[] {
   const allowed: string[] = METHODS.filter((method) =>
     app.router.match(method, path)[0].some(([[, route]]) => route.method === method),
@@ -61,7 +61,7 @@ function allowedMethods(app: Hono, path: string): readonly string[] {
   return allowed.includes('GET') ? ['GET', 'HEAD', ...allowed.slice(1)] : allowed
 }
 
-/** 405 with `Allow` where another method would be answered, else 404. */
+/** Responds with 405 and `Allow` if the path has other methods, otherwise with 404. */
 export function notFoundHandler(
   app: Hono,
   respond: (c: Context, error: IntegrationError) => Response,

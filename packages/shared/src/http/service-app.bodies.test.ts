@@ -30,7 +30,7 @@ describe('the body limit of a service', () => {
   })
   afterEach(() => server[Symbol.asyncDispose]())
 
-  /** Chunked unless a length is given. */
+  /** Sends the body chunked unless a length is given. */
   const send = (method: string, chunks: readonly string[], length?: number) =>
     new Promise<{ status: number | undefined; text: string }>((resolve, reject) => {
       const outgoing = request(
@@ -50,22 +50,22 @@ describe('the body limit of a service', () => {
       outgoing.end()
     })
 
-  it('lets a chunked body within it through, whole and with its headers', async () => {
+  it('accepts a chunked body within it, whole and with its headers', async () => {
     const answer = await send('POST', ['12345', '67890'])
     expect(answer).toEqual({ status: 200, text: JSON.stringify({ length: 10, type: 'yes' }) })
   })
 
-  it('lets a method that could have a body through without one', async () => {
+  it('accepts a method that may have a body without one', async () => {
     expect(await send('PUT', [])).toMatchObject({ status: 200 })
   })
 
-  it('refuses a chunked body beyond it with 413', async () => {
+  it('rejects a chunked body beyond it with 413', async () => {
     const answer = await send('POST', ['12345', '678901'])
     expect(answer.status).toBe(413)
     expect(JSON.parse(answer.text)).toMatchObject({ code: 'payload_too_large' })
   })
 
-  it('refuses a declared length beyond it with 413', async () => {
+  it('rejects a declared length beyond it with 413', async () => {
     expect(await send('POST', ['12345678901'], 11)).toMatchObject({ status: 413 })
   })
 })

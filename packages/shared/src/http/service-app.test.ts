@@ -56,8 +56,8 @@ function serve(lines?: string[]) {
   return { call, health }
 }
 
-describe('the HTTP frame of a service', () => {
-  it('lets callers with any of the keys in, and nobody else', async () => {
+describe('the HTTP app of a service', () => {
+  it('accepts callers with any of the keys and rejects all others', async () => {
     const { call } = serve()
     expect((await call('/things/1')).status).toBe(200)
     expect((await call('/things/1', { key: 'o'.repeat(32) })).status).toBe(200)
@@ -97,7 +97,7 @@ describe('the HTTP frame of a service', () => {
     },
   )
 
-  it('answers an unknown path with 404 and a known one with 405 and Allow', async () => {
+  it('responds with 404 to an unknown path, and with 405 and Allow to a known one', async () => {
     const { call } = serve()
     expect((await call('/nothing')).status).toBe(404)
     const answer = await call('/things/1', { method: 'DELETE' })
@@ -105,7 +105,7 @@ describe('the HTTP frame of a service', () => {
     expect((await call('/things', { method: 'GET' })).headers.get('Allow')).toBe('POST')
   })
 
-  it('tells what is wrong with a body by name and rule, never by value', async () => {
+  it('reports an invalid body by name and rule, never by value', async () => {
     const { call } = serve()
     const answer = await call('/things', {
       method: 'POST',
@@ -126,7 +126,7 @@ describe('the HTTP frame of a service', () => {
     ['another content type', 'name=a', 400],
     ['an unknown member', '{"name":"a","version":1}', 400],
     ['a body beyond the limit', JSON.stringify({ name: 'x'.repeat(200) }), 413],
-  ])('refuses %s', async (what, body, status) => {
+  ])('rejects %s', async (what, body, status) => {
     const headers = {
       'Content-Type': what === 'another content type' ? 'text/plain' : 'application/json',
     }
@@ -137,12 +137,12 @@ describe('the HTTP frame of a service', () => {
     ])
   })
 
-  it('says when to come back', async () => {
+  it('sends Retry-After', async () => {
     const answer = await serve().call('/busy')
     expect([answer.status, answer.headers.get('Retry-After')]).toEqual([503, '2'])
   })
 
-  it('tells the caller nothing of a bug, and the log no secret', async () => {
+  it('reports a defect as a bare 500, and logs it without secrets', async () => {
     const lines: string[] = []
     const answer = await serve(lines).call('/bug')
     expect([answer.status, await answer.json()]).toEqual([
@@ -178,7 +178,7 @@ describe('the HTTP frame of a service', () => {
     expect((await call('/health/ready', { key: null })).status).toBe(200)
   })
 
-  it('tells of each dependency in its metrics, 1 while it is up', async () => {
+  it('exports a metric for each dependency, 1 while it is up', async () => {
     const { call, health } = serve()
     const dependency = health.dependency('redis')
     const read = async () => (await call('/metrics')).text()
@@ -187,13 +187,13 @@ describe('the HTTP frame of a service', () => {
     expect(await read()).toContain('dependency_up{dependency="redis",service="test"} 1\n')
   })
 
-  it('tells how far the event loop lags, in seconds', async () => {
+  it('exports the event loop lag in seconds', async () => {
     expect(await (await serve().call('/metrics')).text()).toMatch(
       /^nodejs_eventloop_lag_p99_seconds\{service="test"\} \d/m,
     )
   })
 
-  it('lets nothing be cached and no referrer travel', async () => {
+  it('forbids caching and referrers', async () => {
     const { headers } = await serve().call('/things/1')
     expect([
       headers.get('Cache-Control'),

@@ -14,49 +14,49 @@ import { serveTraced, tracing } from '../observability/telemetry.ts'
 
 export interface ServiceAppDeps {
   readonly name: string
-  /** One line of what the service does, for its documentation. */
+  /** What the service does, in one line of its documentation. */
   readonly purpose: string
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
-  /** Keys a caller may present; null where everything is open. */
+  /** Keys that a caller may present; `null` if every path is open. */
   readonly keys: readonly Secret[] | null
-  /** Exact paths that need no key, beside the documentation, health and metrics. */
+  /** Exact paths that need no key, in addition to the documentation, health and metrics. */
   readonly openPaths?: readonly string[]
   /** The largest body accepted, in bytes. */
   readonly maxBodyBytes?: number
-  /** The same for exact paths that take more. */
+  /** Larger limits for exact paths. */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
-  /** How errors are answered; problem documents unless the service's contract says otherwise. */
-  readonly errorAnswers?: ErrorAnswers
+  /** How errors become responses; problem documents unless the service's contract says otherwise. */
+  readonly errorResponses?: ErrorResponses
 }
 
-export interface ErrorAnswers {
+export interface ErrorResponses {
   readonly respond: (c: Context, error: unknown) => Response
-  /** The same in a route's description. */
+  /** The `content` of these responses in a route's OpenAPI description. */
   readonly content: Content
 }
 
-const PROBLEMS: ErrorAnswers = { respond: problemResponse, content: PROBLEM_CONTENT }
+const PROBLEMS: ErrorResponses = { respond: problemResponse, content: PROBLEM_CONTENT }
 
-/** Paths of every service that hold no secret and no realm. */
+/** Paths of every service that expose no secret and no realm. */
 const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
 
 /**
- * What every service's HTTP side has: keys, limits, problem documents, 405 with `Allow`, health, metrics,
- * documentation and one log line a request. `addRoutes` mounts the service's own resources.
+ * Creates the HTTP app that every service has: service keys, limits, problem documents, 405 with `Allow`, health,
+ * metrics, documentation and one log line per request. `addRoutes` mounts the service's own resources.
  */
 export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) => void): Hono {
-  const { logger, health, metrics, errorAnswers = PROBLEMS } = deps
+  const { logger, health, metrics, errorResponses = PROBLEMS } = deps
   const app = new Hono()
-  const latency = metrics.histogram('http_request_duration_seconds', 'Time to answer a request', [
-    'method',
-    'route',
-    'status',
-  ])
+  const latency = metrics.histogram(
+    'http_request_duration_seconds',
+    'Time to respond to a request',
+    ['method', 'route', 'status'],
+  )
   const dependencyUp = metrics.gauge(
     'dependency_up',
-    '1 while a backend or peer that the service uses answers',
+    '1 while a backend or peer that the service uses is available',
     ['dependency'],
   )
   metrics.beforeEach(() => {
@@ -75,10 +75,10 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
         await next()
         return { status: c.res.status, route: routeOf(c) }
       })
-    // Not `c.header`: on an answer that is made it builds the whole Response once more.
+    // Not `c.header`, which builds the whole Response a second time if it exists already.
     const { headers } = c.res
     headers.set('X-Request-Id', requestId)
-    // What is left of a body that nobody read would be taken for the next request.
+    // The unread rest of a body would be parsed as the next request, so the connection is closed.
     const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
     if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
     const durationMs = performance.now() - startedAt
@@ -118,7 +118,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     '/health/ready',
     describeRoute({
       tags: ['operations'],
-      summary: 'Everything needed is there; each dependency named',
+      summary: 'Whether every required dependency is available; each dependency by name',
       responses: {
         200: jsonResponse('ready', HealthReport),
         503: jsonResponse('waiting for a dependency', HealthReport),
@@ -145,30 +145,30 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   documentRoutes(app, {
     title: deps.name,
     description: deps.purpose,
-    errorContent: errorAnswers.content,
+    errorContent: errorResponses.content,
     needsKey: (path) => deps.keys !== null && !openPaths.has(path),
   })
 
-  app.notFound(notFoundHandler(app, errorAnswers.respond))
+  app.notFound(notFoundHandler(app, errorResponses.respond))
   app.onError((error, c) => {
-    const answer = errorAnswers.respond(c, error)
-    if (answer.status >= 500)
+    const response = errorResponses.respond(c, error)
+    if (response.status >= 500)
       logger.error({ err: error, method: c.req.method, route: routePath(c, -1) }, 'request failed')
-    return answer
+    return response
   })
   return app
 }
 
 /**
- * 413 for a body beyond `maxBytes`. Hono's own middleware copies the Request of a chunked body, which
- * @hono/node-server's cannot be while the global Request stays Node's (see `honoListener`).
+ * Responds with 413 to a body beyond `maxBytes`. Hono's own middleware copies the Request of a chunked body, which
+ * fails for the Request of @hono/node-server while the global Request stays Node's (see `honoListener`).
  */
 function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
   const tooLarge = (maxBytes: number) =>
     new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
   return async (c, next) => {
     const { headers, method } = c.req.raw
-    // Looking at `body` alone builds a whole Request; most requests have none.
+    // Reading `body` alone builds a whole Request; most requests have no body.
     const body = hasBody(method) ? c.req.raw.body : null
     if (body === null) return next()
     const maxBytes = maxBytesAt(c.req.path)
@@ -194,12 +194,12 @@ function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
   }
 }
 
-/** The pattern, not the path: a path may hold a realm, and labels must stay few. */
+/** Returns the route pattern, not the path: a path may contain a realm, and metric labels must stay few. */
 const routeOf = (c: Context): string => (matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none')
 
 const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'
 
-/** Lets a request with one of `keys` as its bearer pass (RFC 6750 §2.1), and the open paths to everyone. */
+/** Accepts requests with one of `keys` as their bearer token (RFC 6750 §2.1), and all requests to open paths. */
 function requireServiceKey(
   keys: readonly Secret[],
   openPaths: ReadonlySet<string>,
@@ -212,14 +212,14 @@ function requireServiceKey(
   }
 }
 
-/** Whether an `Authorization` header holds one of the keys; compares all of them, each in constant time. */
+/** Whether an `Authorization` header has one of the keys. Compares all of them, each in constant time. */
 export function isAuthorized(header: string | undefined, keys: readonly Secret[]): boolean {
   const presented = /^Bearer ([\x21-\x7e]{1,512})$/i.exec(header ?? '')?.[1]
   if (presented === undefined) return false
   return keys.map((key) => key.equals(presented)).includes(true)
 }
 
-/** Validates a part of the request; what is wrong is told by path and rule, never by value. */
+/** Validates a part of the request. An error names path and rule, never the value, which may be a secret. */
 export const validate = <
   Target extends 'json' | 'query' | 'param' | 'form',
   Schema extends z.ZodType,
@@ -238,13 +238,13 @@ export const validate = <
     })
   })
 
-/** The `responses` entry of a JSON answer in a route's description. */
+/** The `responses` entry of a JSON response in a route's description. */
 export const jsonResponse = (description: string, schema: z.ZodType) => ({
   description,
   content: { 'application/json': { schema: resolver(schema) } },
 })
 
-/** The `responses` entry of an answer in text of some kind. */
+/** The `responses` entry of a text response. */
 export const textResponse = (description: string, mediaType: `text/${string}`) => ({
   description,
   content: { [mediaType]: { schema: { type: 'string' as const } } },

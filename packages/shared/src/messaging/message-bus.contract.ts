@@ -38,7 +38,7 @@ const order = (id: string, overrides: Partial<OutgoingMessage> = {}): OutgoingMe
   ...overrides,
 })
 
-/** What every message bus keeps, the embedded one and the one over RabbitMQ alike. */
+/** The behaviour of every message bus, the in-process one and the one over RabbitMQ. */
 export function messageBusContract(name: string, open: () => Promise<MessageBus>): void {
   describe(`${name} as a message bus`, () => {
     let bus: MessageBus
@@ -49,7 +49,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
     })
     afterEach(() => bus[Symbol.asyncDispose]())
 
-    /** Collects what a queue delivers; settles by `settlement`. */
+    /** Collects the deliveries of a queue and settles each with `settlement`. */
     function collect(
       queue: string,
       settlement: (delivery: Delivery) => Settlement = () => 'ack',
@@ -65,7 +65,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       return { deliveries, consumer, arrived }
     }
 
-    it('brings a message with its identity, type, headers and JSON body', async () => {
+    it('delivers a message with its id, type, headers and JSON body', async () => {
       const { deliveries, arrived } = collect('orders')
       await bus.publish(order('1', { headers: { traceparent: '00-a-b-01' } }))
       await arrived(1)
@@ -88,7 +88,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries.map(({ messageId }) => messageId)).toEqual(ids)
     })
 
-    it('refuses a mandatory message that no queue takes, and lets go of one that nobody has to hear', async () => {
+    it('rejects an unroutable mandatory message, and drops one that is not mandatory', async () => {
       await expect(bus.publish(order('1', { routingKey: 'nobody' }))).rejects.toMatchObject({
         code: 'broker_unavailable',
       })
@@ -97,7 +97,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       ).resolves.toBeUndefined()
     })
 
-    it('has at most the prefetch in hand', async () => {
+    it('delivers at most the prefetch before acks', async () => {
       let inHand = 0
       let most = 0
       let done = 0
@@ -117,7 +117,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(most).toBe(2)
     })
 
-    it('brings a requeued message again, marked as such', async () => {
+    it('redelivers a requeued message, marked as redelivered', async () => {
       const { deliveries, arrived } = collect('orders', (delivery) =>
         delivery.redelivered ? 'ack' : 'requeue',
       )
@@ -141,7 +141,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       ])
     })
 
-    it('dead-letters a message that keeps coming back beyond the delivery limit', async () => {
+    it('dead-letters a message that is requeued beyond the delivery limit', async () => {
       const graveyard = collect('graveyard')
       const orders = collect('orders', () => 'requeue')
       await bus.publish(order('poison'))
@@ -152,7 +152,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       })
     })
 
-    it('brings a delayed message after its time, with its own routing key', async () => {
+    it('delivers a delayed message after its TTL, with its own routing key', async () => {
       const { deliveries, arrived } = collect('orders')
       await bus.publish(order('1', { exchange: 'later' }))
       expect(deliveries).toHaveLength(0)
@@ -176,7 +176,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(oneWord.deliveries.map(({ routingKey }) => routingKey)).toEqual(['news.local'])
     })
 
-    it('takes nothing more once cancelled, and waits for what is in hand', async () => {
+    it('accepts no delivery once cancelled, and waits for those in flight', async () => {
       const started = Promise.withResolvers<void>()
       const finish = Promise.withResolvers<void>()
       const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => {
@@ -197,7 +197,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       )
     })
 
-    it('tells the depth of a queue, and nothing of a queue that is not there', async () => {
+    it('returns the depth of a queue, and null for a queue that does not exist', async () => {
       await bus.publish(order('1'))
       await eventually(async () =>
         expect(await bus.depth('orders')).toEqual({ ready: 1, consumers: 0 }),

@@ -1,36 +1,35 @@
 /**
- * The port to the broker: RabbitMQ's model, as much of it as the services use. `rabbitmq/message-bus.ts`
- * speaks to the real one, `in-process/message-bus.ts` is the embedded host's; one contract suite holds both
- * to the same behaviour.
+ * The port to the broker: the part of RabbitMQ's model that the services use. `rabbitmq/message-bus.ts` implements
+ * it over AMQP, `in-process/message-bus.ts` in memory for the embedded host; both pass one contract suite.
  *
  * Delivery is at least once. Consumers recognise a duplicate by its message id or by the state it names.
  */
 export interface MessageBus extends AsyncDisposable {
   /**
-   * Declares what must exist; kept and declared again after each reconnect. Resolves once it stands, or when it
-   * cannot be declared now: the dependency says why, and it is tried again until it stands.
+   * Declares exchanges and queues, now and after each reconnect. Resolves once they are declared, or if that fails:
+   * the dependency reports why, and the declaration is retried until it succeeds.
    */
   declare(topology: Topology): Promise<void>
 
   /**
-   * Resolves when the broker has taken responsibility for the message (publisher confirm).
+   * Resolves when the broker has accepted responsibility for the message (publisher confirm).
    *
    * @throws {IntegrationError} `broker_unavailable`: not connected, not confirmed in time, or returned as
-   * unroutable. The message may have arrived all the same.
+   * unroutable. The message may have been delivered nevertheless.
    */
   publish(message: OutgoingMessage): Promise<void>
 
-  /** Consumes from now on, through reconnects, until cancelled. */
+  /** Consumes until cancelled, also after reconnects. */
   consume(
     queue: string,
     options: ConsumeOptions,
     handle: (delivery: Delivery) => Promise<Settlement>,
   ): Consumer
 
-  /** Messages ready in a queue and its consumers; null while the broker is away or the queue unknown. */
+  /** Counts a queue's ready messages and its consumers; `null` if the broker is unavailable or the queue does not exist. */
   depth(queue: string): Promise<QueueDepth | null>
 
-  /** Resolves as soon as the broker can be used; rejects when `signal` aborts first. */
+  /** Resolves as soon as the broker is available; rejects if `signal` aborts first. */
   ready(signal?: AbortSignal): Promise<void>
 }
 
@@ -51,9 +50,9 @@ export interface QueueSpec {
   readonly messageTtlMs?: number
   /** Where rejected, expired and over-delivered messages go; without a routing key they keep theirs. */
   readonly deadLetter?: { readonly exchange: string; readonly routingKey?: string }
-  /** Deliveries after which a message that keeps coming back is dead-lettered. */
+  /** Deliveries after which a message that is requeued again and again is dead-lettered. */
   readonly deliveryLimit?: number
-  /** A queue of this connection alone, gone with it: every replica sees every message. */
+  /** A queue of this connection alone, deleted with it: every replica gets every message. */
   readonly exclusive?: boolean
 }
 
@@ -63,13 +62,13 @@ export interface OutgoingMessage {
   readonly exchange: string
   readonly routingKey: string
   readonly messageId: string
-  /** What kind of message it is, for the reader in the console: `step`, `credential.refreshed`. */
+  /** The kind of message, shown on RabbitMQ's management page: `step`, `credential.refreshed`. */
   readonly type: string
   readonly correlationId?: string
   readonly headers?: Readonly<Record<string, HeaderValue>>
   /** Sent as JSON. */
   readonly body: unknown
-  /** Fails when no queue would take it. Off for events that nobody has to listen to. */
+  /** Fails if no queue is bound for it. Off for events that need no consumer. */
   readonly mandatory: boolean
 }
 
@@ -80,22 +79,22 @@ export interface Delivery {
   readonly headers: Readonly<Record<string, unknown>>
   readonly content: Buffer
   readonly redelivered: boolean
-  /** How often this message came back before; 0 for the first delivery. */
+  /** How often this message was requeued; 0 for the first delivery. */
   readonly deliveryCount: number
 }
 
-/** What becomes of a delivery: done, back to the queue, or dead-lettered. A handler that throws rejects. */
+/** How a delivery is settled: acknowledged, requeued, or dead-lettered. A handler that throws rejects. */
 export type Settlement = 'ack' | 'requeue' | 'reject'
 
 export interface ConsumeOptions {
-  /** Deliveries in hand at a time. */
+  /** Maximum number of unacknowledged deliveries. */
   readonly prefetch: number
-  /** The consumer tag, as the console shows it. */
+  /** The consumer tag, shown on RabbitMQ's management page. */
   readonly tag: string
 }
 
 export interface Consumer {
-  /** Takes no more deliveries and resolves when those in hand are settled. */
+  /** Accepts no more deliveries and resolves when those in flight are settled. */
   cancel(): Promise<void>
 }
 

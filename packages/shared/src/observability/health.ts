@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { UnsupportedBackend, type Finding } from './checks/check-result.ts'
+import { UnsupportedBackend, type CheckResult } from './checks/check-result.ts'
 import type { Logger } from './logger.ts'
 
 const DependencyState = z.discriminatedUnion('status', [
@@ -21,27 +21,27 @@ export const HealthReport = z.object({
 })
 export type HealthReport = z.output<typeof HealthReport>
 
-/** One backend or peer that a service needs, as `/health/ready` and the log tell of it. */
+/** One backend or peer that a service needs, as reported by `/health/ready` and the log. */
 export interface Dependency {
   readonly name: string
   readonly state: DependencyState
   up(): void
-  /** `reason` is a short text of ours, such as `ECONNREFUSED`; never a foreign message. */
+  /** `reason` is a short text of ours, such as `ECONNREFUSED`, never the message of a foreign error. */
   down(reason: string): void
-  /** Tells of what works, but not as it should; once, until that changes. */
-  remark(finding: Finding): void
+  /** Logs a check result that is not `ok`, once until its verdict changes. */
+  logCheck(result: CheckResult): void
 }
 
 export interface Health {
   /**
-   * Registers a dependency; the service counts as not ready until `up()`. An `optional` one is told of
-   * but never waited for: the service does its work without it.
+   * Registers a dependency; the service is not ready until `up()`. An `optional` one is reported but does not
+   * affect readiness: the service works without it.
    */
   dependency(name: string, need?: 'required' | 'optional'): Dependency
   report(): HealthReport
 }
 
-/** Tracks what a service waits for; every transition is one log line. */
+/** Tracks the dependencies of a service; every transition is one log line. */
 export function createHealth(logger: Logger, now: () => Date = () => new Date()): Health {
   const dependencies = new Map<string, Dependency>()
   const optional = new Set<string>()
@@ -53,7 +53,7 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
         since: now().toISOString(),
         reason: 'not connected yet',
       }
-      const remarked = new Map<string, Finding['verdict']>()
+      const logged = new Map<string, CheckResult['verdict']>()
       const dependency: Dependency = {
         name,
         get state() {
@@ -64,11 +64,11 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
           state = { status: 'up', since: now().toISOString() }
           logger.info({ dependency: name }, 'dependency is up')
         },
-        remark({ check, verdict, found, mend }) {
-          if (remarked.get(check) === verdict) return
-          remarked.set(check, verdict)
+        logCheck({ check, verdict, found, remediation }) {
+          if (logged.get(check) === verdict) return
+          logged.set(check, verdict)
           if (verdict !== 'warning' && verdict !== 'problem') return
-          logger.warn({ dependency: name, check, found, toMend: mend }, 'dependency is not right')
+          logger.warn({ dependency: name, check, found, remediation }, 'dependency degraded')
         },
         down(reason) {
           if (state.status === 'down' && state.reason === reason) return
@@ -90,13 +90,13 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
   }
 }
 
-/** The part of an error that may be told to anyone: its code, or its class. */
+/** Returns the part of an error that may be reported: its code, or its class. Messages of foreign errors may hold secrets. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
   if (error instanceof UnsupportedBackend) return error.message
   const { code } = error as { code?: unknown }
   if (typeof code === 'string' && code !== '') return code
-  // Node's happy eyeballs wraps the refusals of each address.
+  // Node's happy eyeballs collects the errors of all addresses.
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
   return error.name
 }

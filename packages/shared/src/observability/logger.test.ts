@@ -6,15 +6,17 @@ const run = promisify(execFile)
 const LOGGER = new URL('logger.ts', import.meta.url).href
 const PROGRAM = `
   const { createLogger } = await import(${JSON.stringify(LOGGER)})
-  createLogger('coordinator', 'info').info({ step: 'order' }, 'step started')
+  const logger = createLogger('coordinator', 'info')
+  logger.info({ step: 'order' }, 'step started')
+  logger.warn({ err: new Error('no route') }, 'step failed')
 `
 const command = [process.execPath, '--input-type=module', '--eval', PROGRAM]
 const env = { PATH: process.env['PATH'] ?? '' }
 
-it('writes JSON lines for machines', async () => {
+it('writes JSON lines if standard output is not a terminal', async () => {
   const [file = '', ...args] = command
   const { stdout } = await run(file, args, { env })
-  expect(JSON.parse(stdout)).toMatchObject({
+  expect(JSON.parse(stdout.split('\n')[0] ?? '')).toMatchObject({
     level: 'info',
     service: 'coordinator',
     step: 'order',
@@ -23,9 +25,9 @@ it('writes JSON lines for machines', async () => {
 })
 
 it.each([
-  ['in colours', {}, true],
-  ['without colours where NO_COLOR is set', { NO_COLOR: '1' }, false],
-])('writes a line that people can read on a terminal, %s', async (_how, more, isColoured) => {
+  ['with colours', { TERM: 'xterm' }, true],
+  ['without colours if NO_COLOR is set', { TERM: 'xterm', NO_COLOR: '1' }, false],
+])('writes readable lines to a terminal, %s', async (_how, more, isColoured) => {
   // script(1) runs a command on a terminal of its own.
   const quoted = command.map((part) => `'${part.replaceAll("'", String.raw`'\''`)}'`).join(' ')
   const { stdout } = await run('script', ['-qec', quoted, '/dev/null'], {
@@ -33,8 +35,8 @@ it.each([
   })
   // eslint-disable-next-line no-control-regex
   const plain = stdout.replaceAll(/\u001B\[\d+m/g, '')
-  expect(plain).toMatch(
-    /^\[\d\d:\d\d:\d\d\.\d{3}\] INFO: coordinator: step started \{"step":"order"\}\s*$/,
-  )
+  const [started, failed] = plain.split(/\r?\n/)
+  expect(started).toMatch(/^\d\d:\d\d:\d\d   coordinator {8}step started  step=order$/)
+  expect(failed).toMatch(/^\d\d:\d\d:\d\d ! coordinator {8}step failed  error=no route$/)
   expect(plain !== stdout).toBe(isColoured)
 })

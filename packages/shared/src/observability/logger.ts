@@ -1,17 +1,17 @@
-import { createRequire } from 'node:module'
 import { pino } from 'pino'
-import type { PinoPretty } from 'pino-pretty'
 import type { logLevels } from '../process/config.ts'
 import { IntegrationError } from '../errors.ts'
+import { terminalLog } from './terminal-log.ts'
 
 export type Logger = pino.Logger
 export type LogLevel = (typeof logLevels)[number]
 
 /**
- * JSON lines on standard output, lines for people where that is a terminal: a constant message, the data beside it.
+ * Creates a logger that writes JSON lines to standard output, or readable lines if that is a terminal. A message is
+ * constant and its data stands beside it, so that lines can be searched and counted.
  *
- * Errors go under `err` and pass one serializer that keeps an allow-list: drivers put passwords, bearer
- * tokens and whole bodies on their error objects.
+ * Errors go under `err` and pass one serializer that copies only what it knows to be harmless: drivers put
+ * passwords, bearer tokens and whole bodies on their error objects.
  */
 export function createLogger(
   service: string,
@@ -25,24 +25,11 @@ export function createLogger(
     formatters: { level: (label) => ({ level: label }) },
     serializers: { err: describeError },
   }
-  const to = destination ?? (process.stdout.isTTY ? forPeople() : undefined)
+  const to = destination ?? (process.stdout.isTTY ? terminalLog(process.stdout) : undefined)
   return to === undefined ? pino(options) : pino(options, to)
 }
 
-// Loaded here: a service that nobody looks at has no need of it.
-function forPeople(): pino.DestinationStream {
-  const pretty = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty
-  return pretty({
-    colorize: !process.env['NO_COLOR'] && process.env['TERM'] !== 'dumb',
-    messageFormat: '{service}: {msg}',
-    ignore: 'service',
-    translateTime: 'SYS:HH:MM:ss.l',
-    singleLine: true,
-    sync: true,
-  })
-}
-
-/** What may be told of an error. The message of a foreign one is scrubbed of all that could be a secret. */
+/** Returns what may be logged of an error. The message of a foreign error is scrubbed of everything that could be a secret. */
 export function describeError(error: unknown, depth = 0): Record<string, unknown> {
   if (!(error instanceof Error)) return { type: typeof error }
   const { code } = error as { code?: unknown }
@@ -56,7 +43,7 @@ export function describeError(error: unknown, depth = 0): Record<string, unknown
   }
 }
 
-/** Takes out of foreign text everything long enough to be a token, and what stands in a URL's authority. */
+/** Removes from foreign text everything long enough to be a token, and the user information of URLs. */
 export function scrub(text: string): string {
   return text
     .slice(0, 500)
@@ -65,7 +52,7 @@ export function scrub(text: string): string {
     .replace(/\b(Bearer|Basic)\s+\S+/gi, '$1 [redacted]')
 }
 
-// The first line of a stack repeats the message; the frames hold only places in the code.
+// The first line of a stack repeats the message, which is scrubbed elsewhere. The frames name only places in the code.
 function frames(error: Error): string | undefined {
   return error.stack
     ?.split('\n')

@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from '@prometheus-io/client'
 
-/** The Prometheus registry of one service in this process: the embedded host has several side by side. */
+/** The Prometheus registry of one service in this process: the embedded host has several. */
 export interface Metrics {
   readonly registry: Registry
   counter<Label extends string>(
@@ -15,9 +15,9 @@ export interface Metrics {
     labels?: readonly Label[],
     buckets?: readonly number[],
   ): Histogram<Label>
-  /** Called before each reading, for figures that are looked up and not counted. */
-  beforeEach(look: () => void): void
-  /** Everything, in Prometheus' text format. */
+  /** Called before each scrape, for metrics that are read from elsewhere instead of counted. */
+  beforeEach(collect: () => void): void
+  /** All metrics in Prometheus' text format. */
   read(): Promise<string>
 }
 
@@ -31,7 +31,7 @@ export function createMetrics(service: string): Metrics {
   registry.setDefaultLabels({ service })
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
-  const looks: (() => void)[] = []
+  const collectors: (() => void)[] = []
   return {
     registry,
     counter: (name, help, labels = []) =>
@@ -40,9 +40,9 @@ export function createMetrics(service: string): Metrics {
       new Gauge({ name, help, labelNames: [...labels], registers }),
     histogram: (name, help, labels = [], buckets = LATENCY_BUCKETS) =>
       new Histogram({ name, help, labelNames: [...labels], buckets: [...buckets], registers }),
-    beforeEach: (look) => void looks.push(look),
+    beforeEach: (collect) => void collectors.push(collect),
     read() {
-      for (const look of looks) look()
+      for (const collect of collectors) collect()
       return registry.metrics()
     },
   }

@@ -1,25 +1,25 @@
 /**
- * Tracing, as traced code sees it. Nothing of OpenTelemetry is known here, and none of it is loaded unless traces
- * have somewhere to go (lifecycle.ts).
+ * Tracing, as traced code sees it. This file does not depend on OpenTelemetry, whose SDK is loaded only if a
+ * collector is configured (lifecycle.ts).
  *
- * T1  Off, `tracing` is undefined: a path that every call takes pays one look at it and no more; a port is wrapped
- *     when it is opened, or not at all.
- * T2  What a span holds is named where it is made: no header, body, query or message of an error comes into it.
+ * T1  While tracing is off, `tracing` is undefined: hot paths pay one comparison and nothing else, and a port is
+ *     wrapped when it is opened or not at all.
+ * T2  The attributes of a span are listed where it is created: no header, body, query or error message gets into it.
  */
 
 export interface Tracing {
   /**
    * Runs `work` in a span below the active one. A rejection fails the span and is passed on. Only a `client` span
-   * needs an active one: what a service asks for by itself, all day long, is nobody's trace.
+   * needs an active one: requests that a service makes on its own, such as probes, are not traced.
    */
   span<Result>(about: SpanDescription, work: () => Promise<Result>): Promise<Result>
   /** Adds to the active span. */
   annotate(attributes: SpanAttributes): void
-  /** Gives the active span its name, where that is known only later. */
+  /** Renames the active span, if its name is known only later. */
   rename(name: string): void
   /** Marks the active span as failed; a short code, such as a status or `ECONNREFUSED`. */
   fail(errorType: string): void
-  /** What a request or message has to carry for the active span's trace to go on (`traceparent`); none without one. */
+  /** Returns the headers that continue the active span's trace in another process (`traceparent`); empty without a span. */
   headers(): Readonly<Record<string, string>>
 }
 
@@ -27,27 +27,31 @@ export interface SpanDescription {
   readonly name: string
   readonly kind: 'server' | 'client' | 'producer' | 'consumer' | 'internal'
   readonly attributes?: SpanAttributes
-  /** The headers of what came in from another process: the span belongs below its sender's, or begins a trace. */
+  /** The headers of a request or message from another process: the span continues its trace, or begins one. */
   readonly from?: Readonly<Record<string, unknown>>
 }
 
 export type SpanAttributes = Readonly<Record<string, string | number | boolean>>
 
-/** Of this process, as its environment is: every service in it is traced, or none. */
+/**
+ * The tracer of this process; undefined while tracing is off. Module state on purpose: the environment of a process
+ * switches tracing on for every service in it, it is set once before anything is opened (`useTracing`), and a
+ * parameter in each call of the hot paths would break T1.
+ */
 export let tracing: Tracing | undefined
 
-/** Called once, before anything is opened. */
+/** Switches tracing on. Called once, before any connection is opened. */
 export function useTracing(given: Tracing): void {
   tracing = given
 }
 
 export interface Served {
   readonly status: number
-  /** The pattern, not the path: a path may hold a realm. */
+  /** The route pattern, not the path: a path may contain a realm. */
   readonly route: string
 }
 
-/** Serves a request in a span that goes on with the caller's trace. */
+/** Serves a request in a span that continues the caller's trace. */
 export async function serveTraced(
   traces: Tracing,
   { method, headers }: { readonly method: string; readonly headers: Record<string, unknown> },
@@ -62,32 +66,32 @@ export async function serveTraced(
   })
 }
 
-/** What a call came to: the status of its answer, or a short reason why there is none. */
+/** The result of a call: the status of its response, or a short reason why there is none. */
 export type CallResult = number | string
 
-/** Makes a call to another service in a span; `send` gets the headers that tell it of the trace. */
-export function callTraced<Answer>(
+/** Calls another service in a span; `send` gets the headers that carry the trace context. */
+export function callTraced<Response>(
   traces: Tracing,
   { method, url }: { readonly method: string; readonly url: URL },
-  send: (headers: Readonly<Record<string, string>>) => Promise<Answer>,
-  resultOf: (answer: Answer) => CallResult,
-): Promise<Answer> {
+  send: (headers: Readonly<Record<string, string>>) => Promise<Response>,
+  resultOf: (response: Response) => CallResult,
+): Promise<Response> {
   const attributes = {
     'http.request.method': method,
     'server.address': url.hostname,
     'server.port': Number(url.port || (url.protocol === 'https:' ? 443 : 80)),
-    'url.full': url.origin + url.pathname, // T2: tokens travel in queries
+    'url.full': url.origin + url.pathname, // T2: queries may contain tokens
   }
   return traces.span({ name: method, kind: 'client', attributes }, async () => {
-    const answer = await send(traces.headers())
-    const result = resultOf(answer)
+    const response = await send(traces.headers())
+    const result = resultOf(response)
     if (typeof result === 'number') traces.annotate({ 'http.response.status_code': result })
     if (typeof result === 'string' || result >= 400) traces.fail(String(result))
-    return answer
+    return response
   })
 }
 
-/** The same port, with a span for each of these operations; the port itself while nothing is traced. */
+/** Returns the port with a span for each of these operations; the port itself while tracing is off. */
 export function tracedPort<Port extends object>(
   port: Port,
   spans: { readonly [Operation in keyof Port]?: SpanDescription },
@@ -95,7 +99,7 @@ export function tracedPort<Port extends object>(
   const traces = tracing
   if (traces === undefined) return port
   const traced = Object.entries(spans).map(([name, about]) => {
-    // The keys of `spans` are operations of the port, and all that is asked of one here is that it can be awaited.
+    // The keys of `spans` are operations of the port; the cast assumes only that they return promises.
     const operation = port[name as keyof Port] as (...input: unknown[]) => Promise<unknown>
     const inSpan = (...input: unknown[]): Promise<unknown> =>
       traces.span(about as SpanDescription, () => operation.apply(port, input))
@@ -104,7 +108,7 @@ export function tracedPort<Port extends object>(
   return { ...port, ...Object.fromEntries(traced) } as Port
 }
 
-/** The same store, with a span for each of these operations that happens in a trace. */
+/** Returns the store with a span for each of these operations that runs within a trace. */
 export function tracedStore<Store extends object>(
   system: 'postgresql' | 'redis',
   store: Store,

@@ -47,7 +47,7 @@ describe('reading settings', () => {
     expect(JSON.stringify(config)).not.toMatch(/hush|password|kkkk/)
   })
 
-  it('names every bad or missing setting in one message and shows no value', () => {
+  it('names every wrong or missing setting in one message, without values', () => {
     const bad = {
       PORT: '7216abc',
       SERVICE_API_KEY: 'short-secret',
@@ -70,7 +70,7 @@ describe('reading settings', () => {
     expect(read).toThrow('CLIENT_SECRET: is missing')
   })
 
-  it.each(['-1', '65536', '0x10', '1e3', '80 ', 'NaN'])('refuses the port %j', (PORT) => {
+  it.each(['-1', '65536', '0x10', '1e3', '80 ', 'NaN'])('rejects the port %j', (PORT) => {
     expect(() => parseConfig(Settings, { ...good, PORT })).toThrow(/PORT/)
   })
 
@@ -90,7 +90,7 @@ describe('reading settings', () => {
     expect(config.CLIENT_SECRET.reveal()).toBe('from the file ')
   })
 
-  it('refuses a setting that is given twice, a missing file and an empty one', () => {
+  it('rejects a setting that is given twice, a missing file and an empty file', () => {
     const { CLIENT_SECRET: _, ...rest } = good
     expect(() => parseConfig(Settings, { ...good, CLIENT_SECRET_FILE: fileWith('x') })).toThrow(
       'CLIENT_SECRET_FILE: is set beside',
@@ -103,7 +103,7 @@ describe('reading settings', () => {
     )
   })
 
-  it('takes service keys from both spellings, each once, in order', () => {
+  it('reads service keys from both variables, each once, in order', () => {
     const { SERVICE_API_KEY } = parseConfig(Settings, {
       ...good,
       SERVICE_API_KEYS: `${'n'.repeat(32)}, ${KEY}`,

@@ -4,7 +4,7 @@ import { Secret } from '../secrets/secret.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** Every setting that is bad or missing, in one message. Names settings, never shows a value. */
+/** All wrong or missing settings in one message, by name and without values. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
 
@@ -15,9 +15,9 @@ export class ConfigError extends Error {
 
 /**
  * Reads settings from the environment. An empty variable counts as unset; `X_FILE` names a file that
- * holds `X` (one trailing newline is dropped).
+ * contains `X` (one trailing newline is removed).
  *
- * @throws {ConfigError} with every bad variable named.
+ * @throws {ConfigError} naming every wrong variable.
  */
 export function parseConfig<Shape extends z.ZodObject>(
   schema: Shape,
@@ -63,7 +63,7 @@ function readSetting(name: string, env: Environment, problems: string[]): string
   return undefined
 }
 
-// The only setting with a plural: both spellings make one list (see serviceKeys).
+// The only setting with two names, singular and plural: both are joined to one list (see serviceKeys).
 function readServiceKeys(env: Environment, problems: string[]): string | undefined {
   const found = ['SERVICE_API_KEY', 'SERVICE_API_KEYS'].map((name) =>
     readSetting(name, env, problems),
@@ -71,14 +71,14 @@ function readServiceKeys(env: Environment, problems: string[]): string | undefin
   return found.filter((list) => list !== undefined).join(',') || undefined
 }
 
-/** A secret: kept wrapped from the first moment. */
+/** A secret setting, wrapped as soon as it is read. */
 export const secret = (minLength = 1) =>
   z
     .string()
     .min(minLength, `must have at least ${minLength} characters`)
     .transform((value) => new Secret(value))
 
-/** An integer setting; `parseInt` would take `7216abc`, so the whole text must be digits. */
+/** An integer setting; `parseInt` would accept `7216abc`, so the whole text must be digits. */
 export const integer = (min: number, max: number) =>
   z
     .string()
@@ -86,14 +86,14 @@ export const integer = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
 
-/** A switch, off unless it says `on`. */
+/** A switch: `on` or `off`, off by default. */
 export const onOff = () =>
   z
     .enum(['on', 'off'], 'must be on or off')
     .default('off')
     .transform((value) => value === 'on')
 
-/** A duration in seconds that may have a fraction. */
+/** A duration in seconds, with an optional fraction. */
 export const seconds = (min: number, max: number) =>
   z
     .string()
@@ -129,8 +129,8 @@ export const listenSettings = (defaultPort: number) => ({
 
 /**
  * The keys that callers may present: `SERVICE_API_KEY`, and `SERVICE_API_KEYS` as a comma list beside it,
- * so that a new key can be handed out before the old one goes. The first is the one a service uses to
- * call its peers.
+ * so that a new key can be distributed before the old one is removed. A service calls its peers with the
+ * first one.
  */
 export const serviceKeys = () =>
   z

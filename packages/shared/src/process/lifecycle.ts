@@ -3,70 +3,78 @@ import { runInNewContext } from 'node:vm'
 import { ConfigError } from './config.ts'
 import { reasonOf } from '../observability/health.ts'
 import { createLogger, type Logger } from '../observability/logger.ts'
+import type { LogStream } from '../observability/terminal-log.ts'
 import { useTracing } from '../observability/telemetry.ts'
 
-/** Resolves with the first SIGTERM or SIGINT. A second one ends the process at once. */
+/** Resolves with the first SIGTERM or SIGINT. A second one ends the process immediately. */
 function terminationSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
-    let isLeaving = false
+    let isStopping = false
     for (const signal of ['SIGTERM', 'SIGINT'] as const) {
       process.on(signal, () => {
-        if (isLeaving) process.exit(130)
-        isLeaving = true
+        if (isStopping) process.exit(130)
+        isStopping = true
         resolve(signal)
       })
     }
   })
 }
 
-/** A service that runs; disposing stops intake first, finishes what is in hand, closes its stores last. */
+/** A running service. Disposing it stops intake first, finishes what is in flight, and closes its stores last. */
 export interface RunningService extends AsyncDisposable {
   readonly url: string
 }
 
-/** How long a process may take to leave after a signal before it is ended anyway. */
-const LEAVE_DEADLINE_MS = 10_000
+/** How long a process may take to shut down after a signal before it exits anyway. */
+const SHUTDOWN_DEADLINE_MS = 10_000
+
+export interface RunOptions {
+  /** Where the process logs to; standard output by default. */
+  readonly logTo?: LogStream
+  /** The service's name in traces, unless `OTEL_SERVICE_NAME` gives another; `name` by default. */
+  readonly tracedAs?: string
+}
 
 /**
- * The life of a service process: start, serve, leave on a signal. Bad settings and a taken port are one
- * line on standard error and exit code 1; nothing else ends the process by itself.
+ * Runs a service process: starts it, serves until SIGTERM or SIGINT, shuts it down. Invalid settings and a port in
+ * use are reported in one line on standard error with exit code 1. `name` is the service's name in its log.
  */
 export async function runService(
   name: string,
   start: () => Promise<RunningService>,
-  logTo?: { write(line: string): void },
+  { logTo, tracedAs = name }: RunOptions = {},
 ): Promise<void> {
   const logger = createLogger(name, 'info', logTo)
-  refuseUnhandled(logger)
+  exitOnUnhandledError(logger)
   let service: RunningService
   let tracing: AsyncDisposable | null
   try {
-    tracing = await startTracing(name, logger)
+    tracing = await startTracing(tracedAs, logger)
     service = await start()
   } catch (error) {
-    const told = refusalOf(error)
-    process.stderr.write(`${name}: ${told ?? `could not start (${reasonOf(error)})`}\n`)
-    if (told === null) logger.fatal({ err: error }, 'could not start')
+    const message = startupMessageOf(error)
+    process.stderr.write(`${name}: ${message ?? `could not start (${reasonOf(error)})`}\n`)
+    if (message === null) logger.fatal({ err: error }, 'could not start')
     // Connections opened before the failure would keep the process alive.
     return process.exit(1)
   }
   logger.info({ url: service.url }, 'service is listening')
   setTimeout(collectStartGarbage, 1_000).unref()
   const signal = await terminationSignal()
-  logger.info({ signal }, 'service is leaving')
+  logger.info({ signal }, 'service is shutting down')
   const deadline = setTimeout(() => {
-    logger.error('service did not leave in time')
+    logger.error('service did not shut down in time')
     process.exit(1)
-  }, LEAVE_DEADLINE_MS)
+  }, SHUTDOWN_DEADLINE_MS)
   await service[Symbol.asyncDispose]()
   await tracing?.[Symbol.asyncDispose]()
   clearTimeout(deadline)
-  logger.info('service has left')
-  // Whatever still holds the event loop (a socket to a backend that went silent) has no work left.
+  logger.info('service has shut down')
+  // Whatever still keeps the event loop alive (a socket to an unresponsive backend) has no work left.
   process.exit()
 }
 
-/** OpenTelemetry, if the environment says where traces go, by its standard variables. */
+/** Starts OpenTelemetry if its standard variables name a collector; returns `null` otherwise. */
 async function startTracing(name: string, logger: Logger): Promise<AsyncDisposable | null> {
   const { env } = process
   const endpoint = env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] || env['OTEL_EXPORTER_OTLP_ENDPOINT']
@@ -77,21 +85,24 @@ async function startTracing(name: string, logger: Logger): Promise<AsyncDisposab
   return tracing
 }
 
-// Stripping and compiling the sources leaves garbage that an idle process would keep: 17 of 118 MB resident,
-// measured on demo-api. Node shows its collector only under a flag.
+// Stripping types and compiling the sources leaves garbage that an idle process would keep: 17 of 118 MB resident,
+// measured on demo-api. Node exposes its garbage collector only under a flag.
 function collectStartGarbage(): void {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as (options: object) => void
   collect({ type: 'major', execution: 'sync', flavor: 'last-resort' })
 }
 
-/** Thrown by a start that must not go on, with a message for the person at the terminal (a locked data folder, a corrupt file). */
+/**
+ * The service cannot start until a person changes something, such as a locked data folder or a corrupt file. The
+ * message is written to the terminal as it is, without a stack.
+ */
 export class StartupError extends Error {
   override readonly name = 'StartupError'
 }
 
-/** What to tell the person who started it; null: a defect, for the log. */
-function refusalOf(error: unknown): string | null {
+/** Returns the message for the person who started the service; `null` if the error is a defect, which is logged whole. */
+function startupMessageOf(error: unknown): string | null {
   if (error instanceof ConfigError || error instanceof StartupError) return error.message
   const { code, address, port } = error as { code?: string; address?: string; port?: number }
   if (code === 'EADDRINUSE')
@@ -99,20 +110,12 @@ function refusalOf(error: unknown): string | null {
   return code === 'EACCES' || code === 'EADDRNOTAVAIL' ? (error as Error).message : null
 }
 
-// A bug must be seen: it is logged through the serializer that keeps secrets out, and ends the process.
-function refuseUnhandled(logger: Logger): void {
-  const leave = (error: unknown): void => {
+// A defect must not go unnoticed: it is logged through the serializer that keeps secrets out, and ends the process.
+function exitOnUnhandledError(logger: Logger): void {
+  const exit = (error: unknown): void => {
     logger.fatal({ err: error }, 'unexpected error')
     process.exit(1)
   }
-  process.on('uncaughtException', leave)
-  process.on('unhandledRejection', leave)
-}
-
-/** Milliseconds before try number `attempt` (from 1): doubling with full jitter, so that replicas spread. */
-export function backoffMs(
-  attempt: number,
-  { baseMs, capMs, random }: { baseMs: number; capMs: number; random: number },
-): number {
-  return Math.floor(random * Math.min(capMs, baseMs * 2 ** Math.min(attempt - 1, 30)))
+  process.on('uncaughtException', exit)
+  process.on('unhandledRejection', exit)
 }

@@ -17,14 +17,14 @@ function connect({ url }: { readonly url: string }) {
   return {
     redis: connection.redis,
     state: () => health.report().dependencies['redis'],
-    remarks: () => lines.filter(({ msg }) => msg === 'dependency is not right'),
+    remarks: () => lines.filter(({ msg }) => msg === 'dependency degraded'),
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }
 }
 const redisRelay = () => startRelay(process.env['TEST_REDIS_URL'] ?? '', 6_379)
 
-describe('a Redis that has been reached', () => {
-  it('is not used while it is too old, which is told', async () => {
+describe('a Redis server that was connected', () => {
+  it('is not used while it is too old, which is reported', async () => {
     await using relay = await redisRelay()
     relay.edit = (answer) => edited(answer, /redis_version:\d/, 'redis_version:5')
     await using connection = connect(relay)
@@ -40,7 +40,7 @@ describe('a Redis that has been reached', () => {
     expect(connection.remarks()).toEqual([])
   })
 
-  it('is used when its user may not ask for the version', async () => {
+  it('is used if its user may not query the version', async () => {
     const url = process.env['TEST_REDIS_URL'] ?? ''
     const user = `test-${randomUUID()}`
     const admin = new Redis(url)
@@ -55,9 +55,9 @@ describe('a Redis that has been reached', () => {
     }
   })
 
-  it('is used when its clock is minutes away, which is told', async () => {
+  it('is used if its clock differs by minutes, which is reported', async () => {
     await using relay = await redisRelay()
-    // The seconds of the answer to TIME: 1,000 later.
+    // The seconds of the reply to TIME: 1,000 later.
     relay.edit = (answer) =>
       edited(
         answer,
@@ -71,22 +71,22 @@ describe('a Redis that has been reached', () => {
         dependency: 'redis',
         check: 'clock',
         found: expect.stringMatching(/^\d+\.\d s ahead of this machine$/),
-        toMend: expect.stringContaining('NTP'),
+        remediation: expect.stringContaining('NTP'),
       }),
     ])
   })
 })
 
-describe('a line to Redis', () => {
+describe('a connection to Redis', () => {
   it.each([
     "-READONLY You can't write against a read only replica.",
     "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     "-ERR Error running script: -READONLY You can't write against a read only replica.",
-  ])('to a server that is no primary any more is opened anew: %s', async (refusal) => {
+  ])('to a server that is no longer the primary is replaced: %s', async (refusal) => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
-    // The old primary goes on to answer on the lines it has; a new one leads to the new primary.
+    // The old primary still serves its connections; a new connection leads to the new primary.
     relay.edit = () => Buffer.from(`${refusal}\r\n`)
     const lines = relay.connections
     await expect(connection.redis.ping()).rejects.toThrow(refusal.slice(1))
@@ -95,12 +95,12 @@ describe('a line to Redis', () => {
     expect(relay.connections).toBe(lines + 1)
   })
 
-  it('is not opened anew for each command while no server is a primary', async () => {
+  it('is not replaced for each command while there is no primary', async () => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     const refusal = "READONLY You can't write against a read only replica."
-    // Other answers may come with it.
+    // The chunk may contain other replies.
     relay.edit = (answer) => edited(answer, /^\+PONG(?=\r\n)/m, `-${refusal}`)
     const lines = relay.connections
     await expect(connection.redis.ping()).rejects.toThrow(refusal)
@@ -109,7 +109,7 @@ describe('a line to Redis', () => {
     expect(relay.connections).toBe(lines + 1)
   })
 
-  it('that falls silent is given up, and a new one answers', async () => {
+  it('that is unresponsive is closed and replaced', async () => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
@@ -118,9 +118,9 @@ describe('a line to Redis', () => {
     await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))
   })
 
-  it('is looked at again when the server had no time for the first look', async () => {
+  it('is checked again if the first check timed out', async () => {
     await using relay = await redisRelay()
-    // Where the answer to TIME was.
+    // In place of the reply to TIME.
     const busy = Buffer.from('-BUSY Redis is busy running a script.\r\n')
     let looks = 0
     relay.edit = (answer) =>

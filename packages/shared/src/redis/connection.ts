@@ -1,8 +1,9 @@
 import { Redis } from 'ioredis'
 import { coalesceWrites } from '../batching/coalesce-writes.ts'
-import { clockFinding } from '../observability/checks/clock.ts'
-import { refuseProblems, versionFinding } from '../observability/checks/check-result.ts'
+import { checkClock } from '../observability/checks/clock.ts'
+import { throwOnProblem, checkVersion } from '../observability/checks/check-result.ts'
 import { type Dependency, reasonOf } from '../observability/health.ts'
+import { backoffMs } from '../process/backoff.ts'
 import type { Secret } from '../secrets/secret.ts'
 
 export interface RedisOptions {
@@ -20,48 +21,48 @@ export interface RedisConnection extends AsyncDisposable {
 }
 
 /**
- * A connection that comes back by itself. While Redis is away commands fail at once instead of queueing:
- * whoever asks decides what to do without the store.
+ * Connects to Redis and reconnects by itself. While Redis is unavailable, commands fail immediately instead of
+ * being queued: the caller decides what to do without the store.
  */
 export function connectRedis(url: Secret, options: RedisOptions): RedisConnection {
   const { dependency } = options
-  let mayReopenAt = 0
+  let mayReconnectAt = 0
   const redis = new Redis(url.reveal(), {
     connectionName: options.name,
     keyPrefix: options.keyPrefix ?? '',
     commandTimeout: options.commandTimeoutMs ?? 2_000,
-    // A line that fell silent is kept as long as TCP keeps it: a quarter of an hour.
-    socketTimeout: SILENCE_MS,
-    // A primary that became a replica stays one, and keeps its lines: the address may lead to another server now.
-    // But what is read is answered by a replica as well, and a new line for each write would take that away.
+    // Without it an unresponsive connection is kept until TCP gives up, after a quarter of an hour.
+    socketTimeout: RESPONSE_TIMEOUT_MS,
+    // After a failover the old primary keeps our connections open as a replica, while the address may lead to the
+    // new primary. Reconnect on READONLY, but at most every 5 s: until then reads on the replica keep working.
     reconnectOnError({ message }) {
       const now = performance.now()
-      if (!/\b(READONLY|MASTERDOWN)\b/.test(message) || now < mayReopenAt) return false
-      mayReopenAt = now + REOPEN_MS
+      if (!/\b(READONLY|MASTERDOWN)\b/.test(message) || now < mayReconnectAt) return false
+      mayReconnectAt = now + RECONNECT_INTERVAL_MS
       return true
     },
     connectTimeout: 3_000,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
-    // A write whose answer was lost must not run again behind our back.
+    // A write whose reply was lost must not be repeated by the driver.
     autoResendUnfulfilledCommands: false,
-    retryStrategy: (attempt) => Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)),
+    retryStrategy: (attempt) => backoffMs(attempt, { baseMs: 100, capMs: 2_000, random: 1 }),
   })
   let isClosing = false
   let next: NodeJS.Timeout | undefined
   redis.on('connect', () => coalesceWrites(redis.stream))
-  async function look(): Promise<void> {
+  async function check(): Promise<void> {
     clearTimeout(next)
     try {
       await examine(redis, dependency)
       if (redis.status === 'ready') dependency.up()
     } catch (error) {
       dependency.down(reasonOf(error))
-      // One slow answer must not count until the next connection.
-      if (redis.status === 'ready') next = setTimeout(() => void look(), LOOK_MS)
+      // Retry: one slow reply must not keep the dependency down until the next reconnect.
+      if (redis.status === 'ready') next = setTimeout(() => void check(), CHECK_INTERVAL_MS)
     }
   }
-  redis.on('ready', () => void look())
+  redis.on('ready', () => void check())
   redis.on('error', (error) => dependency.down(reasonOf(error)))
   redis.on('close', () => isClosing || dependency.down('connection closed'))
   return {
@@ -74,26 +75,26 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
   }
 }
 
-const LOOK_MS = 1_000
-const SILENCE_MS = 4_000
-const REOPEN_MS = 5_000
+const CHECK_INTERVAL_MS = 1_000
+const RESPONSE_TIMEOUT_MS = 4_000
+const RECONNECT_INTERVAL_MS = 5_000
 
 /**
- * Looks at a server that has just been reached.
+ * Checks version and clock of a server that has just been connected.
  *
- * @throws {UnsupportedBackend} when it is too old
- * @throws what the driver does when the connection is lost meanwhile.
+ * @throws {UnsupportedBackend} the server is too old.
+ * @throws the driver's error if the connection is lost meanwhile.
  */
 async function examine(redis: Redis, dependency: Dependency): Promise<void> {
   const info = await redis.info('server').catch((error: unknown) => {
-    // Users that may do nothing dangerous may not ask either: that alone is no reason against the server.
+    // A user without the category @dangerous may not run INFO. That alone is no reason to reject the server.
     if (error instanceof Error && error.message.startsWith('NOPERM')) return ''
     throw error
   })
   const version = /^redis_version:(\S+)/m.exec(info)?.[1]
-  if (version !== undefined) refuseProblems([versionFinding('redis', version)])
-  const askedAt = Date.now()
+  if (version !== undefined) throwOnProblem([checkVersion('redis', version)])
+  const requestedAt = Date.now()
   const [seconds, micros] = await redis.time()
   const remoteAt = Number(seconds) * 1_000 + Number(micros) / 1_000
-  dependency.remark(clockFinding({ remoteAt, askedAt, answeredAt: Date.now() }))
+  dependency.logCheck(checkClock({ remoteAt, requestedAt, respondedAt: Date.now() }))
 }

@@ -28,14 +28,14 @@ describe('the envelope of a secret at rest', () => {
     },
   )
 
-  it('does not mix up neighbouring parts of a place', () => {
+  it('distinguishes places whose parts concatenate to the same text', () => {
     const envelope = ring.seal('RT-1', { name: 'ab', field: 'c', version: 1 })
     expect(() => ring.open(envelope, { name: 'a', field: 'bc', version: 1 })).toThrow(
       DecryptionError,
     )
   })
 
-  it('does not open with any byte changed', () => {
+  it('cannot be decrypted with any byte changed', () => {
     const [format = '', id = '', nonce = '', sealed = ''] = ring.seal('RT-1', place).split('.')
     for (const [index, part] of [nonce, sealed].entries()) {
       const bytes = Buffer.from(part, 'base64url')
@@ -51,7 +51,7 @@ describe('the envelope of a secret at rest', () => {
     }
   })
 
-  it.each([4, 8, 12, 13, 14, 15])('does not open with a tag of %d bytes', (length) => {
+  it.each([4, 8, 12, 13, 14, 15])('cannot be decrypted with a tag of %d bytes', (length) => {
     const parts = ring.seal('', place).split('.')
     const tag = Buffer.from(parts[3] ?? '', 'base64url').subarray(0, length)
     expect(() =>
@@ -59,7 +59,7 @@ describe('the envelope of a secret at rest', () => {
     ).toThrow(DecryptionError)
   })
 
-  it.each(['', 'plain text', '2.k1.AAAA.AAAA', '1.k1'])('refuses %j', (text) => {
+  it.each(['', 'plain text', '2.k1.AAAA.AAAA', '1.k1'])('rejects %j', (text) => {
     expect(() => ring.open(text, place)).toThrow(DecryptionError)
   })
 
@@ -79,7 +79,7 @@ describe('the envelope of a secret at rest', () => {
     ['a repeated id', `${key('k1')},${key('k1')}`],
     ['an id with a dot', key('k.1')],
     ['nothing', ''],
-  ])('refuses a key ring with %s and does not show the key', (_, list) => {
+  ])('rejects a key ring with %s without showing the key', (_, list) => {
     const read = () => parseKeyRing(new Secret(list))
     expect(read).toThrow(TypeError)
     const secretPart = list.split(':')[1]?.slice(0, 20)

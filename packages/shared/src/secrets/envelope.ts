@@ -11,26 +11,26 @@ import { Secret } from './secret.ts'
  * The envelope of a secret at rest: `1.<key id>.<nonce>.<ciphertext and tag>`, each part base64url.
  *
  * AES-256-GCM, 12-byte random nonce, 16-byte tag. The additional data binds an envelope to its place
- * (name, field, version), so that a record moved to another realm, field or version does not open.
+ * (name, field, version), so that a record moved to another realm, field or version cannot be decrypted.
  */
 const FORMAT = '1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-/** Where an envelope belongs. All parts are authenticated. */
+/** The place that an envelope is bound to. All parts are authenticated. */
 export interface Place {
   readonly name: string
   readonly field: string
   readonly version: number
 }
 
-/** An envelope that does not open: another key, another place, or changed bytes. Never served. */
+/** An envelope cannot be decrypted: another key, another place, or changed bytes. Its secret is never used. */
 export class DecryptionError extends Error {
   override readonly name = 'DecryptionError'
 }
 
 export interface KeyRing {
-  /** The id of the key that encrypts. */
+  /** The id of the key that encrypts; the others only decrypt. */
   readonly activeKeyId: string
   seal(plaintext: string, place: Place): string
   /** Whether an envelope was sealed with the active key. */
@@ -118,18 +118,18 @@ function additionalData({ name, field, version }: Place, keyId: string): Buffer 
   return Buffer.from(parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join(''), 'utf8')
 }
 
-/** The same ring, telling of each envelope that it refused. */
-export const watchRefusals = (keys: KeyRing, onRefused: () => void): KeyRing => ({
+/** Returns the same key ring, which calls `onFailure` for each envelope that it cannot decrypt. */
+export const watchDecryptionFailures = (keys: KeyRing, onFailure: () => void): KeyRing => ({
   ...keys,
   open(envelope, place) {
     try {
       return keys.open(envelope, place)
     } catch (error) {
-      onRefused()
+      onFailure()
       throw error
     }
   },
 })
 
-/** A fresh ring entry for a first start: `k1:base64(32 random bytes)`. */
+/** Generates a key ring for a first start: `k1:base64(32 random bytes)`. */
 export const generateKeyRing = (): Secret => new Secret(`k1:${randomBytes(32).toString('base64')}`)

@@ -5,7 +5,7 @@ import { Secret } from './secret.ts'
 
 const TOKEN = 'AT-canary-7f3a9c51d2e84b06'
 
-/** All that a logger wrote. */
+/** Everything that a logger wrote. */
 function logged(write: (logger: ReturnType<typeof createLogger>) => void): string {
   const lines: string[] = []
   write(createLogger('test', 'trace', { write: (line: string) => void lines.push(line) }))
@@ -13,7 +13,7 @@ function logged(write: (logger: ReturnType<typeof createLogger>) => void): strin
 }
 
 describe('a secret', () => {
-  it('shows itself to nothing but reveal', () => {
+  it('is shown by reveal only', () => {
     const value = new Secret(TOKEN)
     const shown = [
       String(value),
@@ -55,13 +55,13 @@ describe('logging an error', () => {
       Object.assign(new Error('NOAUTH'), { command: { name: 'auth', args: [TOKEN] } }),
     ],
     ['a secret in the cause', new Error('outer', { cause: new Error(TOKEN) })],
-  ])('keeps out %s', (_, error) => {
+  ])('leaves out %s', (_, error) => {
     const output = logged((logger) => logger.error({ err: error }, 'failed'))
     expect(output).not.toContain(TOKEN)
     expect(output).toContain(error.name)
   })
 
-  it('keeps what helps: class, code, frames and our own message whole', () => {
+  it('keeps class, code, stack frames and messages of our own errors', () => {
     const refused = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:6379'), {
       code: 'ECONNREFUSED',
     })

@@ -2,8 +2,8 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { inspect } from 'node:util'
 
 /**
- * A value that must not show up anywhere by accident: printing, serialising or concatenating it says
- * `[secret]`. Only `reveal()` hands it out, so every place that uses it can be found by that name.
+ * A value that must not leak by accident: printing, serialising or concatenating it gives `[secret]`. Only `reveal()`
+ * returns it, so every place that uses a secret can be found by that name.
  */
 export class Secret {
   readonly #value: string
@@ -17,7 +17,7 @@ export class Secret {
     return this.#value
   }
 
-  /** Compares in constant time; digests first, because lengths may differ. */
+  /** Compares in constant time. Digests are compared, because `timingSafeEqual` needs equal lengths. */
   equals(other: string): boolean {
     this.#digest ??= digest(this.#value)
     return timingSafeEqual(this.#digest, digest(other))

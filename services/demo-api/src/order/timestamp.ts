@@ -6,7 +6,7 @@ export function isTimestamp(text: string): boolean {
   const date = TIMESTAMP.exec(text)?.[1]
   if (date === undefined || date.startsWith('0000')) return false
   const midnight = new Date(`${date}T00:00:00Z`)
-  // Date takes February 30 for March 2.
+  // Date parses February 30 as March 2.
   return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(date)
 }
 

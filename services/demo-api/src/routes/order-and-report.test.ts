@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type DemoApiUnderTest, startDemoApiUnderTest } from '../demo-api-under-test.ts'
+import { type DemoApiFixture, startDemoApiFixture } from '../../test-support/demo-api-fixture.ts'
 
-let demo: DemoApiUnderTest
+let demo: DemoApiFixture
 
 beforeAll(async () => {
-  demo = await startDemoApiUnderTest('http://127.0.0.1:9')
+  demo = await startDemoApiFixture('http://127.0.0.1:9')
 })
 afterAll(() => demo[Symbol.asyncDispose]())
 
@@ -13,7 +13,7 @@ const report = (created: string, order = 'O-66') =>
   demo.send(`/report?${new URLSearchParams({ order, created }).toString()}`)
 
 describe('GET /order', () => {
-  it('answers 201 with the order and the server time, ISO 8601 with offset', async () => {
+  it('responds with 201, the order and the server time, ISO 8601 with offset', async () => {
     const before = Date.now()
     const { status, text, headers } = await demo.send('/order?order=O-66')
     const body = JSON.parse(text)
@@ -47,13 +47,13 @@ describe('GET /order', () => {
     ],
     ['with a line break', '?order=a%0Ab', 'order: must not contain control characters'],
     ['no UTF-8', '?order=%ff', 'the parameters are not well-formed UTF-8'],
-  ])('refuses an order that is %s with 400 in text', async (_, query, text) => {
+  ])('rejects an order that is %s with 400 in text', async (_, query, text) => {
     expect(await demo.send(`/order${query}`)).toMatchObject({ status: 400, text })
   })
 })
 
 describe('GET /report', () => {
-  it('answers 200 with the order, the time as it was sent and a fixed confirmation', async () => {
+  it('responds with 200, the order, the time as it was sent and a fixed confirmation', async () => {
     const first = await report(CREATED)
     const second = await report('2026-11-20T10:00:00Z', 'O-67')
     expect(first.status).toBe(200)
@@ -65,7 +65,7 @@ describe('GET /report', () => {
     expect(JSON.parse(second.text).Status).toBe(JSON.parse(first.text).Status)
   })
 
-  it('takes what /order gave', async () => {
+  it('accepts the time that /order returned', async () => {
     const order = JSON.parse((await demo.send('/order?order=O-1')).text)
     expect(await report(order.CreatedAt, order.Order)).toMatchObject({ status: 200 })
   })
@@ -80,7 +80,7 @@ describe('GET /report', () => {
     '2000-02-29T00:00:00Z',
     '0001-01-01T00:00:00Z',
     '9999-12-31T23:59:59.9999999+00:00',
-  ])('takes %s and echoes it', async (created) => {
+  ])('accepts %s and echoes it', async (created) => {
     const { status, text } = await report(created)
     expect([status, JSON.parse(text).CreatedAt]).toEqual([200, created])
   })
@@ -117,20 +117,20 @@ describe('GET /report', () => {
     '+275760-09-13T00:00:00Z',
     '-000001-01-01T00:00:00Z',
     '２０２６-11-20T10:00:00Z',
-  ])('refuses %j as time with 400 in text', async (created) => {
+  ])('rejects %j as time with 400 in text', async (created) => {
     const answer = await report(created)
     expect(answer.status).toBe(400)
     expect(answer.text).toMatch(/^created: must /)
   })
 
-  it('refuses thousands of digits without thinking about them', async () => {
+  it('rejects thousands of digits without excessive backtracking', async () => {
     const startedAt = performance.now()
     const answer = await report(`2026-11-20T10:00:00.${'1'.repeat(5_000)}`)
     expect(answer).toMatchObject({ status: 400 })
     expect(performance.now() - startedAt).toBeLessThan(1_000)
   })
 
-  it('says how a + is written when one came as a space', async () => {
+  it('explains how to encode a + that arrived as a space', async () => {
     const answer = await demo.send('/report?order=1&created=2026-11-20T10:00:00+00:00')
     expect(answer).toMatchObject({ status: 400, text: expect.stringContaining('%2B') })
   })
@@ -139,7 +139,7 @@ describe('GET /report', () => {
     ['order is missing', `?created=${encodeURIComponent(CREATED)}`, 'order: is missing'],
     ['created is missing', '?order=1', 'created: is missing'],
     ['created is given twice', '?order=1&created=1&created=2', 'created: must be given once'],
-  ])('refuses a call where %s', async (_, query, text) => {
+  ])('rejects a call where %s', async (_, query, text) => {
     expect(await demo.send(`/report${query}`)).toMatchObject({ status: 400, text })
   })
 })
@@ -148,7 +148,7 @@ describe('an Idempotency-Key', () => {
   const order = (key: string, value = 'O-1') =>
     demo.send(`/order?order=${value}`, { headers: { 'Idempotency-Key': key } })
 
-  it('gets the first answer again, marked, and counted as one effect', async () => {
+  it('gets the first response again, marked, and counts as one effect', async () => {
     const key = 'OrderProcess/66/0/order'
     const first = await order(key)
     await serverTimeToPass(JSON.parse(first.text).CreatedAt)
@@ -160,7 +160,7 @@ describe('an Idempotency-Key', () => {
     expect(metrics).toMatch(/demo_api_step_calls_total\{[^}]*effect="repeated"[^}]*\} 1\b/)
   })
 
-  it('of another step is another call', async () => {
+  it('of another step is independent', async () => {
     const first = await order('OrderProcess/67/0/order')
     expect(await order('OrderProcess/67/1/order')).not.toMatchObject({
       headers: { 'idempotent-replayed': 'true' },
@@ -168,7 +168,7 @@ describe('an Idempotency-Key', () => {
     expect(first.status).toBe(201)
   })
 
-  it('holds for /report too', async () => {
+  it('applies to /report as well', async () => {
     const send = () =>
       demo.send(`/report?order=1&created=${encodeURIComponent(CREATED)}`, {
         headers: { 'Idempotency-Key': 'OrderProcess/66/0/report' },
@@ -181,7 +181,7 @@ describe('an Idempotency-Key', () => {
     })
   })
 
-  it('that came with another request is refused, and the first answer stays', async () => {
+  it('that was used for another request is rejected, and the first response stays stored', async () => {
     const first = await order('reused')
     expect(await order('reused', 'O-2')).toMatchObject({
       status: 400,
@@ -190,7 +190,7 @@ describe('an Idempotency-Key', () => {
     expect((await order('reused')).text).toBe(first.text)
   })
 
-  it('of a call that was refused is still free', async () => {
+  it('of a rejected call can be used again', async () => {
     expect((await order('free', '')).status).toBe(400)
     expect((await order('free')).headers).not.toHaveProperty('idempotent-replayed')
   })
@@ -200,12 +200,12 @@ describe('an Idempotency-Key', () => {
     expect(await order(`OrderProcess/${id}/2147483647/order`)).toMatchObject({ status: 201 })
   })
 
-  it.each(['', 'a b', 'x'.repeat(2_049)])('that is none (%#) is refused', async (key) => {
+  it.each(['', 'a b', 'x'.repeat(2_049)])('that is malformed (%#) is rejected', async (key) => {
     expect(await order(key)).toMatchObject({ status: 400 })
   })
 })
 
-/** Resolves once a new order would get another time. */
+/** Resolves once a new order would get a later time. */
 async function serverTimeToPass(time: string): Promise<void> {
   while (JSON.parse((await demo.send('/order?order=clock')).text).CreatedAt === time);
 }

@@ -2,7 +2,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { jsonResponse } from '@integration-host/shared/http/service-app'
 import { z } from 'zod'
-import type { KeptAnswers } from '../order/kept-answers.ts'
+import type { IdempotencyCache } from '../order/idempotency-cache.ts'
 import { timestamp } from '../order/timestamp.ts'
 import { plainText, readParameters } from './parameters.ts'
 import { textResponses } from './text-response.ts'
@@ -15,13 +15,13 @@ const OrderResponse = z.object({
 })
 
 interface OrderDeps {
-  readonly kept: KeptAnswers
+  readonly cache: IdempotencyCache
   readonly calls: StepCalls
   readonly now: () => Date
 }
 
-/** `GET /order?order=` → 201 `{Order, CreatedAt}`, server time. A repeated `Idempotency-Key` gets the first answer. */
-export function orderRoutes({ kept, calls, now }: OrderDeps) {
+/** `GET /order?order=` → 201 `{Order, CreatedAt}`, server time. A repeated `Idempotency-Key` gets the first response again. */
+export function orderRoutes({ cache, calls, now }: OrderDeps) {
   return new Hono().get(
     '/order',
     describeRoute({
@@ -30,19 +30,19 @@ export function orderRoutes({ kept, calls, now }: OrderDeps) {
       parameters: [ORDER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
       responses: {
         201: jsonResponse('created', OrderResponse),
-        ...textResponses({ 400: 'the order is missing or bad' }),
+        ...textResponses({ 400: 'the order is missing or invalid' }),
       },
     }),
     async (c) => {
       const { order } = await readParameters(c, Parameters)
-      const { answer, isRepeated } = kept.answer(
+      const { response, isRepeated } = cache.respond(
         c.req.header('Idempotency-Key'),
         JSON.stringify(['order', order]),
         () => ({ Order: order, CreatedAt: timestamp(now()) }),
       )
       calls.inc({ route: '/order', effect: isRepeated ? 'repeated' : 'new' })
       if (isRepeated) c.header('Idempotent-Replayed', 'true')
-      return c.json(answer, 201)
+      return c.json(response, 201)
     },
   )
 }

@@ -2,7 +2,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context } from 'hono'
 import { z } from 'zod'
 
-/** Text of 1 to `max` characters, none of them a control character. */
+/** Text of 1 to `max` characters without control characters. */
 export const plainText = (max: number) =>
   z
     .string()
@@ -11,10 +11,10 @@ export const plainText = (max: number) =>
     .refine((text) => !/\p{Cc}/u.test(text), 'must not contain control characters')
 
 /**
- * The parameters of a request, from its query and, on POST, from a form in its body.
+ * Reads the parameters of a request from its query and, on POST, from a form in its body.
  *
- * Stricter than the router's own reading, which takes the first of two, and invalid bytes as they come: each
- * parameter exactly once, none unknown, decoded once as well-formed UTF-8.
+ * Stricter than the router, which returns the first of two values and passes invalid bytes on: each parameter is
+ * given exactly once, is known, and is decoded once as well-formed UTF-8.
  *
  * @throws {IntegrationError} invalid_request, naming the parameter but never its value.
  */
@@ -46,7 +46,7 @@ export async function readParameters<Shape extends z.ZodObject>(
 const invalid = (message: string): IntegrationError =>
   new IntegrationError('invalid_request', message)
 
-/** `application/x-www-form-urlencoded`; a `%` that begins no escape, or bytes that are no UTF-8, are refused. */
+/** `application/x-www-form-urlencoded`; a `%` that is not an escape, or bytes that are not UTF-8, are rejected. */
 function decode(encoded: string): [string, string][] {
   try {
     return encoded

@@ -1,22 +1,22 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
-  type CoordinatorStandIn,
-  type DemoApiUnderTest,
+  type FakeCoordinator,
+  type DemoApiFixture,
   SERVICE_KEY,
-  startCoordinatorStandIn,
-  startDemoApiUnderTest,
-} from '../demo-api-under-test.ts'
+  startFakeCoordinator,
+  startDemoApiFixture,
+} from '../../test-support/demo-api-fixture.ts'
 
-let coordinator: CoordinatorStandIn
-let demo: DemoApiUnderTest
+let coordinator: FakeCoordinator
+let demo: DemoApiFixture
 
 beforeAll(async () => {
-  coordinator = await startCoordinatorStandIn()
-  demo = await startDemoApiUnderTest(coordinator.url)
+  coordinator = await startFakeCoordinator()
+  demo = await startDemoApiFixture(coordinator.url)
 })
 beforeEach(() => {
   coordinator.calls.length = 0
-  coordinator.answer = { status: 202 }
+  coordinator.response = { status: 202 }
 })
 afterAll(async () => {
   await demo[Symbol.asyncDispose]()
@@ -38,8 +38,8 @@ describe.each(['GET', 'POST'])('%s /queue', (method) => {
     ])
   })
 
-  it('says the same when it already was', async () => {
-    coordinator.answer = { status: 200 }
+  it('responds the same if it was queued before', async () => {
+    coordinator.response = { status: 200 }
     expect(await demo.send('/queue?number=66', { method })).toMatchObject({
       status: 200,
       text: 'Enqueued 66',
@@ -62,7 +62,7 @@ describe.each(['GET', 'POST'])('%s /replay', (method) => {
   })
 })
 
-it('POST takes the number from a form too', async () => {
+it('POST accepts the number in a form', async () => {
   const answer = await demo.send('/queue', {
     method: 'POST',
     headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -71,7 +71,7 @@ it('POST takes the number from a form too', async () => {
   expect(answer.text).toBe('Enqueued 6 6')
 })
 
-it('POST refuses a number in the query and another in the form', async () => {
+it('POST rejects a number in the query and another in the form', async () => {
   const answer = await demo.send('/queue?number=1', {
     method: 'POST',
     headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -80,8 +80,8 @@ it('POST refuses a number in the query and another in the form', async () => {
   expect(answer).toMatchObject({ status: 400, text: 'number: must be given once' })
 })
 
-describe('what the coordinator answers', () => {
-  it.each<[string, CoordinatorStandIn['answer'], number, string]>([
+describe('the response of the coordinator', () => {
+  it.each<[string, FakeCoordinator['response'], number, string]>([
     [
       '/queue',
       { status: 409, code: 'transaction_conflict' },
@@ -118,23 +118,23 @@ describe('what the coordinator answers', () => {
       503,
       `Couldn't enqueue 66: the coordinator is not available`,
     ],
-    ['/queue', 'nothing', 503, `Couldn't enqueue 66: the coordinator is not available`],
-    ['/replay', 'nothing', 503, `Couldn't replay 66: the coordinator is not available`],
+    ['/queue', 'none', 503, `Couldn't enqueue 66: the coordinator is not available`],
+    ['/replay', 'none', 503, `Couldn't replay 66: the coordinator is not available`],
     [
       '/queue',
       { status: 401, code: 'unauthorized' },
       502,
-      `Couldn't enqueue 66: the coordinator refused the call`,
+      `Couldn't enqueue 66: the coordinator rejected the request`,
     ],
     [
       '/replay',
       { status: 404, code: 'process_not_found' },
       502,
-      `Couldn't replay 66: the coordinator refused the call`,
+      `Couldn't replay 66: the coordinator rejected the request`,
     ],
-    ['/queue', { status: 302 }, 502, `Couldn't enqueue 66: the coordinator refused the call`],
+    ['/queue', { status: 302 }, 502, `Couldn't enqueue 66: the coordinator rejected the request`],
   ])('%s: %j becomes %i in text', async (path, told, status, text) => {
-    coordinator.answer = told
+    coordinator.response = told
     const answer = await demo.send(`${path}?number=66`)
     expect(answer).toMatchObject({ status, text })
     expect(answer.headers['content-type']).toMatch(/^text\/plain/)
@@ -142,18 +142,18 @@ describe('what the coordinator answers', () => {
     expect(coordinator.calls).toHaveLength(1)
   })
 
-  it('is passed on as Retry-After when it says how long', async () => {
-    coordinator.answer = { status: 503, code: 'store_unavailable', retryAfter: '42' }
+  it('has its Retry-After passed on', async () => {
+    coordinator.response = { status: 503, code: 'store_unavailable', retryAfter: '42' }
     expect((await demo.send('/queue?number=66')).headers['retry-after']).toBe('42')
   })
 
-  it('shows in /health/ready, whether it answers or not', async () => {
-    const standIn = await startCoordinatorStandIn()
-    await using ownDemo = await startDemoApiUnderTest(standIn.url)
+  it('or its absence is reported by /health/ready', async () => {
+    const fake = await startFakeCoordinator()
+    await using ownDemo = await startDemoApiFixture(fake.url)
     await ownDemo.send('/queue?number=1')
     expect(await ownDemo.send('/health/ready')).toMatchObject({ status: 200 })
 
-    await standIn[Symbol.asyncDispose]()
+    await fake[Symbol.asyncDispose]()
 
     expect(await ownDemo.send('/queue?number=1')).toMatchObject({ status: 503 })
     const { status, text } = await ownDemo.send('/health/ready')
@@ -204,13 +204,16 @@ describe.each(['/queue', '/replay'])('a number of %s', (path) => {
     ['with an escape that is none', '?number=%zz', 'the parameters are not well-formed UTF-8'],
     ['among 500 parameters', `?${'a=1&'.repeat(500)}number=1`, 'unknown parameter'],
   ]
-  it.each(BAD)('that is %s is refused in text, and nothing is called', async (_, query, text) => {
-    const answer = await demo.send(path + query)
-    expect(answer).toMatchObject({ status: 400, text })
-    expect(answer.headers['content-type']).toMatch(/^text\/plain/)
-    expect(answer.headers).not.toHaveProperty('set-cookie')
-    expect(coordinator.calls).toEqual([])
-  })
+  it.each(BAD)(
+    'that is %s is rejected in text, and the coordinator is not called',
+    async (_, query, text) => {
+      const answer = await demo.send(path + query)
+      expect(answer).toMatchObject({ status: 400, text })
+      expect(answer.headers['content-type']).toMatch(/^text\/plain/)
+      expect(answer.headers).not.toHaveProperty('set-cookie')
+      expect(coordinator.calls).toEqual([])
+    },
+  )
 
   const FINE: readonly (readonly [string, string, string])[] = [
     ['128 characters', 'x'.repeat(128), 'x'.repeat(128)],
@@ -231,13 +234,13 @@ describe.each(['/queue', '/replay'])('a number of %s', (path) => {
     ['a character outside the basic plane', '%F0%9F%98%80', '😀'],
     ['a number that a double cannot hold', '9007199254740993', '9007199254740993'],
   ]
-  it.each(FINE)('with %s goes to the coordinator as it is', async (_, encoded, number) => {
+  it.each(FINE)('with %s is sent to the coordinator unchanged', async (_, encoded, number) => {
     const answer = await demo.send(`${path}?number=${encoded}`)
     expect(answer).toMatchObject({
       status: 200,
       text: path === '/queue' ? `Enqueued ${number}` : `Replay started for ${number}`,
     })
-    // Text that a browser will not take for anything else.
+    // Plain text, so that a browser does not interpret it.
     expect(answer.headers).toMatchObject({
       'content-type': expect.stringMatching(/^text\/plain/),
       'x-content-type-options': 'nosniff',

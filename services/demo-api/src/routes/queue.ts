@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { readParameters } from './parameters.ts'
 import { textResponses } from './text-response.ts'
 import type { TransactionQueue } from '../transaction/transaction-queue.ts'
-import { notDone, NUMBER_PARAMETER } from './coordinator-answer.ts'
+import { notDone, NUMBER_PARAMETER } from './coordinator-response.ts'
 
 const Parameters = z.object({ number: TransactionID })
 
@@ -20,10 +20,10 @@ export function queueRoutes(deps: { readonly transactions: TransactionQueue }) {
       parameters: [NUMBER_PARAMETER],
       responses: textResponses({
         200: 'Enqueued <number>; also when it already was',
-        400: 'the number is missing or bad',
-        409: 'the number is taken by a transaction with other data',
-        502: 'the coordinator refused the call',
-        503: 'the coordinator is away',
+        400: 'the number is missing or invalid',
+        409: 'a transaction with this number has other data',
+        502: 'the coordinator rejected the request',
+        503: 'the coordinator is unavailable',
       }),
     }),
     async (c) => {
@@ -35,7 +35,7 @@ export function queueRoutes(deps: { readonly transactions: TransactionQueue }) {
         case 'conflict':
           return c.text(`Couldn't enqueue ${number}: it is queued with other data`, 409)
         case 'unavailable':
-        case 'refused':
+        case 'rejected':
           return notDone(c, `Couldn't enqueue ${number}`, outcome)
       }
     },

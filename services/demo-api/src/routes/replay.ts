@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { readParameters } from './parameters.ts'
 import { textResponses } from './text-response.ts'
 import type { TransactionQueue } from '../transaction/transaction-queue.ts'
-import { notDone, NUMBER_PARAMETER } from './coordinator-answer.ts'
+import { notDone, NUMBER_PARAMETER } from './coordinator-response.ts'
 
 const Parameters = z.object({ number: TransactionID })
 
@@ -20,9 +20,9 @@ export function replayRoutes(deps: { readonly transactions: TransactionQueue }) 
       parameters: [NUMBER_PARAMETER],
       responses: textResponses({
         200: 'Replay started for <number>',
-        400: 'the number is missing, bad, unknown or still running',
-        502: 'the coordinator refused the call',
-        503: 'the coordinator is away',
+        400: 'the number is missing, invalid, unknown or still running',
+        502: 'the coordinator rejected the request',
+        503: 'the coordinator is unavailable',
       }),
     }),
     async (c) => {
@@ -36,7 +36,7 @@ export function replayRoutes(deps: { readonly transactions: TransactionQueue }) 
         case 'active':
           return c.text(`Couldn't replay ${number}: it is still running`, 400)
         case 'unavailable':
-        case 'refused':
+        case 'rejected':
           return notDone(c, `Couldn't replay ${number}`, outcome)
       }
     },

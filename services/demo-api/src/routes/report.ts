@@ -2,7 +2,7 @@ import { jsonResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { KeptAnswers } from '../order/kept-answers.ts'
+import type { IdempotencyCache } from '../order/idempotency-cache.ts'
 import { isTimestamp } from '../order/timestamp.ts'
 import { plainText, readParameters } from './parameters.ts'
 import { textResponses } from './text-response.ts'
@@ -27,12 +27,12 @@ const Report = z.object({
 const STATUS = 'The order was reported.'
 
 interface ReportDeps {
-  readonly kept: KeptAnswers
+  readonly cache: IdempotencyCache
   readonly calls: StepCalls
 }
 
 /** `GET /report?order=&created=` → 200 `{Order, CreatedAt, Status}`, `CreatedAt` as sent, `Status` a fixed confirmation. */
-export function reportRoutes({ kept, calls }: ReportDeps) {
+export function reportRoutes({ cache, calls }: ReportDeps) {
   return new Hono().get(
     '/report',
     describeRoute({
@@ -51,19 +51,19 @@ export function reportRoutes({ kept, calls }: ReportDeps) {
       ],
       responses: {
         200: jsonResponse('reported', Report),
-        ...textResponses({ 400: 'order or created is missing or bad' }),
+        ...textResponses({ 400: 'order or created is missing or invalid' }),
       },
     }),
     async (c) => {
       const { order, created } = await readParameters(c, Parameters)
-      const { answer, isRepeated } = kept.answer(
+      const { response, isRepeated } = cache.respond(
         c.req.header('Idempotency-Key'),
         JSON.stringify(['report', order, created]),
         () => ({ Order: order, CreatedAt: created, Status: STATUS }),
       )
       calls.inc({ route: '/report', effect: isRepeated ? 'repeated' : 'new' })
       if (isRepeated) c.header('Idempotent-Replayed', 'true')
-      return c.json(answer)
+      return c.json(response)
     },
   )
 }

@@ -1,6 +1,6 @@
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 
-/** Counts the calls of steps: a repeated call is visible, and visibly without effect. */
+/** Counts the calls of steps, repeated ones separately: they show that a step was retried without a second effect. */
 export const stepCalls = (metrics: Metrics) =>
   metrics.counter(
     'demo_api_step_calls_total',
@@ -22,6 +22,6 @@ export const IDEMPOTENCY_KEY_PARAMETER = {
   name: 'Idempotency-Key',
   in: 'header' as const,
   required: false,
-  description: 'a call with the same key gets the same answer again',
+  description: 'a call with the same key gets the same response',
   schema: { type: 'string' as const, maxLength: 2_048 },
 }

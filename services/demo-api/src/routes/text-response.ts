@@ -1,10 +1,10 @@
 import { problemOf } from '@integration-host/shared/http/problem'
-import { type ErrorAnswers, textResponse } from '@integration-host/shared/http/service-app'
+import { type ErrorResponses, textResponse } from '@integration-host/shared/http/service-app'
 import type { Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 
-/** Errors in text: this API's contract, where every other service answers problem documents. */
-export const TEXT_ERRORS: ErrorAnswers = {
+/** Errors in text: this API's contract. Every other service returns problem documents. */
+export const TEXT_ERRORS: ErrorResponses = {
   respond(c: Context, error: unknown): Response {
     const { status, title, detail } = problemOf(error)
     return c.text(detail ?? title, status as ContentfulStatusCode)
@@ -12,7 +12,7 @@ export const TEXT_ERRORS: ErrorAnswers = {
   content: { 'text/plain': { schema: { type: 'string' } } },
 }
 
-/** The text answers of a route's description. */
+/** The `responses` entries of text responses in a route's description. */
 export const textResponses = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [

@@ -1,6 +1,6 @@
-/** What became of a call to the coordinator; everything foreseen is an outcome, not an exception. */
+/** The outcomes of a call to the coordinator. Everything expected is an outcome, not an exception. */
 export type QueueOutcome =
-  /** Durable at the coordinator, now or since an earlier call. */
+  /** Stored by the coordinator, by this call or an earlier one. */
   { readonly kind: 'queued' } | { readonly kind: 'conflict' } | NotDone
 
 export type ReplayOutcome =
@@ -10,12 +10,12 @@ export type ReplayOutcome =
   | NotDone
 
 export type NotDone =
-  /** Nobody answered, or a coordinator that cannot work now; the same call later may do. */
+  /** No response, or the coordinator cannot work now; the same call may succeed later. */
   | { readonly kind: 'unavailable'; readonly retryAfterSeconds: number }
-  /** An answer that no waiting mends, such as a key that it does not know. */
-  | { readonly kind: 'refused' }
+  /** A response that a retry does not change, such as 401 for an unknown service key. */
+  | { readonly kind: 'rejected' }
 
-/** The door to the coordinator's `OrderProcess`. The number is the identifier and the initial data. */
+/** Port to the coordinator's `OrderProcess`. The number is both the identifier and the initial data. */
 export interface TransactionQueue {
   queue(number: string): Promise<QueueOutcome>
   replay(number: string): Promise<ReplayOutcome>

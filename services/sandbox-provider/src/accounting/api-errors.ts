@@ -1,6 +1,5 @@
 /**
- * The accounting API's errors: which status, code and words each has, and the three forms in which a body may
- * tell them.
+ * The accounting API's errors: status, code and message of each, and the three formats of an error body.
  *
  * - The service's own errors are `{"Fault": {"Error": […]}, "time": "…"}` in JSON, or XML unless the request's
  *   `Accept` names `application/json`: XML is what Intuit's API defaults to.

@@ -97,7 +97,7 @@ export function createPostedEntities(): PostedEntities {
       const deleted = { domain: 'QBO', status: 'Deleted', Id }
       return { kind: 'deleted', document: { [request.entity]: deleted, time: at } }
     }
-    // A full update clears the members that are left out.
+    // A full update clears the members that it omits.
     const content = {
       ...(body['sparse'] === true && known.content),
       ...body,

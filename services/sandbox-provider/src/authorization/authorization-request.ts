@@ -61,7 +61,7 @@ export function readAuthorizationRequest(
   const isRepeated = (name: RequestParameter): boolean => parameters.getAll(name).length > 1
 
   if (isRepeated('client_id') || value('client_id') !== registration.clientId) {
-    return { kind: 'rejected', reason: 'The application that asks (client_id) is not known here.' }
+    return { kind: 'rejected', reason: 'The application (client_id) is not known here.' }
   }
   const redirectUri = value('redirect_uri')
   if (

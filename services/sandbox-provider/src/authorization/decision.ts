@@ -5,7 +5,7 @@ import { type Companies, type Company, CompanyName } from '../company/companies.
 export type Decision =
   | { readonly kind: 'connect'; readonly company: Company }
   | { readonly kind: 'deny' }
-  /** Nothing yet: ask. */
+  /** No decision yet: show the page. */
   | { readonly kind: 'open' }
   | { readonly kind: 'invalid'; readonly reason: string }
 

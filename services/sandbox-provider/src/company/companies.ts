@@ -20,7 +20,7 @@ export interface Companies {
   reset(): void
 }
 
-// Real realm ids are longer than a double can hold: whoever makes a number of the first one gets another company.
+// Real realm ids exceed the precision of a double: as a number, the first one is the id of another company.
 const ALWAYS_THERE: readonly Company[] = [
   { realm: '9341453908059889', name: 'Northwind Trading' },
   { realm: '4620816365291', name: 'Rosewood Interiors' },

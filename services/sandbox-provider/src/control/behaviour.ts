@@ -17,7 +17,7 @@ export const Behaviour = z.strictObject({
     .max(8_640_000)
     .meta({ description: 'how long a rotated refresh token is still accepted' }),
   revokeOnReuse: z.boolean().meta({
-    description: 'a rotated refresh token that comes after its grace ends the whole grant',
+    description: 'a rotated refresh token that is used after its grace period ends the whole grant',
   }),
   latencyMs: z
     .int()

@@ -5,7 +5,7 @@ const Count = z.int().nonnegative()
 
 export const RealmCounters = z.object({
   codeExchanges: Count,
-  codeReuses: Count.meta({ description: 'a code came a second time; its grant was ended' }),
+  codeReuses: Count.meta({ description: 'a code was used a second time; its grant was ended' }),
   refreshes: Count.meta({ description: 'refresh calls that were granted' }),
   refreshesRefused: Count,
   tokenReuses: Count.meta({ description: 'refresh calls with a token that was already rotated' }),

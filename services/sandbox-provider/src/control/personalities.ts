@@ -1,6 +1,6 @@
 /**
  * The providers that this sandbox can be. A personality is one object here and nothing else: another
- * provider is another object. A comment says where the documentation is silent or contradicts itself.
+ * provider is another object. A comment marks what the documentation does not specify or contradicts.
  */
 import { supportedScopes } from '../authorization/authorization-request.ts'
 import type { Behaviour } from './behaviour.ts'
@@ -47,9 +47,10 @@ const intuit: Personality = {
   },
 }
 
-/** A provider that holds its clients to every current standard, and forgives nothing. */
+/** A provider that enforces every current standard. */
 const strict: Personality = {
-  description: 'as hard as the standards allow: rotation at every refresh, no grace, PKCE required',
+  description:
+    'as strict as the standards allow: rotation at every refresh, no grace, PKCE required',
   behaviour: {
     accessTokenSeconds: 3_600,
     refreshTokenSeconds: 100 * DAY_SECONDS,

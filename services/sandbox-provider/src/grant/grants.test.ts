@@ -39,7 +39,7 @@ describe('the grants of the provider', () => {
   const ofRealm = () => counters.view().realms[REALM]
 
   describe('a code', () => {
-    it('is rejected when it comes ten minutes late', () => {
+    it('is rejected after ten minutes', () => {
       const code = grants.issueCode(consent)
       now += 600 * SECOND
       expect(grants.exchangeCode(code, proof)).toBeNull()
@@ -53,7 +53,7 @@ describe('the grants of the provider', () => {
       expect(grants.exchangeCode(code, proof)).not.toBeNull()
     })
 
-    it('ends the grant it gave when it comes a second time', () => {
+    it('ends its grant if it is used a second time', () => {
       const code = grants.issueCode(consent)
       const { accessToken, refreshToken } = present(grants.exchangeCode(code, proof))
 
@@ -128,7 +128,7 @@ describe('the grants of the provider', () => {
       expect(ofRealm()).toMatchObject({ refreshes: 2, tokenReuses: 1, refreshesRefused: 0 })
     })
 
-    it('rejects a superseded token once its grace is over, and leaves the current one alone', () => {
+    it('rejects a superseded token once its grace is over, and keeps the current one', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -149,7 +149,7 @@ describe('the grants of the provider', () => {
   })
 
   describe('the life of a refresh token', () => {
-    it('counts from its rotation: it goes on counting down while the value stays the same', () => {
+    it('counts from its rotation, and continues while the value stays the same', () => {
       const issued = connect()
       expect(issued.refreshTokenSeconds).toBe(101 * 86_400)
       now += 3_600 * SECOND
@@ -186,7 +186,7 @@ describe('the grants of the provider', () => {
   })
 
   describe('the end of a grant', () => {
-    it.each(['accessToken', 'refreshToken'] as const)('comes by revoking its %s', (which) => {
+    it.each(['accessToken', 'refreshToken'] as const)('follows from revoking its %s', (which) => {
       const issued = connect()
       expect(grants.revokeToken(issued[which])).toBe(true)
       expect(grants.accessToken(issued.accessToken)).toBeNull()
@@ -194,7 +194,7 @@ describe('the grants of the provider', () => {
       expect(grants.revokeToken(issued[which])).toBe(false)
     })
 
-    it('does not come by a superseded refresh token, nor by an access token that has expired', () => {
+    it('does not follow from a superseded refresh token or an expired access token', () => {
       settings.change({ rotation: 'always', accessTokenSeconds: 1 })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -204,7 +204,7 @@ describe('the grants of the provider', () => {
       expect(grants.refresh(second.refreshToken)).not.toBeNull()
     })
 
-    it('comes to all grants of a realm and to no other realm', () => {
+    it('ends all grants of a realm and of no other realm', () => {
       const other = present(
         grants.exchangeCode(grants.issueCode({ ...consent, realm: 'other' }), proof),
       )

@@ -4,17 +4,17 @@
  * A code is exchanged once for a grant: one company, one application. A grant has one current refresh token
  * and any number of access tokens, each valid until it expires, whatever is refreshed meanwhile.
  *
- * G1 A refresh either rotates (the token it came with is superseded) or returns the current token again.
+ * G1 A refresh either rotates (the presented token is superseded) or returns the current token again.
  * G2 A superseded token is accepted within its grace, and returns the current one: a rotation whose response
  *    was lost can be recovered. After its grace it is not valid any more, neither for a refresh nor for a
  *    revocation.
- * G3 A code that comes again is rejected and ends its grant (RFC 6749 §4.1.2, as Intuit's FAQ warns).
- * G4 A grant that ended takes all its tokens with it.
+ * G3 A code that is used again is rejected and ends its grant (RFC 6749 §4.1.2, as Intuit's FAQ warns).
+ * G4 When a grant ends, all its tokens become invalid.
  * G5 A refresh token lives for `refreshTokenSeconds` from the rotation that made it; under `never`, from its
  *    last use. No grant outlives five years from its consent.
  *
- * Not documented by Intuit, and so chosen: a refresh leaves earlier access tokens valid until they expire; a
- * second authorization of a company leaves the first grant alone; a code lives for ten minutes.
+ * Not documented by Intuit; our choice: after a refresh, earlier access tokens stay valid until they expire; a
+ * second authorization of a company does not end the first grant; a code lives for ten minutes.
  */
 import { createHash } from 'node:crypto'
 import type { Counters } from '../control/counters.ts'
@@ -68,7 +68,7 @@ export interface Grants {
   accessToken(token: string): AccessTokenState | null
   /** Ends the grant of a valid access or refresh token; false if the token is not valid (any more). */
   revokeToken(token: string): boolean
-  /** Ends all grants of the realm; the number of those that still stood. */
+  /** Ends all grants of the realm; returns the number of those that were still valid. */
   revokeRealm(realm: string): number
   /** Lets all access tokens of the realm expire now; the number of those that were valid. */
   expireRealm(realm: string): number

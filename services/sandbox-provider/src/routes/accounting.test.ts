@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
-  type ProviderUnderTest,
+  type ProviderFixture,
   REALM,
   startProvider,
   type Tokens,
-} from '../provider-under-test.ts'
+} from '../../test-support/provider-fixture.ts'
 
-let provider: ProviderUnderTest
+let provider: ProviderFixture
 let accessToken: string
 
 beforeAll(async () => {
@@ -26,7 +26,7 @@ describe('the query of CompanyInfo', () => {
     'select * from CompanyInfo',
     'SELECT * FROM companyinfo',
     '  select\t*\n from   COMPANYINFO ',
-  ])('answers %j in the envelope of the real one', async (statement) => {
+  ])('responds to %j in the format of Intuit', async (statement) => {
     const answer = await provider.api(queryPath(statement), accessToken)
     expect(answer.status).toBe(200)
     expect(await answer.json()).toMatchObject({
@@ -38,7 +38,7 @@ describe('the query of CompanyInfo', () => {
     })
   })
 
-  it('may come by POST as text', async () => {
+  it('may be sent by POST as text', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/query`, accessToken, {
       method: 'POST',
       body: 'select * from CompanyInfo',
@@ -46,7 +46,7 @@ describe('the query of CompanyInfo', () => {
     expect(await answer.json()).toHaveProperty('QueryResponse.CompanyInfo')
   })
 
-  it('answers the entity by id too', async () => {
+  it('returns the entity by id as well', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/companyinfo/${REALM}`, accessToken)
     expect(await answer.json()).toMatchObject({ CompanyInfo: { CompanyName: 'Northwind Trading' } })
   })
@@ -82,7 +82,7 @@ describe('a call of the accounting API', () => {
     },
   }
 
-  it('without a token is answered 401', async () => {
+  it('without a token gets 401', async () => {
     const answer = await fetch(provider.url + queryPath('select * from CompanyInfo'), {
       headers: { Accept: 'application/json' },
     })
@@ -91,12 +91,12 @@ describe('a call of the accounting API', () => {
     expect(await answer.json()).toMatchObject(failed401)
   })
 
-  it('with an unknown token is answered 401', async () => {
+  it('with an unknown token gets 401', async () => {
     const answer = await provider.api(queryPath('select * from CompanyInfo'), 'guessed')
     expect([answer.status, await answer.json()]).toMatchObject([401, failed401])
   })
 
-  it('with an expired token is answered 401, and counted', async () => {
+  it('with an expired token gets 401, and counted', async () => {
     provider.moveTime(3_600_000)
     const answer = await provider.api(queryPath('select * from CompanyInfo'), accessToken)
     expect([answer.status, await answer.json()]).toMatchObject([401, failed401])
@@ -106,7 +106,7 @@ describe('a call of the accounting API', () => {
     })
   })
 
-  it('with the token of another company is answered 403', async () => {
+  it('with the token of another company gets 403', async () => {
     const answer = await provider.api(
       queryPath('select * from CompanyInfo', '4620816365291'),
       accessToken,
@@ -115,7 +115,7 @@ describe('a call of the accounting API', () => {
     expect(await answer.json()).toMatchObject({ fault: { error: [{ code: '3100' }] } })
   })
 
-  it('with a token without the accounting scope is answered 403', async () => {
+  it('with a token without the accounting scope gets 403', async () => {
     const code = await provider.code(REALM, { scope: 'openid' })
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     const answer = await provider.api(queryPath('select * from CompanyInfo'), tokens.access_token)
@@ -138,7 +138,7 @@ describe('creating an entity', () => {
     })
   })
 
-  it('plays the first answer back when the requestid comes again, and creates nothing', async () => {
+  it('returns the first response again for a repeated requestid, and creates nothing', async () => {
     const first = await (await post('r1', '{"DocNumber":"1"}')).text()
     provider.moveTime(1_000)
     expect(await (await post('r1', '{"DocNumber":"2"}')).text()).toBe(first)
@@ -207,7 +207,7 @@ describe('a posted entity', () => {
   })
 
   it.each([
-    ['a SyncToken of before', { Id: '1', SyncToken: '0' }, '5010'],
+    ['a previous SyncToken', { Id: '1', SyncToken: '0' }, '5010'],
     ['no SyncToken', { Id: '1' }, '2020'],
     ['an unknown id', { Id: '9', SyncToken: '0' }, '610'],
   ])('is not updated with %s', async (_, body, code) => {
@@ -240,7 +240,7 @@ describe('a posted entity', () => {
     expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 1 })
   })
 
-  it('keeps its name through an update, which cannot give it the name of another', async () => {
+  it('keeps its name through an update, and cannot get the name of another', async () => {
     await post('customer', { DisplayName: 'A' })
     await post('customer', { DisplayName: 'B' })
     const same = await post('customer', { Id: '1', SyncToken: '0', DisplayName: 'A' })

@@ -1,4 +1,5 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
+import { parseJsonObject } from '@integration-host/shared/json'
 import { describeRoute } from 'hono-openapi'
 import { apiErrorBody, type ApiErrorCode, apiErrors } from '../accounting/api-errors.ts'
 import { entityOf } from '../accounting/entities.ts'
@@ -28,7 +29,7 @@ const ENTITY = ':entity{[a-z]+}'
 
 /**
  * The accounting API under `/v3/company/{realm}`: CompanyInfo, and entities that can be posted, read, updated,
- * deleted and listed. It keeps no books: references and amounts are not checked, and no limit on calls is
+ * deleted and listed. It does no accounting: references and amounts are not checked, and no limit on calls is
  * enforced. Entities are JSON whatever is accepted, where Intuit would send XML unless JSON is accepted.
  */
 export function accountingRoutes(deps: AccountingDeps) {
@@ -98,7 +99,7 @@ export function accountingRoutes(deps: AccountingDeps) {
         const realm = c.req.param('realm')
         const entity = entityOf(c.req.param('entity'))
         if (entity === null) return rejected(c, '500')
-        const body = await readObject(c)
+        const body = parseJsonObject(await c.req.text())
         if (body === null) return rejected(c, '2010')
         const requestId = c.req.query('requestid') || null
         const outcome = posted.post(
@@ -157,23 +158,13 @@ function authorized({ grants, now }: AccountingDeps): MiddlewareHandler {
   }
 }
 
-async function readObject(c: Context): Promise<Readonly<Record<string, unknown>> | null> {
-  try {
-    const body: unknown = JSON.parse(await c.req.text())
-    const isObject = typeof body === 'object' && body !== null && !Array.isArray(body)
-    return isObject ? (body as Readonly<Record<string, unknown>>) : null
-  } catch {
-    return null
-  }
-}
-
 const operation = (summary: string) => ({
   tags: ['accounting'],
   summary,
   responses: responsesUnderFaults({
     200: 'the entity, or a query response',
     400: 'ValidationFault, as XML unless application/json is accepted',
-    401: 'AuthenticationFailed, 3200: the token is missing, bad or expired',
+    401: 'AuthenticationFailed, 3200: the token is missing, invalid or expired',
     403: 'ApplicationAuthorizationFailed, 3100: the token is for another company',
     429: 'ThrottleExceeded, 3001, as XML',
   }),

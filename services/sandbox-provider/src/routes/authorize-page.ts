@@ -14,12 +14,12 @@ code { color: #555 }
 .problem { color: #a00 }
 `
 
-// Whole and untouched by formatters: the policy holds the digest of exactly this.
+// One string that formatters do not change: the policy contains the digest of exactly this text.
 const STYLE_ELEMENT = raw(['<style>', STYLE, '</style>'].join(''))
 
 /**
- * The page's policy: its one style sheet and nothing else. A browser holds `form-action` against redirects
- * too, so it names where the answer may lead: back to the application and on from there, on this machine.
+ * The page's policy: its one style sheet and nothing else. A browser applies `form-action` to redirects
+ * too, so it lists where the response may redirect: to the application, and from there on to this machine.
  */
 export function pagePolicy(redirectUri: string | null): string {
   const style = createHash('sha256').update(STYLE).digest('base64')
@@ -52,9 +52,9 @@ export interface Question {
   /** Parameters of the request, carried along. */
   readonly carried: readonly (readonly [string, string])[]
   readonly companies: readonly Company[]
-  /** A realm id that nobody has, as a proposal. */
+  /** An unused realm id, as a proposal. */
   readonly freshRealm: string
-  /** What was wrong with the last answer. */
+  /** Why the last form was rejected. */
   readonly problem: string | null
 }
 

@@ -3,14 +3,14 @@ import { request as sendHttp } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   CLIENT_ID,
-  type ProviderUnderTest,
+  type ProviderFixture,
   REALM,
   REDIRECT_URI,
   startProvider,
-} from '../provider-under-test.ts'
+} from '../../test-support/provider-fixture.ts'
 
-let provider: ProviderUnderTest
-let strict: ProviderUnderTest
+let provider: ProviderFixture
+let strict: ProviderFixture
 
 beforeAll(async () => {
   provider = await startProvider()
@@ -93,7 +93,7 @@ describe('the authorization page', () => {
     expect(answered(answer)).toEqual({ error: 'access_denied', state: 'a state' })
   })
 
-  it('is shown with the reason once more when the realm id is no realm id', async () => {
+  it('is shown again with the reason if the realm id is invalid', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -114,7 +114,7 @@ describe('the authorization page', () => {
     expect(page).toContain('&lt;script&gt;alert(1)&lt;/script&gt;&quot; onfocus=&quot;x')
   })
 
-  it('runs nothing, loads nothing, is framed by nobody, and its policy knows its style sheet', async () => {
+  it('runs no script, loads nothing, cannot be framed, and its policy allows its style sheet', async () => {
     const page = await get(provider.authorizeUrl())
     const text = await page.text()
     const policy = page.headers.get('Content-Security-Policy') ?? ''
@@ -129,14 +129,14 @@ describe('the authorization page', () => {
 })
 
 describe('the way for scripts', () => {
-  it('answers with the redirect at once', async () => {
+  it('responds with the redirect immediately', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: '55:A: B' }))
     expect(answer.status).toBe(302)
     expect(answered(answer)).toMatchObject({ realmId: '55', state: 'a state' })
     expect(await (await get(provider.authorizeUrl())).text()).toContain('A: B')
   })
 
-  it('denies at once', async () => {
+  it('denies immediately', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: 'deny' }))
     expect(answered(answer)).toMatchObject({ error: 'access_denied', state: 'a state' })
   })
@@ -201,7 +201,7 @@ describe('an authorization request', () => {
 
   it.each<[string, Record<string, string | null>, string]>([
     ['without response type', { response_type: null }, 'unsupported_response_type'],
-    ['for a token at once', { response_type: 'token' }, 'unsupported_response_type'],
+    ['for a token directly', { response_type: 'token' }, 'unsupported_response_type'],
     ['without scope', { scope: null }, 'invalid_scope'],
     ['with an unknown scope', { scope: 'openid everything' }, 'invalid_scope'],
   ])('%s is an error for the application', async (_, parameters, error) => {
@@ -307,7 +307,7 @@ describe('the redirect URIs', () => {
 })
 
 describe('the discovery document', () => {
-  const documentOf = async ({ url }: ProviderUnderTest, spelling = 'openid_configuration') =>
+  const documentOf = async ({ url }: ProviderFixture, spelling = 'openid_configuration') =>
     (await (await fetch(`${url}/.well-known/${spelling}`)).json()) as Record<string, unknown>
   const ofIntuit = (url: string) => ({
     issuer: `${url}/op/v1`,
@@ -390,7 +390,7 @@ it('a code is bound to its client: the id in the request is compared whole', asy
   expect(answer.status).toBe(400)
 })
 
-it('answers a body that is no form like one that asks for nothing', async () => {
+it('treats a body that is not a form like an empty form', async () => {
   const status = await new Promise((resolve, reject) => {
     const outgoing = sendHttp(`${provider.url}/connect/oauth2`, { method: 'POST' }, (incoming) => {
       incoming.resume()

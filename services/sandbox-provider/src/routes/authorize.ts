@@ -29,7 +29,7 @@ export interface AuthorizeDeps {
 
 /**
  * `GET /connect/oauth2`: the authorization endpoint. A person gets a page; a script adds
- * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` and gets the redirect at once.
+ * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` and gets the redirect immediately.
  */
 export function authorizeRoutes(deps: AuthorizeDeps) {
   return new Hono()
@@ -117,7 +117,7 @@ const DESCRIPTION = {
   tags: ['provider'],
   summary: 'Authorization endpoint',
   description:
-    'Adding sandbox_company=<realm>[:<name>], or sandbox_company=deny, answers at once without a page.',
+    'Adding sandbox_company=<realm>[:<name>], or sandbox_company=deny, redirects immediately without a page.',
   parameters: [...requestParameters, 'sandbox_company'].map((name) => ({
     name,
     in: 'query' as const,
@@ -132,7 +132,7 @@ const DESCRIPTION = {
     },
     303: { description: 'the same after the form of the page' },
     400: textResponse(
-      'a page: client or redirect URI are not known, or the choice is no company',
+      'a page: client or redirect URI are not known, or the choice is not a company',
       'text/html',
     ),
   },

@@ -1,4 +1,5 @@
 import { type Context, Hono } from 'hono'
+import { parseJsonObject } from '@integration-host/shared/json'
 import { describeRoute } from 'hono-openapi'
 import type { Behaviour } from '../control/behaviour.ts'
 import type { Grants } from '../grant/grants.ts'
@@ -76,11 +77,6 @@ async function tokenOfForm(c: Context): Promise<string | null> {
 
 async function tokenOfJson(c: Context): Promise<string | null> {
   if (mediaType(c) !== 'application/json') return null
-  try {
-    const body: unknown = JSON.parse(await c.req.text())
-    const token = typeof body === 'object' && body !== null && 'token' in body ? body.token : null
-    return typeof token === 'string' && token !== '' ? token : null
-  } catch {
-    return null
-  }
+  const token = parseJsonObject(await c.req.text())?.['token']
+  return typeof token === 'string' && token !== '' ? token : null
 }

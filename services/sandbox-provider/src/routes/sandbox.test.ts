@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type ProviderUnderTest, REALM, startProvider } from '../provider-under-test.ts'
+import { type ProviderFixture, REALM, startProvider } from '../../test-support/provider-fixture.ts'
 
-let provider: ProviderUnderTest
+let provider: ProviderFixture
 
 beforeAll(async () => {
   provider = await startProvider()
@@ -51,14 +51,14 @@ describe('the settings', () => {
     discoveryNamesAccountingUrl: true,
   }
 
-  it('change one by one and hold for what comes after', async () => {
+  it('change one by one and apply to later requests', async () => {
     const answer = await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     expect(await answer.json()).toEqual({ ...intuit, accessTokenSeconds: 7 })
     expect(await provider.tokens()).toMatchObject({ expires_in: 7 })
     expect(await current()).toMatchObject({ accessTokenSeconds: 7 })
   })
 
-  it('become those of a personality all at once, but for what is set beside it or after it', async () => {
+  it('become those of a personality, except what is set in the same request or later', async () => {
     await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     const chosen = { personality: 'strict', rotation: 'daily' }
     expect(await (await provider.sandbox('PUT', 'settings', chosen)).json()).toEqual({
@@ -107,7 +107,7 @@ describe('the settings', () => {
 describe('a fault', () => {
   const fault = (body: unknown) => provider.sandbox('POST', 'faults', body)
 
-  it('takes the place of as many calls as it names, and no more', async () => {
+  it('replaces the responses of as many calls as it names', async () => {
     const { access_token: token } = await provider.tokens()
     await fault({ target: 'api', calls: 2, status: 503 })
     const statuses = []
@@ -117,7 +117,7 @@ describe('a fault', () => {
     expect(await provider.counters()).toMatchObject({ faultsServed: { api: 2 }, apiCalls: 3 })
   })
 
-  it('at the token endpoint leaves the refresh token unspent', async () => {
+  it('at the token endpoint does not use the refresh token', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', status: 500 })
     expect((await provider.refresh(token)).status).toBe(500)
@@ -190,7 +190,7 @@ describe('a fault', () => {
       '{"error":"invalid_grant","error_description":"x"}',
     ],
     ['', 'text/plain', ''],
-  ])('answers the body %j', async (body, contentType, text) => {
+  ])('sends the body %j', async (body, contentType, text) => {
     await fault({ target: 'token', status: 400, body, contentType })
     const answer = await provider.refresh('x')
     expect([answer.headers.get('Content-Type'), await answer.text()]).toEqual([contentType, text])
@@ -214,7 +214,7 @@ describe('a fault', () => {
     expect((await fetch(`${provider.url}/health/live`)).status).toBe(200)
   })
 
-  it('holds an answer back: a caller that gives up has spent the token all the same', async () => {
+  it('delays a response: a caller that times out has used the token nevertheless', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', latencyMs: 60_000 })
     const calling = provider.refresh(token)
@@ -227,7 +227,7 @@ describe('a fault', () => {
     calling.catch(() => {})
   })
 
-  it('comes for revocation and discovery too', async () => {
+  it('applies to revocation and discovery as well', async () => {
     await fault({ target: 'discovery', status: 503 })
     const discovery = `${provider.url}/.well-known/openid_configuration`
     expect([(await fetch(discovery)).status, (await fetch(discovery)).status]).toEqual([503, 200])
@@ -277,7 +277,7 @@ describe('a fault', () => {
 })
 
 describe('a realm', () => {
-  it('can be revoked: its tokens are dead, another company keeps its own', async () => {
+  it('can be revoked: its tokens become invalid, those of another company do not', async () => {
     const [tokens, others] = [await provider.tokens(), await provider.tokens('4620816365291')]
     const answer = await provider.sandbox('POST', `realms/${REALM}/revoke`)
     expect(await answer.json()).toEqual({ revoked: 1 })
@@ -299,7 +299,7 @@ describe('a realm', () => {
     ['a%2Fb/revoke', 400],
     [`${'x'.repeat(65)}/expire`, 400],
     ['__proto__/expire', 404],
-  ])('that is none is answered so: %s', async (path, status) => {
+  ])('that does not exist is reported: %s', async (path, status) => {
     const answer = await provider.sandbox('POST', `realms/${path}`)
     expect(answer.status).toBe(status)
     expect(answer.headers.get('Content-Type')).toBe('application/problem+json')
@@ -323,7 +323,7 @@ it('a reset brings back the start: settings, faults, counters, companies and gra
 })
 
 async function untilCounted(
-  counters: () => ReturnType<ProviderUnderTest['counters']>,
+  counters: () => ReturnType<ProviderFixture['counters']>,
   what: 'refreshes',
 ): Promise<void> {
   const deadline = Date.now() + 10_000

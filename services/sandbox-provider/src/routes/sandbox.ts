@@ -107,7 +107,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         tags: ['sandbox'],
         summary: "End the company's grants, as its owner could",
         responses: {
-          200: jsonResponse('how many stood', z.object({ revoked: z.int() })),
+          200: jsonResponse('how many grants were ended', z.object({ revoked: z.int() })),
           ...problemResponses({ 400: 'invalid_request', 404: 'not_found' }),
         },
       }),

@@ -5,13 +5,13 @@ import {
   basic,
   CLIENT_ID,
   CLIENT_SECRET,
-  type ProviderUnderTest,
+  type ProviderFixture,
   REALM,
   startProvider,
   type Tokens,
-} from '../provider-under-test.ts'
+} from '../../test-support/provider-fixture.ts'
 
-let provider: ProviderUnderTest
+let provider: ProviderFixture
 
 beforeAll(async () => {
   provider = await startProvider()
@@ -329,7 +329,7 @@ describe('revocation', () => {
       },
     )
 
-    it('by the other kind of body is a 400, and the grant goes on', async () => {
+    it('by the other kind of body gets 400, and the grant stays valid', async () => {
       const { refresh_token: token } = await provider.tokens()
       const response = await revoke(...expected.otherBody(token))
       expect([response.status, await response.json()]).toEqual([400, { error: 'invalid_request' }])

@@ -20,7 +20,7 @@ export interface AnsweredEnv {
 }
 
 /**
- * Lets a requested fault replace the handler, or follow it. Latency comes after the effect: a caller that
+ * Applies a requested fault instead of the handler, or after it. Latency comes after the effect: a caller that
  * times out has changed the provider all the same.
  */
 export function underFaults(

@@ -1,7 +1,7 @@
 /**
- * The embedded host's broker: exchanges, queues, prefetch, delivery limit, message TTL and dead lettering
- * as RabbitMQ has them, in memory. Nothing is kept over a restart, and nothing has to be: unfinished steps
- * are published again from the transaction source, credential events from their outbox.
+ * The embedded host's broker: exchanges, queues, prefetch, delivery limit, message TTL and dead lettering as in
+ * RabbitMQ, in memory. Messages are lost at a restart, which is safe: unfinished steps are published again from the
+ * transaction source, credential events from their outbox.
  */
 import { IntegrationError } from '../../errors.ts'
 import type { Logger } from '../../observability/logger.ts'
@@ -22,7 +22,7 @@ interface Held extends Delivery {
 interface Subscriber {
   readonly options: ConsumeOptions
   readonly handle: (delivery: Delivery) => Promise<Settlement>
-  readonly inHand: Set<Promise<void>>
+  readonly inFlight: Set<Promise<void>>
 }
 
 interface Queue {
@@ -58,7 +58,7 @@ export function createInProcessBus(logger: Logger): MessageBus {
     }
     if (position === 'front') queue.ready.unshift(held)
     else queue.ready.push(held)
-    // Never within the publisher's own turn: a broker answers later, and so must this.
+    // Never in the publisher's own turn of the event loop: a real broker delivers later, and callers rely on it.
     setImmediate(() => dispatch(queue))
   }
 
@@ -89,18 +89,18 @@ export function createInProcessBus(logger: Logger): MessageBus {
   function dispatch(queue: Queue): void {
     while (queue.ready.length > 0 && !isClosed) {
       const subscriber = queue.subscribers.find(
-        ({ inHand, options }) => inHand.size < options.prefetch,
+        ({ inFlight, options }) => inFlight.size < options.prefetch,
       )
       if (subscriber === undefined) return
-      // Round robin, as the broker does.
+      // Round robin, as in RabbitMQ.
       queue.subscribers.push(...queue.subscribers.splice(queue.subscribers.indexOf(subscriber), 1))
       const held = queue.ready.shift() as Held
       if (held.expiry !== null) clearTimeout(held.expiry)
       const settling = settle(queue, subscriber, held).finally(() => {
-        subscriber.inHand.delete(settling)
+        subscriber.inFlight.delete(settling)
         dispatch(queue)
       })
-      subscriber.inHand.add(settling)
+      subscriber.inFlight.add(settling)
     }
   }
 
@@ -129,11 +129,11 @@ export function createInProcessBus(logger: Logger): MessageBus {
       if (isClosed)
         throw new IntegrationError(
           'broker_unavailable',
-          'the broker did not take the message: it is closed',
+          'the broker did not accept the message: it is closed',
         )
       const targets = route(message.exchange, message.routingKey)
       if (targets.length === 0 && message.mandatory) {
-        throw new IntegrationError('broker_unavailable', 'no queue takes the message')
+        throw new IntegrationError('broker_unavailable', 'no queue is bound for the message')
       }
       const delivery: Delivery = {
         routingKey: message.routingKey,
@@ -150,14 +150,14 @@ export function createInProcessBus(logger: Logger): MessageBus {
     consume(name, options, handle) {
       const queue = queues.get(name)
       if (queue === undefined) throw new TypeError(`the queue ${name} is not declared`)
-      const subscriber: Subscriber = { options, handle, inHand: new Set() }
+      const subscriber: Subscriber = { options, handle, inFlight: new Set() }
       queue.subscribers.push(subscriber)
       setImmediate(() => dispatch(queue))
       return {
         async cancel() {
           const index = queue.subscribers.indexOf(subscriber)
           if (index !== -1) queue.subscribers.splice(index, 1)
-          while (subscriber.inHand.size > 0) await Promise.allSettled(subscriber.inHand)
+          while (subscriber.inFlight.size > 0) await Promise.allSettled(subscriber.inFlight)
         },
       }
     },
@@ -177,13 +177,13 @@ export function createInProcessBus(logger: Logger): MessageBus {
       isClosed = true
       for (const { ready, subscribers } of queues.values()) {
         for (const { expiry } of ready) if (expiry !== null) clearTimeout(expiry)
-        for (const { inHand } of subscribers) await Promise.allSettled(inHand)
+        for (const { inFlight } of subscribers) await Promise.allSettled(inFlight)
       }
     },
   }
 }
 
-/** Whether a binding takes a routing key (AMQP 0-9-1 §3.1.3). */
+/** Whether a binding matches a routing key (AMQP 0-9-1 §3.1.3). */
 function matches(type: ExchangeSpec['type'], pattern: string, routingKey: string): boolean {
   if (type === 'fanout') return true
   return type === 'direct'
@@ -191,7 +191,7 @@ function matches(type: ExchangeSpec['type'], pattern: string, routingKey: string
     : topicMatches(pattern.split('.'), routingKey.split('.'))
 }
 
-/** `*` stands for one word, `#` for any number of them. */
+/** Matches a topic pattern: `*` is exactly one word, `#` any number of words. */
 function topicMatches([head, ...rest]: readonly string[], words: readonly string[]): boolean {
   if (head === undefined) return words.length === 0
   if (head === '#')

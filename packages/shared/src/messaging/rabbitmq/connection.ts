@@ -1,58 +1,58 @@
 /**
- * One connection to the broker after the other. amqplib's own recovery is not used: it waits for ever, or ends the
- * process, when a line breaks in the moment in which it is opened, set up or closed.
+ * Keeps one connection to the broker and replaces it when it is lost. amqplib's own recovery is not used: it waits
+ * forever, or ends the process, if a connection breaks while it is being opened, set up or closed.
  */
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ChannelModel, connect } from 'amqplib'
+import { backoffMs } from '../../process/backoff.ts'
 import type { Secret } from '../../secrets/secret.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
 const HEARTBEAT_SECONDS = '10'
-const FIRST_PAUSE_MS = 100
-const LONGEST_PAUSE_MS = 2_000
-/** What is closed politely has so long to answer. */
-export const CLOSE_PATIENCE_MS = 1_000
+const RECONNECT = { baseMs: 100, capMs: 2_000 } as const
+/** How long a close handshake of a channel or connection may take. */
+export const CLOSE_TIMEOUT_MS = 1_000
 
-export interface ConnectionUser {
-  /** The connection's name in the console. */
+export interface ConnectionHandlers {
+  /** The connection's name on RabbitMQ's management page. */
   readonly name: string
-  /** Makes all that is needed on a new connection; when it fails, the connection is closed and another one tried. */
-  build(connection: ChannelModel): Promise<void>
-  /** It is built, and has not ended meanwhile. */
-  stands(): void
-  /** No connection could be made, or the one there was has ended. */
+  /** Sets up a new connection: channels, topology, consumers. If it fails, the connection is closed and another one opened. */
+  setUp(connection: ChannelModel): Promise<void>
+  /** The connection is set up and still open. */
+  established(): void
+  /** A connection could not be opened, or the current one has ended. */
   lost(error: unknown): void
 }
 
-/** Keeps a connection until it is disposed; that closes the one there is, and waits a second for it at most. */
-export function keepConnected(url: Secret, user: ConnectionUser): AsyncDisposable {
-  const leaving = new AbortController()
-  const { signal } = leaving
-  const left = once(signal, 'abort').then(() => Promise.reject(new Error('closed')))
-  left.catch(() => {})
+/** Keeps a connection open until disposed. Disposing closes it and waits at most a second for the broker. */
+export function keepConnected(url: Secret, handlers: ConnectionHandlers): AsyncDisposable {
+  const closing = new AbortController()
+  const { signal } = closing
+  const closed = once(signal, 'abort').then(() => Promise.reject(new Error('closed')))
+  closed.catch(() => {})
   let failures = 0
 
-  /** @throws why the connection could not be made, or has ended. */
-  async function useOne(): Promise<never> {
+  /** Opens a connection and waits until it ends. @throws the reason why it could not be opened, or has ended. */
+  async function runConnection(): Promise<never> {
     const connection = await connect(withHeartbeat(url), {
-      // Without noDelay every small pair of frames waits for a delayed ACK: 100 ms a transaction instead of 9.
+      // Without noDelay every small pair of frames waits for a delayed TCP ACK: a transaction takes 100 ms instead of 9.
       noDelay: true,
       timeout: CONNECT_TIMEOUT_MS,
-      clientProperties: { connection_name: user.name },
+      clientProperties: { connection_name: handlers.name },
     })
-    // At once: an error that nobody listens to ends the process. It comes again with 'close'.
+    // Registered first: an 'error' event without a listener ends the process. The error is repeated by 'close'.
     connection.on('error', () => {})
     const ended = new Promise<Error>((resolve) => {
       connection.once('close', (error?: Error) => resolve(error ?? new Error('it was closed')))
     })
     try {
       signal.throwIfAborted()
-      const over = Promise.race([left, ended.then((error) => Promise.reject(error))])
-      await Promise.race([over, user.build(connection)])
+      const over = Promise.race([closed, ended.then((error) => Promise.reject(error))])
+      await Promise.race([over, handlers.setUp(connection)])
       failures = 0
-      user.stands()
+      handlers.established()
       return await over
     } finally {
       await closeConnection(connection)
@@ -61,50 +61,50 @@ export function keepConnected(url: Secret, user: ConnectionUser): AsyncDisposabl
 
   async function keep(): Promise<void> {
     for (; !signal.aborted; failures += 1) {
-      await useOne().catch((error: unknown) => user.lost(error))
-      const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** failures, LONGEST_PAUSE_MS)
-      // Replicas that lost the same broker come back one after the other.
-      await delay(pauseMs * (0.7 + 0.3 * Math.random()), undefined, { signal }).catch(() => {})
+      await runConnection().catch((error: unknown) => handlers.lost(error))
+      // The random part keeps replicas that lost the same broker from reconnecting all at once.
+      const pauseMs = backoffMs(failures + 1, { ...RECONNECT, random: 0.7 + 0.3 * Math.random() })
+      await delay(pauseMs, undefined, { signal }).catch(() => {})
     }
   }
 
   const keeping = keep()
   return {
     async [Symbol.asyncDispose]() {
-      leaving.abort()
-      await within(CLOSE_PATIENCE_MS, keeping)
+      closing.abort()
+      await within(CLOSE_TIMEOUT_MS, keeping)
     },
   }
 }
 
-/** Closes a connection politely, or with its line when the broker does not answer that. */
+/** Closes a connection with AMQP's handshake, or destroys its socket if the broker does not respond. */
 export async function closeConnection(connection: ChannelModel): Promise<void> {
-  // amqplib answers nobody who closes a line that is lost meanwhile.
+  // amqplib's close() never settles if the socket is lost before the broker's reply.
   const ended = new Promise<void>((resolve) => connection.once('close', () => resolve()))
-  await within(CLOSE_PATIENCE_MS, Promise.race([connection.close(), ended]))
-  // Nothing, once it has ended; amqplib listens to errors of the line alone.
-  streamOf(connection).destroy(new Error('the broker did not answer the close'))
+  await within(CLOSE_TIMEOUT_MS, Promise.race([connection.close(), ended]))
+  // No effect once the connection has ended. amqplib detects the loss by an error of the socket only.
+  streamOf(connection).destroy(new Error('the broker did not respond to the close'))
 }
 
-/** Not in the types: the stream that amqplib opened for this connection. */
+/** Returns the socket of a connection, which is not in amqplib's types. */
 export const streamOf = ({ connection }: ChannelModel): Duplex =>
   (connection as unknown as { readonly stream: Duplex }).stream
 
-/** What `work` came to, or null when it failed or a broker that no longer answers held it up. */
+/** Returns the result of `work`; `null` if it fails, or if an unresponsive broker delays it for more than `ms`. */
 export async function within<Result>(ms: number, work: Promise<Result>): Promise<Result | null> {
-  const patience = new AbortController()
-  const late = delay(ms, null, { signal: patience.signal })
+  const settled = new AbortController()
+  const timeout = delay(ms, null, { signal: settled.signal })
   try {
-    return await Promise.race([work, late])
+    return await Promise.race([work, timeout])
   } catch {
     return null
   } finally {
-    patience.abort()
-    late.catch(() => {})
+    settled.abort()
+    timeout.catch(() => {})
   }
 }
 
-// amqplib takes the heartbeat from the URL; an operator's own setting wins.
+// amqplib reads the heartbeat from the URL; a value set by the operator has precedence.
 function withHeartbeat(secret: Secret): string {
   const url = new URL(secret.reveal())
   if (!url.searchParams.has('heartbeat')) url.searchParams.set('heartbeat', HEARTBEAT_SECONDS)

@@ -14,7 +14,7 @@ const url = process.env['TEST_AMQP_URL'] ?? ''
 const logger = createLogger('test', 'silent')
 const prefixes: string[] = []
 
-/** A bus with exchange and queue names of its own. */
+/** A bus with its own prefix for exchange and queue names. */
 async function open(address = url, confirmDeadlineMs = 5_000): Promise<MessageBus> {
   const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
   prefixes.push(prefix)
@@ -44,7 +44,7 @@ afterAll(async () => {
 
 messageBusContract('RabbitMQ', () => open())
 
-describe('the RabbitMQ bus on a bad line', () => {
+describe('the RabbitMQ bus on an unreliable connection', () => {
   const message = {
     exchange: 'work',
     routingKey: 'order',
@@ -58,7 +58,7 @@ describe('the RabbitMQ bus on a bad line', () => {
     queues: [{ name: 'orders', bindings: [{ exchange: 'work', routingKey: 'order' }] }],
   }
 
-  it('waits for a broker that is too old to be upgraded, and says so', async () => {
+  it('does not use a broker that is too old, and reports it until it is upgraded', async () => {
     await using relay = await startRelay(url, 5_672)
     relay.edit = (answer) =>
       edited(answer, /(version\S{5})\d\.\d+/, (text) => text.replace(/\d(?=\.\d+$)/, '2'))
@@ -97,12 +97,12 @@ describe('the RabbitMQ bus on a bad line', () => {
     await line[Symbol.asyncDispose]()
   })
 
-  it('comes back when the line breaks again and again, also in the middle of coming back', async () => {
+  it('reconnects if the connection breaks repeatedly, also while reconnecting', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(10_000))
     await bus.declare(topology)
-    // Cut at ever other moments of connecting: in the handshake, while declaring, while consuming.
+    // Cut at different moments of connecting: in the handshake, while declaring, while consuming.
     for (let afterMs = 0; afterMs < 60; afterMs += 2) {
       line.cut()
       await delay(100 + afterMs)
@@ -111,7 +111,7 @@ describe('the RabbitMQ bus on a bad line', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('comes back when the broker ends the connection in the moment in which it stands', async () => {
+  it('reconnects if the broker closes the connection just as it is established', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(10_000))
@@ -142,22 +142,25 @@ describe('the RabbitMQ bus on a bad line', () => {
     ['opened', 10, 41],
     ['given a channel', 20, 11],
     ['promised confirms', 85, 11],
-  ])('leaves quietly when the line breaks just as it is %s', async (_, classId, methodId) => {
-    await using line = await startRelay(url, 5672)
-    const left = Promise.withResolvers<void>()
-    line.edit = (answer) => {
-      if (!answer.includes(method(classId, methodId))) return answer
-      line.edit = null
-      bus[Symbol.asyncDispose]().then(left.resolve, left.reject)
-      setImmediate(() => line.cut())
-      return answer
-    }
-    const bus = await open(line.url)
-    await left.promise
-    expect(line.connections).toBe(1)
-  })
+  ])(
+    'shuts down without an error if the connection breaks just as it is %s',
+    async (_, classId, methodId) => {
+      await using line = await startRelay(url, 5672)
+      const left = Promise.withResolvers<void>()
+      line.edit = (answer) => {
+        if (!answer.includes(method(classId, methodId))) return answer
+        line.edit = null
+        bus[Symbol.asyncDispose]().then(left.resolve, left.reject)
+        setImmediate(() => line.cut())
+        return answer
+      }
+      const bus = await open(line.url)
+      await left.promise
+      expect(line.connections).toBe(1)
+    },
+  )
 
-  it('comes back at once when the broker has not seen the end of the line', async () => {
+  it('reconnects immediately if the broker has not noticed the end of the connection', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(10_000))
@@ -186,7 +189,7 @@ describe('the RabbitMQ bus on a bad line', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('answers every question about a queue, also those whose channel was closing at the cut', async () => {
+  it('settles every depth request, also if its channel is closing when the connection is cut', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(10_000))
@@ -198,7 +201,7 @@ describe('the RabbitMQ bus on a bad line', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('lets a consumer go whose line fell silent', async () => {
+  it('cancels a consumer whose connection is unresponsive', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(10_000))
@@ -222,7 +225,7 @@ describe('the RabbitMQ bus on a bad line', () => {
     await line[Symbol.asyncDispose]()
   })
 
-  it('fails a publish at once while the broker is away, and says so in the health report', async () => {
+  it('fails a publish immediately while the broker is unavailable, and reports it in the health report', async () => {
     const health = createHealth(logger)
     const bus = connectRabbitMq(new Secret('amqp://127.0.0.1:1'), {
       name: 'test',
@@ -240,7 +243,7 @@ describe('the RabbitMQ bus on a bad line', () => {
   })
 })
 
-// AMQP 0-9-1: class and method as they stand in a frame, and a whole frame of the broker.
+// AMQP 0-9-1: class and method as encoded in a frame, and a whole frame of the broker.
 const method = (classId: number, methodId: number) => Buffer.from([0, classId, 0, methodId])
 const CONSUME_OK = method(60, 21)
 const CONNECTION_CLOSE = (() => {
@@ -254,7 +257,7 @@ const CONNECTION_CLOSE = (() => {
   return Buffer.concat([header, payload, Buffer.from([206])])
 })()
 
-describe('a queue that exists with other arguments than it needs', () => {
+describe('a queue that exists with incompatible arguments', () => {
   const declared = {
     exchanges: [{ name: 'work', type: 'direct' as const }],
     queues: [
@@ -266,7 +269,7 @@ describe('a queue that exists with other arguments than it needs', () => {
     ],
   }
 
-  /** A bus to which the topology was declared, before its connection stood or after. */
+  /** A bus on which the topology was declared, before or after its connection was established. */
   async function openOver(existing: Record<string, unknown>, isConnectedFirst: boolean) {
     const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
     prefixes.push(prefix)
@@ -316,7 +319,7 @@ describe('a queue that exists with other arguments than it needs', () => {
     )
   })
 
-  it('is one line in the log that says what differs and how to mend it, however often it is tried', async () => {
+  it('is logged once with the difference and the remediation, however often the declaration is retried', async () => {
     await using over = await openOver(ours, false)
     await eventually(() => expect(over.line.connections).toBeGreaterThan(3))
     expect(over.errors()).toMatchObject([
@@ -326,12 +329,12 @@ describe('a queue that exists with other arguments than it needs', () => {
         setting: 'x-message-ttl',
         wanted: '5000',
         found: '1000',
-        toMend: expect.stringContaining('delete this queue'),
+        remediation: expect.stringContaining('delete this queue'),
       },
     ])
   })
 
-  it('is used as soon as somebody deleted it', async () => {
+  it('is declared and used as soon as it was deleted', async () => {
     await using over = await openOver(ours, true)
     await eventually(() => expect(over.errors()).toHaveLength(1))
     await over.mend()
@@ -340,14 +343,14 @@ describe('a queue that exists with other arguments than it needs', () => {
     await over.bus.publish({ exchange: 'work', routingKey: 'order', ...message })
   })
 
-  it('is used then also when the line fell silent just when it was given up', async () => {
+  it('is used then also if the peer stops responding while the connection is being closed', async () => {
     await using over = await openOver(ours, true)
     const { line } = over
     let isSilent = false
     line.edit = (answer) => {
       if (isSilent || !answer.includes('PRECONDITION_FAILED')) return answer
       isSilent = true
-      // Behind this answer, before ours to it.
+      // After this reply, before our reply to it.
       queueMicrotask(() => line.silence())
       return answer
     }

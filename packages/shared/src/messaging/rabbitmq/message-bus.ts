@@ -1,15 +1,15 @@
 /**
  * The message bus over RabbitMQ (3.10 to 4.x) with amqplib.
  *
- * I1  One way back: whatever breaks (connection, channel, a cancelled consumer) ends the connection, and
- *     `build` makes all of it anew on the next one: publishing channel, topology, consumers.
- * I2  A publish settles: by the broker's confirm, by the loss of its channel, or by our own deadline.
- * I3  A delivery is settled on the channel that brought it or not at all; the broker redelivers the rest.
+ * I1  There is one recovery path: whatever breaks (connection, channel, a cancelled consumer) ends the connection,
+ *     and `setUp` creates everything again on the next one: publishing channel, topology, consumers.
+ * I2  Every publish settles: by the broker's confirm, by the loss of its channel, or by our own deadline.
+ * I3  A delivery is settled on the channel it arrived on, or not at all; the broker redelivers the rest.
  */
 import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
 import { coalesceWrites } from '../../batching/coalesce-writes.ts'
 import { IntegrationError } from '../../errors.ts'
-import { refuseProblems, versionFinding } from '../../observability/checks/check-result.ts'
+import { throwOnProblem, checkVersion } from '../../observability/checks/check-result.ts'
 import { type Dependency, reasonOf } from '../../observability/health.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type {
@@ -23,26 +23,20 @@ import type {
   Topology,
 } from '../message-bus.ts'
 import type { Secret } from '../../secrets/secret.ts'
-import {
-  CLOSE_PATIENCE_MS,
-  closeConnection,
-  keepConnected,
-  streamOf,
-  within,
-} from './connection.ts'
+import { CLOSE_TIMEOUT_MS, closeConnection, keepConnected, streamOf, within } from './connection.ts'
 import { deliveryOf, publishOptions } from './messages.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
 import { queueArguments } from './queue-arguments.ts'
-import { brokerReason, inequivalenceOf, versionOf } from './refusal.ts'
+import { brokerReason, inequivalenceOf, versionOf } from './broker-errors.ts'
 
 export interface RabbitMqOptions {
-  /** The connection's name in the console. */
+  /** The connection's name on RabbitMQ's management page. */
   readonly name: string
   readonly dependency: Dependency
   readonly logger: Logger
   /** Prepended to every exchange and queue name (`AMQP_PREFIX`), so that installations can share a vhost. */
   readonly prefix?: string
-  /** Milliseconds until a publish or question without answer fails; amqplib itself waits for ever. */
+  /** Milliseconds until a publish or request without a reply fails; amqplib itself waits forever. */
   readonly confirmDeadlineMs?: number
 }
 
@@ -56,12 +50,12 @@ interface RunningConsumer {
   readonly queue: string
   readonly options: ConsumeOptions
   readonly handle: (delivery: Delivery) => Promise<Settlement>
-  readonly inHand: Set<Promise<void>>
+  readonly inFlight: Set<Promise<void>>
   channel: Channel | null
   isCancelled: boolean
 }
 
-/** Connects in the background; `ready()` tells when the broker is there. */
+/** Connects in the background; `ready()` resolves once the broker is available. */
 export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageBus {
   const { dependency, logger, prefix = '', confirmDeadlineMs = 5_000 } = options
   const topologies: Topology[] = []
@@ -72,29 +66,30 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   let publisher: ConfirmChannel | null = null
   let isClosing = false
   let isBlocked = false
-  let toldInequivalence: string | null = null
+  /** The difference that was logged last, so that each is logged once. */
+  let loggedInequivalence: string | null = null
 
   const named = (name: string): string => prefix + name
-  // A queue of this replica alone needs a name that no other replica has.
+  // An exclusive queue needs a name that no other replica uses.
   let ownSuffix = ''
   const exclusiveQueues = new Set<string>()
   const queueName = (name: string): string =>
     exclusiveQueues.has(name) ? `${named(name)}.${ownSuffix}` : named(name)
 
-  // The queue goes with the connection, so nothing of it could ever be delivered again.
+  // An exclusive queue is deleted with the connection, so its messages could never be redelivered: they need no ack.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
-  // I1: whoever finds the connection broken ends it; the next one follows by itself.
+  // I1: closing the connection is enough; `keepConnected` opens the next one.
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
     logger.warn({ reason }, 'restarting the broker connection')
     void closeConnection(current)
   }
 
-  async function build(current: ChannelModel): Promise<void> {
-    refuseProblems([versionFinding('rabbitmq', versionOf(current))])
+  async function setUp(current: ChannelModel): Promise<void> {
+    throwOnProblem([checkVersion('rabbitmq', versionOf(current))])
     coalesceWrites(streamOf(current))
-    // The broker may not have seen the end of the connection before, and keep its queues.
+    // A new suffix each time: the broker may not have noticed the end of the previous connection, and still have its queues.
     ownSuffix = crypto.randomUUID().slice(0, 8)
     isBlocked = false
     current.on('blocked', () => {
@@ -109,21 +104,23 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     channel.on('return', (message) => {
       for (const publishing of publishings) {
         if (publishing.messageId !== message.properties.messageId) continue
-        publishing.settle(new IntegrationError('broker_unavailable', 'no queue takes the message'))
+        publishing.settle(
+          new IntegrationError('broker_unavailable', 'no queue is bound for the message'),
+        )
       }
     })
     channel.on('error', () => {})
     try {
       for (const topology of topologies) await assertTopology(channel, topology)
     } catch (error) {
-      tellInequivalence(error)
+      logInequivalence(error)
       throw error
     }
-    toldInequivalence = null
+    loggedInequivalence = null
     model = current
     publisher = channel
     channel.on('close', () => restart(current, 'publishing channel closed'))
-    // As they are now: one that is added from here on starts by itself, and must not be started twice.
+    // A copy: a consumer that is added from here on is started by `consume`, and must not be started twice.
     const known = [...consumers]
     for (const consumer of known) await startConsumer(current, consumer)
   }
@@ -146,15 +143,18 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       ? { durable: false, exclusive: true, autoDelete: true }
       : { durable: true, arguments: queueArguments(queue, prefix) }
 
-  /** One clear line for each thing that has to be mended, however often the broker is asked. */
-  function tellInequivalence(error: unknown): void {
+  /** Logs a rejected declaration once, however often it is retried. */
+  function logInequivalence(error: unknown): void {
     const differs = inequivalenceOf(error)
     const text = JSON.stringify(differs)
-    if (differs === null || text === toldInequivalence) return
-    toldInequivalence = text
+    if (differs === null || text === loggedInequivalence) return
+    loggedInequivalence = text
     logger.error(
-      { ...differs, toMend: `delete this ${differs.kind}: it is made anew (docs/rabbitmq.md)` },
-      'the broker has it with other settings than it needs: nothing is sent or received until that is mended',
+      {
+        ...differs,
+        remediation: `delete this ${differs.kind}: it is declared again (docs/rabbitmq.md)`,
+      },
+      'exchange or queue exists with incompatible arguments; messaging is disabled until it is deleted',
     )
   }
 
@@ -173,9 +173,9 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     const onMessage = (message: ConsumeMessage | null): void => {
       if (message === null) return restart(current, 'consumer cancelled by the broker')
       const settling = settle(settlements, consumer, message).finally(() =>
-        consumer.inHand.delete(settling),
+        consumer.inFlight.delete(settling),
       )
-      consumer.inHand.add(settling)
+      consumer.inFlight.add(settling)
     }
     await channel.consume(queueName(consumer.queue), onMessage, {
       consumerTag: consumer.options.tag,
@@ -208,8 +208,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   }
   const connection = keepConnected(url, {
     name: options.name,
-    build,
-    stands() {
+    setUp,
+    established() {
       if (isBlocked) dependency.down(BLOCKED)
       else dependency.up()
       for (const resolve of waiting) resolve()
@@ -218,11 +218,11 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     lost,
   })
 
-  // I2, one timer for all: one for each publish costs more than the publish.
+  // I2: one timer for all publishes, because a timer for each costs more than the publish itself.
   const overdue = setInterval(() => {
     const startedBefore = performance.now() - confirmDeadlineMs
     for (const publishing of publishings) {
-      if (publishing.startedAt > startedBefore) break // they stand in the order they came
+      if (publishing.startedAt > startedBefore) break // the Set is in publishing order
       publishing.settle(unavailable('no confirm in time'))
     }
   }, confirmDeadlineMs / 10)
@@ -236,7 +236,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       try {
         await assertTopology(channel, topology)
       } catch (error) {
-        // I1: declared again with the next connection, whose failure says what is wrong.
+        // I1: declared again on the next connection, and a failure there is logged.
         restart(current, brokerReason(error))
       }
     },
@@ -262,7 +262,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
             Buffer.from(JSON.stringify(message.body)),
             publishOptions(message),
             (error: unknown) =>
-              publishing.settle(error ? unavailable('refused by the broker') : null),
+              publishing.settle(error ? unavailable('rejected by the broker') : null),
           )
         } catch {
           publishing.settle(unavailable('the channel is closed'))
@@ -275,7 +275,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
         queue,
         options: consumeOptions,
         handle,
-        inHand: new Set(),
+        inFlight: new Set(),
         channel: null,
         isCancelled: false,
       }
@@ -290,8 +290,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
           consumer.isCancelled = true
           consumers.delete(consumer)
           const { channel } = consumer
-          if (channel !== null) await within(CLOSE_PATIENCE_MS, channel.cancel(consumeOptions.tag))
-          while (consumer.inHand.size > 0) await Promise.allSettled(consumer.inHand)
+          if (channel !== null) await within(CLOSE_TIMEOUT_MS, channel.cancel(consumeOptions.tag))
+          while (consumer.inFlight.size > 0) await Promise.allSettled(consumer.inFlight)
           if (channel !== null) await closeChannel(channel)
         },
       } satisfies Consumer
@@ -300,15 +300,15 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     async depth(queue): Promise<QueueDepth | null> {
       const current = model
       if (current === null) return null
-      const ask = async (): Promise<QueueDepth> => {
-        // A channel of its own: asking for an unknown queue closes the channel.
+      const query = async (): Promise<QueueDepth> => {
+        // A separate channel, because checking an unknown queue closes its channel.
         const channel = await current.createChannel()
         channel.on('error', () => {})
         const { messageCount, consumerCount } = await channel.checkQueue(queueName(queue))
         await closeChannel(channel)
         return { ready: messageCount, consumers: consumerCount }
       }
-      return within(confirmDeadlineMs, ask())
+      return within(confirmDeadlineMs, query())
     },
 
     ready(signal) {
@@ -331,10 +331,10 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     async [Symbol.asyncDispose]() {
       isClosing = true
       const handled = () =>
-        Promise.all([...consumers].map(({ inHand }) => Promise.allSettled(inHand)))
+        Promise.all([...consumers].map(({ inFlight }) => Promise.allSettled(inFlight)))
       await handled()
       await connection[Symbol.asyncDispose]()
-      // What was delivered until it had ended.
+      // Deliveries that arrived until the connection had ended.
       await handled()
       clearInterval(overdue)
       lost(new Error('closed'))
@@ -345,9 +345,9 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
 
 const BLOCKED = 'blocked by a resource alarm'
 
-// amqplib's own promise never settles when the connection is lost before the broker's close-ok.
+// amqplib's promise never settles if the connection is lost before the broker's close-ok.
 const closeChannel = (channel: Channel): Promise<unknown> =>
-  within(CLOSE_PATIENCE_MS, channel.close())
+  within(CLOSE_TIMEOUT_MS, channel.close())
 
 const unavailable = (why: string): IntegrationError =>
-  new IntegrationError('broker_unavailable', `the broker did not take the message: ${why}`)
+  new IntegrationError('broker_unavailable', `the broker did not accept the message: ${why}`)

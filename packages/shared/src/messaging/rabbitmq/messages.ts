@@ -1,4 +1,4 @@
-/** Messages as AMQP has them. */
+/** Maps messages of the port to AMQP and back. */
 import type { ConsumeMessage, Options } from 'amqplib'
 import type { Delivery, OutgoingMessage } from '../message-bus.ts'
 
@@ -9,7 +9,7 @@ export const publishOptions = (message: OutgoingMessage): Options.Publish => ({
   messageId: message.messageId,
   type: message.type,
   timestamp: Math.floor(Date.now() / 1_000),
-  // Always fresh headers: a copied x-death makes the broker see a dead-letter cycle and drop the message.
+  // Always a new headers object: with a copied x-death the broker detects a dead-letter cycle and drops the message.
   headers: { ...message.headers },
   ...(message.correlationId !== undefined && { correlationId: message.correlationId }),
 })

@@ -1,6 +1,6 @@
 import type { QueueSpec } from '../message-bus.ts'
 
-/** What correctness needs of a queue that outlives its connection, as arguments no policy can take away. */
+/** Returns the arguments that correctness needs of a durable queue. As arguments, and not a policy, no operator can change them by mistake. */
 export function queueArguments(
   queue: QueueSpec,
   prefix: string,
@@ -14,7 +14,7 @@ export function queueArguments(
       ...(queue.deadLetter.routingKey !== undefined && {
         'x-dead-letter-routing-key': queue.deadLetter.routingKey,
       }),
-      // At-least-once dead lettering needs reject-publish: a full target must push back, not drop.
+      // At-least-once dead lettering needs reject-publish: a full target queue must push back, not drop messages.
       'x-dead-letter-strategy': 'at-least-once',
       'x-overflow': 'reject-publish',
     }),

@@ -1,24 +1,24 @@
 import type { Channel, Message } from 'amqplib'
 import type { Settlement } from '../message-bus.ts'
 
-/** What becomes of the deliveries of one channel. */
+/** Settles the deliveries of one channel. */
 export interface Settlements {
   open(message: Message): void
-  /** Resolves when the channel was told. */
+  /** Resolves when the ack or nack was written to the channel. */
   settle(message: Message, settlement: Settlement): Promise<void>
 }
 
 /**
- * Acknowledges at the end of each turn of the event loop what was done in it. One frame says it for all up to the
- * oldest delivery that is still in hand; for a quorum queue that is one entry of its log instead of one each. What
- * lies behind a delivery that takes long is acknowledged singly: it must not wait.
+ * Acknowledges at the end of each turn of the event loop what was finished in it. One frame with `multiple` covers all
+ * deliveries before the oldest one still in flight, which for a quorum queue is one log entry instead of one each.
+ * Deliveries after a slow one are acknowledged one by one: they must not wait for it.
  */
 export function createSettlements(
   channel: Pick<Channel, 'ack' | 'nack'>,
   defer: (flush: () => void) => void = setImmediate,
 ): Settlements {
   // In the order of delivery, and never more than the prefetch.
-  const inHand = new Map<Message, 'open' | 'done'>()
+  const inFlight = new Map<Message, 'open' | 'done'>()
   let done = 0
   let deferred: Promise<void> | null = null
 
@@ -27,13 +27,13 @@ export function createSettlements(
     let last: Message | null = null
     let isBehindOpen = false
     const singly: Message[] = []
-    for (const [message, state] of inHand) {
-      if (done === 0) break // what lies behind is in hand, and can be much
+    for (const [message, state] of inFlight) {
+      if (done === 0) break // the rest is in flight, and may be long
       if (state === 'open') isBehindOpen = true
       else {
         if (isBehindOpen) singly.push(message)
         else last = message
-        inHand.delete(message)
+        inFlight.delete(message)
         done -= 1
       }
     }
@@ -41,15 +41,15 @@ export function createSettlements(
       if (last !== null) channel.ack(last, true)
       for (const message of singly) channel.ack(message)
     } catch {
-      // The channel is gone, the broker redelivers.
+      // I3: the channel is closed, the broker redelivers.
     }
   }
 
   return {
-    open: (message) => void inHand.set(message, 'open'),
+    open: (message) => void inFlight.set(message, 'open'),
     async settle(message, settlement) {
       if (settlement === 'ack') {
-        inHand.set(message, 'done')
+        inFlight.set(message, 'done')
         done += 1
         deferred ??= new Promise((resolve) => {
           defer(() => {
@@ -59,7 +59,7 @@ export function createSettlements(
         })
         return deferred
       }
-      inHand.delete(message)
+      inFlight.delete(message)
       try {
         channel.nack(message, false, settlement === 'requeue')
       } catch {

@@ -1,75 +1,75 @@
-/** What there is to tell of one thing of a backend or peer: by `integration-host doctor`, and by who depends on it. */
-export interface Finding {
+/** The result of one check of a backend or peer, made by `integration-host doctor` or by the service that depends on it. */
+export interface CheckResult {
   readonly check: string
   readonly verdict: 'ok' | 'warning' | 'problem' | 'skipped'
   readonly found: string
-  /** What to do about it; null where there is nothing to do. */
-  readonly mend: string | null
+  /** What an operator should do; `null` if nothing. */
+  readonly remediation: string | null
 }
 
-export const ok = (check: string, found: string): Finding => ({
+export const ok = (check: string, found: string): CheckResult => ({
   check,
   verdict: 'ok',
   found,
-  mend: null,
+  remediation: null,
 })
 
 /** It works, but not as it should, or not for long. */
-export const warning = (check: string, found: string, mend: string): Finding => ({
+export const warning = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'warning',
   found,
-  mend,
+  remediation,
 })
 
-/** Something does not work, or loses what must not be lost. */
-export const problem = (check: string, found: string, mend: string): Finding => ({
+/** Something does not work, or loses data that must not be lost. */
+export const problem = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'problem',
   found,
-  mend,
+  remediation,
 })
 
-/** Could not be looked at; `mend` says what that needs. */
-export const skipped = (check: string, found: string, mend: string): Finding => ({
+/** Could not be checked; `remediation` says what the check needs. */
+export const skipped = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'skipped',
   found,
-  mend,
+  remediation,
 })
 
-/** Whether the first two numbers of a version are at least these; a version without numbers is not. */
+/** Whether a version is at least this major and minor version; one without numbers is not. */
 function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
   const [, first = '-1', second = '0'] = /^(\d+)(?:\.(\d+))?/.exec(version) ?? []
   return Number(first) > major || (Number(first) === major && Number(second) >= minor)
 }
 
-/** The oldest of each backend that the services work with. */
+/** The oldest version of each backend that the services support. */
 const NEEDED_VERSIONS = {
-  postgres: [14, 0], // the oldest that its makers still mend
+  postgres: [14, 0], // the oldest that PostgreSQL still maintains
   redis: [6, 2], // the first with GETDEL, which a single-use authorization needs
   rabbitmq: [3, 10], // the first whose quorum queues expire messages and dead-letter at least once
 } as const
 
-/** Whether a backend is new enough; `version` as it tells it. */
-export function versionFinding(backend: keyof typeof NEEDED_VERSIONS, version: string): Finding {
+/** Checks that a backend is new enough; `version` as it reports it. */
+export function checkVersion(backend: keyof typeof NEEDED_VERSIONS, version: string): CheckResult {
   const needed = NEEDED_VERSIONS[backend]
   return isAtLeast(version, needed)
     ? ok('version', version)
     : problem('version', version, `Upgrade to ${needed.join('.')} or newer.`)
 }
 
-/** A backend that has to be mended before anything is done with it. The message may be told to anyone. */
+/** A backend that must not be used until an operator fixes it. The message contains no secret. */
 export class UnsupportedBackend extends Error {
   override readonly name = 'UnsupportedBackend'
 
-  constructor({ check, found, mend }: Finding, options?: ErrorOptions) {
-    super(`${check}: ${found}. ${mend ?? ''}`.trimEnd(), options)
+  constructor({ check, found, remediation }: CheckResult, options?: ErrorOptions) {
+    super(`${check}: ${found}. ${remediation ?? ''}`.trimEnd(), options)
   }
 }
 
-/** @throws {UnsupportedBackend} for the first problem among them. */
-export function refuseProblems(findings: readonly Finding[]): void {
-  const found = findings.find(({ verdict }) => verdict === 'problem')
+/** @throws {UnsupportedBackend} for the first problem among the results. */
+export function throwOnProblem(results: readonly CheckResult[]): void {
+  const found = results.find(({ verdict }) => verdict === 'problem')
   if (found !== undefined) throw new UnsupportedBackend(found)
 }

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { clockFinding, httpClock } from './clock.ts'
+import { checkClock, httpClock } from './clock.ts'
 
 const NOON = Date.parse('2026-01-01T12:00:00.000Z')
 const at = (remoteAt: number, tookMs = 100) =>
-  clockFinding({ remoteAt, askedAt: NOON, answeredAt: NOON + tookMs })
+  checkClock({ remoteAt, requestedAt: NOON, respondedAt: NOON + tookMs })
 
 describe("another machine's clock", () => {
-  it('agrees when it is off by no more than the answer took', () => {
+  it('agrees if it differs by no more than the response time', () => {
     expect(at(NOON + 50)).toMatchObject({ verdict: 'ok' })
     expect(at(NOON + 1_900)).toMatchObject({ verdict: 'ok' })
     expect(at(NOON - 1_000, 10_000)).toMatchObject({ verdict: 'ok' })
@@ -17,15 +17,15 @@ describe("another machine's clock", () => {
     [-3_000, 'warning', '3.0 s behind this machine'],
     [600_000, 'problem', '600.0 s ahead of this machine'],
     [-45_000, 'problem', '45.0 s behind this machine'],
-  ])('that is %i ms off is a %s: %s', (offMs, verdict, found) => {
+  ])('differs by %i ms: %s, %s', (offMs, verdict, found) => {
     expect(at(NOON + 50 + offMs)).toMatchObject({ verdict, found })
   })
 
-  it('is read from the Date of an answer, which is cut to the second', () => {
+  it('is read from the Date of a response, which is truncated to the second', () => {
     const dated = (date: string | null) =>
       httpClock(new Response('', { headers: date === null ? {} : { Date: date } }), NOON, NOON + 10)
     const reading = dated('Thu, 01 Jan 2026 11:59:58 GMT')
-    expect(reading && clockFinding(reading)).toMatchObject({ verdict: 'ok' })
+    expect(reading && checkClock(reading)).toMatchObject({ verdict: 'ok' })
     expect(dated(null)).toBeNull()
     expect(dated('yesterday')).toBeNull()
   })

@@ -1,66 +1,91 @@
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
-import { describe, expect, it } from 'vitest'
-import { migrationFindings } from './migrations.ts'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import { checkMigrations } from './migrations.ts'
 
-const folder = new URL('../../../../../services/coordinator/migrations/', import.meta.url)
-const read = (name: string): string => readFileSync(new URL(name, folder), 'utf8')
-const { entries } = JSON.parse(read('meta/_journal.json')) as {
-  entries: { when: number; tag: string; idx: number }[]
+/** Two migrations as drizzle-kit writes them: the first creates a table, the second adds a column. */
+const shipped = [
+  { when: 1_000, tag: '0000_create', sql: 'create table …', columns: ['id', 'name'] },
+  { when: 2_000, tag: '0001_add', sql: 'alter table …', columns: ['id', 'name', 'note'] },
+]
+const folder = mkdtempSync(join(tmpdir(), 'migrations-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+mkdirSync(join(folder, 'meta'))
+const write = (name: string, content: unknown): void =>
+  writeFileSync(join(folder, name), typeof content === 'string' ? content : JSON.stringify(content))
+write('meta/_journal.json', {
+  entries: shipped.map(({ when, tag }, idx) => ({ idx, when, tag })),
+})
+for (const [idx, { tag, sql, columns }] of shipped.entries()) {
+  write(`${tag}.sql`, sql)
+  write(`meta/000${idx}_snapshot.json`, {
+    tables: {
+      'public.item': {
+        name: 'item',
+        columns: Object.fromEntries(columns.map((name) => [name, {}])),
+      },
+    },
+  })
 }
-const all = entries.map(({ when, tag }) => ({
+
+const all = shipped.map(({ when, sql }) => ({
   at: when,
-  hash: createHash('sha256')
-    .update(read(`${tag}.sql`))
-    .digest('hex'),
+  hash: createHash('sha256').update(sql).digest('hex'),
 }))
-const columnsAfter = (index: number): Set<string> => {
-  const { tables } = JSON.parse(read(`meta/${String(index).padStart(4, '0')}_snapshot.json`)) as {
-    tables: Record<string, { name: string; columns: object }>
-  }
-  return new Set(
-    Object.values(tables).flatMap(({ name, columns: of }) =>
-      Object.keys(of).map((column) => `${name}.${column}`),
-    ),
-  )
-}
-const columns = columnsAfter(entries.length - 1)
+const columnsAfter = (index: number): Set<string> =>
+  new Set(shipped[index]?.columns.map((column) => `item.${column}`))
+const columns = columnsAfter(1)
 const without = (column: string): Set<string> =>
   new Set([...columns].filter((name) => name !== column))
 
-describe('the migrations of a database', () => {
+describe('comparing a database with the shipped migrations', () => {
   it.each([
-    ['all applied', all, columns, 'ok', 'all'],
+    ['all applied', all, columns, 'ok', 'all 2 applied'],
     ['an empty database', null, new Set<string>(), 'warning', 'none applied yet'],
-    ['an older database', all.slice(0, 1), columnsAfter(0), 'warning', 'not applied yet'],
+    ['an older database', all.slice(0, 1), columnsAfter(0), 'warning', '0001_add not applied yet'],
     [
-      'a column before its time',
+      'a column that exists before its migration',
       all.slice(0, 1),
       columns,
       'problem',
-      'is there before its migration',
+      'item.note exists before its migration',
     ],
-    ['tables without a record', null, columns, 'problem', 'half-migrated: there are tables'],
-    ['a column that is missing', all, without('Order_Item.Data'), 'problem', 'Order_Item.Data'],
-    ['one left out', all.slice(1), columns, 'problem', 'half-migrated: 0000_'],
     [
-      'one changed',
+      'tables without a migration table',
+      null,
+      columns,
+      'problem',
+      'half-migrated: there are tables',
+    ],
+    ['a missing column', all, without('item.name'), 'problem', 'item.name'],
+    ['a migration that was left out', all.slice(1), columns, 'problem', 'half-migrated: 0000_'],
+    [
+      'a migration with other content',
       all.map((one, n) => (n === 0 ? { ...one, hash: 'other' } : one)),
       columns,
       'problem',
       'another form',
     ],
     [
-      'a newer database',
+      'a database of a newer version',
       [...all, { at: Date.parse('2100-01-01'), hash: 'x' }],
       columns,
       'problem',
       'a newer version',
     ],
-  ])('are told for %s', (_, applied, present, verdict, found) => {
-    expect(migrationFindings(fileURLToPath(folder), { applied, columns: present })).toEqual([
+  ])('reports %s', (_, applied, present, verdict, found) => {
+    expect(checkMigrations({ folder, appliedBy: 'clerk' }, { applied, columns: present })).toEqual([
       expect.objectContaining({ verdict, found: expect.stringContaining(found) }),
     ])
+  })
+
+  it('names in its remediation the service that applies the migrations', () => {
+    const [result] = checkMigrations(
+      { folder, appliedBy: 'clerk' },
+      { applied: null, columns: new Set() },
+    )
+    expect(result?.remediation).toBe('Start a clerk: it creates its tables.')
   })
 })

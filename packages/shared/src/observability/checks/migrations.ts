@@ -1,9 +1,12 @@
-/** The coordinator's migrations as they are shipped, against what a database has of them. */
+/**
+ * Compares the migrations that drizzle-kit wrote with what a database has of them. Neither the tables nor their
+ * service are known here: the migrations folder says which columns exist after each migration.
+ */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { type Finding, ok, problem, warning } from './check-result.ts'
+import { type CheckResult, ok, problem, warning } from './check-result.ts'
 
 const Journal = z.object({
   entries: z.array(z.object({ idx: z.int(), when: z.number(), tag: z.string() })).min(1),
@@ -15,34 +18,42 @@ const Snapshot = z.object({
   ),
 })
 
+/** The migrations that a version of a service is shipped with. */
+export interface ShippedMigrations {
+  /** Where drizzle-kit wrote them, with `meta/_journal.json` and a snapshot for each. */
+  readonly folder: string
+  /** The service that applies them at its start, as an operator's remediation names it, such as `coordinator`. */
+  readonly appliedBy: string
+}
+
 /** What a database has of the migrations. */
 export interface MigrationState {
-  /** Null where nothing keeps book. */
+  /** `null` if the database has no migration table. */
   readonly applied: readonly AppliedMigration[] | null
-  /** `Table.Column` of each column there is. */
+  /** `Table.Column` of every column in the schema. */
   readonly columns: ReadonlySet<string>
 }
 
-/** As drizzle's own book has it: the time is that of the migration, not of its run. */
+/** A row of drizzle's migration table. `at` is the time the migration was written, not the time it was applied. */
 interface AppliedMigration {
   readonly at: number
   readonly hash: string
 }
 
 const check = 'migrations'
-const RESTORE =
-  'Restore a backup. If there is nothing to keep, drop and create the database: a coordinator makes its tables.'
+const restore = (appliedBy: string): string =>
+  `Restore a backup. If there is nothing to keep, drop and create the database: a ${appliedBy} creates its tables.`
 
 type Query = <Row extends object>(
   text: TemplateStringsArray,
   ...values: never[]
 ) => PromiseLike<readonly Row[]>
 
-/** Reads it of the schema of this connection; `sql` is the driver's tag. */
+/** Reads the migration state of the connection's current schema; `sql` is the driver's tag function. */
 export async function readMigrationState(sql: Query): Promise<MigrationState> {
-  const [book] = await sql<{ name: string | null }>`
+  const [table] = await sql<{ name: string | null }>`
     select to_regclass('drizzle.__drizzle_migrations')::text as name`
-  const applied = book?.name
+  const applied = table?.name
     ? await sql<AppliedMigration>`
         select created_at::float8 as at, hash from drizzle.__drizzle_migrations order by created_at`
     : null
@@ -52,27 +63,28 @@ export async function readMigrationState(sql: Query): Promise<MigrationState> {
   return { applied, columns: new Set(columns.map(({ name }) => name)) }
 }
 
-/** What there is to tell of a database, against the migrations that are shipped in `folder`. */
-export function migrationFindings(
-  folder: string,
+/** Compares a database with the shipped migrations; returns one check result. */
+export function checkMigrations(
+  { folder, appliedBy }: ShippedMigrations,
   { applied, columns }: MigrationState,
-): readonly Finding[] {
-  const migrations = shipped(folder)
+): readonly CheckResult[] {
+  const migrations = readMigrations(folder)
   const newest = migrations.at(-1)?.columns ?? []
+  const remediation = restore(appliedBy)
   if (applied === null || applied.length === 0)
     return newest.some((column) => columns.has(column))
-      ? [problem(check, 'half-migrated: there are tables, but no record of migrations', RESTORE)]
-      : [warning(check, 'none applied yet', 'Start a coordinator: it makes its tables.')]
+      ? [halfMigrated('there are tables, but no record of migrations', appliedBy)]
+      : [warning(check, 'none applied yet', `Start a ${appliedBy}: it creates its tables.`)]
 
-  const book = new Map(applied.map(({ at, hash }) => [at, hash]))
-  const last = Math.max(...book.keys())
-  const changed = migrations.find(({ at, hash }) => book.has(at) && book.get(at) !== hash)
+  const hashes = new Map(applied.map(({ at, hash }) => [at, hash]))
+  const last = Math.max(...hashes.keys())
+  const changed = migrations.find(({ at, hash }) => hashes.has(at) && hashes.get(at) !== hash)
   if (changed !== undefined)
     return [
-      problem(check, `${changed.tag} was applied in another form than it is shipped`, RESTORE),
+      problem(check, `${changed.tag} was applied in another form than it is shipped`, remediation),
     ]
-  const gap = migrations.find(({ at }) => !book.has(at) && at < last)
-  if (gap !== undefined) return [halfMigrated(`${gap.tag} was left out`)]
+  const gap = migrations.find(({ at }) => !hashes.has(at) && at < last)
+  if (gap !== undefined) return [halfMigrated(`${gap.tag} was left out`, appliedBy)]
   const reached = migrations.find(({ at }) => at === last)
   if (reached === undefined)
     return [
@@ -82,29 +94,30 @@ export function migrationFindings(
         'Run that version or a newer one.',
       ),
     ]
-  const lacking = reached.columns.filter((column) => !columns.has(column))
-  if (lacking.length > 0) return [halfMigrated(`${lacking.slice(0, 3).join(', ')} is missing`)]
+  const missing = reached.columns.filter((column) => !columns.has(column))
+  if (missing.length > 0)
+    return [halfMigrated(`${missing.slice(0, 3).join(', ')} is missing`, appliedBy)]
   const early = newest.filter((column) => columns.has(column) && !reached.columns.includes(column))
   if (early.length > 0)
-    return [halfMigrated(`${early.slice(0, 3).join(', ')} is there before its migration`)]
-  const toCome = migrations.filter(({ at }) => at > last)
-  return toCome.length === 0
+    return [halfMigrated(`${early.slice(0, 3).join(', ')} exists before its migration`, appliedBy)]
+  const pending = migrations.filter(({ at }) => at > last)
+  return pending.length === 0
     ? [ok(check, `all ${migrations.length} applied`)]
     : [
         warning(
           check,
-          `${toCome.map(({ tag }) => tag).join(', ')} not applied yet`,
-          'Start a coordinator of this version: it applies them.',
+          `${pending.map(({ tag }) => tag).join(', ')} not applied yet`,
+          `Start a ${appliedBy} of this version: it applies them.`,
         ),
       ]
 }
 
-/** A database that is not as its book of migrations says. */
-export const halfMigrated = (how: string): Finding =>
-  problem(check, `half-migrated: ${how}`, RESTORE)
+/** The check result of a database whose tables differ from what its migration table says. */
+export const halfMigrated = (how: string, appliedBy: string): CheckResult =>
+  problem(check, `half-migrated: ${how}`, restore(appliedBy))
 
-/** The migrations in their order, each with the columns that there are after it. */
-function shipped(folder: string) {
+/** The shipped migrations in order, each with the columns that exist after it. */
+function readMigrations(folder: string) {
   const read = (name: string): string => readFileSync(join(folder, name), 'utf8')
   const { entries } = Journal.parse(JSON.parse(read('meta/_journal.json')))
   return entries.map(({ idx, when, tag }) => {

@@ -1,4 +1,4 @@
-/** Tracing over OpenTelemetry's SDK: 44 MB of memory, so this module is loaded only where traces go somewhere. */
+/** Tracing by OpenTelemetry's SDK, which takes 44 MB of memory: this module is loaded only if a collector is configured. */
 import { setTimeout as delay } from 'node:timers/promises'
 import {
   context,
@@ -11,6 +11,7 @@ import {
   trace,
 } from '@opentelemetry/api'
 import { NodeSDK } from '@opentelemetry/sdk-node'
+import { parseJsonObject } from '../../json.ts'
 import { type Logger, scrub } from '../logger.ts'
 import type { SpanDescription, Tracing } from '../telemetry.ts'
 
@@ -22,31 +23,31 @@ const kinds = {
   internal: SpanKind.INTERNAL,
 } as const satisfies Record<SpanDescription['kind'], SpanKind>
 
-/** What the standard variables mean here when they are not set. */
+/** Our defaults of the standard variables. */
 const defaults = (service: string) => ({
   OTEL_SERVICE_NAME: service,
-  // No baggage: what a caller puts there would travel to the provider.
+  // No baggage: a caller's baggage would be sent to the provider.
   OTEL_PROPAGATORS: 'tracecontext',
-  // Not the process with its command line, nor the machine with its user.
+  // Without the detectors of process and host: command line and user name do not belong in traces.
   OTEL_NODE_RESOURCE_DETECTORS: 'env,serviceinstance',
 })
 
-/** What is still on its way when a service leaves gets so long; a collector that is away must not hold it up. */
+/** How long shutdown waits for pending spans; an unavailable collector must not delay it further. */
 const FLUSH_MS = 1_000
 
-/** Starts the SDK as the `OTEL_*` variables say; disposing sends what is still to be sent. */
+/** Starts the SDK, configured by the `OTEL_*` variables; disposing flushes pending spans. */
 export function startOpenTelemetry(
   service: string,
   env: NodeJS.ProcessEnv,
   logger: Logger,
 ): Tracing & AsyncDisposable {
   for (const [name, value] of Object.entries(defaults(service))) env[name] ||= value
-  // The SDK tells nobody what goes wrong, unless it is asked to write to the console.
-  const tell = (message: string): void =>
-    logger.warn({ reason: scrub(wordsOf(message)) }, 'traces are not delivered as they should be')
+  // The SDK reports its errors to its diagnostic logger only, which is silent by default.
+  const warn = (message: string): void =>
+    logger.warn({ reason: scrub(messageOf(message)) }, 'traces are not delivered')
   const quiet = (): void => {}
   diag.setLogger(
-    { error: tell, warn: tell, info: quiet, debug: quiet, verbose: quiet },
+    { error: warn, warn, info: quiet, debug: quiet, verbose: quiet },
     DiagLogLevel.WARN,
   )
   const sdk = new NodeSDK({ metricReaders: [], logRecordProcessors: [] })
@@ -88,13 +89,10 @@ export function startOpenTelemetry(
   }
 }
 
-/** The SDK writes an error as JSON, with its stack and what the collector answered. */
-function wordsOf(message: string): string {
-  try {
-    return String((JSON.parse(message) as { readonly message?: unknown }).message)
-  } catch {
-    return message
-  }
+/** Returns the message of a diagnostic line, which the SDK writes as JSON with a stack and the collector's response. */
+function messageOf(text: string): string {
+  const error = parseJsonObject(text)
+  return error === null ? text : String(error['message'])
 }
 
 /** Never the message: drivers put passwords and whole bodies there. */

@@ -341,12 +341,12 @@ describe('an unsupported database', () => {
       )
     await using connection = watch(relay.url)
     await connection.ready()
-    const remarks = connection.lines.filter(({ msg }) => msg === 'dependency is not right')
+    const remarks = connection.lines.filter(({ msg }) => msg === 'dependency degraded')
     expect(remarks).toEqual([
       expect.objectContaining({
         check: 'clock',
         found: expect.stringMatching(/^\d+\.\d s ahead of this machine$/),
-        toMend: expect.stringContaining('NTP'),
+        remediation: expect.stringContaining('NTP'),
       }),
     ])
   })

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { clockFinding } from '@integration-host/shared/observability/checks/clock'
+import { checkClock } from '@integration-host/shared/observability/checks/clock'
 import {
   UnsupportedBackend,
-  refuseProblems,
-  versionFinding,
+  throwOnProblem,
+  checkVersion,
 } from '@integration-host/shared/observability/checks/check-result'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
@@ -156,14 +156,14 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
  * @throws {UnsupportedBackend} if it is too old.
  */
 async function examine(sql: postgres.Sql, dependency: Dependency): Promise<void> {
-  const askedAt = Date.now()
+  const requestedAt = Date.now()
   const [server] = await sql<{ version: string; ms: number }[]>`
     select current_setting('server_version') as version,
            (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`
-  const answeredAt = Date.now()
-  refuseProblems([versionFinding('postgres', server?.version ?? 'unknown')])
+  const respondedAt = Date.now()
+  throwOnProblem([checkVersion('postgres', server?.version ?? 'unknown')])
   if (server !== undefined)
-    dependency.remark(clockFinding({ remoteAt: server.ms, askedAt, answeredAt }))
+    dependency.logCheck(checkClock({ remoteAt: server.ms, requestedAt, respondedAt }))
 }
 
 /**

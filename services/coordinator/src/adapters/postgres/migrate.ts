@@ -1,17 +1,20 @@
 import { fileURLToPath } from 'node:url'
 import {
   UnsupportedBackend,
-  refuseProblems,
+  throwOnProblem,
 } from '@integration-host/shared/observability/checks/check-result'
 import {
   halfMigrated,
-  migrationFindings,
+  checkMigrations,
   readMigrationState,
 } from '@integration-host/shared/observability/checks/migrations'
 import { readMigrationFiles } from 'drizzle-orm/migrator'
 import type postgres from 'postgres'
 
-const MIGRATIONS = fileURLToPath(new URL('../../../migrations', import.meta.url))
+const MIGRATIONS = {
+  folder: fileURLToPath(new URL('../../../migrations', import.meta.url)),
+  appliedBy: 'coordinator',
+}
 /** The key of the advisory lock, the same in every replica: its holder migrates. */
 export const MIGRATION_LOCK = 7_219_001
 
@@ -25,7 +28,7 @@ export const MIGRATION_LOCK = 7_219_001
  * @throws {UnsupportedBackend} for a database that is half-migrated, or was migrated by a newer version. It is not changed.
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
-  const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS })
+  const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS.folder })
   await sql.begin(async (tx) => {
     // Waiting for another replica, or building an index, may take longer than any other statement.
     await tx`set local statement_timeout = 0`
@@ -34,7 +37,7 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
     await tx`create table if not exists drizzle.__drizzle_migrations (
       id serial primary key, hash text not null, created_at bigint)`
     const state = await readMigrationState(tx)
-    refuseProblems(migrationFindings(MIGRATIONS, state))
+    throwOnProblem(checkMigrations(MIGRATIONS, state))
     const last = state.applied?.at(-1)?.at ?? -1
     for (const [index, { folderMillis, hash, sql: statements }] of migrations.entries()) {
       if (last >= folderMillis) continue
@@ -45,6 +48,7 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
         throw new UnsupportedBackend(
           halfMigrated(
             `migration ${String(index).padStart(4, '0')} cannot be applied (${error.code})`,
+            MIGRATIONS.appliedBy,
           ),
           { cause: error },
         )

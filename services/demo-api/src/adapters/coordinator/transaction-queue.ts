@@ -1,5 +1,6 @@
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { parseJsonObject } from '@integration-host/shared/json'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 import type {
@@ -13,16 +14,16 @@ export interface CoordinatorOptions {
   /** Base address, without a trailing slash. */
   readonly url: string
   readonly key: Secret
-  /** Milliseconds until an answer must be there, body included. */
+  /** Milliseconds until the whole response must have arrived. */
   readonly deadlineMs: number
   readonly logger: Logger
-  /** Told what each call shows of the coordinator. */
+  /** Updated by the outcome of each call. */
   readonly dependency: Dependency
 }
 
-interface Answer {
+interface CoordinatorResponse {
   readonly status: number
-  /** The `code` of a problem document, else null. */
+  /** The `code` of a problem document; `null` for any other body. */
   readonly code: string | null
   readonly retryAfterSeconds: number | null
 }
@@ -30,11 +31,11 @@ interface Answer {
 const TRANSACTIONS = '/processes/OrderProcess/transactions'
 const RETRY_AFTER_SECONDS = 5
 
-/** Calls the coordinator over HTTP; no retries, because a person at the other end can press again. */
+/** Calls the coordinator over HTTP; without retries, because the user can repeat the request. */
 export function createTransactionQueue(options: CoordinatorOptions): TransactionQueue {
   const { logger, dependency } = options
 
-  async function post(path: string, body: unknown): Promise<Answer | null> {
+  async function post(path: string, body: unknown): Promise<CoordinatorResponse | null> {
     const url = new URL(options.url + path)
     const send = (added: Readonly<Record<string, string>>): Promise<Response> =>
       fetch(url, {
@@ -61,69 +62,68 @@ export function createTransactionQueue(options: CoordinatorOptions): Transaction
     }
   }
 
-  function notDone(answer: Answer | null): NotDone {
-    if (answer === null) return { kind: 'unavailable', retryAfterSeconds: RETRY_AFTER_SECONDS }
-    logger.warn({ status: answer.status, code: answer.code }, 'coordinator did not take the call')
-    const isPassing = answer.status >= 500 || answer.status === 408 || answer.status === 429
-    return isPassing
+  function notDone(response: CoordinatorResponse | null): NotDone {
+    if (response === null) return { kind: 'unavailable', retryAfterSeconds: RETRY_AFTER_SECONDS }
+    logger.warn(
+      { status: response.status, code: response.code },
+      'coordinator rejected the request',
+    )
+    const isTransient = response.status >= 500 || response.status === 408 || response.status === 429
+    return isTransient
       ? {
           kind: 'unavailable',
-          retryAfterSeconds: answer.retryAfterSeconds ?? RETRY_AFTER_SECONDS,
+          retryAfterSeconds: response.retryAfterSeconds ?? RETRY_AFTER_SECONDS,
         }
-      : { kind: 'refused' }
+      : { kind: 'rejected' }
   }
 
   return {
     async queue(number): Promise<QueueOutcome> {
-      const answer = await post(TRANSACTIONS, { TransactionID: number, InitialData: number })
-      if (answer?.status === 202 || answer?.status === 200) return { kind: 'queued' }
-      if (answer?.code === 'transaction_conflict') return { kind: 'conflict' }
-      return notDone(answer)
+      const response = await post(TRANSACTIONS, { TransactionID: number, InitialData: number })
+      if (response?.status === 202 || response?.status === 200) return { kind: 'queued' }
+      if (response?.code === 'transaction_conflict') return { kind: 'conflict' }
+      return notDone(response)
     },
     async replay(number): Promise<ReplayOutcome> {
-      const answer = await post(`${TRANSACTIONS}/${encodeURIComponent(number)}/replays`, {})
-      if (answer?.status === 202) return { kind: 'started' }
-      if (answer?.code === 'transaction_not_found') return { kind: 'unknown' }
-      if (answer?.code === 'transaction_active') return { kind: 'active' }
-      return notDone(answer)
+      const response = await post(`${TRANSACTIONS}/${encodeURIComponent(number)}/replays`, {})
+      if (response?.status === 202) return { kind: 'started' }
+      if (response?.code === 'transaction_not_found') return { kind: 'unknown' }
+      if (response?.code === 'transaction_active') return { kind: 'active' }
+      return notDone(response)
     },
   }
 }
 
-/** Whether the coordinator's process answers; it may still wait for its own backends. */
+/** Checks that the coordinator's process responds; it may still wait for its own backends. */
 export async function probeCoordinator(
   options: Pick<CoordinatorOptions, 'url' | 'dependency' | 'deadlineMs'>,
-  leaving: AbortSignal,
+  closing: AbortSignal,
 ): Promise<boolean> {
   try {
     const response = await fetch(`${options.url}/health/live`, {
       redirect: 'manual',
-      signal: AbortSignal.any([leaving, AbortSignal.timeout(options.deadlineMs)]),
+      signal: AbortSignal.any([closing, AbortSignal.timeout(options.deadlineMs)]),
     })
     await response.body?.cancel()
     if (response.ok) options.dependency.up()
-    else options.dependency.down(`answered ${response.status}`)
+    else options.dependency.down(`responded with ${response.status}`)
     return response.ok
   } catch (error) {
-    if (!leaving.aborted) options.dependency.down(reasonOfFetch(error))
+    if (!closing.aborted) options.dependency.down(reasonOfFetch(error))
     return false
   }
 }
 
-// fetch says "fetch failed"; what failed is its cause.
+// fetch throws "fetch failed"; the network error is its cause.
 const reasonOfFetch = (error: unknown): string =>
   reasonOf(error instanceof TypeError && error.cause !== undefined ? error.cause : error)
 
 function problemCode(text: string): string | null {
-  try {
-    const { code } = JSON.parse(text) as { code?: unknown }
-    return typeof code === 'string' ? code : null
-  } catch {
-    return null
-  }
+  const code = parseJsonObject(text)?.['code']
+  return typeof code === 'string' ? code : null
 }
 
-function retryAfter(response: Response): Pick<Answer, 'retryAfterSeconds'> {
+function retryAfter(response: Response): Pick<CoordinatorResponse, 'retryAfterSeconds'> {
   const value = response.headers.get('Retry-After') ?? ''
   return { retryAfterSeconds: /^\d{1,6}$/.test(value) ? Number(value) : null }
 }

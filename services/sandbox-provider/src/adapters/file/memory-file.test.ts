@@ -10,9 +10,12 @@ import { openMemoryFile } from './memory-file.ts'
 const folder = mkdtempSync(join(tmpdir(), 'sandbox-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** A provider on the file, for as long as the callback takes. */
-function withGrants<T>(path: string, work: (grants: ReturnType<typeof createGrants>) => T): T {
-  using file = openMemoryFile(path)
+/** Opens the file, calls `work` with the grants kept in it, and closes it. */
+async function withGrants<T>(
+  path: string,
+  work: (grants: ReturnType<typeof createGrants>) => T,
+): Promise<T> {
+  await using file = openMemoryFile(path)
   const settings = createSettings()
   const grants = createGrants({
     now: Date.now,
@@ -27,7 +30,7 @@ function withGrants<T>(path: string, work: (grants: ReturnType<typeof createGran
 }
 
 describe('a memory file', () => {
-  it('lets a company stay connected over a restart', () => {
+  it('lets a company stay connected over a restart', async () => {
     const path = join(folder, 'kept')
     const consent = {
       realm: '1',
@@ -36,28 +39,31 @@ describe('a memory file', () => {
       nonce: null,
       codeChallenge: null,
     }
-    const issued = withGrants(path, (grants) =>
+    const issued = await withGrants(path, (grants) =>
       grants.exchangeCode(grants.issueCode(consent), {
         redirectUri: consent.redirectUri,
         codeVerifier: null,
       }),
     )
-    const next = withGrants(path, (grants) => {
+    const next = await withGrants(path, (grants) => {
       expect(grants.accessToken(issued?.accessToken ?? '')).toMatchObject({ realm: '1' })
       return grants.refresh(issued?.refreshToken ?? '')
     })
-    // A grant that ends takes the tokens of both lives with it: the maps still share it.
-    withGrants(path, (grants) => {
+    // Ending the grant invalidates its tokens from before and after the restart: the maps still share the grant.
+    await withGrants(path, (grants) => {
       grants.revokeToken(next?.refreshToken ?? '')
       expect(grants.accessToken(issued?.accessToken ?? '')).toBeNull()
     })
     expect(statSync(path).mode & 0o777).toBe(0o600)
   })
 
-  it.each(['', 'not ours', '{}'])('refuses a file that holds %j, and leaves it', (content) => {
-    const path = join(folder, crypto.randomUUID())
-    writeFileSync(path, content)
-    expect(() => openMemoryFile(path)).toThrow(path)
-    expect(readFileSync(path, 'utf8')).toBe(content)
-  })
+  it.each(['', 'not ours', '{}'])(
+    'rejects a file that contains %j, and leaves it unchanged',
+    (content) => {
+      const path = join(folder, crypto.randomUUID())
+      writeFileSync(path, content)
+      expect(() => openMemoryFile(path)).toThrow(path)
+      expect(readFileSync(path, 'utf8')).toBe(content)
+    },
+  )
 })

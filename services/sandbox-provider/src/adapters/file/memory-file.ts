@@ -1,51 +1,52 @@
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { deserialize, serialize } from 'node:v8'
+import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { emptyMemory, type SandboxMemory } from '../../memory.ts'
 
-/** The provider's memory, kept in a file so that companies stay connected over a restart. */
-export interface MemoryFile extends Disposable {
+/** The provider's memory, kept in a file so that companies stay connected over a restart. Disposing writes it. */
+export interface MemoryFile extends AsyncDisposable {
   readonly memory: SandboxMemory
-  /** Writes what the memory holds, soon. */
+  /** Writes the memory to the file within 100 ms; changes that follow each other share a write. */
   changed(): void
 }
 
 const FORMAT = 'integration-host sandbox 1'
-const SOON_MS = 100
+const WRITE_DELAY_MS = 100
 
-/** Memory that ends with the process. */
-export const forgetful = (): MemoryFile => ({
+/** Memory that is lost when the process ends. */
+export const volatileMemory = (): MemoryFile => ({
   memory: emptyMemory(),
   changed() {},
-  [Symbol.dispose]() {},
+  async [Symbol.asyncDispose]() {},
 })
 
-/** @throws {StartupError} the file is not one of ours; it is left as it is. */
+/** @throws {StartupError} the file was not written by a sandbox provider; it is left as it is. */
 export function openMemoryFile(path: string): MemoryFile {
   const memory = read(path)
   let timer: NodeJS.Timeout | null = null
-  const write = (): void => {
+  // One write after the other: two at a time would share the temporary file.
+  let written = Promise.resolve()
+  const write = (): Promise<void> => {
     timer = null
-    const file = openSync(`${path}.new`, 'w', 0o600)
-    writeSync(file, serialize({ format: FORMAT, memory }))
-    fsyncSync(file)
-    closeSync(file)
-    renameSync(`${path}.new`, path)
+    const content = serialize({ format: FORMAT, memory })
+    written = written.then(() => writeFileAtomic(path, content))
+    return written
   }
   return {
     memory,
-    changed: () => void (timer ??= setTimeout(write, SOON_MS)),
-    [Symbol.dispose]() {
-      if (timer === null) return
+    changed: () => void (timer ??= setTimeout(() => void write(), WRITE_DELAY_MS)),
+    async [Symbol.asyncDispose]() {
+      if (timer === null) return written
       clearTimeout(timer)
-      write()
+      return write()
     },
   }
 }
 
 function read(path: string): SandboxMemory {
   try {
-    // Maps, and grants that several of them share, come back as they were.
+    // V8's format restores Maps, and keeps one grant shared where several Maps refer to it; JSON would not.
     const { format, memory } = deserialize(readFileSync(path)) as {
       format: unknown
       memory: SandboxMemory

@@ -1,14 +1,14 @@
-/** What the broker says of itself, and when it refuses something, in RabbitMQ's words (3.10 to 4.x). */
+/** Reads the broker's greeting and its errors (RabbitMQ 3.10 to 4.x). */
 import type { ChannelModel } from 'amqplib'
 import { reasonOf } from '../../observability/health.ts'
 
-/** Something of the name is there with another setting than was asked for; the broker tells of the first one. */
+/** A queue or exchange exists with another argument than was declared. The broker names only the first difference. */
 export interface Inequivalence {
   readonly kind: 'queue' | 'exchange'
   readonly name: string
   /** `x-message-ttl`, `type`, `durable`, … */
   readonly setting: string
-  /** As the broker prints it, `none` where there is none. */
+  /** As the broker prints it; `none` if it is not set. */
   readonly wanted: string
   readonly found: string
 }
@@ -16,16 +16,16 @@ export interface Inequivalence {
 const INEQUIVALENT =
   /inequivalent arg '(?<setting>[^']*)' for (?<kind>queue|exchange) '(?<name>.*)' in vhost '.*': received (?<wanted>.*?) but current is (?<found>.*?)"?$/s
 
-/** The broker's version, as it told it in its greeting. */
+/** Returns the broker's version from its greeting; `unknown` if there is none. */
 export function versionOf({ connection }: ChannelModel): string {
-  // Not in the types.
+  // The server properties are not in amqplib's types.
   const { serverProperties } = connection as unknown as {
     readonly serverProperties: { readonly version?: string }
   }
   return serverProperties.version ?? 'unknown'
 }
 
-/** What differs, when `error` is the broker's refusal of a declaration; else null. */
+/** Returns the difference if `error` is a rejected declaration (406 PRECONDITION_FAILED); otherwise `null`. */
 export function inequivalenceOf(error: unknown): Inequivalence | null {
   const { code, message = '' } = (error ?? {}) as { code?: unknown; message?: string }
   if (code !== 406) return null
@@ -44,7 +44,7 @@ export function inequivalenceOf(error: unknown): Inequivalence | null {
 const bare = (text: string): string =>
   /^(?:the value )?'(?<value>.*?)'(?: of type '\w+')?$/s.exec(text)?.groups?.['value'] ?? text
 
-/** The part of a broker's error that may be told to anyone; for one of AMQP its reply, such as `ACCESS-REFUSED`. */
+/** Returns the part of a broker's error that may be reported: the AMQP reply, such as `ACCESS-REFUSED`, if there is one. */
 export function brokerReason(error: unknown): string {
   const differs = inequivalenceOf(error)
   if (differs !== null) {

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { brokerReason, inequivalenceOf } from './refusal.ts'
+import { brokerReason, inequivalenceOf } from './broker-errors.ts'
 
-/** As amqplib 2.3 throws what RabbitMQ 3.10.8 answered. */
+/** Errors as amqplib 2.3 throws them for replies of RabbitMQ 3.10.8. */
 const refused = (code: number, text: string) =>
   Object.assign(new Error(`Operation failed: QueueDeclare; ${text}`), { code })
 
-describe('what the broker refuses', () => {
+describe('errors of the broker', () => {
   it.each([
     [
       `406 (PRECONDITION-FAILED) with message "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'it's' in vhost '/': received the value '5000' of type 'signedint' but current is the value '1000' of type 'signedint'"`,
@@ -19,18 +19,18 @@ describe('what the broker refuses', () => {
       `406 (PRECONDITION-FAILED) with message "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'e' in vhost '/': received 'fanout' but current is 'topic'"`,
       { kind: 'exchange', name: 'e', setting: 'type', wanted: 'fanout', found: 'topic' },
     ],
-  ])('is read from its answer: %s', (text, expected) => {
+  ])('are parsed from its reply: %s', (text, expected) => {
     expect(inequivalenceOf(refused(406, text))).toEqual(expected)
   })
 
-  it('is a reason for the health report that says what is there and what is needed', () => {
+  it('name the existing and the declared argument in the health report', () => {
     const text = `406 (PRECONDITION-FAILED) with message "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'e' in vhost '/': received 'fanout' but current is 'topic'"`
     expect(brokerReason(refused(406, text))).toBe(
       'exchange e exists with another type (topic) than it needs (fanout)',
     )
   })
 
-  it('is told by its reply where it is something else, and never in foreign words', () => {
+  it('are reported by their AMQP reply otherwise, never with foreign text', () => {
     const text = `Handshake terminated by server: 403 (ACCESS-REFUSED) with message "ACCESS_REFUSED - Login was refused for user 'x'"`
     expect(brokerReason(new Error(text))).toBe('ACCESS-REFUSED')
     const refusal = Object.assign(new Error('x'), { code: 'ECONNREFUSED' })

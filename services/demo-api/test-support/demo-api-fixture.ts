@@ -4,10 +4,10 @@ import type { AddressInfo } from 'node:net'
 import { request } from 'node:http'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
-import { readConfig } from './config.ts'
-import { startDemoApi } from './service.ts'
+import { readConfig } from '../src/config.ts'
+import { startDemoApi } from '../src/service.ts'
 
-export const SERVICE_KEY = 'service-key-of-the-demo-api-under-test'
+export const SERVICE_KEY = 'service-key-of-the-demo-api-fixture'
 
 export interface CoordinatorCall {
   readonly method: string | undefined
@@ -16,18 +16,19 @@ export interface CoordinatorCall {
   readonly body: unknown
 }
 
-/** A coordinator that answers as it is told and remembers what it was asked. */
-export interface CoordinatorStandIn extends AsyncDisposable {
+/** A fake coordinator that responds as configured and records its calls. */
+export interface FakeCoordinator extends AsyncDisposable {
   readonly url: string
   readonly calls: CoordinatorCall[]
-  answer: { status: number; code?: string; retryAfter?: string } | 'nothing'
+  /** `none` closes the connection without a response. */
+  response: { status: number; code?: string; retryAfter?: string } | 'none'
 }
 
-export async function startCoordinatorStandIn(): Promise<CoordinatorStandIn> {
-  const standIn: Omit<CoordinatorStandIn, 'url'> & { url: string } = {
+export async function startFakeCoordinator(): Promise<FakeCoordinator> {
+  const fake: Omit<FakeCoordinator, 'url'> & { url: string } = {
     url: '',
     calls: [],
-    answer: { status: 202 },
+    response: { status: 202 },
     async [Symbol.asyncDispose]() {
       server.closeAllConnections()
       server.close()
@@ -37,14 +38,14 @@ export async function startCoordinatorStandIn(): Promise<CoordinatorStandIn> {
   const server = createServer((incoming, outgoing) => {
     void bodyOf(incoming).then((body) => {
       if (incoming.url === '/health/live') return outgoing.end('{}')
-      standIn.calls.push({
+      fake.calls.push({
         method: incoming.method,
         path: incoming.url,
         authorization: incoming.headers.authorization,
         body: JSON.parse(body),
       })
-      if (standIn.answer === 'nothing') return incoming.socket.destroy()
-      const { status, code, retryAfter } = standIn.answer
+      if (fake.response === 'none') return incoming.socket.destroy()
+      const { status, code, retryAfter } = fake.response
       outgoing.writeHead(status, {
         'Content-Type': code === undefined ? 'application/json' : 'application/problem+json',
         ...(retryAfter !== undefined && { 'Retry-After': retryAfter }),
@@ -54,8 +55,8 @@ export async function startCoordinatorStandIn(): Promise<CoordinatorStandIn> {
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  standIn.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  return standIn
+  fake.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return fake
 }
 
 async function bodyOf(incoming: IncomingMessage): Promise<string> {
@@ -64,15 +65,15 @@ async function bodyOf(incoming: IncomingMessage): Promise<string> {
   return body
 }
 
-export interface Answer {
+export interface TextResponse {
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
   readonly text: string
 }
 
-export interface DemoApiUnderTest extends AsyncDisposable {
+export interface DemoApiFixture extends AsyncDisposable {
   readonly url: string
-  /** Sends exactly this target and these headers, which fetch would tidy or refuse. */
+  /** Sends exactly this target and these headers, which fetch would normalise or reject. */
   send(
     target: string,
     options?: {
@@ -80,13 +81,13 @@ export interface DemoApiUnderTest extends AsyncDisposable {
       readonly headers?: Readonly<Record<string, string | string[]>>
       readonly body?: string
     },
-  ): Promise<Answer>
+  ): Promise<TextResponse>
 }
 
-export async function startDemoApiUnderTest(
+export async function startDemoApiFixture(
   coordinatorUrl: string,
   env: Readonly<Record<string, string>> = {},
-): Promise<DemoApiUnderTest> {
+): Promise<DemoApiFixture> {
   const logger = createLogger('demo-api', 'silent')
   const service = await startDemoApi(
     readConfig({

@@ -1,6 +1,7 @@
 /**
- * Who may come in. The demo API asks for no key, so a web page that somebody happens to look at must not be
- * able to use it: not by its own name resolved to loopback (DNS rebinding), not by a link, a prefetch or a form.
+ * Rejects requests that other web sites cause. The demo API needs no key, so a page open in the user's browser must
+ * not be able to use it: neither by its own host name resolved to loopback (DNS rebinding) nor by a link, a prefetch
+ * or a form.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { MiddlewareHandler } from 'hono'
@@ -8,7 +9,7 @@ import type { MiddlewareHandler } from 'hono'
 const LOOPBACK_NAMES = ['127.0.0.1', 'localhost', '[::1]'] as const
 const HOST = /^(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?$/
 
-/** Refuses every request whose `Host` is not exactly one of the loopback names or `further`, with or without port. */
+/** Rejects a request unless its `Host` is a loopback name or one of `further`, with or without port. */
 export function allowOwnHosts(further: readonly string[]): MiddlewareHandler {
   const names = new Set<string>([...LOOPBACK_NAMES, ...further])
   return async (c, next) => {
@@ -22,8 +23,8 @@ export function allowOwnHosts(further: readonly string[]): MiddlewareHandler {
   }
 }
 
-/** Refuses what another site makes a browser send. Programs send none of these headers and pass. */
-export const refuseCrossSite: MiddlewareHandler = async (c, next) => {
+/** Rejects cross-site and prefetch requests of browsers. Other clients send none of these headers and are accepted. */
+export const rejectCrossSite: MiddlewareHandler = async (c, next) => {
   const purpose = ['Sec-Purpose', 'Purpose', 'X-Moz'].map((name) => c.req.header(name) ?? '')
   if (purpose.some((value) => /\b(prefetch|prerender|preview)\b/i.test(value))) {
     throw new IntegrationError('forbidden', 'Fetching ahead of a click is not allowed here')
@@ -36,7 +37,7 @@ export const refuseCrossSite: MiddlewareHandler = async (c, next) => {
   await next()
 }
 
-/** 405 for all other methods. HEAD too: a router answers it from the GET route, which acts. */
+/** Responds with 405 to all other methods, HEAD included: the router would run the GET route for it, which has effects. */
 export function allowMethods(...methods: readonly string[]): MiddlewareHandler {
   return async (c, next) => {
     if (methods.includes(c.req.method)) return next()

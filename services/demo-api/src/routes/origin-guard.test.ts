@@ -1,18 +1,18 @@
 import { connect } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
-  type CoordinatorStandIn,
-  type DemoApiUnderTest,
-  startCoordinatorStandIn,
-  startDemoApiUnderTest,
-} from '../demo-api-under-test.ts'
+  type FakeCoordinator,
+  type DemoApiFixture,
+  startFakeCoordinator,
+  startDemoApiFixture,
+} from '../../test-support/demo-api-fixture.ts'
 
-let coordinator: CoordinatorStandIn
-let demo: DemoApiUnderTest
+let coordinator: FakeCoordinator
+let demo: DemoApiFixture
 
 beforeAll(async () => {
-  coordinator = await startCoordinatorStandIn()
-  demo = await startDemoApiUnderTest(coordinator.url, { ALLOWED_HOSTS: 'demo-api, Other.Example' })
+  coordinator = await startFakeCoordinator()
+  demo = await startDemoApiFixture(coordinator.url, { ALLOWED_HOSTS: 'demo-api, Other.Example' })
 })
 beforeEach(() => void (coordinator.calls.length = 0))
 afterAll(async () => {
@@ -50,7 +50,7 @@ describe('the host name', () => {
     'demo-api.evil.example',
     'localhost:',
     'localhost:port',
-  ])('%s is not, and nothing is queued', async (host) => {
+  ])('%s is not served, and nothing is queued', async (host) => {
     const { status } = await demo.send(QUEUE, { headers: { Host: host } })
     expect([400, 421]).toContain(status)
     expect(coordinator.calls).toEqual([])
@@ -64,7 +64,7 @@ describe('the host name', () => {
     },
   )
 
-  it('in a target of absolute form counts, not the header beside it', async () => {
+  it('of a target in absolute form overrides the header', async () => {
     const answer = await demo.send(`http://evil.example${QUEUE}`, {
       headers: { Host: 'localhost' },
     })
@@ -75,7 +75,7 @@ describe('the host name', () => {
   it.each([
     ['no host', []],
     ['two hosts', ['Host: localhost', 'Host: evil.example']],
-  ])('with %s is refused', async (_, headers) => {
+  ])('with %s is rejected', async (_, headers) => {
     expect(await raw([`GET ${QUEUE} HTTP/1.1`, ...headers])).toMatch(/^HTTP\/1\.1 4\d\d /)
     expect(coordinator.calls).toEqual([])
   })
@@ -91,7 +91,7 @@ describe('a browser', () => {
     ['with a foreign origin', { Origin: 'https://evil.example' }],
     ['with another port as origin', { Host: 'localhost:7216', Origin: 'http://localhost:3000' }],
     ['with an origin that is hidden', { Origin: 'null' }],
-  ])('%s is refused and queues nothing', async (_, headers) => {
+  ])('%s is rejected and queues nothing', async (_, headers) => {
     for (const method of ['GET', 'POST']) {
       const answer = await demo.send(QUEUE, { method, headers })
       expect(answer.status).toBe(403)
@@ -110,7 +110,7 @@ describe('a browser', () => {
     expect(await demo.send(QUEUE, { headers })).toMatchObject({ status: 200 })
   })
 
-  it('that asks whether another site may is told nothing', async () => {
+  it('that sends a preflight for another site gets no permission', async () => {
     const answer = await demo.send(QUEUE, {
       method: 'OPTIONS',
       headers: { Origin: 'https://evil.example', 'Access-Control-Request-Method': 'POST' },
@@ -159,8 +159,8 @@ describe('a path', () => {
   )
 })
 
-describe('what is too large', () => {
-  it('in the body is answered 413 in text', async () => {
+describe('a request that is too large', () => {
+  it('in its body gets 413 in text', async () => {
     const answer = await demo.send('/queue', {
       method: 'POST',
       headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -171,12 +171,12 @@ describe('what is too large', () => {
     expect(coordinator.calls).toEqual([])
   })
 
-  it('in the target is answered 431', async () => {
+  it('in its target gets 431', async () => {
     expect(await demo.send(`/queue?number=${'x'.repeat(17_000)}`)).toMatchObject({ status: 431 })
   })
 })
 
-/** Sends lines as they are and resolves with the first line of the answer. */
+/** Sends lines as they are and resolves with the first line of the response. */
 function raw(lines: readonly string[]): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(Number(new URL(demo.url).port), '127.0.0.1')

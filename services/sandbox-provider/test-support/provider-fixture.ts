@@ -1,8 +1,8 @@
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
-import { readConfig } from './config.ts'
-import type { CountersView } from './control/counters.ts'
-import { startSandboxProvider } from './service.ts'
+import { readConfig } from '../src/config.ts'
+import type { CountersView } from '../src/control/counters.ts'
+import { startSandboxProvider } from '../src/service.ts'
 
 export const CLIENT_ID = 'app:1 +%'
 export const CLIENT_SECRET = 'p%ss:w+rd é'
@@ -18,7 +18,7 @@ export interface Tokens {
 }
 
 /** A provider on a port of its own, called over HTTP; its clock can be moved. */
-export interface ProviderUnderTest extends AsyncDisposable {
+export interface ProviderFixture extends AsyncDisposable {
   readonly url: string
   now(): number
   moveTime(ms: number): void
@@ -45,7 +45,7 @@ export const basic = (id: string, secret: string): string =>
 
 export async function startProvider(
   env: Readonly<Record<string, string>> = {},
-): Promise<ProviderUnderTest> {
+): Promise<ProviderFixture> {
   const logger = createLogger('sandbox-provider', 'silent')
   let now = Date.now()
   const service = await startSandboxProvider(
@@ -53,7 +53,7 @@ export async function startProvider(
     { logger, health: createHealth(logger), now: () => now },
   )
   const { url } = service
-  const provider: ProviderUnderTest = {
+  const provider: ProviderFixture = {
     url,
     now: () => now,
     moveTime: (ms) => void (now += ms),

@@ -1,9 +1,10 @@
 import type { Context } from 'hono'
 import type { NotDone } from '../transaction/transaction-queue.ts'
 
-/** The text answer to a call that the coordinator did not take: 503 when trying again can help, else 502. */
+/** Returns the text response for a request that the coordinator did not accept: 503 if a retry can help, otherwise 502. */
 export function notDone(c: Context, what: string, outcome: NotDone): Response {
-  if (outcome.kind === 'refused') return c.text(`${what}: the coordinator refused the call`, 502)
+  if (outcome.kind === 'rejected')
+    return c.text(`${what}: the coordinator rejected the request`, 502)
   c.header('Retry-After', String(Math.max(1, outcome.retryAfterSeconds)))
   return c.text(`${what}: the coordinator is not available`, 503)
 }

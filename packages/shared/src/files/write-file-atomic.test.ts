@@ -1,0 +1,42 @@
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { writeFileAtomic } from './write-file-atomic.ts'
+
+describe('writeFileAtomic', () => {
+  let folder: string
+  beforeEach(async () => void (folder = await mkdtemp(join(tmpdir(), 'atomic-'))))
+  afterEach(() => rm(folder, { recursive: true }))
+
+  it('creates a file that only its owner can read', async () => {
+    const path = join(folder, 'secrets')
+    await writeFileAtomic(path, 'content')
+    expect(await readFile(path, 'utf8')).toBe('content')
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+    expect(await readdir(folder)).toEqual(['secrets'])
+  })
+
+  it('replaces the content and the permissions', async () => {
+    const path = join(folder, 'report')
+    await writeFile(path, 'a much longer previous content', { mode: 0o600 })
+    await writeFileAtomic(path, Buffer.from('new'), { mode: 0o644 })
+    expect(await readFile(path, 'utf8')).toBe('new')
+    expect((await stat(path)).mode & 0o777).toBe(0o644)
+  })
+
+  it('does not take over the permissions of a temporary file that a crash left behind', async () => {
+    const path = join(folder, 'secrets')
+    await writeFile(`${path}.tmp`, 'half')
+    await chmod(`${path}.tmp`, 0o666)
+    await writeFileAtomic(path, 'content')
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+  })
+
+  it('removes its temporary file and keeps what was there when the rename fails', async () => {
+    const path = join(folder, 'taken')
+    await mkdir(join(path, 'child'), { recursive: true })
+    await expect(writeFileAtomic(path, 'content')).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/)
+    expect(await readdir(folder)).toEqual(['taken'])
+  })
+})

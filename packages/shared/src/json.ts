@@ -1,0 +1,33 @@
+import type { z } from 'zod'
+
+/**
+ * Parses text that another process wrote, where malformed JSON is an expected case and not an error.
+ * Returns `undefined` if the text is not JSON, which no JSON value is.
+ */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Parses text as JSON of a schema. Returns `null` if it is not JSON or does not match the schema. */
+export function parseJsonAs<Schema extends z.ZodType>(
+  schema: Schema,
+  text: string,
+): z.output<Schema> | null {
+  const parsed = schema.safeParse(parseJson(text))
+  return parsed.success ? parsed.data : null
+}
+
+/** Parses text as a JSON object. Returns `null` if it is not JSON or is another kind of value. */
+export function parseJsonObject(text: string): Readonly<Record<string, unknown>> | null {
+  return asObject(parseJson(text))
+}
+
+/** Returns a value that is a JSON object as one; `null` for arrays, primitives and `null`. */
+export const asObject = (value: unknown): Readonly<Record<string, unknown>> | null =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as Readonly<Record<string, unknown>>)
+    : null

@@ -1,0 +1,49 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+
+export interface IdempotencyCache {
+  /**
+   * Returns the response to `request`: computed by `make` for a new key, the stored one for a repeated key.
+   *
+   * @throws {IntegrationError} invalid_request: the key is malformed, or was used for another request.
+   */
+  respond<Response>(
+    key: string | undefined,
+    request: string,
+    make: () => Response,
+  ): { readonly response: Response; readonly isRepeated: boolean }
+}
+
+// The coordinator's keys contain a transaction id of 128 characters, each up to nine when percent-encoded.
+const KEY = /^[\x21-\x7e]{1,2048}$/
+
+/** Stores the responses of the last `capacity` idempotency keys in memory; the oldest is evicted first. */
+export function createIdempotencyCache(capacity: number): IdempotencyCache {
+  const cached = new Map<string, { readonly request: string; readonly response: unknown }>()
+  return {
+    respond<Response>(key: string | undefined, request: string, make: () => Response) {
+      if (key === undefined) return { response: make(), isRepeated: false }
+      if (!KEY.test(key)) {
+        throw new IntegrationError(
+          'invalid_request',
+          'Idempotency-Key: must be 1 to 2048 printable characters without spaces',
+        )
+      }
+      const known = cached.get(key)
+      if (known === undefined) {
+        const response = make()
+        cached.set(key, { request, response })
+        const [oldest] = cached.keys()
+        if (cached.size > capacity && oldest !== undefined) cached.delete(oldest)
+        return { response, isRepeated: false }
+      }
+      if (known.request !== request) {
+        throw new IntegrationError(
+          'invalid_request',
+          'Idempotency-Key: was used for another request',
+        )
+      }
+      // `request` names the route, so the stored response has the type of this route.
+      return { response: known.response as Response, isRepeated: true }
+    },
+  }
+}
