@@ -1,5 +1,3 @@
-import { isIP } from 'node:net'
-
 /** Whether a redirect URI may be registered at all, whatever is configured. */
 type RedirectUriRule = (uri: URL) => boolean
 
@@ -31,7 +29,9 @@ export const redirectUriRules = {
 
 export type RedirectUriRules = keyof typeof redirectUriRules
 
-const isIpAddress = (hostname: string): boolean => isIP(hostname) !== 0 || hostname.startsWith('[')
+/** For a host as `URL` normalises it: IPv4 in four decimal parts, IPv6 in brackets. */
+const isIpAddress = (hostname: string): boolean =>
+  /^\d+(?:\.\d+){3}$/.test(hostname) || hostname.startsWith('[')
 
 /** Whether an authorization request may name this redirect URI. */
 export function isRegistered(
