@@ -8,10 +8,7 @@
  * files and logs. A core dump, where the machine writes one, contains the memory of any program.
  */
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
@@ -28,6 +25,7 @@ import {
   startSystem,
   type System,
 } from '../support/system.ts'
+import { startHttpServer } from '../support/fakes/http-server.ts'
 import { startTraceCollector, type TraceCollector } from '../support/fakes/trace-collector.ts'
 import {
   type KnownSecret,
@@ -242,25 +240,19 @@ describe('the secrets of a system', () => {
 
   /** Starts the target of the steps, which reads the company through the gateway before it responds. */
   async function startApplication(): Promise<string> {
-    const server = createServer((request, response) => {
-      const respond = async (): Promise<void> => {
-        const { status } = await record(
-          'the company, by an application',
-          await system.call(companyInfoUrl(system, REALM)),
-        )
-        expect(status).toBe(200)
-        const order = await fetch(system.url('demo-api') + request.url)
-        response.writeHead(order.status, {
-          'Content-Type': order.headers.get('Content-Type') ?? '',
-        })
-        response.end(await order.text())
-      }
-      respond().catch(() => response.destroy())
+    const server = await startHttpServer(async (request, response) => {
+      const { status } = await record(
+        'the company, by an application',
+        await system.call(companyInfoUrl(system, REALM)),
+      )
+      expect(status).toBe(200)
+      const order = await fetch(system.url('demo-api') + request.url)
+      response.writeHead(order.status, {
+        'Content-Type': order.headers.get('Content-Type') ?? '',
+      })
+      response.end(await order.text())
     })
-    server.listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    opened.defer(() => void server.close())
-    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    return opened.use(server).url
   }
 
   beforeAll(async () => {
@@ -605,18 +597,13 @@ describe('the secrets of a system', () => {
         body: JSON.stringify({ resourceSpans: [], planted: plant('traces') }),
       })
 
-      const leakyServer = createServer((request, response) => {
+      await using leakyServer = await startHttpServer((request, response) => {
         const value = plant(`response to ${request.url}`)
         if (request.url === '/header') response.setHeader('X-Token', encodeURIComponent(value))
         response.end(request.url === '/header' ? '' : value)
       })
-      leakyServer.listen(0, '127.0.0.1')
-      await once(leakyServer, 'listening')
-      for (const path of [...OPEN_PATHS, '/header']) {
-        const { port } = leakyServer.address() as AddressInfo
-        await record(path, await fetch(`http://127.0.0.1:${port}${path}`))
-      }
-      leakyServer.close()
+      for (const path of [...OPEN_PATHS, '/header'])
+        await record(path, await fetch(leakyServer.url + path))
 
       written = await eventually(async () => {
         const all = await everything()

@@ -1,7 +1,6 @@
-import { once } from 'node:events'
-import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { ServerResponse } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
+import { startHttpServer } from './http-server.ts'
 
 /** A call of a step, as received by its target. */
 export interface ReceivedCall {
@@ -31,7 +30,7 @@ const CREATED_AT = '2026-11-20T21:24:19.3210000+01:00'
 
 export async function startStepTarget(): Promise<StepTarget> {
   const calls: ReceivedCall[] = []
-  const server = createServer((request, response) => {
+  const server = await startHttpServer(async (request, response) => {
     const { pathname: path, searchParams } = new URL(request.url ?? '/', 'http://target')
     if (path === PROBE_PATH) {
       if (target.isOnline) response.end()
@@ -46,7 +45,7 @@ export async function startStepTarget(): Promise<StepTarget> {
       at: performance.now(),
     }
     calls.push(call)
-    void respond(call, response)
+    await respond(call, response)
   })
   async function respond(call: ReceivedCall, response: ServerResponse): Promise<void> {
     if ((await target.intercept?.(call, response)) === true) return
@@ -55,21 +54,14 @@ export async function startStepTarget(): Promise<StepTarget> {
     response.writeHead(call.path === '/order' ? 201 : 200, { 'content-type': 'application/json' })
     response.end(JSON.stringify(call.path === '/order' ? body : { ...body, Status: 'Confirmed' }))
   }
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const target: StepTarget = {
-    url,
-    probe: url + PROBE_PATH,
+    url: server.url,
+    probe: server.url + PROBE_PATH,
     isOnline: true,
     calls,
     latencyMs: 0,
     intercept: null,
-    async [Symbol.asyncDispose]() {
-      server.close()
-      server.closeAllConnections()
-      await once(server, 'close')
-    },
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   }
   return target
 }

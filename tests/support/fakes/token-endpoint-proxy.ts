@@ -1,7 +1,6 @@
-import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { buffer } from 'node:stream/consumers'
+import { startHttpServer } from './http-server.ts'
 
 /** A proxy in front of the provider's token endpoint. It counts the calls in flight and can pause them. */
 export interface TokenEndpointProxy extends AsyncDisposable {
@@ -52,22 +51,17 @@ export async function startTokenEndpointProxy(providerUrl: string): Promise<Toke
     const document = (await (await fetch(providerUrl + DISCOVERY)).json()) as {
       token_endpoint: string
     }
-    const endpoint = document.token_endpoint.replace(providerUrl, url)
+    const endpoint = document.token_endpoint.replace(providerUrl, server.url)
     response
       .writeHead(200, { 'Content-Type': 'application/json' })
       .end(JSON.stringify({ ...document, token_endpoint: endpoint }))
   }
 
-  const server = createServer((request, response) => {
-    const handling = request.method === 'POST' ? forward(request, response) : discover(response)
-    // The client sees the missing response.
-    handling.catch(() => response.destroy())
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const server = await startHttpServer((request, response) =>
+    request.method === 'POST' ? forward(request, response) : discover(response),
+  )
   return {
-    discoveryUrl: url + DISCOVERY,
+    discoveryUrl: server.url + DISCOVERY,
     pause() {
       ;({ promise: resumed, resolve: resume } = Promise.withResolvers<void>())
     },
@@ -80,9 +74,7 @@ export async function startTokenEndpointProxy(providerUrl: string): Promise<Toke
     },
     async [Symbol.asyncDispose]() {
       resume()
-      server.close()
-      server.closeAllConnections()
-      await once(server, 'close')
+      await server[Symbol.asyncDispose]()
     },
   }
 }

@@ -1,5 +1,5 @@
-import { once } from 'node:events'
-import { createServer } from 'node:http'
+import { buffer } from 'node:stream/consumers'
+import { startHttpServer } from './http-server.ts'
 
 /** The part of an exported span that tests compare. */
 export interface CollectedSpan {
@@ -43,32 +43,21 @@ interface Export {
 export async function startTraceCollector(): Promise<TraceCollector> {
   const spans: CollectedSpan[] = []
   const bodies: Buffer[] = []
-  const server = createServer((request, response) => {
-    const chunks: Buffer[] = []
-    request.on('data', (chunk: Buffer) => chunks.push(chunk))
-    request.on('end', () => {
-      const body = Buffer.concat(chunks)
-      bodies.push(body)
-      spans.push(...spansOf(JSON.parse(body.toString()) as Export))
-      response.setHeader('Content-Type', 'application/json').end('{}')
-    })
+  const server = await startHttpServer(async (request, response) => {
+    const body = await buffer(request)
+    bodies.push(body)
+    spans.push(...spansOf(JSON.parse(body.toString()) as Export))
+    response.setHeader('Content-Type', 'application/json').end('{}')
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
   return {
     env: {
-      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`,
+      OTEL_EXPORTER_OTLP_ENDPOINT: server.url,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
       OTEL_BSP_SCHEDULE_DELAY: '50',
     },
     spans,
     received: () => Buffer.concat(bodies),
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections()
-      server.close()
-      await once(server, 'close')
-    },
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   }
 }
 

@@ -2,10 +2,9 @@
  * A proxy in front of the sandbox provider that records every secret in requests and responses, so that a
  * search knows them all. On request it responds to a token call with a body that leaks these secrets.
  */
-import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { buffer } from 'node:stream/consumers'
+import { startHttpServer } from '../fakes/http-server.ts'
 import { type KnownSecret, knownSecret } from './secret-search.ts'
 
 /** The secrets that a response to one token request can leak. */
@@ -109,22 +108,14 @@ export async function startRecordingProvider(target: string): Promise<RecordingP
     response.end(text)
   }
 
-  const server = createServer((request, response) => {
-    forward(request, response).catch(() => response.destroy())
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const server = await startHttpServer(forward)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: server.url,
     secrets: () => [...seen.values()],
     bearers,
     leakNext: (code, ...responses) => void leaks.set(code, [...responses]),
     remainingLeaks: (code) => leaks.get(code)?.length ?? 0,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections()
-      server.close()
-      await once(server, 'close')
-    },
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   }
 }
 
