@@ -12,7 +12,6 @@ COPY services/accounting-gateway/package.json services/accounting-gateway/
 COPY services/coordinator/package.json services/coordinator/
 COPY services/demo-api/package.json services/demo-api/
 COPY services/sandbox-provider/package.json services/sandbox-provider/
-COPY services/ingress/package.json services/ingress/
 # The workspace layout stays: Node strips no types below node_modules, so packages must remain links (no pnpm deploy).
 # The one optional package is a Node for machines with an older one.
 RUN npx --yes "$(node -p "require('./package.json').packageManager")" install \

@@ -12,7 +12,7 @@ const stopBackends = await setupBackends()
 const system = await startSystem(['coordinator', 'demo-api'])
 const coordinator = system.url('coordinator')
 
-// The end of a transaction is when its event is here: nothing is polled.
+// A transaction ends when its event arrives; nothing is polled.
 const waiting = new Map<string, () => void>()
 const stream = await system.call(`${coordinator}/events`)
 void (async () => {
@@ -35,12 +35,12 @@ for (let n = 0; n < WARM_UP + MEASURED; n += 1) {
   const id = `latency-${n}`
   const completed = new Promise<void>((resolve) => waiting.set(id, resolve))
   const startedAt = performance.now()
-  const answer = await system.call(`${coordinator}/processes/OrderProcess/transactions`, {
+  const response = await system.call(`${coordinator}/processes/OrderProcess/transactions`, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ TransactionID: id, InitialData: id }),
   })
-  await answer.body?.cancel()
+  await response.body?.cancel()
   const accepted = performance.now() - startedAt
   await completed
   if (n >= WARM_UP) {

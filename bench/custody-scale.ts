@@ -1,4 +1,4 @@
-// What the number of stored realms costs token-service: its start, its memory, and finding what is due, at
+// Start time, memory and the search for due credentials of token-service by the number of stored realms, at
 // 10,000, 100,000 and 1,000,000 realms in a Redis of its own. Prints a table.
 import { setTimeout as delay } from 'node:timers/promises'
 import { type KeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
@@ -19,18 +19,18 @@ const BATCH = 1_000
 const DAY_SECONDS = 86_400
 const HOUR_MS = 3_600_000
 const DEADLINE_MS = 60_000
-/** Longer than the service's longest pause between two looks at what is due. */
+/** Longer than the service's longest interval between two polls for due credentials. */
 const LOOK_MS = 3_000
 const DUE_INDEX = 'credentials:due'
 
-// Text all along: sixteen digits are more than a number holds.
+// Strings throughout: sixteen digits exceed the exact range of a number.
 const nameOf = (n: number): string => `ACC-93414530${String(n).padStart(8, '0')}`
 
 await using opened = new AsyncDisposableStack()
 const { url, redis } = opened.use(await startPrivateRedis({ appendOnly: false }))
 const custody = opened.use(await startCustody(url))
 const { system } = custody
-// One grant serves all: copies of a record share its refresh token, so it must stay good when it is used.
+// All copies of a record share one grant and its refresh token, so the provider must not rotate it.
 await custody.sandbox('PUT', 'settings', { rotation: 'never', accessTokenSeconds: DAY_SECONDS })
 const keys = parseKeyRing(new Secret(custody.credentialKeys))
 
@@ -76,8 +76,8 @@ for (const size of SIZES) {
 console.table(rows)
 
 /**
- * Stores realms `from` to `to` as the service stored the first one: the same fields, the sealed ones sealed
- * again to their new place, and an entry in every index that has the first. What is due is spread over an hour.
+ * Stores realms `from` to `to` as the service stored the first one: the same fields, encrypted ones encrypted again for
+ * their new credential name, and an entry in each index that holds the first. Due times are spread over an hour.
  */
 async function copyFirstRecord(
   store: Redis,
@@ -115,29 +115,30 @@ async function copyFirstRecord(
   }
 }
 
-/** Hands out a token of as many realms as the service remembers, which proves as well that the copies open. */
+/** Requests a token of as many realms as the service caches; this also proves that the copies can be decrypted. */
 async function readTokens(from: Custody, size: number): Promise<void> {
   for (let n = 0; n < 10_000; n += 1) {
     const name = nameOf((n * 7_919) % size)
-    const answer = await from.system.call(
+    const response = await from.system.call(
       `${from.system.url('token-service')}/credentials/${name}/token`,
     )
-    const body = (await answer.json()) as { Name?: string }
+    const body = (await response.json()) as { Name?: string }
     if (body.Name !== name) throw new Error(`${name}: ${JSON.stringify(body)}`)
   }
 }
 
-/** Milliseconds from the moment that some realms are due until the service has refreshed all of them. */
+/** Returns the milliseconds from when some realms become due until the service has refreshed all of them. */
 async function refreshDue(store: Redis): Promise<number> {
-  // What is in the index is looked at again in its record: there, too, the time has to have come.
+  // The service checks the due time in the record as well as in the index, so both are changed.
   const expired = store.pipeline()
   for (let n = 0; n < DUE; n += 1) expired.hset(nameOf(n), 'Expiry', new Date().toISOString())
   await expired.exec()
   const startedAt = performance.now()
   await makeDue(store)
-  // A refresh puts its realm off by most of a day; one that is taken only, by less than a minute.
+  // A refresh moves the due time by most of a day; a claim alone by less than a minute.
   while ((await store.zcount(DUE_INDEX, '-inf', Date.now() + HOUR_MS)) > 0) {
-    if (performance.now() - startedAt > DEADLINE_MS) throw new Error('what is due stays due')
+    if (performance.now() - startedAt > DEADLINE_MS)
+      throw new Error('the due realms were not refreshed in time')
     await delay(5)
   }
   return performance.now() - startedAt
@@ -148,17 +149,17 @@ async function makeDue(store: Redis): Promise<void> {
   await store.zadd(DUE_INDEX, ...Array.from({ length: DUE }, (_, n) => [dueAt, nameOf(n)]).flat())
 }
 
-/** The digest of the script by which the running service takes what is due. */
+/** Returns the digest of the script with which the running service claims due realms. */
 async function takeDueCall(redisUrl: string): Promise<string> {
   const log = await logCommands(redisUrl)
   await delay(LOOK_MS)
   for (const [command, digest, , key] of await log.end()) {
     if (command?.toLowerCase() === 'evalsha' && key === DUE_INDEX && digest) return digest
   }
-  throw new Error('the service did not look for what is due')
+  throw new Error('the service did not poll for due realms')
 }
 
-/** The service's own script, called as the service calls it. */
+/** Runs the service's own script with the arguments that the service passes. */
 async function timeTakes(store: Redis, digest: string): Promise<readonly number[]> {
   const takesMs: number[] = []
   for (let take = 0; take < TAKES; take += 1) {
@@ -169,7 +170,7 @@ async function timeTakes(store: Redis, digest: string): Promise<readonly number[
       string[],
     ]
     takesMs.push(performance.now() - startedAt)
-    if (names.length !== DUE) throw new Error(`took ${names.length} of ${DUE}`)
+    if (names.length !== DUE) throw new Error(`claimed ${names.length} of ${DUE}`)
   }
   return takesMs
 }

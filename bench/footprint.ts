@@ -9,7 +9,7 @@ const ROUNDS = 5
 const IDLE_MS = 5_000
 
 const stopBackends = await setupBackends()
-// Everything once, so that tables, queues and the page cache are there.
+// Starts everything once, so that tables and queues exist and the page cache is warm.
 const system = await startSystem()
 const rows = []
 for (const name of serviceNames) {

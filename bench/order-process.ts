@@ -1,14 +1,14 @@
 /**
  * The demo's OrderProcess (two HTTP calls, one CSV file, every step durable before the next) on this coordinator
- * and on what users would take else: rate, processor time, latency at a slow pace. Prints tables.
+ * and on the engines that users would choose instead: rate, processor time, latency at a slow pace. Prints tables.
  *
- *   node bench/order-process.ts [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
- *   node bench/order-process.ts --finished        cost per transaction with 0, 100k and 1M finished ones
+ *   npm run bench -- order-process [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
+ *   npm run bench -- order-process --finished        cost per transaction with 0, 100k and 1M finished ones
  *
- * `--concurrency 16,64,128,192` is the sweep that the settings of `entries.ts` come from: each entry with each of
- * them, rates only. `--profile <folder>` keeps CPU profiles of the coordinator's Node process. `--scale 0.1` runs a tenth of the transactions.
- * Uses the PostgreSQL and RabbitMQ on this machine's standard ports, which nobody else may use meanwhile; Redis and
- * Restate are started.
+ * `--concurrency 16,64,128,192` is the sweep from which the settings in `entries.ts` were chosen: each entry with each
+ * value, rates only. `--profile <folder>` keeps CPU profiles of the coordinator's Node process. `--scale 0.1` runs a tenth of the transactions.
+ * Uses the PostgreSQL and RabbitMQ on this machine's standard ports, which no other process may use meanwhile.
+ * Redis and Restate are started.
  */
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
@@ -55,7 +55,7 @@ const chosen = entries
 const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
-// Of a container's processes none is seen, and a PostgreSQL of the tests' own does not flush what it commits.
+// Processes in a container cannot be measured, and the tests' own PostgreSQL runs without fsync.
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const stub = opened.use(await startStub())
@@ -77,7 +77,7 @@ const load = (pacedSeconds: number): Load => ({
 })
 await (args.finished ? measureFinished() : measureEntries())
 
-/** One after the other within a round: the machine's speed drifts. */
+/** Runs the entries one after the other within each round, because the machine's speed drifts. */
 async function measureEntries(): Promise<void> {
   const isSweep = sweep.length > 0
   const measured = new Map<Entry, (Measured | null)[]>(chosen.map((entry) => [entry, []]))
@@ -116,7 +116,7 @@ async function measureFinished(): Promise<void> {
   }
 }
 
-/** A round that went wrong is told and left out, as are all after a signal; the others are still worth something. */
+/** A failed round is reported and left out, and so are all rounds after a signal; the other results remain valid. */
 async function attempt(name: string, work: () => Promise<Measured>): Promise<Measured | null> {
   if (leaving.signal.aborted) return null
   try {

@@ -1,6 +1,6 @@
-// What the accounting gateway costs beside other proxies that inject a bearer by realm: nginx with a static
-// map, and what users write with Node's proxy packages. Prints two tables. Needs nginx; wrk if it is there.
-//   node bench/proxy.ts [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
+// The cost of the accounting gateway compared with other proxies that inject a bearer token by realm: nginx with a
+// static map, and proxies written with Node's proxy packages. Prints two tables. Needs nginx; uses wrk if it is installed.
+//   npm run bench -- proxy [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
 // `--profile <folder>` keeps a CPU profile of the gateway.
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
@@ -30,7 +30,7 @@ const PACED_ROUNDS = Number(values['paced-rounds'])
 const CONNECTIONS = 64
 const REALMS = 100
 const PACE = 500
-// The compiler is not done with any of them after the first.
+// After the first round V8 has not yet optimized the hot functions of any of them.
 const WARM_UP_ROUNDS = 3
 
 await using opened = new AsyncDisposableStack()
@@ -43,7 +43,7 @@ const realms = Array.from({ length: REALMS }, (_, n) => `r${n}`)
 const peer = (name: string) =>
   startEntry(new URL(`proxy/${name}.ts`, import.meta.url), { upstream: upstream.url, realms })
 
-// The limits are on, and far away: every call is counted. No line per call, which no peer writes either.
+// The limits are enabled but never reached, so every call is counted. No log line per call: no peer writes one either.
 const gateway = await system.replica('accounting-gateway', {
   LOG_LEVEL: 'warn',
   REDIS_URL: redisUrl,
@@ -54,7 +54,7 @@ const gateway = await system.replica('accounting-gateway', {
     NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${values.profile}`,
   }),
 })
-opened.defer(async () => void (await gateway.stop('SIGTERM'))) // it writes its profile then
+opened.defer(async () => void (await gateway.stop('SIGTERM'))) // it writes its profile on exit
 const all = {
   nginx: opened.use(await startNginxProxy(upstream.url, realms)),
   'accounting-gateway': gateway,
@@ -95,7 +95,7 @@ console.log(
 )
 console.table(compare(saturated, names, base))
 
-// One realm, so that the same headers are right without a proxy between.
+// One realm, so that the same headers are valid for the upstream without a proxy.
 const direct = { url: upstream.url, pid: upstream.pid }
 const pacedSides = { direct, ...sides }
 type PacedName = keyof typeof pacedSides

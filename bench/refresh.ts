@@ -1,5 +1,5 @@
-// What a refresh costs: provider calls and Redis round trips of token-service, then its rate beside the two
-// libraries with a Redis SET, all refreshing at the same sandbox provider. Prints two tables.
+// The cost of a refresh in provider calls and Redis round trips of token-service. Then its rate compared with two
+// OAuth libraries with a Redis SET, all refreshing at the same sandbox provider. Prints two tables.
 import { startCustody } from './support/custody.ts'
 import { inTurn, saturate, type Target } from './support/load.ts'
 import { connectPeers, startPeer } from './support/peer-process.ts'
@@ -13,7 +13,7 @@ const IN_FLIGHT = 32
 const WARM_UP_ROUNDS = 3
 const ROUNDS = 10
 const ROUND_SECONDS = 1
-/** A credential, its lease, or where a peer keeps it: what only a call for this realm names as a key. */
+/** Keys that only a call for one realm uses: a credential, its lease, or a peer's record. */
 const REALM_KEY = /^([a-z-]+:)?ACC-\d+$/
 
 await using opened = new AsyncDisposableStack()

@@ -1,7 +1,7 @@
-// Saves what an installation cannot make again, and proves that a saved copy can be restored: docs/backup.md.
-//   node scripts/backup.ts save FOLDER     of DATABASE_URL and REDIS_URL into a new folder
-//   node scripts/backup.ts drill FOLDER    restores it into a database of its own on DRILL_DATABASE_URL and into a
-//                                          redis-server of its own, looks at everything, and takes both away again
+// Saves the data that an installation cannot recreate, and proves that a saved copy can be restored: docs/backup.md.
+//   node scripts/backup.ts save FOLDER     saves DATABASE_URL and REDIS_URL into a new folder
+//   node scripts/backup.ts drill FOLDER    restores it into a new database on DRILL_DATABASE_URL and into a new
+//                                          redis-server, checks the content, and removes both
 // Needs pg_dump, pg_restore, psql, redis-cli and, for the drill, redis-server on the PATH. No provider is called.
 import { execFile, spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
@@ -19,12 +19,12 @@ const FILES = ['postgres.dump', 'redis.rdb'] as const
 const SECRETS = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
 const MAX_OUTPUT = 1 << 30
 
-/** What makes a copy worthless, told in one line. */
+/** Why the backup cannot be used; the message is one line. */
 class Unusable extends Error {
   override readonly name = 'Unusable'
 }
 
-/** Where a Postgres is, as libpq reads it: arguments can be read by everybody on the machine. */
+/** Connection settings as libpq's environment variables: any user of the machine can read arguments. */
 function postgresAt(url: URL): NodeJS.ProcessEnv {
   const sslMode = url.searchParams.get('sslmode')
   return {
@@ -45,7 +45,7 @@ const setting = (name: string): string => {
 }
 const settingUrl = (name: string): URL => {
   const value = setting(name)
-  if (!URL.canParse(value)) throw new Unusable(`${name} is no URL`)
+  if (!URL.canParse(value)) throw new Unusable(`${name} is not a URL`)
   return new URL(value)
 }
 const digestOf = async (path: string): Promise<string> =>
@@ -77,7 +77,7 @@ async function save(folder: string): Promise<void> {
   const digests = Object.fromEntries(
     await Promise.all(FILES.map(async (file) => [file, await digestOf(join(folder, file))])),
   ) as Readonly<Record<string, string>>
-  // Last: a folder without it was broken off.
+  // Written last: a folder without it is an interrupted backup.
   const manifest = { format: 1, takenAt: new Date().toISOString(), sha256: digests }
   await writeFile(join(folder, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`, {
     mode: 0o600,
@@ -89,7 +89,7 @@ async function drill(folder: string): Promise<void> {
   const keys = parseKeyRing(new Secret(setting('CREDENTIAL_KEYS')))
   const server = settingUrl('DRILL_DATABASE_URL')
   const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(() => {
-    throw new Unusable('manifest.json is missing: the backup was broken off')
+    throw new Unusable('manifest.json is missing: the backup was interrupted')
   })
   const { takenAt, sha256 } = JSON.parse(text) as {
     readonly takenAt: string
@@ -97,7 +97,7 @@ async function drill(folder: string): Promise<void> {
   }
   for (const file of FILES) {
     const digest = await digestOf(join(folder, file)).catch(() => null)
-    if (digest !== sha256[file]) throw new Unusable(`${file} is not as it was saved`)
+    if (digest !== sha256[file]) throw new Unusable(`${file} was modified since it was saved`)
   }
   console.log(`backup of ${takenAt}`)
   await drillPostgres(join(folder, 'postgres.dump'), server)
@@ -133,7 +133,7 @@ async function drillPostgres(dump: string, server: URL): Promise<void> {
   }
 }
 
-// On a server of our own, which nobody else waits for.
+// A blocking script is acceptable: the server is the drill's own.
 const ALL_CREDENTIALS = `
   local found = {}
   for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
@@ -156,7 +156,7 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
       folder,
       '--dbfilename',
       'redis.rdb',
-      // With an append-only file it would begin empty and never look at the copy.
+      // With an append-only file Redis would start empty and ignore the copy.
       '--appendonly',
       'no',
       '--save',
@@ -193,9 +193,11 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
     const closed = records.filter((record) => !opens(keys, record)).map(([name]) => name ?? '')
     if (closed.length > 0)
       throw new Unusable(
-        `${closed.length} of ${records.length} credentials do not open with CREDENTIAL_KEYS, ${closed[0]} first`,
+        `${closed.length} of ${records.length} credentials cannot be decrypted with CREDENTIAL_KEYS, ${closed[0]} first`,
       )
-    console.log(`redis: ${records.length} credentials, all of them open with CREDENTIAL_KEYS`)
+    console.log(
+      `redis: ${records.length} credentials, all of them can be decrypted with CREDENTIAL_KEYS`,
+    )
   } finally {
     server.kill()
     await gone
@@ -203,7 +205,7 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
   }
 }
 
-/** Whether every secret of a record opens, in its place. */
+/** Whether every secret of a record can be decrypted for its credential, field and version. */
 function opens(keys: KeyRing, [name, version, ...sealed]: readonly (string | null)[]): boolean {
   if (!name || !version) return false
   try {
@@ -227,7 +229,7 @@ if (work === undefined || folder === undefined || rest.length > 0) {
 try {
   await work(folder)
 } catch (error) {
-  // A failed program's message has its arguments, which hold no secret, and its last words.
+  // The message of a failed program holds its arguments, none of which is a secret, and its standard error.
   console.error(error instanceof Error ? `${command} failed: ${error.message.trim()}` : error)
   process.exitCode = 1
 }

@@ -1,12 +1,12 @@
 /*
- * Stands before every npm script, so that a bare checkout runs with one command and nothing but
- * Node 18 and npm on the machine. Plain JavaScript, no dependencies.
+ * Runs before every npm script, so that a bare checkout starts with one command on a machine that has only Node 18 and
+ * npm. Plain JavaScript without dependencies.
  *
  *   node scripts/bootstrap.mjs [--dev] <entry.ts> [arguments]
  *   node scripts/bootstrap.mjs [--dev] --bin <name> [arguments]
  *
- * 1. Installs what the lockfile says, unless that is what is installed (`--dev`: with the development dependencies).
- * 2. Runs the entry, or the program of a package, with a Node that can: this one or the one just installed.
+ * 1. Installs the dependencies of the lockfile unless they are installed (`--dev`: development dependencies as well).
+ * 2. Runs the entry, or the program of a package, with a Node that is new enough: this one or the one just installed.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -14,7 +14,7 @@ import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync
 import { constants } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { takeLock } from './install-lock.mjs'
+import { acquireLock } from './install-lock.mjs'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const modules = join(root, 'node_modules')
@@ -24,7 +24,7 @@ const bundledNode = join(modules, 'node', 'bin', 'node')
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const neededNode = manifest.engines.node.replace('>=', '')
 
-// A first install takes half a minute; one over a slow line some minutes.
+// A first install takes half a minute, over a slow connection some minutes.
 const lockWaitMs = 15 * 60_000
 
 class CannotStart extends Error {
@@ -38,7 +38,7 @@ class CannotStart extends Error {
   }
 }
 
-/** @typedef {{ hash: string, dev: boolean }} Stamp what is installed, and whether with the development dependencies */
+/** @typedef {{ hash: string, dev: boolean }} Stamp the installed lockfile, and whether the development dependencies are installed */
 
 try {
   const { dev, bin, args } = readArguments(process.argv.slice(2))
@@ -53,7 +53,7 @@ try {
     stdio: 'inherit',
     env: {
       ...process.env,
-      // The programs in node_modules/.bin, and scripts that start them, take whatever `node` comes first.
+      // The programs in node_modules/.bin, and scripts that start them, use the first `node` on the PATH.
       PATH: [dirname(node), join(modules, '.bin'), process.env['PATH'] ?? ''].join(delimiter),
     },
   })
@@ -81,14 +81,14 @@ async function ensureInstalled(dev) {
     throw new CannotStart(`Node 18 or newer is needed to install; this is ${process.version}.`)
   }
   mkdirSync(modules, { recursive: true })
-  const release = await takeLock(join(modules, '.install-lock'), {
+  const release = await acquireLock(join(modules, '.installing'), {
     waitMs: lockWaitMs,
     onWait: () => console.error('Another terminal is installing the dependencies; waiting for it…'),
   }).catch((/** @type {unknown} */ error) => {
-    throw new CannotStart(`Waited for another installation in vain: ${messageOf(error)}.`)
+    throw new CannotStart(`Timed out waiting for another installation: ${messageOf(error)}.`)
   })
   try {
-    // Whoever was waited for has most likely done it.
+    // The process that held the lock has most likely installed it.
     if (!isInstalled(dev)) await install(dev)
   } finally {
     release()
@@ -96,7 +96,7 @@ async function ensureInstalled(dev) {
 }
 
 /**
- * A production start is content with a development install and never takes anything away from it.
+ * A production start accepts a development install and never removes anything from it.
  *
  * @param {boolean} dev
  */
@@ -116,7 +116,7 @@ function isInstalled(dev) {
 /** @param {boolean} wantsDev */
 async function install(wantsDev) {
   const before = readStamp()
-  // Without a stamp somebody may have run the installer directly: what it brought must not be taken away.
+  // Without a stamp the installer may have been run directly: what it installed must not be removed.
   const dev = wantsDev || (before?.dev ?? existsSync(join(modules, 'vitest')))
   const hash = currentHash()
   if (before === undefined) {
@@ -134,19 +134,19 @@ async function install(wantsDev) {
       '--prefer-offline',
       '--loglevel=error',
       '--no-update-notifier',
-      // Without a connection npm would try for more than a minute before it says so.
+      // Without a network npm would retry for more than a minute before it reports the failure.
       '--fetch-retry-mintimeout=2000',
       '--fetch-retry-maxtimeout=8000',
       manifest.packageManager,
       'install',
       '--frozen-lockfile',
       dev ? '--prod=false' : '--prod',
-      // Its progress is for eyes; in a log only what goes wrong matters.
+      // Progress is useful in a terminal only; a log shall hold failures only.
       ...(process.stderr.isTTY ? [] : ['--loglevel=error']),
     ],
     {
-      stdio: ['ignore', 2, 2], // standard output belongs to what is started afterwards
-      // npm passes no signal on to what it runs; a group of its own is reached as a whole.
+      stdio: ['ignore', 2, 2], // standard output is reserved for the program that is started afterwards
+      // npm does not forward signals to its children; a process group of its own can be signalled as a whole.
       detached: true,
     },
   ).catch((/** @type {unknown} */ error) => {
@@ -177,7 +177,7 @@ function readStamp() {
   }
 }
 
-/** Of all that decides what an install puts there. */
+/** Returns a hash of every file that determines the result of an install. */
 function currentHash() {
   const hash = createHash('sha256').update(`${process.platform} ${process.arch}`)
   for (const file of ['pnpm-lock.yaml', 'pnpm-workspace.yaml']) {
@@ -200,7 +200,7 @@ function needsModules(folder) {
   return Object.keys(installRelevant(folder).dependencies ?? {}).length > 0
 }
 
-/** The root and every workspace package; the list in pnpm-workspace.yaml holds plain folders and `folder/*` only. */
+/** Returns the root and every workspace package. The list in pnpm-workspace.yaml holds plain folders and `folder/*` only. */
 function workspaceFolders() {
   const yaml = readFileSync(join(root, 'pnpm-workspace.yaml'), 'utf8')
   const list = /^packages:\n((?:[ ]+- .*\n)+)/m.exec(yaml)?.[1] ?? ''
@@ -241,44 +241,53 @@ function isAtLeast(version, minimum) {
 }
 
 /**
- * Runs a program in the repository's root until it ends, with this process's signals passed on.
+ * Runs a program in the repository's root until it exits, and forwards this process's signals to it.
  *
  * @param {string} program
  * @param {string[]} args
  * @param {import('node:child_process').SpawnOptions} options
- * @returns {Promise<number>} its exit code; 128 + the signal's number when a signal ended it
+ * @returns {Promise<number>} its exit code; 128 + the signal's number if a signal ended it
  */
 function run(program, args, options) {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { cwd: root, ...options })
-    // On Ctrl-C a terminal signals the child itself, as it belongs to the same group; a second one would mean "at once".
+    /** @type {NodeJS.Signals | undefined} */
+    let lastForwarded
+    // On Ctrl-C the terminal signals the child itself, because it is in the same process group. A second SIGINT would make
+    // most programs exit at once instead of shutting down.
     const fromTerminal = [process.stdin, process.stdout, process.stderr].some((one) => one.isTTY)
     /** @param {NodeJS.Signals} signal */
     const forward = (signal) => {
+      lastForwarded = signal
       if (options.detached) signalGroup(child, signal)
       else if (signal !== 'SIGINT' || !fromTerminal) child.kill(signal)
     }
     /** @type {NodeJS.Signals[]} */
     const signals = ['SIGINT', 'SIGTERM', 'SIGHUP']
+    // Register before the spawn: on a busy machine the child may run before `spawn` returns, and a signal that arrives in
+    // between would end this process alone. Node calls the listeners only after `child` is assigned.
     for (const signal of signals) process.on(signal, forward)
     const orphanWatch = watchForOrphaning(() => forward('SIGTERM'))
     const stopWatching = () => {
       clearInterval(orphanWatch)
       for (const signal of signals) process.off(signal, forward)
     }
+    const child = spawn(program, args, { cwd: root, ...options })
     child.on('error', (error) => {
       stopWatching()
       reject(error)
     })
     child.on('exit', (code, signal) => {
       stopWatching()
-      resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal]))
+      // The installer may have exited just before the signal arrived: the program must not be started then either.
+      const endedBy = signal ?? (options.detached ? lastForwarded : undefined)
+      resolve(endedBy === undefined ? (code ?? 1) : 128 + constants.signals[endedBy])
     })
   })
 }
 
 /**
- * A SIGTERM to npm ends npm and its shell and reaches nobody below: that the parent is gone is all there is to see.
+ * A SIGTERM to npm ends npm and its shell but is not forwarded to this process. The only sign of it is that the parent
+ * process has changed.
  *
  * @param {() => void} onOrphaned
  */
@@ -302,7 +311,7 @@ function signalGroup(child, signal) {
   try {
     process.kill(-child.pid, signal)
   } catch {
-    // It has ended by itself.
+    // It has already exited.
   }
 }
 

@@ -14,10 +14,11 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { until } from '../packages/shared/test-support/eventually.ts'
+import { acquireLock } from './install-lock.mjs'
 
 /*
- * A workspace as small as can be, with the real bootstrap in it and a stand-in for `npx` that writes down
- * how it was called, and does what the installer would: it puts a Node and a program into node_modules.
+ * A minimal workspace with the real bootstrap and a fake `npx`, which records its arguments and does what the installer
+ * would do: it puts a Node and a program into node_modules.
  */
 let root: string
 const running = new Set<ChildProcess>()
@@ -65,6 +66,21 @@ beforeEach(() => {
      const poll = setInterval(() => { if (!fs.existsSync(${JSON.stringify(join(root, 'hold'))})) { clearInterval(poll); finish() } }, 10)`,
   )
   chmodSync(join(root, 'tools', 'npx'), 0o755)
+  // Makes `spawn` return half a second after the installer has begun to work.
+  write(
+    'slow-spawn.cjs',
+    `const fs = require('node:fs')
+     const processes = require('node:child_process')
+     const { spawn } = processes
+     const pause = (ms) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+     processes.spawn = (...args) => {
+       const child = spawn(...args)
+       while (!fs.existsSync(${JSON.stringify(join(root, 'installs.log'))})) pause(10)
+       pause(500)
+       return child
+     }
+     require('node:module').syncBuiltinESMExports()`,
+  )
 })
 
 afterEach(() => {
@@ -110,7 +126,7 @@ describe('installing before a start', () => {
     expect(installs()).toHaveLength(1)
   })
 
-  it('installs again when the modules of a package that has dependencies are gone', async () => {
+  it('installs again if the modules of a package that has dependencies are missing', async () => {
     write('app/package.json', JSON.stringify({ name: 'app', dependencies: { x: '1' } }))
     mkdirSync(join(root, 'app/node_modules'))
     await bootstrap('app/entry.mjs')
@@ -121,7 +137,7 @@ describe('installing before a start', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('adds the development dependencies when asked, and a production start never takes them away', async () => {
+  it('adds the development dependencies on request, and a production start never removes them', async () => {
     await bootstrap('app/entry.mjs')
     await bootstrap('--dev', 'app/entry.mjs')
     await bootstrap('app/entry.mjs')
@@ -134,7 +150,7 @@ describe('installing before a start', () => {
     expect(installs()[2]).toContain('--prod=false')
   })
 
-  it('starts nothing after a failed install, says so, and tries again on the next run', async () => {
+  it('starts nothing after a failed install, reports it, and installs on the next run', async () => {
     const failed = await bootstrapWith({ INSTALL_EXIT: '9' }, 'app/entry.mjs')
     expect(failed).toMatchObject({ code: 1, started: undefined })
     expect(failed.err).toContain('nothing was started')
@@ -143,24 +159,34 @@ describe('installing before a start', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('says what is missing when there is no npm', async () => {
+  it('reports what is missing if there is no npm', async () => {
     const result = await bootstrapWith({ PATH: join(root, 'elsewhere') }, 'app/entry.mjs')
     expect(result).toMatchObject({ code: 1, started: undefined })
     expect(result.err).toContain('npm (its npx) is needed')
   })
 
-  it('stops the installer when told to stop, starts nothing, and leaves no lock behind', async () => {
-    write('hold', '')
-    const { child, result } = start({}, 'app/entry.mjs')
-    await until(() => installs().length === 1)
-    child.kill('SIGTERM')
-    expect(await result).toMatchObject({ code: 143, started: undefined })
+  it.each([
+    ['while the installer runs', () => ({})],
+    // On a busy machine the installer may run before `spawn` returns in the bootstrap.
+    [
+      'before spawn has returned',
+      () => ({ NODE_OPTIONS: `--require=${join(root, 'slow-spawn.cjs')}` }),
+    ],
+  ])(
+    'stops the installer on SIGTERM %s, starts nothing, and leaves no lock behind',
+    async (_, env) => {
+      write('hold', '')
+      const { child, result } = start(env(), 'app/entry.mjs')
+      await until(() => installs().length === 1)
+      child.kill('SIGTERM')
+      expect(await result).toMatchObject({ code: 143, started: undefined })
 
-    rmSync(join(root, 'hold'))
-    const next = await bootstrap('app/entry.mjs')
-    expect(next).toMatchObject({ code: 0, started: [] })
-    expect(next.err).not.toContain('Another terminal')
-  })
+      rmSync(join(root, 'hold'))
+      const next = await bootstrap('app/entry.mjs')
+      expect(next).toMatchObject({ code: 0, started: [] })
+      expect(next.err).not.toContain('Another terminal')
+    },
+  )
 })
 
 describe('two terminals at a time', () => {
@@ -176,7 +202,7 @@ describe('two terminals at a time', () => {
     expect(installs()).toHaveLength(1)
   })
 
-  it('do not stay blocked by one that was killed', async () => {
+  it('do not stay blocked by an installation that was killed', async () => {
     write('hold', '')
     const killed = start({}, 'app/entry.mjs')
     await until(() => installs().length === 1)
@@ -191,12 +217,15 @@ describe('two terminals at a time', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('tell a recycled process id from the holder that had it', async () => {
-    const lock = join(root, 'node_modules/.install-lock')
-    mkdirSync(lock, { recursive: true })
-    const { hostname } = await import('node:os')
-    writeFileSync(join(lock, `process ${process.pid} on ${hostname()}, started long ago`), '')
-    expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
+  it('report which process holds the lock when the wait times out', async () => {
+    const lock = join(root, 'lock')
+    const onWait = (): void => {}
+    const release = await acquireLock(lock, { onWait, waitMs: 0 })
+    await expect(acquireLock(lock, { onWait, waitMs: 0 })).rejects.toThrow(
+      `process ${process.pid} still holds it`,
+    )
+    release()
+    await expect(acquireLock(lock, { onWait, waitMs: 0 })).resolves.toBeTypeOf('function')
   })
 })
 
@@ -210,7 +239,7 @@ describe('running', () => {
   })
 
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
-    'passes %s on and waits for the end',
+    'forwards %s and waits for the program to exit',
     async (signal) => {
       const { child, result, outputSoFar } = start({}, 'app/entry.mjs', 'wait')
       await until(() => outputSoFar().includes('started'))
@@ -221,7 +250,7 @@ describe('running', () => {
     },
   )
 
-  it('tells the program to stop when npm is gone, which passes no SIGTERM on', async () => {
+  it('stops the program if npm has exited, which forwards no SIGTERM', async () => {
     await bootstrap('app/entry.mjs')
     const command = `"${process.execPath}" scripts/bootstrap.mjs app/entry.mjs wait; true`
     const shell = spawn('sh', ['-c', command], {
@@ -241,14 +270,14 @@ describe('running', () => {
     expect(result.cwd).toBe(root)
   })
 
-  it('takes the installed Node when this one is too old', async () => {
+  it('uses the installed Node if this one is too old', async () => {
     needNode('>=999.0')
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ started: [], bundled: true })
     needNode('>=24.21')
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ started: [], bundled: false })
   })
 
-  it('installs again when the installed Node is gone and this one is too old', async () => {
+  it('installs again if the installed Node is missing and this one is too old', async () => {
     needNode('>=999.0')
     await bootstrap('app/entry.mjs')
     rmSync(join(root, 'node_modules/node'), { recursive: true })
@@ -256,7 +285,7 @@ describe('running', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('says in one sentence that Node is too old when none could be installed, and tries again next time', async () => {
+  it('reports in one sentence that Node is too old if none could be installed, and installs on the next run', async () => {
     needNode('>=999.0')
     const result = await bootstrapWith({ NO_NODE: '1' }, 'app/entry.mjs')
     expect(result).toMatchObject({ code: 1, started: undefined })
@@ -267,13 +296,13 @@ describe('running', () => {
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
   })
 
-  it('runs the program of a package with that Node before any other', async () => {
+  it('puts that Node first on the PATH of the program of a package', async () => {
     needNode('>=999.0')
     const result = await bootstrap('--bin', 'tool', 'run', '--fast')
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)
   })
 
-  it('names a program that no package has, and explains a call without anything to run', async () => {
+  it('names a program that no package has, and prints its usage if there is nothing to run', async () => {
     const unknown = await bootstrap('--bin', 'nonesuch')
     expect(unknown).toMatchObject({ code: 1 })
     expect(unknown.err).toContain('nonesuch')
@@ -287,7 +316,7 @@ interface Result {
   readonly code: number | null
   readonly out: string
   readonly err: string
-  /** What the entry told about itself; undefined when it was not started. */
+  /** What the entry reported about itself; undefined if it was not started. */
   readonly started: readonly string[] | undefined
   readonly cwd: string | undefined
   readonly bundled: boolean | undefined

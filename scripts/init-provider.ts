@@ -1,9 +1,9 @@
-// `docker compose --profile real`: puts the provider that .env names where the services read it, in the sandbox's place.
+// `docker compose --profile real`: writes the provider named in .env to the files that the services read, replacing the sandbox.
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   readSecret,
-  REFUSED_PROVIDER,
+  PROVIDER_REJECTION,
   SANDBOX_DISCOVERY_URL,
   SERVICES,
   writeSecret,
@@ -29,21 +29,21 @@ const bad = ['DISCOVERY_URL', 'ACCOUNTING_URL', 'REDIRECT'].filter(
 const known = readSecret(at('DISCOVERY_URL'))
 
 if (missing.length > 0)
-  refuse(`set ${missing.join(', ')} in .env; .env.example says what each of them is`)
-if (bad.length > 0) refuse(`${bad.join(', ')} in .env must be http(s) URLs`)
-// The sandbox's grants would be shown to the real provider, which knows none of them.
+  fail(`set ${missing.join(', ')} in .env; .env.example says what each of them is`)
+if (bad.length > 0) fail(`${bad.join(', ')} in .env must be http(s) URLs`)
+// token-service would send the sandbox's refresh tokens to the real provider, which rejects them.
 if (known === SANDBOX_DISCOVERY_URL)
-  refuse(
-    'this installation has its companies at the sandbox provider. Keep it and start another one beside it ' +
-      '(docker compose --project-name real --profile real up), or begin anew: docker compose down --volumes',
+  fail(
+    'this installation has companies connected at the sandbox provider. Keep it and start another one beside it ' +
+      '(docker compose --project-name real --profile real up), or delete all data: docker compose down --volumes',
   )
 
 for (const [name, value] of Object.entries(settings)) writeSecret(at(name), SERVICES, value)
-rmSync(at(REFUSED_PROVIDER), { force: true })
+rmSync(at(PROVIDER_REJECTION), { force: true })
 
-function refuse(why: string): never {
+function fail(why: string): never {
   const message = `The real provider cannot be used: ${why}`
-  writeFileSync(at(REFUSED_PROVIDER), message)
+  writeFileSync(at(PROVIDER_REJECTION), message)
   console.error(message)
   process.exit(1)
 }

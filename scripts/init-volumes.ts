@@ -1,5 +1,5 @@
-// Prepares the volumes of a compose stack, each time it is brought up: everything in them belongs to whoever uses it,
-// secrets are made once and never replaced, what follows from them is written anew.
+// Prepares the volumes of a compose stack at each start: sets the owner of every file, creates secrets once and never
+// replaces them, and rewrites the files that are derived from them.
 import { createHash, randomBytes } from 'node:crypto'
 import { lchownSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { Secret } from '../packages/shared/src/secrets/secret.ts'
 import {
   BACKENDS,
   readSecret,
-  REFUSED_PROVIDER,
+  PROVIDER_REJECTION,
   SANDBOX_DISCOVERY_URL,
   SERVICES,
   writeSecret,
@@ -27,17 +27,17 @@ const owners = {
 } as const
 type DataVolume = keyof typeof owners
 
-// Told once: the next start may be one without that profile.
-const refused = readSecret(at(`service-secrets/${REFUSED_PROVIDER}`))
-if (refused !== null) {
-  rmSync(at(`service-secrets/${REFUSED_PROVIDER}`))
-  console.error(refused)
+// Reported once: the next start may be without that profile.
+const rejection = readSecret(at(`service-secrets/${PROVIDER_REJECTION}`))
+if (rejection !== null) {
+  rmSync(at(`service-secrets/${PROVIDER_REJECTION}`))
+  console.error(rejection)
   process.exit(1)
 }
 
 interface Made {
   readonly make: () => string
-  /** What is wrong with it; null: nothing. */
+  /** Returns why the secret is not valid; `null` if it is. */
   readonly flaw: (content: string) => string | null
   /** The volume whose content is lost without exactly this secret. */
   readonly opens?: DataVolume
@@ -45,17 +45,17 @@ interface Made {
 
 const problems: string[] = []
 
-/** A secret that nobody can make a second time, so it is kept, and refused when it is not sound. */
+/** Creates a secret if it does not exist. An existing one is never replaced, because data depends on it; it must be valid. */
 function keep(path: string, uid: number, { make, flaw, opens }: Made): string {
   const kept = readSecret(at(path))
   if (kept === null && opens !== undefined && readdirSync(at(opens)).length > 0)
     problems.push(
-      `${path} is gone, and without it what is in ${opens} cannot be opened: put it back from your backup`,
+      `${path} is missing, and without it the data in ${opens} cannot be opened: restore it from your backup`,
     )
   const wrong = kept === null ? null : flaw(kept)
-  if (wrong !== null) problems.push(`${path} ${wrong}: put it back from your backup`)
+  if (wrong !== null) problems.push(`${path} ${wrong}: restore it from your backup`)
   const content = kept ?? make()
-  // Nothing is made while anything is amiss: the next look must find what this one found.
+  // Nothing is created while there is any problem, so that the next start reports the same ones.
   if (problems.length === 0) writeSecret(at(path), uid, content)
   return content
 }
@@ -74,7 +74,7 @@ const keyRing: Made = {
       parseKeyRing(new Secret(content.trim()))
       return null
     } catch (error) {
-      return `is no key ring (${(error as Error).message})`
+      return `is not a key ring (${(error as Error).message})`
     }
   },
 }
@@ -93,11 +93,11 @@ keep('service-secrets/credential_keys', SERVICES, { ...keyRing, opens: 'redis-da
 if (problems.length > 0) {
   console.error(
     [
-      'The volumes of this installation do not go together:',
+      'The volumes of this installation do not match each other:',
       ...problems.map((line) => `  ${line},`),
     ]
       .join('\n')
-      .concat('\n  or begin anew, without anything that is in them: docker compose down --volumes'),
+      .concat('\n  or delete all data and start over: docker compose down --volumes'),
   )
   process.exit(1)
 }
@@ -112,7 +112,7 @@ writeSecret(at('service-secrets/amqp_url'), SERVICES, `amqp://integration:${brok
 writeSecret(at('redis-secrets/redis.conf'), BACKENDS, redisConf())
 writeSecret(at('rabbitmq-secrets/definitions.json'), BACKENDS, brokerDefinitions())
 
-// Whoever has once chosen a provider of their own (init-provider.ts) keeps it.
+// A provider that was configured before (init-provider.ts) is kept.
 const provider = readSecret(at('service-secrets/discovery_url'))
 if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
   const settings = {
@@ -128,7 +128,7 @@ if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
 
 for (const [volume, uid] of Object.entries(owners)) give(at(volume), uid)
 
-/** What the official images' entrypoints do when they start as root. */
+/** Sets the owners as the entrypoints of the official images do if they start as root. */
 function give(path: string, uid: number): void {
   const entry = lstatSync(path)
   if (entry.uid !== uid) lchownSync(path, uid, uid)
@@ -137,15 +137,15 @@ function give(path: string, uid: number): void {
 
 function redisConf(): string {
   return [
-    // A lost write can be a lost refresh token: every write reaches the disk before it is answered, nothing is evicted.
+    // A lost write can be a lost refresh token: every write is flushed before its reply, and no key is evicted.
     'appendonly yes',
     'appendfsync always',
     'maxmemory-policy noeviction',
-    // Below the container's limit: a write that is refused is better than a server that is killed.
+    // Below the container's limit: a rejected write is better than a server killed for lack of memory.
     'maxmemory 384mb',
     'dir /data',
-    // Nobody may sign in as it, yet it may do everything: Redis replays its own transactions with this user's rights,
-    // and leaves out, with one line in its log, those that it may not (redis/redis#14541).
+    // Disabled for clients, but with every permission: Redis replays its append-only file as this user and skips
+    // transactions that the user may not run, with one line in its log (redis/redis#14541).
     'user default off ~* &* +@all',
     `user integration on #${createHash('sha256').update(redis).digest('hex')} ~* &* +@all -@dangerous +info +config|get +acl|getuser +client +keys`,
     '',
@@ -168,7 +168,7 @@ function brokerDefinitions(): string {
         { user: 'integration', ...everything },
         { user: 'console', ...everything },
       ],
-      // Those of deploy/definitions.json, which are for everyone's broker.
+      // The policies of deploy/definitions.json, which are meant for any broker.
       ...JSON.parse(readFileSync(join(import.meta.dirname, '../deploy/definitions.json'), 'utf8')),
     },
     null,
@@ -176,7 +176,7 @@ function brokerDefinitions(): string {
   )
 }
 
-/** RabbitMQ's salted hash: base64 of salt and SHA-256 of salt and password. The same each time, so that nothing changes. */
+/** RabbitMQ's salted hash: base64 of salt and SHA-256 of salt and password. Deterministic, so that an unchanged password changes no file. */
 function brokerHash(secret: string): string {
   const sha256 = (...parts: readonly (string | Buffer)[]): Buffer =>
     parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest()

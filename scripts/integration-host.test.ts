@@ -14,7 +14,7 @@ import { promisify } from 'node:util'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import manifest from '../package.json' with { type: 'json' }
 
-/* A checkout with the manifest's `bin`, the real program file, and a bootstrap that only tells how it was called. */
+/* A checkout with the manifest's `bin`, the real program file, and a bootstrap that only reports how it was called. */
 let root: string
 
 beforeEach(() => {
@@ -24,7 +24,7 @@ beforeEach(() => {
   writeFileSync(join(root, 'package.json'), JSON.stringify({ name, version, type, bin }))
   const file = bin['integration-host']
   copyFileSync(join(import.meta.dirname, '..', file), join(root, file))
-  // A checkout from an archive may have lost it.
+  // A checkout from an archive may have lost the executable bit.
   chmodSync(join(root, file), 0o644)
   writeFileSync(
     join(root, 'scripts/bootstrap.mjs'),
@@ -42,7 +42,7 @@ async function npx(folder: string): Promise<unknown> {
       env: {
         PATH: process.env['PATH'],
         npm_config_cache: join(root, 'cache'),
-        npm_config_registry: 'http://127.0.0.1:1', // nobody there
+        npm_config_registry: 'http://127.0.0.1:1', // no server listens there
         npm_config_update_notifier: 'false',
       },
     },

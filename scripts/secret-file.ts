@@ -1,28 +1,28 @@
-// Files in the volumes of a compose stack, each for one user of a container. Names are printed, contents never.
+// Secret files in the volumes of a compose stack, each readable by one user id. Prints names, never contents.
 import { chmodSync, chownSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 
-/** User ids inside the images: our own, and the one that the official postgres, redis and rabbitmq images share. */
+/** User ids inside the images: ours, and the one shared by the official postgres, redis and rabbitmq images. */
 export const SERVICES = 1000
 export const BACKENDS = 999
 
-/** Where the services of the stack find the sandbox provider's document. */
+/** URL of the sandbox provider's discovery document, as the services of the stack reach it. */
 export const SANDBOX_DISCOVERY_URL = 'http://sandbox-provider:7220/.well-known/openid_configuration'
 
 /**
- * Why the real provider was refused, for the `init` that comes next: Compose goes on after an optional dependency that
- * failed, and the sandbox must not take the place of a provider that was asked for.
+ * Holds why the real provider was rejected, for the `init` that runs next: Compose continues after an optional dependency
+ * failed, and the sandbox must not silently replace the provider that was requested.
  */
-export const REFUSED_PROVIDER = 'refused_provider'
+export const PROVIDER_REJECTION = 'provider_rejection'
 
-/** What the file holds; null when it is not there. */
+/** Returns the content of the file; `null` if it does not exist. */
 export const readSecret = (path: string): string | null =>
   existsSync(path) ? readFileSync(path, 'utf8') : null
 
-/** Makes `content` what only the user `uid` can read at `path`: whole, or as it was before. */
+/** Writes a file that only the user `uid` can read. Atomic: afterwards `path` holds all of `content` or is unchanged. */
 export function writeSecret(path: string, uid: number, content: string): void {
   const before = readSecret(path)
   if (before === content) {
-    // A volume that was copied or restored may have lost whose they are.
+    // Copying or restoring a volume may have changed the owners.
     chownSync(path, uid, uid)
     chmodSync(path, 0o400)
     return

@@ -1,4 +1,4 @@
-// The fault tests at full size, and their figures as a table: `npm run test:faults`, a few minutes.
+// Runs the fault tests at full size and prints their results as a table: `npm run test:faults`, a few minutes.
 // `-- --long` runs the longest form of each, `-- --seed 7` other random moments, `-- pulls` only some of the files.
 import { parseArgs } from 'node:util'
 import type { TestAnnotation } from 'vitest'
@@ -19,7 +19,7 @@ const { values, positionals } = parseArgs({
   },
 })
 if (!/^\d{1,9}$/.test(values.seed)) {
-  console.error('--seed takes a number')
+  console.error('--seed must be a number')
   process.exit(1)
 }
 process.env['TEST_FAULTS'] = values.long ? 'long' : 'faults'
@@ -68,8 +68,8 @@ await vitest.close()
 
 for (const [file, rows] of Map.groupBy(figures.rows, (row) => row.file)) {
   console.log(`\n${file}`)
-  for (const { test, seconds, passed, figures: told } of rows)
-    for (const figure of passed && told.length > 0 ? told : [test])
+  for (const { test, seconds, passed, figures: lines } of rows)
+    for (const figure of passed && lines.length > 0 ? lines : [test])
       console.log(`  ${passed ? '✓' : '✗'} ${seconds.toFixed(1).padStart(6)} s  ${figure}`)
 }
 const failed = figures.rows.filter(({ passed }) => !passed).length

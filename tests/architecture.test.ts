@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import {
   domainFolderOf,
   importViolations,
+  platform,
   technology,
   type Sources,
   type Workspace,
@@ -27,7 +28,7 @@ describe('the import direction', () => {
         'services/accounting-gateway/src/realm',
         'services/coordinator/src/process',
         'services/coordinator/src/transaction',
-        'services/coordinator/src/runner',
+        'services/coordinator/src/worker',
         'services/coordinator/src/processes',
       ]),
     )
@@ -36,7 +37,7 @@ describe('the import direction', () => {
 
 describe('the check of the import direction', () => {
   it.each(technology)('reports %s in a domain folder', (name) => {
-    const path = 'services/coordinator/src/runner/runner.ts'
+    const path = 'services/coordinator/src/worker/worker.ts'
     expect(violationsOf({ [path]: `import type { X } from '${name}'` })).toEqual([
       `${path} imports ${name}: technology belongs in adapters/`,
     ])
@@ -44,6 +45,23 @@ describe('the check of the import direction', () => {
     expect(violationsOf({ 'services/coordinator/src/adapters/x.ts': `import '${name}'` })).toEqual(
       [],
     )
+  })
+
+  it.each(platform)('reports %s in a domain folder', (name) => {
+    const path = 'services/coordinator/src/process/step.ts'
+    expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([
+      `${path} imports ${name}: files, sockets and threads belong in adapters/`,
+    ])
+    expect(violationsOf({ [path]: `import { x } from '${name}/promises'` })).toHaveLength(1)
+    expect(violationsOf({ 'services/coordinator/src/adapters/x.ts': `import '${name}'` })).toEqual(
+      [],
+    )
+  })
+
+  it('allows modules of Node that only compute, and timers, in a domain folder', () => {
+    const path = 'services/coordinator/src/process/step.ts'
+    for (const name of ['node:crypto', 'node:path', 'node:timers/promises', 'node:util'])
+      expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([])
   })
 
   it('reports multi-line imports, re-exports and bare imports', () => {
@@ -85,7 +103,7 @@ describe('the check of the import direction', () => {
   })
 
   it('reports a domain folder that imports its own adapters or settings', () => {
-    const path = 'services/coordinator/src/runner/runner.ts'
+    const path = 'services/coordinator/src/worker/worker.ts'
     for (const target of [
       '../adapters/postgres/source.ts',
       '../config.ts',

@@ -28,6 +28,16 @@ const { services, volumes } = parse(composeFile, { merge: true }) as {
   readonly volumes: Readonly<Record<string, unknown>>
 }
 const all = Object.entries(services)
+const haproxy = readFileSync(join(root, 'deploy/ingress/haproxy.cfg'), 'utf8')
+/** Its `listen` sections: the port, and the servers behind it. */
+const sections = haproxy
+  .split(/^listen /m)
+  .slice(1)
+  .map((section) => ({
+    name: /^\S+/.exec(section)?.[0] ?? '',
+    bind: /^ {2}bind :(\d+)$/m.exec(section)?.[1],
+    server: /^ {2}server-template replica \d+ (\S+)/m.exec(section)?.[1] ?? '',
+  }))
 const monitoring = all.filter(([, { profiles }]) => profiles?.includes('monitoring') === true)
 
 describe('the compose file', () => {
@@ -37,14 +47,12 @@ describe('the compose file', () => {
     expect(new Set(ports).size).toBe(ports.length)
   })
 
-  it('publishes what the ingress listens at, each port once and movable by a variable', () => {
-    const { ports = [], environment } = services['ingress'] ?? {}
-    const targets = (environment?.['TARGETS'] ?? '').split(',')
+  it('publishes each port of the ingress once, movable by a variable', () => {
+    const { ports = [] } = services['ingress'] ?? {}
     const published = ports.map((port) => /^127\.0\.0\.1:\$\{[A-Z_]+:-(\d+)\}:\1$/.exec(port)?.[1])
-    expect(published).toEqual(targets.map((target) => target.split(':')[1]))
-    for (const target of targets) expect(services).toHaveProperty(target.split(':')[0] ?? '')
-    const doors = all.filter(([, service]) => service.ports !== undefined).map(([name]) => name)
-    expect(doors).toEqual(['ingress', 'prometheus', 'grafana'])
+    expect(published).toEqual(sections.map(({ bind }) => bind))
+    const publishing = all.filter(([, service]) => service.ports !== undefined)
+    expect(publishing.map(([name]) => name)).toEqual(['ingress', 'prometheus', 'grafana'])
   })
 
   it('explains each variable that it reads in .env.example, and no other', () => {
@@ -91,6 +99,27 @@ describe('the compose file', () => {
   })
 })
 
+describe('its ingress', () => {
+  it('sends what comes in at a port to the service that listens at the same one', () => {
+    expect(sections.length).toBeGreaterThan(0)
+    for (const { name, bind, server } of sections) {
+      expect(services).toHaveProperty(name)
+      expect(server).toBe(`${name}:${bind}`)
+    }
+  })
+
+  it('retries only what was never sent, adds no header and logs no path', () => {
+    expect([...haproxy.matchAll(/^ *retry-on (.*)$/gm)].map(([, on]) => on)).toEqual([
+      'conn-failure',
+    ])
+    // A path can hold an authorization code, and a service would have to trust an address in a header.
+    expect(haproxy).not.toMatch(
+      /forwardfor|option forwarded|(?:add|set)-header|httplog|%(?:r|HU|HP|HQ|HPO)\b/,
+    )
+    expect(haproxy).not.toMatch(/http-buffer-request/)
+  })
+})
+
 describe('its monitoring profile', () => {
   it('has Prometheus and Grafana, each pinned to one version', () => {
     expect(monitoring.map(([name]) => name)).toEqual(['prometheus', 'grafana'])
@@ -125,8 +154,8 @@ describe('its monitoring profile', () => {
         ...byName.flatMap(({ names, port }) => names.map((name) => `${name}:${port}`)),
         ...byHost.flatMap(({ targets }) => targets),
       ]
-      const targets = services['ingress']?.environment?.['TARGETS']?.split(',') ?? []
-      expect(scraped).toEqual(targets.filter((target) => target.startsWith(`${job}:`)))
+      const served = sections.filter(({ name }) => name === job)
+      expect(scraped).toEqual(served.map(({ server }) => server))
     }
     expect(jobs.map(({ job_name: job }) => job)).toEqual([
       'token-service',

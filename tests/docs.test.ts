@@ -30,7 +30,6 @@ describe('the documents', () => {
       'coordinator',
       'demo-api',
       'sandbox-provider',
-      'ingress',
     ]) {
       const source = await read(`services/${service}/src/config.ts`)
       for (const [, name = ''] of source.matchAll(/^\s{2,}([A-Z][A-Z_]{3,}):/gm)) declared.add(name)

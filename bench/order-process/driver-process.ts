@@ -2,7 +2,7 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import type { Answer, Task, TaskResult } from './driver.ts'
+import type { Reply, Task, TaskResult } from './driver.ts'
 import type { EngineName, EngineSettings } from './engine.ts'
 
 const START_MS = 60_000
@@ -10,11 +10,11 @@ const END_MS = 5_000
 
 export interface DriverProcess extends AsyncDisposable {
   readonly pid: number
-  /** @throws when the engine failed, or had not done it in time; the process is then of no more use. */
+  /** @throws {Error} if the engine failed or timed out; the process cannot be used any more. */
   run(task: Task, deadlineMs: number): Promise<TaskResult>
 }
 
-/** Starts an engine in a process of its own; resolves when it takes transactions. `leaving` ends what it does. */
+/** Starts an engine in a process of its own; resolves when it accepts transactions. Aborting `leaving` ends its work. */
 export async function startDriver(
   name: EngineName,
   settings: EngineSettings,
@@ -26,34 +26,34 @@ export async function startDriver(
     {
       env: { PATH: process.env['PATH'], NODE_ENV: 'production' },
       execArgv: ['--no-deprecation'],
-      // Some engines write greetings; what goes wrong comes on the other one.
+      // Some engines print greetings on standard output; errors go to standard error.
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     },
   )
   const gone = once(child, 'exit')
-  async function answer(deadlineMs: number): Promise<TaskResult | undefined> {
-    const patience = new AbortController()
-    const signal = AbortSignal.any([patience.signal, leaving])
+  async function nextReply(deadlineMs: number): Promise<TaskResult | undefined> {
+    const timeout = new AbortController()
+    const signal = AbortSignal.any([timeout.signal, leaving])
     try {
-      const [told] = await Promise.race([
-        once(child, 'message', { signal }) as Promise<[Answer]>,
+      const [reply] = await Promise.race([
+        once(child, 'message', { signal }) as Promise<[Reply]>,
         gone.then(([code]) => Promise.reject(new Error(`${name} ended with ${code as number}`))),
         delay(deadlineMs, null, { signal }).then(() =>
-          Promise.reject(new Error(`${name} was not done after ${deadlineMs / 1_000} s`)),
+          Promise.reject(new Error(`${name} timed out after ${deadlineMs / 1_000} s`)),
         ),
       ])
-      if ('error' in told) throw new Error(`${name}: ${told.error}`)
-      return told.result
+      if ('error' in reply) throw new Error(`${name}: ${reply.error}`)
+      return reply.result
     } finally {
-      patience.abort()
+      timeout.abort()
     }
   }
   const driver: DriverProcess = {
     pid: child.pid ?? 0,
     async run(task, deadlineMs) {
       child.send(task)
-      const result = await answer(deadlineMs)
-      if (result === undefined) throw new Error(`${name} answered without a result`)
+      const result = await nextReply(deadlineMs)
+      if (result === undefined) throw new Error(`${name} sent a reply without a result`)
       return result
     },
     async [Symbol.asyncDispose]() {
@@ -64,7 +64,7 @@ export async function startDriver(
     },
   }
   try {
-    await answer(START_MS)
+    await nextReply(START_MS)
   } catch (error) {
     child.kill('SIGKILL')
     await gone

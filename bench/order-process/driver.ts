@@ -1,10 +1,10 @@
-/** A process of its own for one engine; `driver-process.ts` starts it and tells it over IPC what to run. */
+/** A process of its own for one engine; `driver-process.ts` starts it and sends it tasks over IPC. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { atMost, type EngineName, type EngineSettings, type StartEngine } from './engine.ts'
 
 export type Task =
-  /** All at once, or each when one before it is completed, as many clients as may be in work. */
+  /** `all at once`, or as many concurrent clients as the concurrency allows, each starting one after the other. */
   | { readonly kind: 'all' | 'one-by-one'; readonly count: number }
   | { readonly kind: 'paced'; readonly perSecond: number; readonly seconds: number }
   | { readonly kind: 'end' }
@@ -14,10 +14,10 @@ export interface TaskResult {
   readonly queuedMs?: number
   readonly latenciesMs: readonly number[]
 }
-/** An answer to each task, and a first one without a result when the engine is there. */
-export type Answer = { readonly result?: TaskResult } | { readonly error: string }
+/** The reply to a task; a first one without a result reports that the engine is ready. */
+export type Reply = { readonly result?: TaskResult } | { readonly error: string }
 
-// Only the one that is driven is loaded.
+// Loads only the engine under measurement.
 const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
   bullmq: () => import('./engines/bullmq.ts'),
   coordinator: () => import('./engines/coordinator.ts'),
@@ -29,27 +29,27 @@ const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
 }
 const [, , name, text = '{}'] = process.argv
 const settings = JSON.parse(text) as EngineSettings
-// Others may have run in the same database.
+// Other engines may have used the same database before.
 const prefix = randomUUID().slice(0, 8)
 let next = 0
 const ids = (count: number): string[] =>
   Array.from({ length: count }, () => `${prefix}-${(next += 1)}`)
 
-// Never outlives the benchmark, however that ended.
+// Exits with the benchmark, however that ends.
 process.on('disconnect', () => process.exit())
 process.on('message', (task: Task) => {
-  void answerWith(async () => ({ result: await run(task) }))
+  void replyWith(async () => ({ result: await run(task) }))
 })
 const { start } = await engines[name as EngineName]()
 const engine = await start(settings)
-process.send?.({} satisfies Answer)
+process.send?.({} satisfies Reply)
 
-async function answerWith(work: () => Promise<Answer>): Promise<void> {
+async function replyWith(work: () => Promise<Reply>): Promise<void> {
   try {
     process.send?.(await work())
   } catch (error) {
     const { stack = String(error) } = error as Error
-    process.send?.({ error: stack } satisfies Answer)
+    process.send?.({ error: stack } satisfies Reply)
   }
 }
 
@@ -57,8 +57,8 @@ async function run(task: Task): Promise<TaskResult> {
   const startedAt = performance.now()
   switch (task.kind) {
     case 'all': {
-      const told = await engine.runAll(ids(task.count))
-      return { elapsedMs: performance.now() - startedAt, ...told, latenciesMs: [] }
+      const totals = await engine.runAll(ids(task.count))
+      return { elapsedMs: performance.now() - startedAt, ...totals, latenciesMs: [] }
     }
     case 'one-by-one':
       await atMost(settings.concurrency, ids(task.count), (id) => engine.runOne(id))
@@ -73,7 +73,7 @@ async function run(task: Task): Promise<TaskResult> {
   }
 }
 
-/** Latency counts from the time a transaction is due: a stall is charged to all that had to wait. */
+/** Latency is measured from a transaction's scheduled start, so a stall counts for every transaction that waited. */
 async function paced(perSecond: number, seconds: number): Promise<readonly number[]> {
   const startedAt = performance.now()
   return Promise.all(

@@ -1,6 +1,6 @@
 /**
- * What every engine is measured through, ours and its peers. A driver process (`driver.ts`) holds one engine
- * and is told over IPC what to run.
+ * The interface through which every engine is measured, ours and its peers. A driver process (`driver.ts`) runs one
+ * engine and receives its tasks over IPC.
  */
 
 /** One file of `engines/`. */
@@ -13,14 +13,14 @@ export type EngineName =
   | 'pg-boss'
   | 'restate'
 
-/** Where everything is; each engine takes what it needs. */
+/** Addresses and folders; each engine uses those it needs. */
 export interface EngineSettings {
-  /** At most so many transactions in work. */
+  /** Maximum number of transactions in flight. */
   readonly concurrency: number
-  /** Of an engine that is driven in more than one way. */
+  /** For an engine that is measured in more than one way of use. */
   readonly variant: string
   readonly stubUrl: string
-  /** Exists; the files come to be in its `OrderCSV/`. */
+  /** An existing folder; the files are written to its `OrderCSV/`. */
   readonly dataDir: string
   readonly databaseUrl: string
   readonly redisUrl: string
@@ -34,18 +34,18 @@ export interface EngineSettings {
 
 export interface Engine extends AsyncDisposable {
   /**
-   * Hands over all of them at once in the way in which the engine takes many, and resolves when every one is
-   * completed. Engines without such a way are given `concurrency` at a time, and tell no `queuedMs`.
+   * Queues all of them by the engine's bulk API and resolves when every one is completed. Engines without a bulk API
+   * get `concurrency` at a time and report no `queuedMs`.
    */
   runAll(ids: readonly string[]): Promise<{ readonly queuedMs?: number }>
-  /** One transaction, from handing it over until it is completed. */
+  /** Runs one transaction; resolves when it is completed. */
   runOne(id: string): Promise<void>
 }
 
 /** The export `start` of each file of `engines/`. */
 export type StartEngine = (settings: EngineSettings) => Promise<Engine>
 
-/** Told by the steps of an engine whose queueing call does not wait for the end. */
+/** Called by the steps of an engine whose queueing call does not wait for completion. */
 export class Completions {
   readonly #waiting = new Map<string, () => void>()
 
@@ -81,7 +81,7 @@ export function engineOfQueue(deps: {
   }
 }
 
-/** An engine that is called and answers when the transaction is completed. */
+/** An engine whose call returns when the transaction is completed. */
 export function engineOfCalls(deps: {
   readonly run: (id: string) => Promise<unknown>
   readonly concurrency: number

@@ -3,15 +3,15 @@ import type { EngineName } from './engine.ts'
 /** A server that an engine keeps its state in. */
 export type Backend = 'postgres' | 'rabbitmq' | 'redis' | 'redis-always' | 'restate'
 
-/** A line of the tables. */
+/** A row of the tables. */
 export interface Entry {
   readonly name: string
   readonly engine: EngineName
   readonly variant?: string
   readonly backends: readonly Backend[]
   /**
-   * Transactions in work, in each queue where there is one per step: the best of 16, 64, 128, 192, 256
-   * and 400 (`--concurrency`).
+   * Transactions in flight, per queue if there is one for each step: the best of 16, 64, 128, 192, 256 and 400
+   * (`--concurrency`).
    */
   readonly concurrency: number
   /** Transactions of a round: about five seconds of work. */

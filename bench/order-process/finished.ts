@@ -3,24 +3,25 @@ import { Client } from 'pg'
 
 const MODEL = 'model'
 
-/** A system whose database holds so many finished transactions. */
+/** A system whose database holds a given number of finished transactions. */
 export interface FilledSystem extends AsyncDisposable {
   readonly system: System
   readonly finished: number
 }
 
-/** Copies one that a coordinator has really finished, whatever its rows look like. */
+/** Fills the tables with copies of a transaction that a coordinator has finished, so that the rows have their real form. */
 export async function startFilledSystem(finished: number): Promise<FilledSystem> {
   const system = await startSystem(['coordinator', 'demo-api'])
   try {
     const transactions = `${system.url('coordinator')}/processes/OrderProcess/transactions`
-    const answer = await system.call(transactions, {
+    const response = await system.call(transactions, {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ TransactionID: MODEL, InitialData: MODEL }),
     })
-    if (!answer.ok) throw new Error(`the model was not queued: ${await answer.text()}`)
-    await answer.body?.cancel()
+    if (!response.ok)
+      throw new Error(`the transaction to copy was rejected: ${await response.text()}`)
+    await response.body?.cancel()
     await fill(system.databaseUrl, finished)
     for (const name of ['coordinator', 'demo-api'] as const)
       await system.service(name).stop('SIGTERM')
@@ -36,7 +37,7 @@ async function fill(databaseUrl: string, finished: number): Promise<void> {
   await client.connect()
   try {
     await untilCompleted(client)
-    // A day ago: what has just been finished is looked at by the coordinator's audit.
+    // Dated a day ago: the coordinator's audit reads transactions that were finished recently.
     const { rows } = await client.query<{ table: string; columns: string; values: string }>(
       `select table_name as table, string_agg(quote_ident(column_name), ', ') as columns,
         string_agg(quote_ident(column_name) || case when data_type like 'timestamp%'
@@ -57,7 +58,7 @@ async function fill(databaseUrl: string, finished: number): Promise<void> {
       )
       await client.query(`vacuum analyze "${table}"`)
     }
-    // What was filled in is written out now, not while the first rounds are measured.
+    // Writes the new pages to disk now, not while the first rounds are measured.
     await client.query('checkpoint')
   } finally {
     await client.end()
@@ -72,5 +73,5 @@ async function untilCompleted(client: Client): Promise<void> {
     )
     if (rowCount === 1) return
   }
-  throw new Error('the model was not completed in time')
+  throw new Error('the transaction to copy was not completed in time')
 }

@@ -1,4 +1,4 @@
-/** Loaded before a coordinator: its OrderProcess as the repository has it, with `dispatch: 'inline'`. */
+/** Preloaded by a coordinator: sets `dispatch: 'inline'` for the repository's OrderProcess. */
 import { registerHooks } from 'node:module'
 
 registerHooks({

@@ -4,14 +4,14 @@ import { processorTime, type ProcessorTime } from './processor-time.ts'
 import { setStage, type StageOptions } from './stage.ts'
 
 const DEADLINE_MS = 120_000
-/** Until V8 has compiled what is hot: fewer, and the first figure is a tenth lower. */
+/** Enough for V8 to optimize the hot functions; with fewer the first result is a tenth lower. */
 const WARM_UP = 2_000
 
 export interface Load {
   readonly kind: 'all' | 'one-by-one'
   /** Share of the entry's transactions, at least one. */
   readonly scale: number
-  /** Transactions a second of the second part, and for how long; none when that is 0. */
+  /** Rate of the second, paced part in transactions per second, and its duration; 0 skips it. */
   readonly perSecond: number
   readonly pacedSeconds: number
 }
@@ -21,7 +21,7 @@ export interface Measured {
   readonly queuedPerSecond: number | null
   /** Processor time per transaction: the entry's Node process, its servers, the stub. */
   readonly cpu: { readonly nodeMs: number; readonly serversMs: number; readonly stubMs: number }
-  /** Cores that all the rest of the machine used meanwhile, this benchmark's own clients included. */
+  /** Cores used by all other processes of the machine meanwhile, this benchmark's clients included. */
   readonly otherCores: number
   readonly latenciesMs: readonly number[]
   /** Processor time per transaction of the paced part. */
@@ -29,9 +29,9 @@ export interface Measured {
 }
 
 /**
- * One entry, one round: a warm-up, all transactions as fast as they go, then some at a pace.
+ * Measures one entry for one round: a warm-up, all transactions at full speed, then some at a fixed rate.
  *
- * @throws {Error} when a transaction was not done in time, or not every one has its file.
+ * @throws {Error} if a transaction timed out or did not write its file.
  */
 export async function measure(
   entry: Entry,
@@ -50,7 +50,7 @@ export async function measure(
   const used = difference(before, processorTime(roots))
 
   const { perSecond, pacedSeconds } = load
-  // The first one alone opens what a paced client needs.
+  // One transaction in advance opens the connections that a paced client needs.
   const pacedCount = pacedSeconds > 0 ? 1 + perSecond * pacedSeconds : 0
   let latenciesMs: readonly number[] = []
   let pacedCpuMs = Number.NaN

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 const LISTENING = '0A'
 
-/** Resolves when something listens on the loopback port. */
+/** Resolves when a process listens on the loopback port. */
 export async function untilListening(port: number, deadlineMs: number): Promise<void> {
   const until = performance.now() + deadlineMs
   for (;;) {
@@ -23,9 +23,9 @@ export async function untilListening(port: number, deadlineMs: number): Promise<
 }
 
 /**
- * The process of this machine that listens on the port of a server's URL.
+ * Returns the id of the process on this machine that listens on the port of a server's URL.
  *
- * @throws {Error} when it runs elsewhere, or belongs to somebody whose processes we must not look at.
+ * @throws {Error} if the server runs on another machine, or as a user whose processes we may not inspect.
  */
 export function processBehind(url: string, defaultPort: number): number {
   const port = Number(new URL(url).port || defaultPort)
@@ -41,14 +41,14 @@ export function processBehind(url: string, defaultPort: number): number {
         .map((fields) => `socket:[${fields[9]}]`),
     ),
   )
-  // The smallest id: a parent, where children hold the socket as well.
+  // The smallest id is the parent's; its children may have inherited the socket.
   const found = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map(Number)
     .toSorted((a, b) => a - b)
     .find((pid) => openFiles(pid).some((file) => sockets.has(file)))
   if (found === undefined)
-    throw new Error(`no process that may be looked at listens on port ${port} of this machine`)
+    throw new Error(`no process that this user may inspect listens on port ${port} of this machine`)
   return found
 }
 
@@ -63,6 +63,6 @@ function openFiles(pid: number): readonly string[] {
       }
     })
   } catch {
-    return [] // ended, or not ours to see
+    return [] // exited, or owned by another user
   }
 }

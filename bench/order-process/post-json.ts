@@ -1,11 +1,11 @@
 import { Agent, request } from 'undici'
 
 export interface JsonClient extends AsyncDisposable {
-  /** @throws {Error} unless the answer is a 2xx; what it holds is read and left. */
+  /** Reads and discards the response body. @throws {Error} unless the status is 2xx. */
   post(url: string, body: unknown): Promise<void>
 }
 
-/** Over kept connections, at most so many. */
+/** Creates a client that uses at most `connections` kept connections. */
 export function createJsonClient(
   connections: number,
   headers: Readonly<Record<string, string>> = {},
@@ -13,14 +13,15 @@ export function createJsonClient(
   const agent = new Agent({ connections })
   return {
     async post(url, body) {
-      const answer = await request(url, {
+      const response = await request(url, {
         method: 'POST',
         dispatcher: agent,
         headers: { ...headers, 'Content-Type': 'application/json' },
         body: JSON.stringify(body),
       })
-      const text = await answer.body.text()
-      if (answer.statusCode >= 300) throw new Error(`${url} answered ${answer.statusCode}: ${text}`)
+      const text = await response.body.text()
+      if (response.statusCode >= 300)
+        throw new Error(`${url} responded with ${response.statusCode}: ${text}`)
     },
     [Symbol.asyncDispose]: () => agent.destroy(),
   }

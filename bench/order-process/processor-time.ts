@@ -4,17 +4,17 @@ const CLOCK_TICKS_PER_SECOND = 100
 
 interface Used {
   readonly parent: number
-  /** Its own, and that of children that have ended and were waited for. */
+  /** Its own, and that of children that have exited and were waited for. */
   readonly seconds: number
 }
 
-/** Processor time used so far by processes with all below them, and by the whole machine; for differences. */
+/** Processor time used so far by processes with all their descendants, and by the whole machine; subtract two of them. */
 export interface ProcessorTime {
   readonly seconds: Readonly<Record<string, number>>
   readonly machineSeconds: number
 }
 
-/** @param roots process ids by name; one that serves connections with processes of its own is counted with them */
+/** @param roots process ids by name; child processes are counted with their root */
 export function processorTime(roots: Readonly<Record<string, number>>): ProcessorTime {
   const all = readProcesses()
   return {
@@ -33,9 +33,9 @@ function readProcesses(): ReadonlyMap<number, Used> {
     try {
       stat = readFileSync(`/proc/${name}/stat`, 'latin1')
     } catch {
-      continue // ended meanwhile
+      continue // exited meanwhile
     }
-    // The name in parentheses may hold spaces: what follows it are the fields 3 and up.
+    // The name in parentheses may contain spaces; fields 3 and up follow it.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const ticks = [11, 12, 13, 14].reduce((sum, index) => sum + Number(fields[index]), 0)
     all.set(Number(name), { parent: Number(fields[1]), seconds: ticks / CLOCK_TICKS_PER_SECOND })

@@ -50,9 +50,9 @@ export async function startRestateServer(): Promise<RestateServer> {
   for (const port of [ingress, admin]) await untilListening(port, START_MS)
   // It listens before its partitions have a leader.
   for (const until = performance.now() + START_MS; performance.now() < until; await delay(100)) {
-    const answer = await fetch(`${adminUrl}/health`).catch(() => null)
-    await answer?.body?.cancel()
-    if (answer?.ok) break
+    const response = await fetch(`${adminUrl}/health`).catch(() => null)
+    await response?.body?.cancel()
+    if (response?.ok) break
   }
   const running = opened.move()
   return {
@@ -63,8 +63,8 @@ export async function startRestateServer(): Promise<RestateServer> {
 }
 
 /**
- * The program, fetched with the first run: 200 MB that nobody needs who only runs the tests. Not the `bin` of
- * the package above it, which is a script that starts this one and would outlive it.
+ * Returns the path of the server binary, which is downloaded at the first run (200 MB that the tests do not need). Not the
+ * `bin` of the wrapping package: that script starts this binary and does not stop it.
  */
 function restateProgram(): string {
   const name = `@restatedev/restate-server-${process.platform}-${process.arch}`

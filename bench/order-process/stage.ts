@@ -1,4 +1,4 @@
-/** One entry's processes and stores for one round, with names of their own and nothing left behind. */
+/** One entry's processes and stores for one round, under unique names; everything is removed afterwards. */
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,7 +17,7 @@ const INLINE_DISPATCH = fileURLToPath(new URL('inline-dispatch.ts', import.meta.
 
 export interface Stage extends AsyncDisposable {
   readonly driver: DriverProcess
-  /** Of all that works for the entry: its own process and its servers. */
+  /** Of everything that works for the entry: its own process and its servers. */
   readonly pids: Readonly<Record<string, number>>
   /** Names of the files that the last step wrote. */
   files(): Promise<readonly string[]>
@@ -26,17 +26,17 @@ export interface Stage extends AsyncDisposable {
 export interface StageOptions {
   readonly stubUrl: string
   readonly concurrency: number
-  /** CSV files on the disk of the temporary folder; else in memory, where there is such a place. */
+  /** Writes CSV files to the disk of the temporary folder; otherwise to a memory file system if there is one. */
   readonly onDisk: boolean
   /** Folder for a CPU profile of our own Node process. */
   readonly profileTo?: string
-  /** Gives up what runs; everything is ended and removed as always. */
+  /** Aborts the round; processes and stores are still stopped and removed. */
   readonly leaving: AbortSignal
-  /** One that is already there, with what it holds; else a new one. */
+  /** Uses an existing database with its content; otherwise a new one is created. */
   readonly system?: System
 }
 
-/** Starts all that the entry needs; its driver takes transactions. */
+/** Starts everything that the entry needs; resolves when its driver accepts transactions. */
 export async function setStage(entry: Entry, options: StageOptions): Promise<Stage> {
   await using opened = new AsyncDisposableStack()
   const system = options.system ?? opened.use(await startSystem([]))
@@ -88,7 +88,7 @@ export async function setStage(entry: Entry, options: StageOptions): Promise<Sta
     restate,
   }
   const driver = opened.use(await startDriver(entry.engine, settings, options.leaving))
-  // A peer's workers and their client are one process; of ours it is only the client.
+  // For a peer, workers and client are one process; for our engine this process is only the client.
   if (!entry.isOurs) pids['node'] = driver.pid
   const running = opened.move()
   return {
@@ -108,7 +108,7 @@ const nodeOptions = ({ variant }: Entry, profileTo: string | undefined): string 
     ...(profileTo === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileTo}`]),
   ].join(' ')
 
-/** @throws {Error} unless the server keeps what it commits: a figure without that would be of something else. */
+/** @throws {Error} unless commits are durable: results without that would not be comparable. */
 async function prepare(databaseUrl: string): Promise<void> {
   const client = new Client({ connectionString: databaseUrl })
   await client.connect()
@@ -117,7 +117,7 @@ async function prepare(databaseUrl: string): Promise<void> {
       const { rows } = await client.query<Record<string, string>>(`show ${setting}`)
       if (rows[0]?.[setting] !== 'on') throw new Error(`PostgreSQL must have ${setting} = on`)
     }
-    // No round pays for what the one before it wrote.
+    // A checkpoint now, so that the round does not pay for the writes of the previous one.
     await client.query('checkpoint')
   } finally {
     await client.end()

@@ -21,12 +21,12 @@ export interface Steps {
 
 export function createSteps({ stubUrl, dataDir }: EngineSettings): Steps {
   const agent = new Agent({ connections: 128 })
-  async function get<Answer>(path: string, query: Readonly<Record<string, string>>) {
+  async function get<Body>(path: string, query: Readonly<Record<string, string>>) {
     const url = `${stubUrl}${path}?${new URLSearchParams(query).toString()}`
     const { statusCode, body } = await request(url, { dispatcher: agent })
-    const answer = (await body.json()) as Answer
-    if (statusCode >= 300) throw new Error(`${path} answered ${statusCode}`)
-    return answer
+    const json = (await body.json()) as Body
+    if (statusCode >= 300) throw new Error(`${path} responded with ${statusCode}`)
+    return json
   }
   const folder = join(dataDir, 'OrderCSV')
   const folderMade = mkdir(folder, { recursive: true })
@@ -46,7 +46,7 @@ export function createSteps({ stubUrl, dataDir }: EngineSettings): Steps {
   }
 }
 
-/** As durable as the coordinator's: flushed, renamed into its place, the folder flushed. */
+/** Writes as durably as the coordinator: fsync of the file, rename, fsync of the folder. */
 async function writeWholeFile(folder: string, name: string, content: string): Promise<void> {
   const temporary = join(folder, `${name}.${randomUUID().slice(0, 8)}.tmp`)
   await using file = await open(temporary, 'wx')

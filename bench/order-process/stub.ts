@@ -1,4 +1,4 @@
-/** What the steps call: `GET /order` and `GET /report`, as cheap as can be had. */
+/** The target of the steps: `GET /order` and `GET /report`, as cheap as possible. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { startNginx } from '../support/nginx.ts'
@@ -13,7 +13,7 @@ export interface Stub extends AsyncDisposable {
   readonly pid: number
 }
 
-/** nginx where it is installed; it takes a tenth of the processor time of a Node server. */
+/** Uses nginx if it is installed: it needs a tenth of the processor time of a Node server. */
 export async function startStub(): Promise<Stub> {
   const hasNginx = spawnSync('nginx', ['-v']).status === 0
   return hasNginx
@@ -47,7 +47,7 @@ async function startNode(): Promise<Omit<Stub, 'program'>> {
   }
 }
 
-/** Runs in a process of its own, from its text: it uses nothing from outside. */
+/** Its source text runs in another process, so it must not refer to anything outside the function. */
 function serve(port: number): void {
   const http = process.getBuiltinModule('node:http')
   http

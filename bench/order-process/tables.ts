@@ -2,7 +2,7 @@ import { median, quantile } from '../support/statistics.ts'
 import type { Entry } from './entries.ts'
 import type { Measured } from './measure.ts'
 
-/** What each entry did, a result per round; null where the round went wrong. */
+/** The results of each entry, one per round; `null` if the round failed. */
 type Rounds<Key> = ReadonlyMap<Key, readonly (Measured | null)[]>
 
 type Row = Record<string, string | number>
@@ -28,12 +28,12 @@ function rateRow(results: readonly Measured[]): Row {
   }
 }
 
-/** As fast as they go: medians over the rounds. */
+/** At full speed: medians over the rounds. */
 export function printRates(measured: Rounds<Entry>): void {
   printTable(measured, ({ name }) => name, rateRow)
 }
 
-/** Ours beside each other one: medians of the ratios within a round. */
+/** Our engine compared with each other one: medians of the ratios within a round. */
 export function printRatios(measured: Rounds<Entry>): void {
   const ours = [...measured].filter(([entry]) => entry.isOurs)
   const rows: [string, Row][] = []
@@ -57,7 +57,7 @@ export function printRatios(measured: Rounds<Entry>): void {
   console.table(Object.fromEntries(rows))
 }
 
-/** Over all transactions of all rounds, from the time each was due until it was completed. */
+/** Over all transactions of all rounds, from the scheduled start of each to its completion. */
 export function printLatencies(measured: Rounds<Entry>, perSecond: number): void {
   console.log(`\n${perSecond} transactions a second`)
   printTable(
@@ -75,7 +75,7 @@ export function printLatencies(measured: Rounds<Entry>, perSecond: number): void
   )
 }
 
-/** The same work beside different numbers of finished transactions. */
+/** The same work with different numbers of finished transactions in the tables. */
 export function printFinished(entry: Entry, measured: Rounds<number>): void {
   console.log(`\n${entry.name}, beside so many finished transactions`)
   printTable(measured, (finished) => `${finished} finished`, rateRow)

@@ -1,4 +1,4 @@
-// The floor: token-service's own record, read and answered as it lies there. It opens and checks nothing.
+// The lower bound: reads token-service's record and sends it as stored, without decryption or checks.
 import { servePeer } from './serve-peer.ts'
 
 const FIELDS = ['Name', 'Authenticator', 'Expiry', 'Version'] as const

@@ -1,5 +1,5 @@
-// intuit-oauth as its readme has it used by who serves several companies: the token object in Redis as JSON,
-// `isAccessTokenValid()` before use, `refreshUsingToken()` and SET when it is not.
+// intuit-oauth as its readme shows it for several companies: the token object in Redis as JSON,
+// `isAccessTokenValid()` before use, `refreshUsingToken()` and SET if it has expired.
 import OAuthClient from 'intuit-oauth'
 import { servePeer } from './serve-peer.ts'
 
@@ -18,9 +18,9 @@ servePeer((settings, redis) => {
     JSON.parse((await redis.get(`intuit-oauth:${name}`)) ?? '') as Token
 
   async function refresh(name: string, refreshToken = '') {
-    const answer = await client.refreshUsingToken(refreshToken)
-    // Not `getToken()`: the client is shared, and another company's answer may have come in between.
-    const token = { ...(answer.getJson() as Token), createdAt: Date.now() }
+    const tokenResponse = await client.refreshUsingToken(refreshToken)
+    // Not `getToken()`: the client is shared, and the response for another company may have arrived in between.
+    const token = { ...(tokenResponse.getJson() as Token), createdAt: Date.now() }
     await redis.set(`intuit-oauth:${name}`, JSON.stringify(token))
     return token
   }

@@ -1,5 +1,5 @@
-// openid-client with a token store as its users write one: the token response and its expiry in Redis as
-// JSON, `refreshTokenGrant()` and SET when it has passed.
+// openid-client with a token store as its users write one: the token response and its expiry in Redis as JSON,
+// `refreshTokenGrant()` and SET once the token has expired.
 import {
   allowInsecureRequests,
   ClientSecretBasic,

@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Redis } from 'ioredis'
 
-/** What a benchmark tells a peer through its environment. */
+/** The settings that a benchmark passes to a peer in its environment. */
 export interface PeerSettings {
   readonly redisUrl: string
   readonly tokenEndpoint: string
@@ -19,8 +19,8 @@ export interface Peer {
 }
 
 /**
- * Serves a peer on the paths of token-service with nothing but node:http around it: no key is asked for,
- * nothing is validated, logged or counted. Its address is the one line on standard output.
+ * Serves a peer on the paths of token-service with node:http alone: without authentication, validation, log lines or
+ * metrics. Prints its address as the only line on standard output.
  */
 export function servePeer(createPeer: (settings: PeerSettings, redis: Redis) => Peer): void {
   const settings = JSON.parse(process.env['PEER_SETTINGS'] ?? '') as PeerSettings
@@ -29,7 +29,7 @@ export function servePeer(createPeer: (settings: PeerSettings, redis: Redis) => 
     const [, , name = '', call] = (request.url ?? '').split('/')
     request.resume()
     ;(call === 'token' ? peer.token(name) : peer.refresh(name)).then(
-      (answer) => send(response, 200, JSON.stringify(answer)),
+      (body) => send(response, 200, JSON.stringify(body)),
       (error: unknown) => send(response, 500, String(error)),
     )
   })

@@ -2,9 +2,9 @@ import { createServer } from 'node:http'
 import fastProxy from 'fast-proxy'
 import { announce, bearers, settings } from './peer.ts'
 
-const told = settings()
-const bearerOf = bearers(told)
-const forward = fastProxy({ base: told.upstream, undici: { connections: 64, pipelining: 1 } })
+const options = settings()
+const bearerOf = bearers(options)
+const forward = fastProxy({ base: options.upstream, undici: { connections: 64, pipelining: 1 } })
 
 const server = createServer((request, response) => {
   const { url = '' } = request

@@ -2,11 +2,11 @@ import httpProxy from '@fastify/http-proxy'
 import fastify from 'fastify'
 import { announce, bearers, settings } from './peer.ts'
 
-const told = settings()
-const bearerOf = bearers(told)
+const options = settings()
+const bearerOf = bearers(options)
 const app = fastify()
 await app.register(httpProxy, {
-  upstream: told.upstream,
+  upstream: options.upstream,
   prefix: '/v3/company',
   rewritePrefix: '/v3/company',
   undici: { connections: 64, pipelining: 1 },

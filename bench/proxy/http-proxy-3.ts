@@ -2,10 +2,10 @@ import { Agent, createServer } from 'node:http'
 import { createProxyServer } from 'http-proxy-3'
 import { announce, bearers, settings } from './peer.ts'
 
-const told = settings()
-const bearerOf = bearers(told)
+const options = settings()
+const bearerOf = bearers(options)
 const agent = new Agent({ keepAlive: true, maxSockets: 64 })
-const proxy = createProxyServer({ target: told.upstream, agent })
+const proxy = createProxyServer({ target: options.upstream, agent })
 
 const server = createServer((request, response) => {
   const authorization = bearerOf(request.url ?? '')

@@ -1,4 +1,4 @@
--- A realm of many for every request; the figures as one line of JSON at the end.
+-- Each request is for one of many realms; prints the results as one line of JSON at the end.
 local realms, key = tonumber(os.getenv("REALMS")), os.getenv("KEY")
 local headers = { ["Accept"] = "application/json", ["Authorization"] = "Bearer " .. key }
 local n = 0

@@ -1,10 +1,10 @@
-/** What nginx is in the proxy benchmark: the accounting API, and the proxy to be compared with. */
+/** The two roles of nginx in the proxy benchmark: the accounting API, and a proxy to compare with. */
 import { type Nginx, startNginx } from '../support/nginx.ts'
 import { tokenOf } from './peer.ts'
 
-const ANSWER = JSON.stringify({ QueryResponse: { CompanyInfo: 'x'.repeat(950) } })
+const RESPONSE = JSON.stringify({ QueryResponse: { CompanyInfo: 'x'.repeat(950) } })
 
-/** Answers about 1 KB to a call that has the bearer of its realm and a query; 401 to any other. */
+/** Responds with about 1 KB to a request with its realm's bearer token and a query, and with 401 to any other. */
 export const startUpstream = (): Promise<Nginx> =>
   startNginx(
     (port) => `
@@ -16,12 +16,12 @@ export const startUpstream = (): Promise<Nginx> =>
     listen 127.0.0.1:${port} backlog=4096;
     location / {
       if ($is_right = 0) { return 401; }
-      return 200 '${ANSWER}';
+      return 200 '${RESPONSE}';
     }
   }`,
   )
 
-/** The floor: bearers from a static map, one process, no key, no limits. */
+/** The lower bound: bearer tokens from a static map, one process, no authentication, no limits. */
 export const startNginxProxy = (upstream: string, realms: readonly string[]): Promise<Nginx> =>
   startNginx(
     (port) => `

@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net'
 
-/** What the benchmark tells a peer through its environment. */
+/** The settings that the benchmark passes to a peer in its environment. */
 export interface ProxySettings {
   readonly upstream: string
   readonly realms: readonly string[]
@@ -17,7 +17,7 @@ export const settings = (): ProxySettings =>
 
 const COMPANY = '/v3/company/'
 
-/** What a peer does for a call: the realm's bearer out of a map, by the path; no key, no limits, no log. */
+/** Returns the bearer token of the realm in the path, from a map: without authentication, limits or log lines. */
 export function bearers({ realms }: ProxySettings): (path: string) => string | undefined {
   const known = new Map(realms.map((realm) => [realm, `Bearer ${tokenOf(realm)}`]))
   return (path) =>
@@ -26,6 +26,6 @@ export function bearers({ realms }: ProxySettings): (path: string) => string | u
       : undefined
 }
 
-/** Its address is the one line on standard output. */
+/** Prints the address as the only line on standard output. */
 export const announce = (address: AddressInfo | string | null): void =>
   console.log(`http://127.0.0.1:${(address as AddressInfo).port}`)

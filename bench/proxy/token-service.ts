@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tokenOf } from './peer.ts'
 
-/** token-service as far as the gateway asks it: once per realm and five minutes, here in this process. */
+/** A fake token-service in this process. The gateway requests each realm's token once in five minutes. */
 export async function startTokens() {
   const server = createServer((request, response) => {
     const realm = /^\/credentials\/ACC-(\w+)\/token$/.exec(request.url ?? '')?.[1]

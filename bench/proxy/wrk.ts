@@ -15,7 +15,7 @@ export interface WrkLoad {
   readonly key: string
 }
 
-/** One round of wrk on a proxy. An answer that is not a 2xx ends the benchmark. */
+/** Runs wrk on a proxy for one round. A response that is not 2xx ends the benchmark. */
 export async function wrk(url: string, load: WrkLoad): Promise<LoadResult> {
   const args = ['-t1', `-c${load.connections}`, `-d${load.seconds}s`, '-s', SCRIPT, url]
   const child = spawn('wrk', args, {

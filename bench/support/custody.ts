@@ -8,7 +8,7 @@ const SCOPE = 'openid com.intuit.quickbooks.accounting'
 
 export interface Custody extends AsyncDisposable {
   readonly system: System
-  /** Where the provider's token endpoint is and who the client is there. */
+  /** The provider's token endpoint and the client credentials for it. */
   readonly client: {
     readonly tokenEndpoint: string
     readonly clientId: string
@@ -19,15 +19,15 @@ export interface Custody extends AsyncDisposable {
   readonly credentialKeys: string
   /** Starts token-service on this installation's Redis, without waiting until it is ready. */
   startTokenService(): ServiceProcess
-  /** A code of the provider, as it comes back to the redirect URI after the company's consent. */
+  /** Returns an authorization code, as the provider sends it to the redirect URI after consent. */
   authorize(realm: string): Promise<string>
-  /** Lets token-service store a credential of the realm. */
+  /** Makes token-service store a credential of the realm. */
   connect(realm: string): Promise<void>
-  /** A call under the provider's `/sandbox`; resolves with the answer's JSON. */
+  /** Calls a path under the provider's `/sandbox`; resolves with the JSON of the response. */
   sandbox(method: 'GET' | 'PUT', path: string, body?: unknown): Promise<unknown>
 }
 
-/** Starts the provider; RabbitMQ is the machine's, under a prefix of its own. */
+/** Starts the provider. Uses the machine's RabbitMQ with a prefix of its own. */
 export async function startCustody(redisUrl: string): Promise<Custody> {
   await using opened = new AsyncDisposableStack()
   opened.defer(await setupBackends())
@@ -49,8 +49,8 @@ export async function startCustody(redisUrl: string): Promise<Custody> {
       state: 'bench',
       sandbox_company: `${realm}:Bench Company`,
     }).toString()
-    const answer = await fetch(consent, { redirect: 'manual' })
-    return new URL(answer.headers.get('Location') ?? '').searchParams.get('code') ?? ''
+    const response = await fetch(consent, { redirect: 'manual' })
+    return new URL(response.headers.get('Location') ?? '').searchParams.get('code') ?? ''
   }
 
   const running = opened.move()
@@ -72,21 +72,21 @@ export async function startCustody(redisUrl: string): Promise<Custody> {
       }),
     authorize,
     async connect(realm) {
-      const answer = await system.call(redirectUri, {
+      const response = await system.call(redirectUri, {
         method: 'POST',
         headers: { 'Content-Type': 'application/json' },
         body: JSON.stringify({ RealmID: realm, Code: await authorize(realm) }),
       })
-      if (!answer.ok) throw new Error(`${realm} was not connected: ${await answer.text()}`)
-      await answer.body?.cancel()
+      if (!response.ok) throw new Error(`${realm} was not connected: ${await response.text()}`)
+      await response.body?.cancel()
     },
     async sandbox(method, path, body) {
-      const answer = await fetch(`${provider}/sandbox/${path}`, {
+      const response = await fetch(`${provider}/sandbox/${path}`, {
         method,
         headers: { 'Content-Type': 'application/json' },
         ...(body !== undefined && { body: JSON.stringify(body) }),
       })
-      return answer.json()
+      return response.json()
     },
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   }

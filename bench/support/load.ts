@@ -1,6 +1,6 @@
 /**
- * Keep-alive HTTP load from this process on a server in another one. An answer that is not a 200 ends the
- * benchmark: a figure must never be of errors.
+ * Keep-alive HTTP load from this process on a server in another one. A response other than 200 ends the benchmark, so
+ * that no result measures errors.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { Pool } from 'undici'
@@ -22,14 +22,14 @@ export interface LoadResult {
   readonly p99Ms: number
 }
 
-/** So many requests, each sent when the one before is answered. */
+/** Sends `count` requests, each after the response to the previous one. */
 export async function inTurn(target: Target, requests: number): Promise<void> {
   await using opened = new AsyncDisposableStack()
   const pool = opened.adopt(new Pool(target.origin, { connections: 1 }), (open) => open.close())
   for (let n = 0; n < requests; n += 1) await send(pool, target, n)
 }
 
-/** As many requests as fit into `seconds` with `connections` in flight. */
+/** Sends as many requests as fit into `seconds` with `connections` in flight. */
 export async function saturate(
   target: Target,
   { connections, seconds }: { readonly connections: number; readonly seconds: number },
@@ -52,8 +52,8 @@ export async function saturate(
 }
 
 /**
- * `perSecond` requests a second for `seconds`, sent when their time has come whether or not earlier ones are
- * answered. Latency counts from that time, so that a server that stalls is charged for all who had to wait.
+ * Sends `perSecond` requests a second for `seconds`, each at its scheduled time even if earlier ones are in flight. Latency
+ * is measured from that time, so a stall of the server counts for every request that waited.
  */
 export async function steady(
   target: Target,
@@ -81,10 +81,10 @@ export async function steady(
 
 async function send(pool: Pool, target: Target, n: number): Promise<void> {
   const { method, headers, body = null } = target
-  const answer = await pool.request({ method, path: target.path(n), headers, body })
-  const text = await answer.body.text()
-  if (answer.statusCode !== 200) {
-    throw new Error(`${method} ${target.path(n)} answered ${answer.statusCode}: ${text}`)
+  const response = await pool.request({ method, path: target.path(n), headers, body })
+  const text = await response.body.text()
+  if (response.statusCode !== 200) {
+    throw new Error(`${method} ${target.path(n)} responded with ${response.statusCode}: ${text}`)
   }
 }
 

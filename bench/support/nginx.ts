@@ -13,7 +13,7 @@ export interface Nginx extends AsyncDisposable {
   readonly pid: number
 }
 
-/** One nginx on a free port, with what `http` has beside the common; resolves when it listens. */
+/** Starts nginx on a free port with the given lines in its `http` block; resolves when it listens. */
 export async function startNginx(http: (port: number) => string): Promise<Nginx> {
   await using opened = new AsyncDisposableStack()
   const folder = opened.adopt(await mkdtemp(join(tmpdir(), 'integration-host-bench-')), (path) =>
@@ -21,7 +21,7 @@ export async function startNginx(http: (port: number) => string): Promise<Nginx>
   )
   const port = await freePort()
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
-  // One process without a master: its processor time is all there is.
+  // One process without a master, so that its processor time is that of the whole server.
   await writeFile(
     join(folder, 'nginx.conf'),
     `daemon off;

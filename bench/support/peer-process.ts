@@ -23,16 +23,16 @@ export const startPeer = (
   settings: PeerSettings,
 ): Promise<PeerProcess> => startEntry(entries[name], settings)
 
-/** Starts a program that takes `PEER_SETTINGS` and prints its address; resolves when it listens. */
+/** Starts a program that reads `PEER_SETTINGS` and prints its address; resolves when it listens. */
 export async function startEntry(entry: URL, settings: object): Promise<PeerProcess> {
   const child = spawn(process.execPath, [fileURLToPath(entry)], {
     env: { PATH: process.env['PATH'], PEER_SETTINGS: JSON.stringify(settings) },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const gone = once(child, 'exit')
-  const told = once(createInterface(child.stdout), 'line') as Promise<[string]>
+  const address = once(createInterface(child.stdout), 'line') as Promise<[string]>
   const [url] = await Promise.race([
-    told,
+    address,
     gone.then(() => Promise.reject(new Error(`${entry.pathname} did not start`))),
   ])
   return {
@@ -45,11 +45,11 @@ export async function startEntry(entry: URL, settings: object): Promise<PeerProc
   }
 }
 
-/** Gives each peer that has a provider a grant of the realm, in the form in which it stores one. */
+/** Stores a grant of the realm for each peer that refreshes, in the peer's own format. */
 export async function connectPeers(custody: Custody, redis: Redis, realm: string): Promise<void> {
   const { tokenEndpoint, clientId, clientSecret, redirectUri } = custody.client
   for (const peer of ['intuit-oauth', 'openid-client']) {
-    const answer = await fetch(tokenEndpoint, {
+    const response = await fetch(tokenEndpoint, {
       method: 'POST',
       headers: {
         Authorization: `Basic ${Buffer.from(`${clientId}:${clientSecret}`).toString('base64')}`,
@@ -60,8 +60,8 @@ export async function connectPeers(custody: Custody, redis: Redis, realm: string
         redirect_uri: redirectUri,
       }),
     })
-    const tokens = (await answer.json()) as { expires_in: number }
-    if (!answer.ok) throw new Error(`${peer} was not connected: ${JSON.stringify(tokens)}`)
+    const tokens = (await response.json()) as { expires_in: number }
+    if (!response.ok) throw new Error(`${peer} was not connected: ${JSON.stringify(tokens)}`)
     const at = Date.now()
     const stored = { ...tokens, createdAt: at, expires_at: at + tokens.expires_in * 1_000 }
     await redis.set(`${peer}:ACC-${realm}`, JSON.stringify(stored))

@@ -15,8 +15,8 @@ export interface PrivateRedis extends AsyncDisposable {
 }
 
 /**
- * A Redis of the benchmark's own on a free loopback port, its files in a temporary folder: what others do
- * with the machine's Redis must not be counted, and what is stored here must not stay.
+ * Starts a Redis on a free loopback port with its files in a temporary folder, so that other clients of the machine's Redis
+ * are not measured and nothing remains stored there.
  */
 export async function startPrivateRedis({
   appendOnly,
@@ -46,7 +46,7 @@ export async function startPrivateRedis({
     await gone
   })
   const url = `redis://127.0.0.1:${port}`
-  // Refused until the server listens; the twenty tries of the driver's default take a second and more.
+  // Connections are refused until the server listens; the driver's default of twenty retries would take over a second.
   const redis = opened.adopt(new Redis(url), (connection) => connection.disconnect())
   redis.on('error', () => {})
   await redis.ping()

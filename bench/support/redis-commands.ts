@@ -2,20 +2,19 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 
-/** Arguments of one command, the command's name first. */
+/** A command's name followed by its arguments. */
 export type Command = readonly string[]
 
 export interface CommandLog {
-  /** Ends the log and resolves with what is in it, in order. */
+  /** Ends the log and resolves with its commands in order. */
   end(): Promise<readonly Command[]>
 }
 
 const LINE = /^\+[\d.]+ \[\d+ (?<source>\S+)\] (?<command>.*)$/
 
 /**
- * Writes down every round trip to a Redis, told by its `MONITOR`: what clients send, pipelined or not, and
- * none of what scripts call inside the server. Not by ioredis, whose monitor takes a command that comes with
- * the first answer for a protocol error.
+ * Records every command that clients send to a Redis, by its `MONITOR`; calls of scripts inside the server are left out.
+ * Does not use ioredis, whose monitor mistakes a command that arrives together with the first reply for a protocol error.
  */
 export async function logCommands(url: string): Promise<CommandLog> {
   const { hostname, port } = new URL(url)
@@ -25,7 +24,7 @@ export async function logCommands(url: string): Promise<CommandLog> {
   socket.write('MONITOR\r\n')
   return {
     async end() {
-      // Answered, and the connection closed, after all that was told before.
+      // The reply, and the end of the connection, come after all commands that were sent before.
       socket.write('QUIT\r\n')
       return (await received).split('\r\n').flatMap((line) => {
         const { source = 'lua', command = '' } = LINE.exec(line)?.groups ?? {}

@@ -15,12 +15,12 @@ export type Measured = LoadResult & {
   readonly residentMb: number
 }
 
-/** What each side did in one round. */
+/** The results of each side in one round. */
 export type Round<Name extends string> = Readonly<Record<Name, Measured>>
 
 /**
- * Loads every side once a round, one after the other. The machine's speed drifts, so only what was measured
- * in the same round is compared. The first `warmUp` rounds are not in the result.
+ * Loads each side once per round, one after the other. The machine's speed drifts, so only results of the same round are
+ * compared. The first `warmUp` rounds are left out.
  */
 export async function measureRounds<Name extends string>(
   sides: Readonly<Record<Name, Side>>,
@@ -41,7 +41,7 @@ export async function measureRounds<Name extends string>(
   return measured
 }
 
-/** The rows of a table, a side each: medians over the rounds, and of the ratios to `base` within a round. */
+/** Returns a table with a row per side: medians over the rounds, and medians of the ratios to `base` within a round. */
 export function compare<Name extends string>(
   rounds: readonly Round<Name>[],
   names: readonly Name[],

@@ -1,7 +1,6 @@
 import { reference as gateway } from '@integration-host/accounting-gateway/config'
 import { reference as coordinator } from '@integration-host/coordinator/config'
 import { reference as demoApi } from '@integration-host/demo-api/config'
-import { reference as ingress } from '@integration-host/ingress/config'
 import { reference as sandbox } from '@integration-host/sandbox-provider/config'
 import { errorCodes, type Remedy } from '@integration-host/shared/errors'
 import { reference as tokenService } from '@integration-host/token-service/config'
@@ -13,7 +12,6 @@ const services: Readonly<Record<string, z.ZodObject>> = {
   coordinator,
   'demo-api': demoApi,
   'sandbox-provider': sandbox,
-  ingress,
 }
 
 const nextActs: Readonly<Record<Remedy, string>> = {

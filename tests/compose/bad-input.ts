@@ -1,7 +1,7 @@
-/** What goes wrong for people who run the stack, and what they are told. */
+/** Mistakes of operators, and what the stack reports about them. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
-import { expect, refusal } from './check.ts'
+import { expect, failureReport } from './check.ts'
 import type { Stack } from './stack.ts'
 
 /** @returns the message */
@@ -12,13 +12,13 @@ export async function portTaken(stack: Stack): Promise<string> {
   const start = ['up', '--wait', '--no-deps', 'ingress']
   const { code, text } = await stack.tryCompose(start, { COORDINATOR_PORT: String(port) })
   other.close()
-  const told = text.split('\n').find((line) => line.includes(`127.0.0.1:${port}`)) ?? ''
-  expect(code !== 0 && /in use|allocated/.test(told), `it said: ${text}`)
+  const report = text.split('\n').find((line) => line.includes(`127.0.0.1:${port}`)) ?? ''
+  expect(code !== 0 && /in use|allocated/.test(report), `the output was: ${text}`)
   await stack.compose(start)
-  return told.replace(/^.*?(?=listen|Bind)/, '')
+  return report.replace(/^.*?(?=listen|Bind)/, '')
 }
 
-/** Volumes as after a restore by root. */
+/** Gives the files in the volumes to root, as a restore can do. */
 export async function wrongOwners(stack: Stack): Promise<void> {
   await shell(stack, 'chown -R 0:0 /volumes/*-data && chmod 444 /volumes/*-secrets/*')
   const { code, text } = await stack.init()
@@ -27,29 +27,33 @@ export async function wrongOwners(stack: Stack): Promise<void> {
     stack,
     'find /volumes/*-data -user root; find /volumes/*-secrets -type f -perm /077',
   )
-  expect(!owners.includes('/volumes/'), `not mended: ${owners}`)
+  expect(!owners.includes('/volumes/'), `wrong owner or mode: ${owners}`)
 }
 
 /** @returns the message */
 export async function shortSecret(stack: Stack): Promise<string> {
   const key = '/volumes/service-secrets/service_api_key'
   await shell(stack, `cp ${key} ${key}.kept && printf short > ${key}`)
-  const told = refusal(await stack.init(), 'service_api_key must have 32', 'from your backup')
+  const report = failureReport(
+    await stack.init(),
+    'service_api_key must have 32',
+    'from your backup',
+  )
   await shell(stack, `mv ${key}.kept ${key}`)
-  return told
+  return report
 }
 
 /** @returns the message */
 export async function passwordGone(stack: Stack): Promise<string> {
   const names = ['postgres-secrets/password', 'service-secrets/credential_keys']
   await shell(stack, names.map((name) => `mv /volumes/${name} /volumes/${name}.kept`).join(' && '))
-  const told = refusal(
+  const report = failureReport(
     await stack.init(),
-    ...names.map((name) => `${name} is gone`),
+    ...names.map((name) => `${name} is missing`),
     'down --volumes',
   )
   await shell(stack, names.map((name) => `mv /volumes/${name}.kept /volumes/${name}`).join(' && '))
-  return told
+  return report
 }
 
 export async function databaseGone(stack: Stack): Promise<void> {
@@ -57,7 +61,7 @@ export async function databaseGone(stack: Stack): Promise<void> {
   await stack.compose(['up', '--wait', 'coordinator'])
 }
 
-/** Runs a script with the rights of `init`, where all volumes are. */
+/** Runs a script in the container of `init`, which mounts all volumes and runs as root. */
 async function shell(stack: Stack, script: string): Promise<string> {
   const { code, text } = await stack.init('sh', '-c', script)
   expect(code === 0, text)

@@ -1,24 +1,25 @@
 import { expect } from './check.ts'
 import { ONE_SHOTS, type Stack } from './stack.ts'
 
-/** Looks at every container as the engine has it: its rights, its limits, and that no secret is shown. */
+/** Checks each container as `docker inspect` shows it: privileges, limits, and that no secret is visible. */
 export async function isConfined(stack: Stack): Promise<void> {
   const { text, containers } = await stack.inspect()
-  const loose = containers.flatMap(({ Name, Config, HostConfig: limits }) => {
+  const violations = containers.flatMap(({ Name, Config, HostConfig: limits }) => {
     const isOneShot = ONE_SHOTS.includes(Config.Labels['com.docker.compose.service'] ?? '')
     const wanted: Record<string, boolean> = {
       'drops every capability': limits.CapDrop?.includes('ALL') === true,
-      'adds none': isOneShot || limits.CapAdd === null,
-      'can gain none': limits.SecurityOpt?.includes('no-new-privileges:true') === true,
+      'adds no capability': isOneShot || limits.CapAdd === null,
+      'cannot gain privileges': limits.SecurityOpt?.includes('no-new-privileges:true') === true,
       'writes to volumes only': limits.ReadonlyRootfs,
       'is not root': isOneShot || !['', 'root', '0'].includes(Config.User),
-      'is limited': limits.Memory > 0 && limits.NanoCpus > 0 && (limits.PidsLimit ?? 0) > 0,
+      'has limits for memory, processor and processes':
+        limits.Memory > 0 && limits.NanoCpus > 0 && (limits.PidsLimit ?? 0) > 0,
     }
     return Object.keys(wanted).flatMap((claim) =>
-      wanted[claim] ? [] : [`${Name}: not so: ${claim}`],
+      wanted[claim] ? [] : [`${Name}: this does not hold: ${claim}`],
     )
   })
-  expect(loose.length === 0, loose.join('\n'))
+  expect(violations.length === 0, violations.join('\n'))
   const names = ['service_api_key', 'credential_keys', 'client_secret', 'database_url', 'redis_url']
   for (const name of names) {
     const secret = await stack.read('token-service', `/secrets/${name}`)

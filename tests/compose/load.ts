@@ -4,26 +4,26 @@ import type { Installation } from '../../host/src/story.ts'
 const EVERY_MS = 100
 const CALL_DEADLINE_MS = 15_000
 
-/** Orders that keep coming, and reads of a company beside them, as from an application that tries again until it is told yes. */
+/** Orders at a steady rate and reads of a company, as from an application that retries each order until it is accepted. */
 export interface Load {
-  /** Numbers of the orders that were taken. */
-  readonly taken: readonly string[]
-  /** Reads of the company that succeeded; those that failed. */
+  /** Numbers of the accepted orders. */
+  readonly accepted: readonly string[]
+  /** Reads of the company: `good` succeeded, `bad` failed. */
   readonly reads: { good: number; bad: number }
-  /** Resolves when every order that was begun has been taken. */
+  /** Stops starting requests; resolves when every order in flight is accepted. */
   stop(): Promise<void>
 }
 
 export function startLoad(at: Installation, realm: string, firstNumber: number): Load {
-  const leaving = new AbortController()
-  const taken: string[] = []
+  const stopping = new AbortController()
+  const accepted: string[] = []
   const reads = { good: 0, bad: 0 }
-  const inHand = new Set<Promise<void>>()
+  const inFlight = new Set<Promise<void>>()
 
   async function order(number: string): Promise<void> {
-    // Asking again for the same number queues it once.
+    // A repeated request for the same number queues the order once.
     while (!(await succeeds(`${at.demoApi}/queue?number=${number}`))) await delay(500)
-    taken.push(number)
+    accepted.push(number)
   }
   async function read(): Promise<void> {
     const query = encodeURIComponent('select * from CompanyInfo')
@@ -34,11 +34,11 @@ export function startLoad(at: Installation, realm: string, firstNumber: number):
     reads[isGood ? 'good' : 'bad'] += 1
   }
   function begin(work: Promise<void>): void {
-    inHand.add(work)
-    void work.finally(() => inHand.delete(work))
+    inFlight.add(work)
+    void work.finally(() => inFlight.delete(work))
   }
   async function run(): Promise<void> {
-    for (let turn = 0; !leaving.signal.aborted; turn++) {
+    for (let turn = 0; !stopping.signal.aborted; turn++) {
       begin(order(String(firstNumber + turn)))
       if (turn % 5 === 0) begin(read())
       await delay(EVERY_MS)
@@ -46,22 +46,22 @@ export function startLoad(at: Installation, realm: string, firstNumber: number):
   }
   const running = run()
   return {
-    taken,
+    accepted,
     reads,
     async stop() {
-      leaving.abort()
+      stopping.abort()
       await running
-      await Promise.all(inHand)
+      await Promise.all(inFlight)
     },
   }
 }
 
-/** Not for a connection of its own each: replicas that go must be noticed on kept ones as well. */
+/** Uses kept connections: a replica that goes away must not break those either. */
 async function succeeds(url: string, headers: Record<string, string> = {}): Promise<boolean> {
   try {
-    const answer = await fetch(url, { headers, signal: AbortSignal.timeout(CALL_DEADLINE_MS) })
-    await answer.body?.cancel()
-    return answer.ok
+    const response = await fetch(url, { headers, signal: AbortSignal.timeout(CALL_DEADLINE_MS) })
+    await response.body?.cancel()
+    return response.ok
   } catch {
     return false
   }

@@ -1,20 +1,20 @@
-/** `--profile real`. The real one cannot be reached from a test: a sandbox outside of the stack, under another name, stands for it. */
+/** `--profile real`. A test cannot reach the real provider, so a sandbox outside the stack, under another name, takes its place. */
 import { tellStory } from '../../host/src/story.ts'
-import { expect, refusal } from './check.ts'
+import { expect, failureReport } from './check.ts'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { type Environment, type Stack, words } from './stack.ts'
 
-/** What .env would hold. */
-const MINE = {
+/** The content of an operator's .env. */
+const OPERATOR_ENV = {
   CLIENT_ID: 'an-application-of-mine',
-  CLIENT_SECRET: 'a-client-secret-of-mine-that-nobody-sees',
+  CLIENT_SECRET: 'a-client-secret-that-must-not-be-shown',
   DISCOVERY_URL: 'http://provider.example:7220/.well-known/openid_configuration',
   ACCOUNTING_URL: 'http://provider.example:7220',
 } as const
 
 /** @returns the message */
 export function settingsMissing(stack: Stack): Promise<string> {
-  return refusedTwice(
+  return rejectedTwice(
     stack,
     { CLIENT_SECRET: '', CLIENT_ID: 'mine' },
     'set DISCOVERY_URL, ACCOUNTING_URL, REDIRECT, CLIENT_SECRET in .env',
@@ -24,37 +24,41 @@ export function settingsMissing(stack: Stack): Promise<string> {
 /** @returns the message */
 export function sandboxKept(stack: Stack): Promise<string> {
   const REDIRECT = `${stack.at('TOKEN_SERVICE_PORT')}/callback`
-  return refusedTwice(stack, { ...MINE, REDIRECT }, 'companies at the sandbox provider')
+  return rejectedTwice(
+    stack,
+    { ...OPERATOR_ENV, REDIRECT },
+    'companies connected at the sandbox provider',
+  )
 }
 
-/** By `init` as well, which must not put the sandbox in its place. */
-async function refusedTwice(stack: Stack, env: Environment, why: string): Promise<string> {
-  refusal(await realProviderOnce(stack, env), why)
-  return refusal(await stack.init(), why)
+/** `init` must reject it as well, and must not fall back to the sandbox. */
+async function rejectedTwice(stack: Stack, env: Environment, why: string): Promise<string> {
+  failureReport(await realProviderOnce(stack, env), why)
+  return failureReport(await stack.init(), why)
 }
 
-/** The whole story, with a company at that provider. */
+/** Runs the demo's story with a company at that provider. */
 export async function realProvider(stack: Stack): Promise<void> {
   const port = await freePort()
   const REDIRECT = `${stack.at('TOKEN_SERVICE_PORT')}/callback`
-  const env = { ...MINE, REDIRECT, COMPOSE_PROFILES: 'real', SANDBOX_REPLICAS: '0' }
+  const env = { ...OPERATOR_ENV, REDIRECT, COMPOSE_PROFILES: 'real', SANDBOX_REPLICAS: '0' }
   await stack.compose(['up', '--detach'], env)
   await stack.docker(
     words(`run --detach --rm --init --name ${stack.outsider} --publish 127.0.0.1:${port}:7220
       --network ${stack.project}_edge --network-alias provider.example
-      --env HOST=0.0.0.0 --env CLIENT_ID=${MINE.CLIENT_ID} --env CLIENT_SECRET=${MINE.CLIENT_SECRET}
-      --env REDIRECT=${REDIRECT} --env BASE_URL=${MINE.ACCOUNTING_URL}
+      --env HOST=0.0.0.0 --env CLIENT_ID=${OPERATOR_ENV.CLIENT_ID} --env CLIENT_SECRET=${OPERATOR_ENV.CLIENT_SECRET}
+      --env REDIRECT=${REDIRECT} --env BASE_URL=${OPERATOR_ENV.ACCOUNTING_URL}
       --env BROWSER_URL=http://127.0.0.1:${port}
       integration-host node services/sandbox-provider/src/main.ts`),
   )
   await stack.compose(['up', '--wait'], env)
   await tellStory(await stack.installation(), { stage() {}, line() {} })
   const { text, containers } = await stack.inspect()
-  expect(!text.includes(MINE.CLIENT_SECRET), 'docker inspect shows CLIENT_SECRET')
+  expect(!text.includes(OPERATOR_ENV.CLIENT_SECRET), 'docker inspect shows CLIENT_SECRET')
   const isThere = containers.some(({ Name }) => Name.includes('sandbox-provider'))
-  expect(!isThere, 'the sandbox provider is there as well')
-  const told = refusal(await realProviderOnce(stack, { CLIENT_SECRET: '' }), 'in .env')
-  expect(!told.includes(MINE.CLIENT_SECRET), 'a message shows CLIENT_SECRET')
+  expect(!isThere, 'the sandbox provider runs as well')
+  const report = failureReport(await realProviderOnce(stack, { CLIENT_SECRET: '' }), 'in .env')
+  expect(!report.includes(OPERATOR_ENV.CLIENT_SECRET), 'a message shows CLIENT_SECRET')
 }
 
 function realProviderOnce(stack: Stack, env: Environment) {

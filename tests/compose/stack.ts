@@ -16,19 +16,19 @@ const portNames = [
 ] as const
 type PortName = (typeof portNames)[number]
 
-/** Services that end by themselves. */
+/** Services that run once and exit. */
 export const ONE_SHOTS: readonly string[] = ['init', 'real-provider']
 
-/** The words of a command line that quotes nothing. */
+/** Splits a command line without quotes into its words. */
 export const words = (text: string): string[] => text.trim().split(/\s+/)
 
 export interface Output {
   readonly code: number
-  /** Standard output and standard error, as they came. */
+  /** Standard output followed by standard error. */
   readonly text: string
 }
 
-/** What `docker inspect` tells of a container, as far as it matters here. */
+/** The part of `docker inspect` that the checks use. */
 export interface Container {
   readonly Name: string
   readonly Config: { readonly User: string; readonly Labels: Readonly<Record<string, string>> }
@@ -44,13 +44,13 @@ export interface Container {
 }
 
 /**
- * A compose stack under a project name and on ports of its own, so that it disturbs none that runs already. It reads no
- * `.env`: what is set is given here.
+ * A compose stack with a project name and ports of its own, so that it does not disturb another stack. It reads no `.env`:
+ * all settings are passed here.
  */
 export class Stack {
   readonly project = `integration-host-test-${process.pid}`
   readonly ports: Readonly<Record<PortName, number>>
-  /** Name of a container that a test starts beside the stack; it goes with it. */
+  /** Name of a container that a test starts beside the stack; `remove` deletes it as well. */
   readonly outsider = `${this.project}-outsider`
   readonly #signal: AbortSignal
 
@@ -59,7 +59,7 @@ export class Stack {
     this.#signal = signal
   }
 
-  /** @param signal ends whatever command runs. */
+  /** @param signal aborts the running command. */
   static async create(signal: AbortSignal): Promise<Stack> {
     const ports = await freePorts(portNames.length)
     const byName = Object.fromEntries(portNames.map((name, index) => [name, ports[index]]))
@@ -70,7 +70,7 @@ export class Stack {
     return `http://127.0.0.1:${this.ports[name]}`
   }
 
-  /** The stack as the demo's story wants it. */
+  /** Addresses and service key for the demo's story. */
   async installation(): Promise<Installation> {
     return {
       tokenService: this.at('TOKEN_SERVICE_PORT'),
@@ -81,7 +81,7 @@ export class Stack {
     }
   }
 
-  /** @throws {Error} with all that it said, unless the exit code is 0. */
+  /** @throws {Error} with the whole output unless the exit code is 0. */
   async compose(args: readonly string[], env: Environment = {}): Promise<string> {
     const { code, text } = await this.tryCompose(args, env)
     if (code !== 0) throw new Error(`docker compose ${args.join(' ')} (exit code ${code})\n${text}`)
@@ -92,23 +92,23 @@ export class Stack {
     return this.#run([...this.#base, ...args], env, this.#signal)
   }
 
-  /** Whether there is an engine, and Compose. */
-  async engineAnswers(): Promise<boolean> {
-    const asked = [await this.docker(['version']), await this.docker(['compose', 'version'])]
-    return asked.every(({ code }) => code === 0)
+  /** Whether a Docker engine and Compose respond. */
+  async isEngineAvailable(): Promise<boolean> {
+    const outputs = [await this.docker(['version']), await this.docker(['compose', 'version'])]
+    return outputs.every(({ code }) => code === 0)
   }
 
   docker(args: readonly string[]): Promise<Output> {
     return this.#run(args, {}, this.#signal)
   }
 
-  /** The last lines of every container; also once the signal has been given. */
+  /** Returns the last lines of every container's log. Works after the signal was aborted as well. */
   async logs(): Promise<string> {
     const args = [...this.#base, 'logs', '--no-color', '--tail', '5']
     return (await this.#run(args, {}, AbortSignal.timeout(60_000))).text
   }
 
-  /** Takes everything away again; also once the signal has been given. */
+  /** Removes containers, networks and volumes. Works after the signal was aborted as well. */
   async remove(): Promise<void> {
     await this.#run(['rm', '--force', this.outsider], {}, AbortSignal.timeout(30_000))
     const args = [...this.#base, '--profile', 'real', 'down', '--volumes', '--remove-orphans']
@@ -136,7 +136,7 @@ export class Stack {
     return new Promise((resolve, reject) => {
       const child = execFile('docker', args, options, (error, stdout, stderr) => {
         if (signal.aborted) return reject(signal.reason as Error)
-        // As a shell has it: 127 where there is no such program.
+        // Like a shell: 127 if the program does not exist.
         const code = error === null ? 0 : typeof error.code === 'number' ? error.code : 127
         return resolve({ code, text: stdout + stderr })
       })
@@ -144,17 +144,17 @@ export class Stack {
     })
   }
 
-  /** Runs `init`, or with its rights another command. */
+  /** Runs `init`, or another command in its container. */
   init(...command: readonly string[]): Promise<Output> {
     return this.tryCompose([...words('run --rm --no-deps -T init'), ...command])
   }
 
-  /** A file in a service's container, without its last line's end. */
+  /** Returns a file of a service's container without its final line break. */
   async read(service: string, path: string): Promise<string> {
     return (await this.compose(['exec', '-T', service, 'cat', path])).trimEnd()
   }
 
-  /** Ids of the containers of a service, or of all. */
+  /** Returns the container ids of the given services, or of all. */
   async containers(...services: readonly string[]): Promise<readonly string[]> {
     return (await this.compose(['ps', '--all', '--quiet', ...services])).split('\n').filter(Boolean)
   }

@@ -62,7 +62,7 @@ describe('a backup', () => {
     expect(await backup('save', 'first')).toMatchObject({ code: 0 })
     const { code, output } = await backup('drill', 'first')
     expect(output).toContain('postgres: 1 runs with 3 items')
-    expect(output).toContain('redis: 1 credentials, all of them open')
+    expect(output).toContain('redis: 1 credentials, all of them can be decrypted')
     expect(code).toBe(0)
   })
 
@@ -82,7 +82,7 @@ describe('a backup', () => {
   })
 
   it.each([
-    ['a file has changed', 'redis.rdb is not as it was saved', 'redis.rdb'],
+    ['a file has changed', 'redis.rdb was modified since it was saved', 'redis.rdb'],
     ['it was interrupted', 'manifest.json is missing', 'manifest.json'],
   ])('fails the drill when %s', async (_, reason, file) => {
     const copy = `without-${file}`
@@ -104,7 +104,7 @@ describe('a backup', () => {
     expect([code, output]).toEqual([
       1,
       expect.stringContaining(
-        `1 of 1 credentials do not open with CREDENTIAL_KEYS, ACC-${REALM} first`,
+        `1 of 1 credentials cannot be decrypted with CREDENTIAL_KEYS, ACC-${REALM} first`,
       ),
     ])
   })

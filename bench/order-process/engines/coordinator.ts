@@ -3,14 +3,13 @@ import { Client } from 'pg'
 import { Completions, type EngineSettings, type StartEngine } from '../engine.ts'
 import { createJsonClient } from '../post-json.ts'
 
-/** What `POST …/bulk` takes in one request. */
+/** Maximum number of transactions in one `POST …/bulk`. */
 const MAX_LINES = 10_000
 const LOOK_MS = 20
 
 /**
- * The client of a coordinator, which is a process of its own. Many are queued by `POST …/bulk`, and their end
- * is seen in the table: events of each transition would be work that nobody needs. One alone is awaited by its
- * event.
+ * The client of a coordinator that runs in another process. Queues many transactions by `POST …/bulk` and polls the table
+ * for their completion, because an event for each transition would be extra work. Waits for the event of a single one.
  */
 export const start: StartEngine = async (settings) => {
   const transactions = `${settings.coordinator.url}/processes/OrderProcess/transactions`
@@ -21,7 +20,7 @@ export const start: StartEngine = async (settings) => {
 
   const client = createJsonClient(settings.concurrency, authorization(settings))
   async function isDone(): Promise<boolean> {
-    // The order is that of an index that holds these alone; counting them would be work to measure.
+    // Uses the order of an index on unfinished rows; counting them would add measurable work.
     const { rowCount } = await database.query(
       `select from "Order_Header" where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
       and "CompletedAt" is null order by "NextSweepAt" limit 1`,
@@ -58,13 +57,13 @@ const authorization = ({ coordinator }: EngineSettings) => ({
   Authorization: `Bearer ${coordinator.key}`,
 })
 
-/** Resolves when the coordinator's events come. */
+/** Resolves when the event stream of the coordinator is established. */
 async function watch(settings: EngineSettings, signal: AbortSignal): Promise<Completions> {
   const completions = new Completions()
   const headers = authorization(settings)
-  const answer = await fetch(`${settings.coordinator.url}/events`, { headers, signal })
+  const response = await fetch(`${settings.coordinator.url}/events`, { headers, signal })
   void (async () => {
-    const lines = answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(lineBreaks())
+    const lines = response.body?.pipeThrough(new TextDecoderStream()).pipeThrough(lineBreaks())
     for await (const line of lines ?? []) {
       if (!line.startsWith('data: {')) continue
       const event = JSON.parse(line.slice(6)) as { TransactionID: string; Status: string }

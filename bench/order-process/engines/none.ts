@@ -1,7 +1,7 @@
 import { engineOfCalls, type StartEngine } from '../engine.ts'
 import { createSteps } from '../steps.ts'
 
-/** Nothing is kept: what the work of the steps alone costs, so the ceiling of every engine. */
+/** No durability: the cost of the steps alone, and so the upper bound for every engine. */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)
   return engineOfCalls({

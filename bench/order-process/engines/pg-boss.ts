@@ -4,7 +4,7 @@ import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
 
 const STEPS = ['order', 'report', 'csv'] as const
-/** Per queue; each takes its share of the concurrency in one batch. */
+/** Workers per queue; each fetches its share of the concurrency in one batch. */
 const FETCHERS = 2
 
 interface Job {
@@ -14,8 +14,8 @@ interface Job {
 }
 
 /**
- * A job per step on a queue per step. A fetched batch's results and next jobs are stored in one transaction; so
- * one job that fails makes its whole batch run again, which none of the others do. Tuned: batches, woken by NOTIFY, fetching on while batches come full, without its maintenance.
+ * A job per step on a queue per step. A batch's results and next jobs are stored in one transaction, so
+ * one failed job makes its whole batch run again, unlike with the other engines. Tuned: batches, woken by NOTIFY, fetching on while batches come full, without its maintenance.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)
@@ -34,7 +34,7 @@ export const start: StartEngine = async (settings) => {
   await boss.start()
   for (const step of STEPS) await boss.createQueue(step, { notify: true })
 
-  /** A step's result, and what the next one's job holds. */
+  /** A step's result, and the data of the next step's job. */
   const work: Record<
     (typeof STEPS)[number],
     (job: Job) => Promise<{ result: unknown; data: Job }>

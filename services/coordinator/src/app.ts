@@ -8,7 +8,7 @@ import { eventRoutes } from './routes/events.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
 import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
 import { transactionRoutes, type TransactionRouteDeps } from './routes/transactions.ts'
-import type { TransitionFeed } from './runner/transition-feed.ts'
+import type { TransitionFeed } from './worker/transition-feed.ts'
 
 export interface AppDeps extends TransactionRouteDeps, ProcessRouteDeps, IntegrityRouteDeps {
   readonly logger: Logger
@@ -16,8 +16,8 @@ export interface AppDeps extends TransactionRouteDeps, ProcessRouteDeps, Integri
   readonly metrics: Metrics
   readonly keys: readonly Secret[]
   readonly feed: TransitionFeed
-  /** Aborts when the service leaves: streams that never end by themselves must end then. */
-  readonly leaving: AbortSignal
+  /** Aborts on shutdown, which ends the event streams: they have no end of their own. */
+  readonly shutdown: AbortSignal
 }
 
 export const createApp = (deps: AppDeps) =>

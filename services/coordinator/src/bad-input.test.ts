@@ -1,4 +1,4 @@
-/** What callers, targets, steps and disks may do wrong: each ends in a clear status, and the next one runs. */
+/** Faults of callers, targets, steps and disks: each ends in a clear status, and the next transaction runs. */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmdirSync } from 'node:fs'
 import { mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -14,7 +14,7 @@ import {
   openBackends,
   startFixture,
 } from '../test-support/fixture.ts'
-import { answer } from '../test-support/target.ts'
+import { respondWith } from '../test-support/fake-target.ts'
 import { defineProcess } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 
@@ -30,7 +30,7 @@ afterEach(async () => {
 const start = async (options: FixtureOptions = {}): Promise<Fixture> =>
   (host = await startFixture(backends, options))
 
-/** A process whose one step does as a transaction's initial data says; `good` is a step as it should be. */
+/** A process whose only step misbehaves as the initial data says; `good` completes normally. */
 const tried = (handlers: Readonly<Record<string, (step: Step<string>) => unknown>>) =>
   defineProcess('Tried', {
     stepTimeoutSeconds: 3,
@@ -93,7 +93,7 @@ describe('a step that', () => {
     await expectHealthy(fixture)
   })
 
-  it('blocks the event loop for longer than its lease is done once, or again under the same key', async () => {
+  it('that blocks the event loop for longer than its lease runs once, or again under the same key', async () => {
     let times = 0
     const block = (step: Step<string>) => {
       times += 1
@@ -113,7 +113,7 @@ describe('a step that', () => {
   })
 })
 
-describe('a target that answers', () => {
+describe('a target that responds with', () => {
   const parse = (step: Step<string>) =>
     step.execute(
       { url: `${step.settings.demoApiUrl}/bad` },
@@ -128,12 +128,12 @@ describe('a target that answers', () => {
   const latin1 = Buffer.from('{"name":"Müller"}', 'latin1')
 
   it.each<[string, Parameters<Fixture['target']['on']>[1], object]>([
-    ['50 MB', answer(200, 'x'.repeat(52_428_800)), { ErrorClass: 'response_too_large' }],
-    ['50 MB with 404', answer(404, 'x'.repeat(52_428_800)), { ErrorClass: 'http_404' }],
-    ['no JSON', answer(200, '{"name":'), { ErrorClass: 'response_invalid' }],
-    ['nothing', answer(200), { ErrorClass: 'response_invalid' }],
-    ['other JSON', answer(200, '[]'), { ErrorClass: 'response_invalid' }],
-    ['a redirect', answer(302, '', { location: '/order' }), { ErrorClass: 'http_302' }],
+    ['50 MB', respondWith(200, 'x'.repeat(52_428_800)), { ErrorClass: 'response_too_large' }],
+    ['50 MB with 404', respondWith(404, 'x'.repeat(52_428_800)), { ErrorClass: 'http_404' }],
+    ['no JSON', respondWith(200, '{"name":'), { ErrorClass: 'response_invalid' }],
+    ['nothing', respondWith(200), { ErrorClass: 'response_invalid' }],
+    ['other JSON', respondWith(200, '[]'), { ErrorClass: 'response_invalid' }],
+    ['a redirect', respondWith(302, '', { location: '/order' }), { ErrorClass: 'http_302' }],
   ])('%s fails the step with a reason', async (_, reply, expected) => {
     const fixture = await start({ processes: [tried({ bad: parse })] })
     fixture.target.on('/bad', reply)
@@ -148,7 +148,7 @@ describe('a target that answers', () => {
     ['a charset that nobody knows', 'application/json; charset=klingon', latin1, 'M\uFFFDLLER'],
     ['no charset', 'application/json', Buffer.from('{"name":"Müller"}'), 'MÜLLER'],
     ['a NUL', 'application/json', Buffer.from('{"name":"a\\u0000b"}'), 'A\uFFFDB'],
-  ])('in %s is kept as text', async (_, type, body, data) => {
+  ])('in %s is stored as text', async (_, type, body, data) => {
     const fixture = await start({ processes: [tried({ bad: parse })] })
     fixture.target.on('/bad', bytes(type, body))
     await fixture.queue('1', 'bad')
@@ -200,7 +200,7 @@ describe('the folder OrderCSV', () => {
     await rm(folder())
     await mkdir(folder())
   }
-  /** Runs an order against a folder it cannot write to; mended, the order goes on by itself. */
+  /** Runs an order against a folder it cannot write to; once that is fixed, the order continues by itself. */
   async function expectPatience(
     code: RegExp,
     harm: () => Promise<void>,
@@ -219,7 +219,7 @@ describe('the folder OrderCSV', () => {
     expect(fixture.target.calls).toHaveLength(2)
   }
 
-  it('comes back when somebody removed it', async () => {
+  it('is created again after it was removed', async () => {
     const fixture = await start()
     await rm(folder(), { recursive: true, force: true })
     await fixture.queue('66')
@@ -227,18 +227,18 @@ describe('the folder OrderCSV', () => {
     expect(await readdir(folder())).toEqual(['Order_66.0.csv'])
   })
 
-  it('is a file: the order waits for the folder', async () => {
+  it('is a file: the order is retried until the folder can be created', async () => {
     await expectPatience(/EEXIST|ENOTDIR/, () => writeFile(folder(), ''), makeAnew)
   })
 
-  // Where root may not write either.
+  // A place where not even root may write.
   it.skipIf(process.platform !== 'linux')('is read-only: the order waits', async () => {
     await expectPatience(/EACCES|EROFS|EPERM/, () => symlink('/sys', folder()), makeAnew)
   })
 
-  // Where this process may mount a small disk.
+  // Only if this process may mount a small disk.
   it.skipIf(!canMount())(
-    'is full: the order waits, and what a killed worker left there goes',
+    'is full: the order is retried, and temporary files of a killed worker are removed',
     async () => {
       await mkdir(folder())
       command('mount', ['-t', 'tmpfs', '-o', 'size=16k', 'none', folder()])
@@ -260,7 +260,7 @@ describe('the folder OrderCSV', () => {
   )
 })
 
-/** @throws when the program fails. */
+/** @throws if the program fails. */
 function command(program: string, args: readonly string[]): void {
   const { status, stderr } = spawnSync(program, args, { encoding: 'utf8' })
   if (status !== 0) throw new Error(`${program} failed: ${stderr}`)
@@ -279,7 +279,7 @@ function canMount(): boolean {
   }
 }
 
-describe('a run at a step that was taken out of its process', () => {
+describe('a run at a step that was removed from its process', () => {
   const act = (fixture: Fixture, action: string) =>
     fixture.call(`/processes/Changed/transactions/1/${action}`, { method: 'POST' })
   const changed = (steps: Record<string, (step: Step) => unknown>) => [
@@ -287,7 +287,7 @@ describe('a run at a step that was taken out of its process', () => {
   ]
   const one = (step: Step) => step.complete()
 
-  it('fails with that reason, and goes on once the step is there again', async () => {
+  it('fails with that reason, and can be resumed once the step exists again', async () => {
     const source = await backends.openSource({ sweepMs: 50 })
     const bus = await backends.openBus()
     const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) })

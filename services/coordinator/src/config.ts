@@ -11,7 +11,7 @@ import {
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { z } from 'zod'
 
-/** One way to see that the internet is there: an address that answers, or a port that opens. */
+/** One way to check that the internet is reachable: a URL that responds, or a TCP port that accepts. */
 export type Probe =
   | { readonly kind: 'http'; readonly url: string }
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
@@ -51,7 +51,7 @@ const Embedded = z.object({
   DATA_DIR: z.string().default('./data'),
   PREFETCH: integer(1, 2_000).default(64),
 })
-/** The settings that do not depend on which backends there are: what `startCoordinator` takes. */
+/** The settings of `startCoordinator`, which do not depend on the backends. */
 export type EmbeddedConfig = z.output<typeof Embedded>
 
 const backends = {
@@ -73,14 +73,14 @@ export const reference = OnPostgres.extend({
 const OnMemory = Embedded.extend({ ...backends, TRANSACTION_SOURCE: z.literal('memory') })
 export type Config = z.output<typeof OnPostgres> | z.output<typeof OnMemory>
 
-/** Settings of a coordinator of its own; `DATABASE_URL` is needed unless the source is `memory`. */
+/** The settings of a separate coordinator process; `DATABASE_URL` is required unless the source is `memory`. */
 export const readConfig = (env: Environment): Config =>
   env['TRANSACTION_SOURCE'] === 'memory' ? parseConfig(OnMemory, env) : parseConfig(OnPostgres, env)
 
-/** The same settings without backends, for the embedded host. */
+/** The same settings without those of backends, for the embedded host. */
 export const readEmbeddedConfig = (env: Environment): EmbeddedConfig => parseConfig(Embedded, env)
 
-/** The configured probes, else the host of the discovery document, else none: always online. */
+/** The configured probes; otherwise the host of the discovery document; otherwise none, which means always online. */
 export function probesOf(config: EmbeddedConfig): readonly Probe[] {
   if (config.INTERNET_PROBES !== undefined) return config.INTERNET_PROBES
   if (config.DISCOVERY_URL === undefined) return []

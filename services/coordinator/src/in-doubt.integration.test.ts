@@ -5,7 +5,7 @@ import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chargeProcess } from '../test-support/charge-process.ts'
 import { type Backends, openBackends, serviceKey, startFixture } from '../test-support/fixture.ts'
-import { answer, startTarget } from '../test-support/target.ts'
+import { respondWith, startTarget } from '../test-support/fake-target.ts'
 
 const main = fileURLToPath(new URL('../test-support/charge-main.ts', import.meta.url))
 const LEASE_MS = 600
@@ -34,17 +34,17 @@ describe('a call that is in doubt', () => {
     })
 
   it.each([
-    ['had been made is not made again', answer(200, '{"charge":"C-1"}'), 1],
-    ['had not been made is made, under the same key', answer(404), 2],
-  ])('because its coordinator was killed in it, and %s', async (_, found, charges) => {
+    ['had been made is not made again', respondWith(200, '{"charge":"C-1"}'), 1],
+    ['had not been made is made, under the same key', respondWith(404), 2],
+  ])('because its coordinator was killed during it, and %s', async (_, found, charges) => {
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
     await using target = await startTarget()
-    // The charge comes about, and its answer never arrives at the first coordinator.
+    // The charge is made, but its response never reaches the first coordinator.
     target.on('/charges', (request, response) =>
       target.callsTo('/charges').length === 1
         ? undefined
-        : answer(201, '{"charge":"C-1"}')(request, response),
+        : respondWith(201, '{"charge":"C-1"}')(request, response),
     )
     target.on('/charges/by-key', found)
 
@@ -81,10 +81,10 @@ describe('a call that is in doubt', () => {
     ])
   })
 
-  it('because its line was cut is confirmed by the coordinator that made it', async () => {
+  it('because its connection was cut is confirmed by the coordinator that made it', async () => {
     await using host = await startFixture(backends, { processes: [chargeProcess] })
     host.target.on('/charges', (request) => void request.socket.destroy())
-    host.target.on('/charges/by-key', answer(200, '{"charge":"C-1"}'))
+    host.target.on('/charges/by-key', respondWith(200, '{"charge":"C-1"}'))
     const id = crypto.randomUUID()
     await host.queue(id, host.target.url)
     const run = await host.reached(id, 'Completed')

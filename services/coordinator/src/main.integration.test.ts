@@ -32,7 +32,7 @@ describe('the coordinator as a process', () => {
     SERVICE_API_KEY: key,
   }
 
-  it('names every bad and missing setting in one message, shows no value, and leaves with 1', async () => {
+  it('names every invalid and missing setting in one message, shows no value, and exits with 1', async () => {
     const { exit, output } = run({
       SERVICE_API_KEY: 'short-secret',
       AMQP_URL: 'http://user:secret-3@x',
@@ -62,7 +62,7 @@ describe('the coordinator as a process', () => {
     expect(output().match(/not usable/g)).toHaveLength(1)
   })
 
-  it('needs no database with the memory source, and refuses a damaged file of it by name', async () => {
+  it('needs no database with the memory source, and names a damaged file when it fails to start', async () => {
     const path = join(dataDir, 'ITSourceMemory.json')
     await writeFile(path, 'damaged')
     const { exit, output } = run({
@@ -77,7 +77,7 @@ describe('the coordinator as a process', () => {
     await rm(path)
   })
 
-  it('starts with nothing reachable, says what it waits for, and leaves with 0 on SIGTERM', async () => {
+  it('starts while no backend is reachable, reports which are missing, and exits with 0 on SIGTERM', async () => {
     const port = String(await freePort())
     const { child, exit, output } = run({ ...nowhere, DATA_DIR: dataDir, PORT: port })
     const url = `http://127.0.0.1:${port}`

@@ -7,7 +7,7 @@ import { type Config, readConfig } from './config.ts'
 import { startCoordinator } from './service.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 
-/** What a transaction goes through. The statement may be one for many of them; each has its own span. */
+/** The operations on a transaction, each with a span of its own, although one statement may serve many of them. */
 const TRACED = ['queue', 'claim', 'record', 'replay', 'resume', 'cancel'] as const
 
 await runService('coordinator', async () => {
@@ -28,9 +28,9 @@ await runService('coordinator', async () => {
   const owned = stack.move()
   return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 
-  // Only what is used is loaded.
+  // Loads only the modules of the source in use.
   async function openSource(settings: Config): Promise<TransactionSource> {
-    // A row counts as forgotten once a local pull's time has gone by without anyone taking it.
+    // A run is overdue when no worker has claimed it within the interval of the sweeper.
     const sweepMs = settings.LOCAL_PULL_SECONDS * 1_000
     if (settings.TRANSACTION_SOURCE === 'memory') {
       const { createMemoryTransactionSource } =

@@ -18,12 +18,12 @@ import {
   startFixture,
   watchEvents,
 } from '../test-support/fixture.ts'
-import { startInternet } from '../test-support/internet.ts'
-import { answer } from '../test-support/target.ts'
+import { startFakeInternet } from '../test-support/fake-internet.ts'
+import { respondWith } from '../test-support/fake-target.ts'
 import { defineProcess, type ProcessDefinition } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 
-/** What a coordinator does on either pair of backends. */
+/** The behaviour of a coordinator, the same on either pair of backends. */
 export function coordinatorContract(
   kind: 'embedded' | 'real',
   dispatch: ProcessDefinition['dispatch'],
@@ -110,7 +110,7 @@ export function coordinatorContract(
         ).toBe(`Order,CreatedAt,Status\nO-${id},2026-11-20T21:24:19.3210000+01:00,Confirmed\n`)
       })
 
-      it('and logs its start and the end of each step', async () => {
+      it('and logs the start and the end of each step', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -127,8 +127,8 @@ export function coordinatorContract(
       it('once, however often and concurrently it is queued', async () => {
         const host = await start()
         const id = fresh()
-        const answers = await Promise.all(Array.from({ length: 1_000 }, () => host.queue(id)))
-        const statuses = answers.map(({ status }) => status)
+        const responses = await Promise.all(Array.from({ length: 1_000 }, () => host.queue(id)))
+        const statuses = responses.map(({ status }) => status)
         expect(statuses.filter((status) => status === 202)).toHaveLength(1)
         expect(statuses.filter((status) => status === 200)).toHaveLength(999)
         await host.reached(id, 'Completed')
@@ -168,7 +168,7 @@ export function coordinatorContract(
         expect(await csvFiles(id)).toHaveLength(2)
       })
 
-      it('not as a replay while it runs, and not when nobody queued it', async () => {
+      it('not as a replay while a run is active, nor if it was never queued', async () => {
         const host = await start()
         const release = Promise.withResolvers<void>()
         host.target.on('/order', async () => (await release.promise, true))
@@ -188,7 +188,7 @@ export function coordinatorContract(
         await host.reached(id, 'Completed')
       })
 
-      it('under any id: its file has a safe name in its folder', async () => {
+      it('under any id, with a safe file name in its folder', async () => {
         const host = await start()
         const ids = ['../../etc/x', '=cmd()', 'a b é 😀', '%2F', '😀'.repeat(64), '漢'.repeat(128)]
         for (const id of ids) expect((await host.queue(id)).status).toBe(202)
@@ -204,11 +204,13 @@ export function coordinatorContract(
     })
 
     describe('when a call does not succeed', () => {
-      it('tries again with the same Idempotency-Key until it does', async () => {
+      it('retries with the same Idempotency-Key until it succeeds', async () => {
         const host = await start()
         let failures = 2
         host.target.on('/order', (request, response) =>
-          failures-- > 0 ? answer(503, 'busy', { 'retry-after': '0' })(request, response) : true,
+          failures-- > 0
+            ? respondWith(503, 'busy', { 'retry-after': '0' })(request, response)
+            : true,
         )
         const id = fresh()
         await host.queue(id)
@@ -230,7 +232,7 @@ export function coordinatorContract(
         host.target.on('/order', (request, response) => {
           times.push(performance.now())
           return times.length === 1
-            ? answer(429, '', { 'retry-after': '1' })(request, response)
+            ? respondWith(429, '', { 'retry-after': '1' })(request, response)
             : true
         })
         const id = fresh()
@@ -241,11 +243,11 @@ export function coordinatorContract(
         expect((times[1] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(950)
       })
 
-      it('fails at once for a 4xx that no retry can help, and goes on after a resume with the same key', async () => {
+      it('fails at once for a permanent 4xx, and continues with the same key after a resume', async () => {
         const host = await start()
         let isFixed = false
         host.target.on('/report', (request, response) =>
-          isFixed ? true : answer(404, 'no such report')(request, response),
+          isFixed ? true : respondWith(404, 'no such report')(request, response),
         )
         const id = fresh()
         await host.queue(id)
@@ -264,9 +266,9 @@ export function coordinatorContract(
         expect(keys).toEqual(Array(2).fill(`OrderProcess/${id}/0/report`))
       })
 
-      it('fails when the answer is not what the step expects, and keeps the answer', async () => {
+      it('fails if the response is not what the step expects, and stores the response', async () => {
         const host = await start()
-        host.target.on('/order', answer(200, '<html>'))
+        host.target.on('/order', respondWith(200, '<html>'))
         const id = fresh()
         await host.queue(id)
         const run = await host.reached(id, 'Failed')
@@ -274,7 +276,7 @@ export function coordinatorContract(
         expect(run.Items[0]).toMatchObject({ ResponseStatus: 200, ResponseBody: '<html>' })
       })
 
-      it('parks while a credential is faulted, charges nothing, and goes on when it is stored again', async () => {
+      it('waits while a credential is faulted, charges no attempt, and continues when it is stored again', async () => {
         let isFaulted = true
         const host = await start({
           processes: trial((step) =>
@@ -285,7 +287,7 @@ export function coordinatorContract(
           ),
         })
         host.target.on('/v3/company/42/query', (request, response) =>
-          isFaulted ? answer(424, '{"code":"credential_faulted"}')(request, response) : true,
+          isFaulted ? respondWith(424, '{"code":"credential_faulted"}')(request, response) : true,
         )
         const id = fresh()
         await host.queue(id)
@@ -324,28 +326,28 @@ export function coordinatorContract(
         )
       const path = '/v3/company/42/query'
 
-      it('sends nothing more for that company, and goes on for others', async () => {
+      it('sends no further call for that company, and continues for others', async () => {
         const host = await start({ processes: trial(ofCompany) })
-        host.target.on(path, answer(429, '', { 'retry-after': '60' }))
-        const [told, held, free] = [fresh(), fresh(), fresh()]
-        await host.queue(told, told, '42')
-        expect(await host.reached(told, 'Retrying')).toMatchObject({ ErrorClass: 'http_429' })
-        await host.queue(held, held, '42')
-        const { ErrorClass, Attempts } = await host.reached(held, 'Retrying')
+        host.target.on(path, respondWith(429, '', { 'retry-after': '60' }))
+        const [first, blocked, free] = [fresh(), fresh(), fresh()]
+        await host.queue(first, first, '42')
+        expect(await host.reached(first, 'Retrying')).toMatchObject({ ErrorClass: 'http_429' })
+        await host.queue(blocked, blocked, '42')
+        const { ErrorClass, Attempts } = await host.reached(blocked, 'Retrying')
         expect([ErrorClass, Attempts]).toEqual(['credential_held', []])
         await host.queue(free, free, '43')
         await host.reached(free, 'Completed')
         expect(host.target.callsTo(path)).toHaveLength(1)
-        for (const id of [told, held])
+        for (const id of [first, blocked])
           await host.call(`/processes/Trial/transactions/${id}/cancel`, { method: 'POST' })
       })
 
-      it('calls again when the hold is over, and charges none of it', async () => {
+      it('calls again when the cool-down is over, and charges no attempt', async () => {
         const host = await start({ processes: trial(ofCompany, { retry: { maxAttempts: 1 } }) })
         host.target.on(path, (request, response) =>
           host.target.callsTo(path).length > 2
             ? true
-            : answer(429, '', { 'retry-after': '1' })(request, response),
+            : respondWith(429, '', { 'retry-after': '1' })(request, response),
         )
         const id = fresh()
         await host.queue(id, id, '42')
@@ -360,7 +362,7 @@ export function coordinatorContract(
       })
     })
 
-    it('lets a step wait as often as it likes, and charges none of it', async () => {
+    it('lets a step wait any number of times, and charges no attempt', async () => {
       let times = 0
       const waiting = (step: Step) => {
         times += 1
@@ -376,14 +378,14 @@ export function coordinatorContract(
     })
 
     describe('when a step misbehaves', () => {
-      it('fails it as status_not_set when it ends without a call and without a status', async () => {
+      it('fails it as status_not_set if it returns without a call and without a status', async () => {
         const host = await start({ processes: trial(() => {}) })
         const id = fresh()
         await host.queue(id)
         expect(await host.reached(id, 'Failed')).toMatchObject({ ErrorClass: 'status_not_set' })
       })
 
-      it('tries it again when it throws, up to the last attempt', async () => {
+      it('retries it when it throws, up to the last attempt', async () => {
         const retry = { baseMs: 1, maxAttempts: 3 }
         const host = await start({
           processes: trial(() => Promise.reject(new Error('a bug')), { retry }),
@@ -395,7 +397,7 @@ export function coordinatorContract(
         expect(run.Attempts).toHaveLength(3)
       })
 
-      it('gives up on one that never ends, takes no notice of its signal, or hangs in a call', async () => {
+      it('aborts one that never ends, ignores its signal, or hangs in a call', async () => {
         const host = await start({
           processes: trial(() => new Promise(() => {}), {
             stepTimeoutSeconds: 0.1,
@@ -407,7 +409,7 @@ export function coordinatorContract(
         expect(await host.reached(id, 'Failed')).toMatchObject({ ErrorClass: 'step_timeout' })
       })
 
-      it('aborts the call of a run that is cancelled, and records nothing of it', async () => {
+      it('aborts the call of a cancelled run, and records no outcome', async () => {
         const host = await start()
         const closed = Promise.withResolvers<void>()
         host.target.on('/order', (_, response) => {
@@ -425,14 +427,14 @@ export function coordinatorContract(
     })
 
     describe('loses nothing and repeats no recorded result', () => {
-      it('when a worker died with a run in hand: the lease runs out and the run is adopted', async () => {
-        const source = await backends.openSource({ leaseMs: 400, sweepMs: 100 })
+      it('when a worker died with a run in flight: the lease expires and the run is recovered', async () => {
+        const source = await backends.openSource({ leaseMs: 1_000, sweepMs: 100 })
         const id = fresh()
         const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
         await source.queue(outline, [{ TransactionID: id, InitialData: id }])
         const run = { Process: 'OrderProcess', TransactionID: id, ReplayID: 0 }
         await source.claim({ ...run, version: 0, step: 'order', isFirst: true, owner: 'dead' })
-        const host = await start({ source })
+        const host = await start({ source, timing: { renewMs: 200 } })
         const completed = await host.reached(id, 'Completed')
         expect(completed.Attempts.map(({ Outcome }) => Outcome)).toEqual([
           'in_doubt',
@@ -445,7 +447,7 @@ export function coordinatorContract(
         await source[Symbol.asyncDispose]()
       })
 
-      it('when the message of a step was never sent: the pull sends it', async () => {
+      it('when the message of a step was never sent: the sweeper publishes it', async () => {
         const step = dispatch === 'inline' ? 'order' : 'report'
         let isLost = false
         const host = await start({
@@ -468,7 +470,7 @@ export function coordinatorContract(
         expect(host.target.callsTo('/report')).toHaveLength(1)
       })
 
-      it('when messages come twice, late or for a finished run: they change nothing', async () => {
+      it('when messages arrive twice, late or for a finished run: they change nothing', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -498,12 +500,12 @@ export function coordinatorContract(
         const next = fresh()
         await host.queue(next)
         await host.reached(next, 'Completed')
-        // A worker that goes on by itself claims once.
+        // An inline worker claims only the first step.
         expect((await host.run(id)).Version).toBe(dispatch === 'inline' ? 4 : 6)
         expect(host.target.callsTo('/order')).toHaveLength(2)
       })
 
-      it('when it leaves in the middle of a call: the call ends, the next coordinator goes on', async () => {
+      it('when it shuts down in the middle of a call: the call ends, and the next coordinator continues', async () => {
         const source = await backends.openSource()
         const bus = await backends.openBus()
         await bus.ready(AbortSignal.timeout(10_000))
@@ -513,10 +515,10 @@ export function coordinatorContract(
         const id = fresh()
         await first.queue(id)
         await until(() => first.target.callsTo('/order').length === 1)
-        const leaving = first[Symbol.asyncDispose]()
+        const shutdown = first[Symbol.asyncDispose]()
         fixture = undefined
         release.resolve()
-        await leaving
+        await shutdown
         const second = await start({ source, bus })
         await second.reached(id, 'Completed')
         const made = [...first.target.calls, ...second.target.calls].map(({ path }) => path)
@@ -527,7 +529,7 @@ export function coordinatorContract(
         await source[Symbol.asyncDispose]()
       })
 
-      it('and says so in /integrity', async () => {
+      it('and reports no violation in /integrity', async () => {
         const host = await start()
         const report = (await (await host.call('/integrity')).json()) as {
           queues: { step: string }[]
@@ -537,9 +539,9 @@ export function coordinatorContract(
       })
     })
 
-    describe('while the internet is away', () => {
-      it('starts no step, charges no attempt, logs it, and goes on by itself', async () => {
-        await using internet = await startInternet()
+    describe('while the internet is unreachable', () => {
+      it('starts no step, charges no attempt, logs it, and resumes by itself', async () => {
+        await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
           timing: { onlineIntervalMs: 30, offlineIntervalMs: 30, confirmMs: 10, rampMs: 50 },
@@ -550,14 +552,14 @@ export function coordinatorContract(
         const messages = () => host.log.map(({ msg }) => msg)
         const count = (message: string) => messages().filter((msg) => msg === message).length
 
-        internet.isThere = false
+        internet.isReachable = false
         await until(() => messages().includes('coordinator cancellation complete'))
         const during = fresh()
         expect((await host.queue(during)).status).toBe(202)
         await sleep(300)
         expect(await host.run(during)).toMatchObject({ Status: 'Queued', Attempt: 0 })
 
-        internet.isThere = true
+        internet.isReachable = true
         const run = await host.reached(during, 'Completed')
         expect(run.Attempts.map(({ Attempt }) => Attempt)).toEqual([1, 1, 1])
         expect(count('coordinator cancellation requested')).toBe(1)
@@ -567,8 +569,8 @@ export function coordinatorContract(
         )
       })
 
-      it('ten times over under load: no attempt is charged, no call repeated, no message put aside', async () => {
-        await using internet = await startInternet()
+      it('ten times in a row under load, charges no attempt, repeats no call, dead-letters no message', async () => {
+        await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
           timing: { onlineIntervalMs: 10, offlineIntervalMs: 10, confirmMs: 5, rampMs: 20 },
@@ -579,9 +581,9 @@ export function coordinatorContract(
         const count = (message: string) => host.log.filter(({ msg }) => msg === message).length
         await until(() => count('coordinator starting') === 1)
         for (let flap = 1; flap <= 10; flap += 1) {
-          internet.isThere = false
+          internet.isReachable = false
           await until(() => count('coordinator cancellation complete') >= flap)
-          internet.isThere = true
+          internet.isReachable = true
           await until(() => count('coordinator starting') > flap)
         }
         await queued
@@ -595,36 +597,36 @@ export function coordinatorContract(
       })
 
       it('gives back the attempt of a call that failed because of it', async () => {
-        await using internet = await startInternet()
+        await using internet = await startFakeInternet()
         let isAway = true
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
-          // Nothing but the failed call makes it look.
+          // Only the failed call triggers a probe.
           timing: { onlineIntervalMs: 60_000, offlineIntervalMs: 30, confirmMs: 10, rampMs: 10 },
         })
         host.target.on('/order', async (request) => {
           if (!isAway) return true
-          internet.isThere = false
+          internet.isReachable = false
           request.socket.destroy()
           return undefined
         })
         const id = fresh()
         await host.queue(id)
         await until(() => host.log.some(({ msg }) => msg === 'coordinator cancellation complete'))
-        // Not charged, and not forgotten: the call had left.
+        // Not charged, but stored: the call had been sent.
         expect(await host.run(id)).toMatchObject({
           Attempt: 0,
           Status: 'Queued',
           Attempts: [{ Outcome: 'no_answer' }],
         })
         isAway = false
-        internet.isThere = true
+        internet.isReachable = true
         const run = await host.reached(id, 'Completed')
         expect(run.Attempts.map(({ Attempt }) => Attempt)).toEqual([1, 1, 1, 1])
       })
     })
 
-    it('keeps initial data to the letter: the same again is known, other data is a conflict', async () => {
+    it('stores initial data unchanged: the same data again is known, other data is a conflict', async () => {
       const host = await start()
       const id = fresh()
       const queue = (text: string) =>
@@ -653,28 +655,31 @@ export function coordinatorContract(
         'text that looks like something else',
         '["null","1e400","12345678901234567890","\\\\u0000"]',
       ],
-    ])('gives initial data back as it came, and knows it again: %s', async (_, text) => {
-      const host = await start({ processes: trial((step) => step.complete(step.initialData)) })
-      const id = fresh()
-      const send = () =>
-        host.call('/processes/Trial/transactions', {
-          method: 'POST',
-          headers: { 'Content-Type': 'application/json' },
-          body: `{"TransactionID":"${id}","InitialData":${text}}`,
-        })
-      expect((await send()).status).toBe(202)
-      const run = await host.reached(id, 'Completed')
-      const sent = JSON.parse(text.replaceAll('-0', '0')) as unknown
-      expect([run.InitialData, run.Items[0]?.Data]).toEqual([sent, sent])
-      expect((await send()).status).toBe(200)
-    })
+    ])(
+      'returns initial data unchanged, and recognises it when it is queued again: %s',
+      async (_, text) => {
+        const host = await start({ processes: trial((step) => step.complete(step.initialData)) })
+        const id = fresh()
+        const send = () =>
+          host.call('/processes/Trial/transactions', {
+            method: 'POST',
+            headers: { 'Content-Type': 'application/json' },
+            body: `{"TransactionID":"${id}","InitialData":${text}}`,
+          })
+        expect((await send()).status).toBe(202)
+        const run = await host.reached(id, 'Completed')
+        const sent = JSON.parse(text.replaceAll('-0', '0')) as unknown
+        expect([run.InitialData, run.Items[0]?.Data]).toEqual([sent, sent])
+        expect((await send()).status).toBe(200)
+      },
+    )
 
-    it.each(['.', '..'])('refuses the id %j, which no path could name', async (id) => {
+    it.each(['.', '..'])('rejects the id %j, which no URL path can express', async (id) => {
       const host = await start()
       expect((await host.queue(id)).status).toBe(400)
     })
 
-    it('runs no step of a paused process, over a restart as well, until it is resumed', async () => {
+    it('runs no step of a paused process until it is resumed, even after a restart', async () => {
       const first = await start()
       const paused = await first.call('/processes/OrderProcess/pause', { method: 'POST' })
       expect(await paused.json()).toMatchObject({ Paused: true })
@@ -689,7 +694,7 @@ export function coordinatorContract(
       await host.reached(id, 'Completed')
     })
 
-    it('tells every transition as it happens, and what was missed to who comes back', async () => {
+    it('streams every transition as it happens, and the missed ones to a client that reconnects', async () => {
       const host = await start()
       const id = fresh()
       const first = await watchEvents(host, id)
@@ -705,7 +710,7 @@ export function coordinatorContract(
       first.stop()
       const missed = await watchEvents(host, id, first.ids[1])
       await until(() => missed.seen.some(({ Status }) => Status === 'Completed'))
-      // What was just before it may have been told elsewhere in another order, so it comes again.
+      // Events just before it may have had another order at another replica, so they are repeated.
       expect(missed.ids.filter((eventId) => eventId !== first.ids[0])).toEqual(first.ids.slice(2))
       const lost = await watchEvents(host, id, 'an id of long ago')
       await until(() => lost.text().includes('event: reset'))

@@ -73,7 +73,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     ['unknown_transaction', JSON.stringify({ ...good, TransactionID: 'nobody queued it' })],
   ]
 
-  it('puts many kinds of poison messages aside with the reason, and healthy work goes on', async () => {
+  it('dead-letters many kinds of poison messages with the reason while valid work continues', async () => {
     const host = use(await startFixture(backends))
     const raw = await channel()
     for (const [, content] of poison)
@@ -94,7 +94,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(await host.bus.depth('steps.OrderProcess.order')).toMatchObject({ ready: 0 })
   })
 
-  it('runs a row that somebody inserted, and refuses one whose id no message could carry', async () => {
+  it('runs a row inserted by another program, and fails one whose id no message can carry', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -118,7 +118,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     })
   })
 
-  it('picks rows up as they are inserted, hundreds of them in a few looks', async () => {
+  it('picks up rows as they are inserted, hundreds of them in a few polls', async () => {
     let looks = 0
     const host = use(
       await startFixture(backends, {
@@ -144,11 +144,11 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
         where "TransactionID" like ${`${many}%`} and "Status" <> 'Completed'`
       return row?.['left'] === 0
     })
-    // A full look, and one that shows the end.
+    // One full poll, and one that finds no more.
     expect(looks - before).toBeLessThan(5)
   })
 
-  it('has no rows that nobody could read: they would stop the pull for their neighbours', async () => {
+  it('accepts no row that could not be parsed, because it would fail the sweep of all others', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -167,7 +167,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     await host.reached(id, 'Completed')
   })
 
-  it('fails a run that begins in the middle of its process, with the reason', async () => {
+  it('fails a run that starts in the middle of its process, with the reason', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -179,7 +179,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(run).toMatchObject({ ErrorClass: 'step_before_missing', Attempt: 1 })
   })
 
-  it('takes the same ids in many orders at once, each once', async () => {
+  it('queues each id once if concurrent requests contain the same ids in different orders', async () => {
     const host = use(await startFixture(backends))
     const lines = Array.from({ length: 200 }, () => ({ TransactionID: fresh(), InitialData: 1 }))
     const bulk = async (body: readonly unknown[]) => {
@@ -199,7 +199,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     for (const { TransactionID } of lines) await host.reached(TransactionID, 'Completed')
   })
 
-  it('takes transactions while the broker is away, and runs them when it comes', async () => {
+  it('accepts transactions while the broker is unavailable, and runs them when it is back', async () => {
     await using line = await startRelay(amqpUrl, 5672)
     line.away()
     const host = use(await startFixture(backends, { amqpUrl: line.url, times: { sweepMs: 100 } }))
@@ -211,7 +211,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(host.target.callsTo('/order')).toHaveLength(20)
   })
 
-  it('goes on after the line to the broker was cut in the middle of work', async () => {
+  it('continues after the connection to the broker was cut in the middle of work', async () => {
     await using line = await startRelay(amqpUrl, 5672)
     const host = use(await startFixture(backends, { amqpUrl: line.url, times: { sweepMs: 100 } }))
     await host.bus.ready(AbortSignal.timeout(10_000))
@@ -230,7 +230,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(new Set(keys).size).toBe(120)
   })
 
-  it('records what it did while the database was away once it is back', async () => {
+  it('records the outcomes of steps that ended while the database was unavailable', async () => {
     const database = backends.database?.url ?? ''
     await using line = await startRelay(database, 5432)
     const { connectPostgres } = await import('./adapters/postgres/connection.ts')
@@ -265,7 +265,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(host.target.callsTo('/order')).toHaveLength(1)
   })
 
-  it('shares work between replicas: each step once', async () => {
+  it('shares work between replicas and runs each step once', async () => {
     const hosts = []
     for (let n = 0; n < 3; n += 1) hosts.push(use(await startFixture(backends)))
     const [host] = hosts
@@ -284,7 +284,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(Math.min(...counts)).toBeGreaterThan(0)
   })
 
-  it('tells other systems of every transition on integration.transactions, without business data', async () => {
+  it('publishes every transition to integration.transactions, without business data', async () => {
     const host = use(await startFixture(backends))
     const raw = await channel()
     const { queue } = await raw.assertQueue('', { exclusive: true })
@@ -306,7 +306,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(text).not.toContain('business data')
   })
 
-  it('aborts a call in hand for a cancellation elsewhere, and no resumed one when the news comes late', async () => {
+  it('aborts a call in flight when another replica cancels the run, but not that of a resumed run when the event is late', async () => {
     const host = use(await startFixture(backends))
     const id = fresh()
     const watched = await watchEvents(host, id)
@@ -322,7 +322,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     })
     const act = (action: string) =>
       host.call(`/processes/OrderProcess/transactions/${id}/${action}`, { method: 'POST' })
-    /** What another replica would tell of the cancellation. */
+    /** The batch that another replica would publish for the cancellation. */
     const raw = await channel()
     const tellOf = ({ Version, UpdatedAt: At }: Awaited<ReturnType<typeof host.run>>): void => {
       const run = { Process: 'OrderProcess', TransactionID: id, ReplayID: 0, StepName: 'order' }
@@ -349,7 +349,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(host.target.callsTo('/order')).toHaveLength(2)
   })
 
-  it('shares the queue of credential events between replicas, and drops what is no event', async () => {
+  it('shares the queue of credential events between replicas, and drops invalid messages', async () => {
     const host = use(await startFixture(backends))
     use(await startFixture(backends))
     const raw = await channel()

@@ -18,8 +18,8 @@ const process = defineProcess('Measured', {
   },
 })
 
-describe('the figures of the coordinator', () => {
-  it('tell runs by status, steps by outcome and time, and what waits; no run is named', async () => {
+describe('the metrics of the coordinator', () => {
+  it('count runs by status, steps by outcome and duration, and the backlog; they name no run', async () => {
     await using host = await startFixture(backends, { processes: [process] })
     const metrics = async () => (await fetch(`${host.url}/metrics`)).text()
     await host.queue('canary-good', 'good')
@@ -29,7 +29,7 @@ describe('the figures of the coordinator', () => {
     const settled = [
       'coordinator_transactions{status="Completed",service="coordinator"} 1',
       'coordinator_transactions{status="Failed",service="coordinator"} 1',
-      // Told as 0, not left as it was or out.
+      // Reported as 0, neither stale nor missing.
       'coordinator_transactions{status="Running",service="coordinator"} 0',
       'coordinator_due_runs{process="Measured",step="bad",service="coordinator"} 0',
       'coordinator_oldest_due_seconds{process="Measured",step="bad",service="coordinator"} 0',
@@ -47,7 +47,7 @@ describe('the figures of the coordinator', () => {
     expect(text).not.toContain('canary')
   })
 
-  it('no longer count runs in a status that they have left', async () => {
+  it('no longer count runs in a previous status', async () => {
     await using host = await startFixture(backends, { processes: [process] })
     const failed = (count: number) => async () =>
       (await (await fetch(`${host.url}/metrics`)).text()).includes(
@@ -66,7 +66,7 @@ describe('the figures of the coordinator', () => {
     })
   })
 
-  it('count a retry that there is no attempt left for as a failure', async () => {
+  it('count a retry without an attempt left as a failure', async () => {
     const unlucky = defineProcess('Unlucky', {
       retry: { maxAttempts: 2, baseMs: 1 },
       steps: {

@@ -3,25 +3,29 @@ import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
-import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
+import { createThreadedFiles } from './adapters/files/threaded-files.ts'
 import { loadProcesses } from './adapters/folder/processes.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import { createProbe } from './adapters/http/probe.ts'
-import { onCredentialUsable } from './adapters/rabbitmq/credential-events.ts'
-import { createStepQueue } from './adapters/rabbitmq/step-queue.ts'
-import { joinTransactionEvents } from './adapters/rabbitmq/transaction-events.ts'
+import { onCredentialUsable } from './adapters/message-bus/credential-events.ts'
+import { createStepQueue } from './adapters/message-bus/step-queue.ts'
+import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
-import type { ProcessDefinition } from './process/definition.ts'
-import { createAnnouncer } from './runner/announcer.ts'
-import { watchConnectivity } from './runner/connectivity.ts'
-import { createOperations } from './runner/operations.ts'
-import { startPulls } from './runner/pull.ts'
-import { createRunner, outlineOf, type RunnerDeps } from './runner/runner.ts'
-import { createTransitionFeed } from './runner/transition-feed.ts'
+import { createCoordinatorMetrics } from './metrics.ts'
+import { outlineOf, type ProcessDefinition } from './process/definition.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
+import { createConnectivity } from './worker/connectivity.ts'
+import { startLeaseRecovery } from './worker/lease-recovery.ts'
+import { createOperations } from './worker/operations.ts'
+import { createStepsInFlight } from './worker/steps-in-flight.ts'
+import { startSweeper } from './worker/sweeper.ts'
+import { createTraceparents } from './worker/traceparent.ts'
+import { createTransitionFeed } from './worker/transition-feed.ts'
+import { createTransitionPublisher } from './worker/transition-publisher.ts'
+import { createWorker, type WorkerDeps } from './worker/worker.ts'
 
 export interface CoordinatorAdapters {
   readonly logger: Logger
@@ -29,194 +33,149 @@ export interface CoordinatorAdapters {
   readonly metrics?: Metrics
   readonly source: TransactionSource
   readonly bus: MessageBus
-  /** Those of the folder `processes/` unless given. */
+  /** The processes to run; by default those of the folder `processes/`. */
   readonly processes?: readonly ProcessDefinition[]
-  /** Epoch ms; for distances only, the source has its own clock. */
+  /** Epoch ms; used for durations only, because the source has its own clock. */
   readonly now?: () => number
   /** Shorter times for tests. */
-  readonly timing?: Pick<RunnerDeps, 'renewMs' | 'rampMs' | 'leaveMs'> & {
+  readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'drainMs'> & {
     readonly onlineIntervalMs?: number
     readonly offlineIntervalMs?: number
     readonly confirmMs?: number
   }
 }
 
-/** Starts the coordinator on the given source and bus, which stay the caller's to close. */
+/** Starts the coordinator on the given source and bus, which the caller opens and closes. */
 export async function startCoordinator(
   config: EmbeddedConfig,
   adapters: CoordinatorAdapters,
 ): Promise<RunningService> {
-  const { logger, health, source, bus, now = Date.now, timing = {} } = adapters
-  const metrics = adapters.metrics ?? createMetrics('coordinator')
+  const { logger: log, health, source, bus, now = Date.now, timing = {} } = adapters
+  const { PREFETCH: prefetch } = config
+  const serviceMetrics = adapters.metrics ?? createMetrics('coordinator')
   const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
   const random = Math.random
-  const steps = metrics.counter('coordinator_steps_total', 'Steps by what they came to', [
-    'process',
-    'step',
-    'outcome',
-  ])
-  const violations = metrics.gauge(
-    'coordinator_violations',
-    'Figures of the audit that must be 0',
-    ['kind'],
-  )
-  const transactions = metrics.gauge('coordinator_transactions', 'Runs by status', ['status'])
-  const due = metrics.gauge('coordinator_due_runs', 'Runs that a worker could take now, by step', [
-    'process',
-    'step',
-  ])
-  const oldestDue = metrics.gauge(
-    'coordinator_oldest_due_seconds',
-    'How long the first of the runs that a worker could take now has been due, by step; 0 when there is none',
-    ['process', 'step'],
-  )
-  const buried = metrics.gauge('coordinator_dead_messages', 'Messages that were put aside', [
-    'process',
-  ])
-  const swept = metrics.counter(
-    'coordinator_sweep_publishes_total',
-    'Step messages that the local pull sent for runs nobody had picked up',
-  )
-  const adopted = metrics.counter(
-    'coordinator_runs_adopted_total',
-    'Runs taken over from coordinators that are gone',
-  )
-  const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
-  const stepTimes = metrics.histogram(
-    'coordinator_step_duration_seconds',
-    'Time from the start of a step until its outcome was recorded',
-    ['process', 'step'],
-  )
-
   const processes =
     adapters.processes === undefined
       ? await loadProcesses()
       : new Map(adapters.processes.map((definition) => [definition.name, definition]))
 
-  // Opened top to bottom, closed bottom to top: intake first, then what is in hand, then what says so.
+  // Opened top to bottom and closed bottom to top: on shutdown no work is accepted first, then the steps in flight
+  // finish, then the publishers of their transitions.
   await using stack = new AsyncDisposableStack()
-  const leaving = new AbortController()
   const caller = stack.use(createHttpCaller())
+  const files = stack.use(createThreadedFiles())
   const feed = createTransitionFeed()
-  const queue = createStepQueue(bus, owner)
+  const traceparentOf = createTraceparents()
+  const queue = createStepQueue(bus, owner, traceparentOf)
+  const metrics = createCoordinatorMetrics(serviceMetrics, processes, queue)
   await Promise.all(
     [...processes.values()].map((definition) => queue.declare(outlineOf(definition))),
   )
+  const stepsInFlight = createStepsInFlight()
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
-      // Cancelled at another replica: the call in hand here must not go on.
-      if (event.Status === 'Cancelled') runner.abort(event)
+      // The run was cancelled at another replica: its call in flight here must not continue.
+      if (event.Status === 'Cancelled') stepsInFlight.abortCancelled(event)
     }),
   )
-  const announcer = createAnnouncer({
+  const publisher = createTransitionPublisher({
     queue,
     feed,
-    tell: events.tell,
-    log: logger,
+    publishEvent: events.publishEvent,
+    log,
     firstStep: (name) => processes.get(name)?.stepNames[0],
   })
-  stack.defer(() => announcer.settled())
-  const runner = stack.use(
-    createRunner({
+  stack.defer(() => publisher.flush())
+  const connectivity = createConnectivity({ probes: probesOf(config).map(createProbe), ...timing })
+  const worker = stack.use(
+    createWorker({
       source,
       queue,
-      announcer,
+      publisher,
       processes,
+      stepsInFlight,
       call: caller.call,
+      files,
       gateway: {
         url: config.GATEWAY_URL,
         key: config.SERVICE_API_KEY[0].reveal(),
         faultOf: config.PROVIDER_PROFILE.accounting.faultOf,
       },
       settings: { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR },
-      checkOnline: () => connectivity.check(),
-      log: logger,
+      checkOnline: connectivity.check,
+      traceparentOf,
+      log,
       owner,
-      prefetch: config.PREFETCH,
+      prefetch,
       now,
       random,
-      count: (name, step, outcome, ms) => {
-        steps.inc({ process: name, step, outcome })
-        if (ms !== undefined) stepTimes.observe({ process: name, step }, ms / 1_000)
-      },
+      count: metrics.countStep,
       ...timing,
     }),
   )
-  const connectivity = stack.use(
-    watchConnectivity({
-      probes: probesOf(config).map(createProbe),
-      onChange(isOnline) {
-        online.set(isOnline ? 1 : 0)
-        runner.setOnline(isOnline)
-      },
-      ...timing,
+  stack.use(
+    connectivity.watch((isOnline) => {
+      metrics.setOnline(isOnline)
+      worker.setOnline(isOnline)
     }),
   )
-  const operations = createOperations({ source, processes, announcer, runner })
+  const operations = createOperations({ source, processes, publisher, stepsInFlight, worker })
   const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
     try {
       await operations.wake(name)
     } catch (error) {
-      // They look again by themselves, only later.
-      logger.warn({ err: error }, 'waiting transactions were not woken')
+      // Not fatal: runs that wait for a credential are tried again every five minutes anyway.
+      log.warn({ err: error }, 'waiting transactions were not woken')
     }
   })
   stack.defer(() => credentials.cancel())
   stack.use(
-    startPulls({
+    startSweeper({
       source,
       queue,
-      announcer,
-      runner,
+      publisher,
+      worker,
       processes,
-      log: logger,
+      log,
       random,
-      localMs: config.LOCAL_PULL_SECONDS * 1_000,
-      remoteMs: config.REMOTE_PULL_SECONDS * 1_000,
-      prefetch: config.PREFETCH,
-      onSweep: (count) => swept.inc(count),
-      onAdopt: (count) => adopted.inc(count),
-      async onAudit(audit) {
-        for (const [kind, count] of Object.entries(audit.violations))
-          violations.set({ kind }, count)
-        for (const status of headerStatuses)
-          transactions.set({ status }, audit.headers[status] ?? 0)
-        for (const { name: process, stepNames } of processes.values())
-          for (const step of stepNames) {
-            // A row inserted by hand names no step: it is at the first. What has none left is not listed.
-            const here = audit.dueBySteps.filter(
-              (entry) => entry.process === process && (entry.step || stepNames[0]) === step,
-            )
-            const count = here.reduce((sum, runs) => sum + runs.due, 0)
-            const oldestMs = Math.max(0, ...here.map((runs) => runs.oldestMs))
-            due.set({ process, step }, count)
-            oldestDue.set({ process, step }, oldestMs / 1_000)
-          }
-        for (const process of processes.keys()) {
-          const count = await queue.buried(process)
-          if (count !== null) buried.set({ process }, count)
-        }
-      },
+      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+      prefetch,
+      onSweep: metrics.countSwept,
     }),
   )
+  stack.use(
+    startLeaseRecovery({
+      source,
+      publisher,
+      worker,
+      processes: [...processes.keys()],
+      log,
+      random,
+      intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
+      onAudit: metrics.setAudit,
+      onRecovered: metrics.countRecovered,
+    }),
+  )
+  const shutdown = new AbortController()
   const app = createApp({
-    logger,
+    logger: log,
     health,
-    metrics,
+    metrics: serviceMetrics,
     keys: config.SERVICE_API_KEY,
     operations,
     source,
-    runner,
+    worker,
     queue,
     processes,
     feed,
-    leaving: leaving.signal,
+    shutdown: shutdown.signal,
   })
   const server = stack.use(
     await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
   )
-  stack.defer(() => leaving.abort())
+  stack.defer(() => shutdown.abort())
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }

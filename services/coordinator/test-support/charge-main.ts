@@ -1,4 +1,4 @@
-/** A coordinator of the charge process, as a process that a test kills in its call. */
+/** A coordinator with the charge process, as a process that a test kills during its call. */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { runService } from '@integration-host/shared/process/lifecycle'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -11,7 +11,7 @@ import { chargeProcess } from './charge-process.ts'
 
 await runService('coordinator', async () => {
   const config = readConfig(process.env)
-  if (config.TRANSACTION_SOURCE === 'memory') throw new Error('this one is for Postgres')
+  if (config.TRANSACTION_SOURCE === 'memory') throw new Error('this program needs PostgreSQL')
   const logger = createLogger('coordinator', config.LOG_LEVEL)
   const health = createHealth(logger)
   const source = createPostgresTransactionSource(

@@ -28,11 +28,11 @@ import type { ProcessDefinition } from '../src/process/definition.ts'
 import { type CoordinatorAdapters, startCoordinator } from '../src/service.ts'
 import type { TransactionSource } from '../src/transaction/transaction-source.ts'
 import { createDatabase, type TestDatabase } from './database.ts'
-import { startTarget, type Target } from './target.ts'
+import { startTarget, type Target } from './fake-target.ts'
 
 export const serviceKey = 'test-key-0123456789-0123456789-0123456789'
 
-/** Where transactions and messages are during a test; outlives the coordinators started on it. */
+/** The stores of transactions and messages of a test, which outlive the coordinators started on them. */
 export interface Backends extends AsyncDisposable {
   readonly kind: 'embedded' | 'real'
   readonly dataDir: string
@@ -126,19 +126,19 @@ export interface Fixture extends AsyncDisposable {
 export interface FixtureOptions {
   readonly env?: Readonly<Record<string, string>>
   readonly processes?: readonly ProcessDefinition[]
-  /** How all of them are dispatched, whatever they say. */
+  /** Overrides the `dispatch` of all processes. */
   readonly dispatch?: ProcessDefinition['dispatch']
   readonly timing?: CoordinatorAdapters['timing']
   readonly times?: { sweepMs?: number; leaseMs?: number }
   readonly amqpUrl?: string
   readonly bus?: MessageBus
   readonly source?: TransactionSource
-  /** Stands between the coordinator and its source or bus, to break off at chosen points. */
+  /** Wraps the source or bus of the coordinator, to fail at chosen points. */
   readonly wrapSource?: (source: TransactionSource) => TransactionSource
   readonly wrapBus?: (bus: MessageBus) => MessageBus
 }
 
-/** A coordinator with its target, listening. */
+/** Starts a coordinator and its fake target. */
 export async function startFixture(
   backends: Backends,
   options: FixtureOptions = {},
@@ -198,10 +198,10 @@ export async function startFixture(
       }),
     async run(id, replay) {
       const query = replay === undefined ? '' : `?replay=${replay}`
-      const answer = await call(
+      const response = await call(
         `/processes/${process}/transactions/${encodeURIComponent(id)}${query}`,
       )
-      return answer.json() as ReturnType<Fixture['run']>
+      return response.json() as ReturnType<Fixture['run']>
     },
     async reached(id, status, replay) {
       let last: Awaited<ReturnType<Fixture['run']>> | undefined
@@ -219,8 +219,8 @@ export async function startFixture(
 }
 
 /**
- * A client of `/events` that has seen what became of one run: what tests before it left goes on beside it.
- * `isWholeAtEnd` is false for a stream that was cut off.
+ * A client of `/events` that collects the events of one run; runs of previous tests may continue meanwhile.
+ * `isWholeAtEnd` is false for a truncated stream.
  */
 export async function watchEvents(host: Fixture, transactionId: string, lastId?: string) {
   const controller = new AbortController()

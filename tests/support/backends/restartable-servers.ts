@@ -21,6 +21,8 @@ export interface RestartableServer extends AsyncDisposable {
 export interface RestartableRabbitMq extends RestartableServer {
   /** Raises or clears the memory alarm. While it is on, the broker reads nothing from publishers. */
   setAlarm(isOn: boolean): Promise<void>
+  /** Runs `rabbitmqctl` for this broker. Resolves with its standard output. */
+  control(...args: readonly string[]): Promise<string>
 }
 
 /** @throws {Error} when the server is not installed or does not start. */
@@ -33,13 +35,13 @@ export async function startRestartableServer(
 /** @throws {Error} when RabbitMQ is not installed or does not start. */
 export async function startRestartableRabbitMq(): Promise<RestartableRabbitMq> {
   const { server, programs, setup } = await start('rabbitmq')
+  const control = async (...args: readonly string[]): Promise<string> =>
+    (await run(join(programs, 'rabbitmqctl'), args, { env: setup.command.env })).stdout
   return {
     ...server,
+    control,
     async setAlarm(isOn) {
-      const watermark = isOn ? '0' : '0.9'
-      await run(join(programs, 'rabbitmqctl'), ['set_vm_memory_high_watermark', watermark], {
-        env: setup.command.env,
-      })
+      await control('set_vm_memory_high_watermark', isOn ? '0' : '0.9')
     },
   }
 }

@@ -92,7 +92,7 @@ export async function runOrderLoad(
       // A message is dead-lettered by the broker, or by a coordinator, which then logs a line.
       const logLines = coordinators
         .flatMap((coordinator) => coordinator.output().split('\n'))
-        .filter((line) => /put aside|dead.letter|delivery handler failed/.test(line))
+        .filter((line) => /dead-lettered|delivery handler failed/.test(line))
       const details = [...(await queues.deadLetters()), ...logLines]
       throw new Error(['the queues are not empty', ...details].join('\n'), { cause: error })
     },

@@ -5,7 +5,7 @@ import type { ServiceProcess } from '../system.ts'
  * The coordinator's entry with failpoints and test settings; it serves as the plain service too. Its head
  * comment lists the settings. `DIES_AT` names the failpoint, `DIES_WITH` the transaction.
  */
-export const coordinatorWithFailpoints = 'test-support/dying-main.ts'
+export const coordinatorWithFailpoints = 'test-support/failpoint-main.ts'
 
 /** The token-service's entry with failpoints. It needs `DIES_AT` (a failpoint) or `DIES_OF` (a defect). */
 export const tokenServiceWithFailpoints = 'test-support/dying-main.ts'

@@ -134,6 +134,9 @@ function policyFindings(
   })
 }
 
+/** The default `delivery-limit` of RabbitMQ 4 is 20, and older versions have none. */
+const DELETED = ', and RabbitMQ 4 deletes a message that is returned to them more than 20 times'
+
 function policyFinding({ name, definition }: ShippedPolicy, covered: readonly Queue[]): Finding {
   const check = `policy ${name}`
   const effective = (queue: Queue): Record<string, unknown> => {
@@ -156,7 +159,7 @@ function policyFinding({ name, definition }: ShippedPolicy, covered: readonly Qu
   if (others.length === covered.length && covered.every((queue) => !queue.policy))
     return warning(
       check,
-      'no policy holds: these queues may grow without end',
+      `no policy holds: these queues may grow without end${'delivery-limit' in definition ? DELETED : ''}`,
       `rabbitmqctl import_definitions ${DEFINITIONS} (docs/rabbitmq.md)`,
     )
   return warning(

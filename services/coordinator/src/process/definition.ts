@@ -1,5 +1,6 @@
 import { StepName } from '@integration-host/shared/contracts/step-message'
 import { defaultRetryPolicy, type RetryPolicy } from './retry-policy.ts'
+import type { ProcessOutline } from '../transaction/transaction-source.ts'
 import type { AnyStep } from './step.ts'
 
 export interface ProcessSteps {
@@ -7,17 +8,18 @@ export interface ProcessSteps {
 }
 
 export interface ProcessOptions<Steps extends ProcessSteps> {
-  /** Stop while the internet is away: no step is started and no attempt is charged. */
+  /** Pause while the internet is unreachable: no step is started and no attempt is charged. */
   readonly requireInternet?: boolean
   readonly retry?: Partial<RetryPolicy>
-  /** Seconds a step may take as a whole; the broker takes a delivery away after 30 minutes. */
+  /** Seconds a step may take in total. RabbitMQ closes the channel of a delivery that is unacknowledged for 30 minutes. */
   readonly stepTimeoutSeconds?: number
   /**
-   * `message`: every step has a message of its own, so that the console shows where work stands. `inline`: the
-   * worker that recorded a step goes on with the next one, about twice as fast; a run has one message.
+   * `message`: every step has a message of its own, so that the broker's console shows the backlog of each step.
+   * `inline`: the worker that recorded a step continues with the next one, about twice as fast; a run has one
+   * message.
    */
   readonly dispatch?: 'message' | 'inline'
-  /** In the order they run. */
+  /** In the order in which they run. */
   readonly steps: Steps
 }
 
@@ -36,10 +38,10 @@ const DEFAULT_STEP_SECONDS = 300
 const MAX_STEP_SECONDS = 1_500
 
 /**
- * Defines a process: a file in `processes/` exports one as its default, and it is run.
+ * Defines a process. A file in `processes/` exports it as its default, and the coordinator runs it.
  *
- * @throws {TypeError} for what could not run: bad names (they become queue names), no steps, a limit that
- * the broker would not keep.
+ * @throws {TypeError} for a definition that could not run: invalid names (they become queue names), no steps, or
+ * a time limit beyond the one RabbitMQ has for a delivery.
  */
 export function defineProcess<const Steps extends ProcessSteps>(
   name: string,
@@ -72,3 +74,9 @@ export function defineProcess<const Steps extends ProcessSteps>(
     steps: new Map(Object.entries(options.steps)),
   }
 }
+
+/** What a source needs to know of the process. */
+export const outlineOf = ({ name, stepNames: steps }: ProcessDefinition): ProcessOutline => ({
+  name,
+  steps,
+})

@@ -1,8 +1,8 @@
-import type { StepStop } from './step-stop.ts'
+import type { StepAbort } from './step-abort.ts'
 
 /**
- * The port to the targets of steps: one HTTP call, as far as it got. A foreseen failure is an outcome, not
- * an exception, because what a step comes to depends on how far its call went.
+ * The port to the targets of steps: makes one HTTP call. A foreseen failure is an outcome, not an exception,
+ * because the outcome of the step depends on how far its call got.
  */
 export type HttpCall = (request: CallRequest, limits: CallLimits) => Promise<CallOutcome>
 
@@ -14,8 +14,8 @@ export interface CallRequest {
 }
 
 export interface CallLimits {
-  /** With a reason it ends the call, wherever it is; else only while nothing of it has left. */
-  readonly stop: StepStop
+  /** With a reason it aborts the call at any point; without one, only while none of it has been sent. */
+  readonly abort: StepAbort
   /** For the whole call, connecting included. */
   readonly timeoutMs: number
 }
@@ -28,10 +28,10 @@ export type CallOutcome =
       readonly body: string
       readonly retryAfter: string | null
     }
-  /** No answer, or half of one. `reason` is a short code such as `ECONNREFUSED`. */
+  /** No response, or an incomplete one. `reason` is a short code such as `ECONNREFUSED`. */
   | { readonly kind: 'failed'; readonly reason: string; readonly isSent: boolean }
   | { readonly kind: 'aborted'; readonly isSent: boolean }
   | { readonly kind: 'too_large'; readonly status: number; readonly retryAfter: string | null }
 
-/** The longest answer that is kept with an item. */
+/** The longest response body that is stored with an item. */
 export const MAX_RESPONSE_BYTES = 1_048_576

@@ -1,6 +1,6 @@
 /**
- * Random sequences of everything that can happen to a transaction, over the transition rules and a source,
- * against a model small enough to be read. `npm run test:faults` runs a hundred thousand of them.
+ * Runs random sequences of everything that can happen to a transaction against the transition rules and a source,
+ * and compares the results with a small model. `npm run test:faults` runs a hundred thousand of them.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -8,14 +8,14 @@ import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
-import type { Header } from '../transaction/header.ts'
+import type { Run } from '../transaction/run.ts'
 import { isOver, isResumable } from '../transaction/status.ts'
 import {
   type ClaimResult,
   LEASE_MS,
   type Lease,
   type ProcessOutline,
-  type Run,
+  type RunDetail,
   SWEEP_CAP_MS,
   SWEEP_MS,
   type TransactionSource,
@@ -26,7 +26,7 @@ import type { RetryPolicy } from './retry-policy.ts'
 
 const SEQUENCES = process.env['TEST_FAULTS'] === undefined ? 4_000 : 100_000
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
-/** A source holds what it ever knew: a new one now and then keeps the run short. */
+/** A source keeps all runs, so a new one from time to time keeps the test fast. */
 const SEQUENCES_PER_SOURCE = 500
 
 const steps = ['order', 'report', 'csv'] as const
@@ -46,11 +46,11 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
   told429: { kind: 'held', ...failure, response: { status: 429, body: '' }, delayMs: 20_000 },
   held: { kind: 'held', ...failure, delayMs: 20_000 },
   released: { kind: 'released' },
-  noAnswer: { kind: 'released', noAnswer: 'aborted', isInDoubt: true },
+  noResponse: { kind: 'released', noResponse: 'aborted', isInDoubt: true },
 }
 type OutcomeName = keyof typeof outcomes
 
-/** What can happen. Indexes count back from the newest run or lease, so that most of them mean something. */
+/** What can happen. Indexes count back from the newest run or lease, so that most of them refer to one. */
 type Happening =
   | { readonly do: 'queue'; readonly id: string; readonly data: number }
   | { readonly do: 'claim'; readonly run: number; readonly behind: number; readonly step: string }
@@ -72,7 +72,7 @@ type Happening =
 
 const anyId = fc.constantFrom(...ids)
 const recent = fc.nat({ max: 3 })
-/** Mostly the version as it is; else one of before, or one that is still to come. */
+/** Mostly the present version; otherwise a previous or a future one. */
 const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
 const anything: fc.Arbitrary<Happening> = fc.oneof(
   {
@@ -81,7 +81,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   {
     weight: 8,
-    // Empty: the step that is due.
+    // Empty means the due step.
     arbitrary: fc.record({
       do: fc.constant('claim'),
       run: recent,
@@ -128,12 +128,12 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('pause'), isPaused: fc.boolean() }) },
 ) as fc.Arbitrary<Happening>
 
-/** A run as far as the rules tell it: what the source must show. */
+/** The state of a run that the rules predict and the source must return. */
 interface ModelRun {
   readonly id: string
   readonly replay: number
   data: number
-  status: Header['Status']
+  status: Run['Status']
   step: string
   version: number
   attempt: number
@@ -156,8 +156,8 @@ class Model {
   readonly #source: TransactionSource
   readonly #process: ProcessOutline
   readonly #clock: Clock
-  /** Completed runs, whole, as they were first seen. */
-  readonly #completed = new Map<ModelRun, Run | null>()
+  /** Completed runs with items and attempts, as first read. */
+  readonly #completed = new Map<ModelRun, RunDetail | null>()
 
   constructor(source: TransactionSource, name: string, clock: Clock) {
     this.#source = source
@@ -191,13 +191,13 @@ class Model {
           version,
           step,
           isFirst: step === steps[0],
-          // The same for all: what fences is the version.
+          // The same owner for all: only the version fences.
           owner: 'worker',
         })
         expect(result.kind).toBe(expected)
         if (result.kind === 'claimed') {
           if (run.lease !== null) this.#lose(run)
-          expect(result.claim.header.InDoubt).toBe(run.isInDoubt)
+          expect(result.claim.run.InDoubt).toBe(run.isInDoubt)
           run.version += 1
           run.attempt += 1
           run.status = 'Running'
@@ -212,9 +212,9 @@ class Model {
         if (lease === undefined || outcome === undefined) return
         const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
         const held = run.lease?.version === lease.version
-        // A worker decides on the header it claimed, however long ago that was.
+        // A worker decides on the run as it claimed it, however long ago that was.
         const claimed = {
-          ...(await this.#get(run)).header,
+          ...(await this.#get(run)).run,
           StepName: lease.step,
           ...(held && { Attempt: run.attempt }),
         }
@@ -256,7 +256,7 @@ class Model {
         }
         break
       case 'adopt':
-        for (const { TransactionID, ReplayID } of await source.adopt(10)) {
+        for (const { TransactionID, ReplayID } of await source.recoverExpiredLeases(10)) {
           const run = this.#find(TransactionID, ReplayID) as ModelRun
           expect(run.lease?.until).toBeLessThanOrEqual(this.#clock.now)
           this.#lose(run)
@@ -308,7 +308,7 @@ class Model {
         if (run === undefined) return
         const version = run.version - happening.behind
         const isAllowed = happening.behind === 0 && !isOver(run.status) && !this.#isLeased(run)
-        const refused = await source.refuse(this.#key(run), version, 'unfit', 'why')
+        const refused = await source.failRun(this.#key(run), version, 'unfit', 'why')
         expect(refused !== null).toBe(isAllowed)
         if (isAllowed) this.#move(run, { status: 'Failed' })
         break
@@ -322,7 +322,7 @@ class Model {
     for (const run of this.runs) await this.#compare(run)
   }
 
-  /** S4: whatever is not over comes up by itself, however often it was passed over. */
+  /** S4: a run that is not over is returned by `due`, however often it was skipped. */
   async expectAllToComeUp(): Promise<void> {
     const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
     this.#clock.now += LEASE_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
@@ -331,7 +331,7 @@ class Model {
     expect([...waiting]).toEqual([])
   }
 
-  /** Leaves nothing active behind for the sequences after this one. */
+  /** Ends all active runs, for the sequences after this one. */
   async end(): Promise<void> {
     for (const run of this.runs)
       if (!isOver(run.status))
@@ -386,7 +386,7 @@ class Model {
           notBefore: now + 20_000,
         })
       default: {
-        if (outcome === 'noAnswer') {
+        if (outcome === 'noResponse') {
           run.items.set(step, 'Retrying')
           run.attempts.push('no_answer')
         }
@@ -397,14 +397,14 @@ class Model {
     }
   }
 
-  /** The same worker has the next step in hand at once. */
+  /** The same worker runs the next step at once. */
   #goOn(run: ModelRun, lease: Lease): void {
     run.attempt = 1
     run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
     this.leases.push({ ...lease, step: run.step, version: run.version, attempt: 1 })
   }
 
-  /** A worker was lost with the run in hand: nobody knows how far it came. */
+  /** A worker was lost while it ran the step, so it is unknown how far it got. */
   #lose(run: ModelRun): void {
     run.attempts.push('in_doubt')
     run.isInDoubt = true
@@ -424,16 +424,16 @@ class Model {
     return run.status === 'Waiting' ? 'stale' : 'early'
   }
 
-  /** S1 to S3, as they show: the source has what the model has, and completed runs stay as they were. */
+  /** S1 to S3 as observable: the source agrees with the model, and completed runs do not change. */
   async #compare(run: ModelRun): Promise<void> {
     const found = await this.#get(run)
-    const { header, items, attempts } = found
+    const { run: stored, items, attempts } = found
     expect({
-      status: header.Status,
-      step: header.StepName,
-      version: header.Version,
-      attempt: header.Attempt,
-      isInDoubt: header.InDoubt,
+      status: stored.Status,
+      step: stored.StepName,
+      version: stored.Version,
+      attempt: stored.Attempt,
+      isInDoubt: stored.InDoubt,
       items: new Map(items.map(({ StepName, Status }) => [StepName, Status])),
       attempts: attempts.map(({ Outcome }) => Outcome),
     }).toEqual({
@@ -451,14 +451,14 @@ class Model {
     else expect(found).toEqual(first)
   }
 
-  async #get(run: ModelRun): Promise<Run> {
+  async #get(run: ModelRun): Promise<RunDetail> {
     const found = await this.#source.get(this.#process.name, run.id, run.replay)
     if (found === null) throw new Error(`run ${run.replay} of ${run.id} is lost`)
     return found
   }
 
   #start(id: string, replay: number, step: string, data: number): ModelRun {
-    // Ids of replays are distinct: no run takes the place of another.
+    // Replay ids are distinct: no run replaces another.
     expect(this.#find(id, replay)).toBeUndefined()
     const run: ModelRun = {
       id,
@@ -499,7 +499,7 @@ class Model {
   })
 }
 
-/** A file that takes everything and keeps nothing: what is proven here is not the disk. */
+/** A file that discards what is written: this test is not about the disk. */
 const nowhere = async () => ({
   appendFile: async () => {},
   datasync: async () => {},
@@ -510,7 +510,7 @@ const nowhere = async () => ({
 
 describe('the transition rules', () => {
   it(
-    'do what the model says, whatever happens in whatever order',
+    'agree with the model after any sequence of operations',
     async ({ annotate }) => {
       const happened = new Map<string, number>()
       const clock = new Clock()
@@ -542,7 +542,7 @@ describe('the transition rules', () => {
           await rm(folder, { recursive: true })
         }
       }
-      // The sequences reach every end there is, or they would prove little.
+      // The sequences must reach every final status, otherwise they would prove little.
       expect([...happened.keys()].toSorted()).toEqual([
         'Cancelled',
         'Completed',

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import type { Header } from '../transaction/header.ts'
+import type { Run } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
 import { advance, type StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
 
 const steps = ['order', 'report', 'csv']
-const course = { steps, policy: defaultRetryPolicy, random: 0.5 }
-const header = (change: Partial<Header> = {}): Header => ({
+const options = { steps, policy: defaultRetryPolicy, random: 0.5 }
+const run = (change: Partial<Run> = {}): Run => ({
   Process: 'OrderProcess',
   TransactionID: '66',
   ReplayID: 0,
@@ -45,69 +45,67 @@ const told429: StepOutcome = {
   delayMs: 3_000,
 }
 
-describe('the course of a run', () => {
+describe('the transition of a run', () => {
   it.each([
     ['order', 'Running', 'report'],
     ['report', 'Running', 'csv'],
     ['csv', 'Completed', 'csv'],
-  ])('a completed %s makes it %s at %s', (step, status, next) => {
-    const transition = advance(header({ StepName: step, Attempt: 3 }), completed, course)
+  ])('after a completed %s makes it %s at %s', (step, status, next) => {
+    const transition = advance(run({ StepName: step, Attempt: 3 }), completed, options)
     expect(transition).toMatchObject({ status, stepName: next, item: { status: 'Completed' } })
     if (status === 'Running') expect(transition.attempt).toBe(0)
   })
 
-  it('a step that sets the status Completed ends it, whatever steps would follow', () => {
-    expect(advance(header(), { ...completed, endsRun: true }, course)).toMatchObject({
+  it('completes it after setStatus, even if further steps follow', () => {
+    expect(advance(run(), { ...completed, endsRun: true }, options)).toMatchObject({
       status: 'Completed',
       stepName: 'order',
     })
   })
 
-  it('a step of a run whose process has lost it ends it rather than starting over', () => {
-    const transition = advance(header({ StepName: 'gone' }), failed, course)
+  it('ends it at a step that its process no longer has, instead of starting over', () => {
+    const transition = advance(run({ StepName: 'gone' }), failed, options)
     expect(transition.status).toBe('Failed')
   })
 
-  it('a retry waits, doubling, with jitter, up to the cap', () => {
+  it('delays a retry with doubling, jitter and a cap', () => {
     const delays = Array.from(
       { length: 9 },
-      (_, n) => advance(header({ Attempt: n + 1 }), retry, { ...course, random: 0.999 }).delayMs,
+      (_, n) => advance(run({ Attempt: n + 1 }), retry, { ...options, random: 0.999 }).delayMs,
     )
     expect(delays).toEqual([999, 1_998, 3_996, 7_992, 15_984, 31_968, 63_936, 127_872, 255_744])
-    expect(advance(header(), retry, { ...course, random: 0 }).delayMs).toBe(0)
+    expect(advance(run(), retry, { ...options, random: 0 }).delayMs).toBe(0)
   })
 
-  it("the target's Retry-After wins over the back-off, up to a day", () => {
+  it("prefers the target's Retry-After to the back-off, up to a day", () => {
     const after = (retryAfterMs: number) =>
-      advance(header(), { ...retry, retryAfterMs }, course).delayMs
+      advance(run(), { ...retry, retryAfterMs }, options).delayMs
     expect([after(0), after(7_000), after(9e12)]).toEqual([0, 7_000, 86_400_000])
   })
 
-  it('the tenth failed attempt is the last', () => {
-    expect(advance(header({ Attempt: 9 }), retry, course).status).toBe('Retrying')
-    expect(advance(header({ Attempt: 10 }), retry, course)).toMatchObject({
+  it('fails it after the tenth attempt', () => {
+    expect(advance(run({ Attempt: 9 }), retry, options).status).toBe('Retrying')
+    expect(advance(run({ Attempt: 10 }), retry, options)).toMatchObject({
       status: 'Failed',
       errorClass: 'http_503',
       item: { status: 'Failed' },
     })
   })
 
-  it('waiting for a credential and letting go charge no attempt', () => {
-    expect(advance(header({ Attempt: 3 }), waiting, course)).toMatchObject({
+  it('charges no attempt for waiting for a credential, nor for a released step', () => {
+    expect(advance(run({ Attempt: 3 }), waiting, options)).toMatchObject({
       status: 'Waiting',
       attempt: 2,
       waitingFor: 'ACC-1',
     })
-    expect(advance(header({ Attempt: 3 }), released, course)).toMatchObject({
+    expect(advance(run({ Attempt: 3 }), released, options)).toMatchObject({
       status: 'Retrying',
       attempt: 2,
       item: null,
     })
-    expect(advance(header({ Attempt: 1 }), released, course).status).toBe('Queued')
-    expect(advance(header({ Attempt: 1, StepName: 'csv' }), released, course).status).toBe(
-      'Running',
-    )
-    expect(advance(header({ Attempt: 3 }), { kind: 'later', delayMs: 5 }, course)).toMatchObject({
+    expect(advance(run({ Attempt: 1 }), released, options).status).toBe('Queued')
+    expect(advance(run({ Attempt: 1, StepName: 'csv' }), released, options).status).toBe('Running')
+    expect(advance(run({ Attempt: 3 }), { kind: 'later', delayMs: 5 }, options)).toMatchObject({
       status: 'Retrying',
       attempt: 2,
       delayMs: 5,
@@ -116,15 +114,15 @@ describe('the course of a run', () => {
     })
   })
 
-  it('a credential that rests charges no attempt, and only the call that was told so leaves a trace', () => {
-    expect(advance(header({ Attempt: 10 }), told429, course)).toMatchObject({
+  it('charges no attempt for a cool-down, and stores an attempt only for the call that got the 429', () => {
+    expect(advance(run({ Attempt: 10 }), told429, options)).toMatchObject({
       status: 'Retrying',
       attempt: 9,
       delayMs: 3_000,
       errorClass: 'http_429',
       item: { status: 'Retrying', response: { status: 429 } },
     })
-    expect(advance(header(), { ...told429, response: null }, course)).toMatchObject({
+    expect(advance(run(), { ...told429, response: null }, options)).toMatchObject({
       status: 'Retrying',
       attempt: 0,
       lastError: 'slow down',
@@ -132,9 +130,9 @@ describe('the course of a run', () => {
     })
   })
 
-  it('letting go after a call left leaves a trace of it', () => {
-    const outcome: StepOutcome = { kind: 'released', noAnswer: 'no answer', isInDoubt: true }
-    expect(advance(header(), outcome, course)).toMatchObject({
+  it('stores the attempt of a released step whose call had been sent', () => {
+    const outcome: StepOutcome = { kind: 'released', noResponse: 'no answer', isInDoubt: true }
+    expect(advance(run(), outcome, options)).toMatchObject({
       status: 'Queued',
       attempt: 0,
       errorClass: 'no_answer',
@@ -143,15 +141,15 @@ describe('the course of a run', () => {
     })
   })
 
-  it('whatever left it in doubt stays so until the step is completed', () => {
+  it('keeps it in doubt until the step is completed', () => {
     for (const outcome of [retry, failed, waiting, told429, released]) {
-      expect(advance(header(), { ...outcome, isInDoubt: true }, course).isInDoubt).toBe(true)
-      expect(advance(header(), outcome, course).isInDoubt).toBe(false)
+      expect(advance(run(), { ...outcome, isInDoubt: true }, options).isInDoubt).toBe(true)
+      expect(advance(run(), outcome, options).isInDoubt).toBe(false)
     }
-    expect(advance(header(), completed, course).isInDoubt).toBe(false)
+    expect(advance(run(), completed, options).isInDoubt).toBe(false)
   })
 
-  it('over 20,000 random histories never goes back, never skips, never passes the last attempt', () => {
+  it('never goes back, never skips a step, and never exceeds the last attempt in 20,000 random histories', () => {
     let seed = 42
     const random = (): number => {
       seed = (seed * 1_664_525 + 1_013_904_223) % 4_294_967_296
@@ -159,14 +157,14 @@ describe('the course of a run', () => {
     }
     const outcomes = [completed, retry, failed, waiting, told429, released]
     for (let history = 0; history < 20_000; history += 1) {
-      let current = header({ Status: 'Queued', Attempt: 0 })
+      let current = run({ Status: 'Queued', Attempt: 0 })
       let charged = 0
       for (let n = 0; n < 30 && !isOver(current.Status); n += 1) {
         const claimed = { ...current, Attempt: current.Attempt + 1 }
         const weight = random()
         const outcome = weight < 0.5 ? completed : outcomes[Math.floor(random() * outcomes.length)]
         if (outcome === undefined) throw new Error('no outcome')
-        const next = advance(claimed, outcome, { ...course, random: random() })
+        const next = advance(claimed, outcome, { ...options, random: random() })
         const moved = steps.indexOf(next.stepName) - steps.indexOf(claimed.StepName)
         charged = moved === 1 ? 0 : charged + (outcome === retry ? 1 : 0)
         expect(moved === 0 || (moved === 1 && outcome === completed)).toBe(true)

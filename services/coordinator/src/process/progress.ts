@@ -1,24 +1,24 @@
 /**
- * The transitions of a run as pure decisions: what a step came to, and what becomes of its header and item.
- * Times are distances from now; the source adds its own clock.
+ * Decides what the outcome of a step means for its run and its item, as a value. The other transitions of a run are
+ * in `transaction/transitions.ts`. Times are durations from now; the source adds its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
-import type { Header } from '../transaction/header.ts'
+import type { Run } from '../transaction/run.ts'
 import { WAITING_RECHECK_MS } from '../transaction/transaction-source.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
-import type { Json } from './storable.ts'
+import type { Json } from './json-normalization.ts'
 
-/** What a target answered, as it is kept with the item. */
+/** The response of a target, as it is stored with the item. */
 export interface Response {
   readonly status: number
   readonly body: string
 }
 
 /**
- * `isInDoubt`: an attempt may have done the step's work, and nobody knows; the next one asks `confirm` first.
+ * `isInDoubt`: this attempt may have done the step's work, so the next one calls `confirm` first.
  */
 export type StepOutcome =
-  /** The item is done, on to the next step; `endsRun` completes the header as well (`setStatus('Completed')`). */
+  /** The item is completed, and the next step is due; `endsRun` completes the run instead (`setStatus('Completed')`). */
   | {
       readonly kind: 'completed'
       readonly response: Response | null
@@ -40,7 +40,7 @@ export type StepOutcome =
       readonly response: Response | null
       readonly isInDoubt?: boolean
     }
-  /** A credential is faulted: nobody's fault here, so no attempt is charged. */
+  /** The credential is faulted. That is not an error of the step, so no attempt is charged. */
   | {
       readonly kind: 'waiting'
       readonly credential: string
@@ -48,8 +48,8 @@ export type StepOutcome =
       readonly isInDoubt?: boolean
     }
   /**
-   * Its credential rests after a 429: no attempt is charged. With the `response` of the call that was told so,
-   * null for one that was not sent.
+   * The credential is in a cool-down after a 429: no attempt is charged. `response` is that 429, or `null` if the
+   * call was not sent at all.
    */
   | {
       readonly kind: 'held'
@@ -59,28 +59,28 @@ export type StepOutcome =
       readonly delayMs: number
       readonly isInDoubt?: boolean
     }
-  /** The step asked to be run anew later; no attempt is charged. */
+  /** The step called `waitFor`: it starts again later, and no attempt is charged. */
   | { readonly kind: 'later'; readonly delayMs: number; readonly isInDoubt?: boolean }
   /**
-   * The worker had to stop: the attempt is given back. `noAnswer` tells of a call that had left; without it
-   * there is no trace.
+   * The worker had to stop: the attempt is given back. `noResponse` describes a call that had been sent; without
+   * one, no item and no attempt is stored.
    */
-  | { readonly kind: 'released'; readonly noAnswer?: string; readonly isInDoubt?: boolean }
+  | { readonly kind: 'released'; readonly noResponse?: string; readonly isInDoubt?: boolean }
 
 export interface Transition {
   readonly status: HeaderStatus
   readonly stepName: string
   readonly attempt: number
-  /** Until the step is due; 0 is now. */
+  /** Milliseconds until the step is due. */
   readonly delayMs: number
   readonly waitingFor: string | null
   readonly lastError: string | null
   readonly errorClass: string | null
-  /** Whether the step that is due may have been done by an earlier attempt. */
+  /** Whether an earlier attempt may have done the work of the due step. */
   readonly isInDoubt: boolean
-  /** The worker keeps the lease and goes on with the step that is due now. */
+  /** The worker keeps the lease and continues with the step that is due now. */
   readonly continues?: boolean
-  /** The item of the step that ran; null leaves no trace. */
+  /** The item of the step that ran; `null` stores neither item nor attempt. */
   readonly item: {
     readonly status: ItemStatus
     readonly response: Response | null
@@ -89,24 +89,24 @@ export interface Transition {
   } | null
 }
 
-export interface Course {
+export interface TransitionOptions {
   readonly steps: readonly string[]
   readonly policy: RetryPolicy
   /** In [0, 1). */
   readonly random: number
-  /** Whether the worker goes on with the next step itself. */
+  /** Whether the worker continues with the next step itself. */
   readonly isInline?: boolean
 }
 
-/** The error class of a call that left and got no answer. One that never left is `network`. */
-export const NO_ANSWER = 'no_answer'
+/** The error class of a call that was sent and got no response. One that was never sent is `network`. */
+export const NO_RESPONSE = 'no_answer'
 
-/** Decides what becomes of a claimed run. `header` is as claimed: its `Attempt` counts the one that ended. */
-export function advance(header: Header, outcome: StepOutcome, course: Course): Transition {
-  const { steps, policy, random, isInline = false } = course
-  const { StepName: stepName, Attempt: attempt } = header
+/** The transition of a claimed run. `run` is as claimed: its `Attempt` counts the attempt that ended. */
+export function advance(run: Run, outcome: StepOutcome, options: TransitionOptions): Transition {
+  const { steps, policy, random, isInline = false } = options
+  const { StepName: stepName, Attempt: attempt } = run
   const isInDoubt = outcome.kind !== 'completed' && outcome.isInDoubt === true
-  const calm = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
+  const noError = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
   switch (outcome.kind) {
     case 'completed': {
       const next = outcome.endsRun ? undefined : steps[steps.indexOf(stepName) + 1]
@@ -117,9 +117,9 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
         error: null,
       }
       return next === undefined
-        ? { ...calm, status: 'Completed', stepName, attempt, delayMs: 0, item }
+        ? { ...noError, status: 'Completed', stepName, attempt, delayMs: 0, item }
         : {
-            ...calm,
+            ...noError,
             status: 'Running',
             stepName: next,
             attempt: isInline ? 1 : 0,
@@ -131,12 +131,12 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
     case 'retry': {
       const isLast = attempt >= policy.maxAttempts
       const { error, errorClass, response, retryAfterMs } = outcome
-      const told = { waitingFor: null, lastError: error, errorClass, isInDoubt }
+      const retrying = { waitingFor: null, lastError: error, errorClass, isInDoubt }
       const item = { response, data: null, error }
       return isLast
-        ? failed(header, outcome)
+        ? failed(run, outcome)
         : {
-            ...told,
+            ...retrying,
             status: 'Retrying',
             stepName,
             attempt,
@@ -145,7 +145,7 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
           }
     }
     case 'failed':
-      return failed(header, outcome)
+      return failed(run, outcome)
     case 'waiting':
       return {
         status: 'Waiting',
@@ -174,7 +174,7 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
     }
     case 'later':
       return {
-        ...calm,
+        ...noError,
         status: 'Retrying',
         stepName,
         attempt: attempt - 1,
@@ -182,27 +182,27 @@ export function advance(header: Header, outcome: StepOutcome, course: Course): T
         item: null,
       }
     case 'released': {
-      const { noAnswer } = outcome
+      const { noResponse } = outcome
       return {
         waitingFor: null,
-        lastError: noAnswer ?? header.LastError,
-        errorClass: noAnswer === undefined ? header.ErrorClass : NO_ANSWER,
+        lastError: noResponse ?? run.LastError,
+        errorClass: noResponse === undefined ? run.ErrorClass : NO_RESPONSE,
         isInDoubt,
-        status: restingStatus(stepName, attempt - 1, steps),
+        status: dueStatus(stepName, attempt - 1, steps),
         stepName,
         attempt: attempt - 1,
         delayMs: 0,
         item:
-          noAnswer === undefined
+          noResponse === undefined
             ? null
-            : { status: 'Retrying', response: null, data: null, error: noAnswer },
+            : { status: 'Retrying', response: null, data: null, error: noResponse },
       }
     }
   }
 }
 
 const failed = (
-  { StepName: stepName, Attempt: attempt }: Header,
+  { StepName: stepName, Attempt: attempt }: Run,
   {
     error,
     errorClass,
@@ -221,8 +221,8 @@ const failed = (
   item: { status: 'Failed', response, data: null, error },
 })
 
-/** The status of a run that is due and that nobody has in hand. */
-function restingStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {
+/** The status of a run that is due and has no worker. */
+function dueStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {
   if (attempt > 0) return 'Retrying'
   return stepName === steps[0] ? 'Queued' : 'Running'
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { verdictOf } from './retry-policy.ts'
 
-describe('the verdict on an answer', () => {
+describe('the verdict on a response', () => {
   it.each([
     [200, 'completed'],
     [201, 'completed'],

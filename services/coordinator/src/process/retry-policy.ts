@@ -1,4 +1,4 @@
-/** How often a step is tried, and how long it waits in between. */
+/** How often a step is tried, and how long it waits between attempts. */
 export interface RetryPolicy {
   readonly maxAttempts: number
   readonly baseMs: number
@@ -8,8 +8,9 @@ export interface RetryPolicy {
 export const defaultRetryPolicy: RetryPolicy = { maxAttempts: 10, baseMs: 1_000, capMs: 300_000 }
 
 /**
- * Milliseconds before the attempt after number `attempt` (from 1): base × 2ⁿ⁻¹ up to the cap with full
- * jitter, so that what failed together does not come back together. A target's own `Retry-After` wins.
+ * Milliseconds from attempt number `attempt` (from 1) to the next one: base × 2ⁿ⁻¹ up to the cap, with full
+ * jitter, so that steps that failed together are not retried together. A `Retry-After` of the target takes
+ * precedence.
  */
 export function retryDelayMs(
   attempt: number,
@@ -21,17 +22,20 @@ export function retryDelayMs(
   return Math.floor(random * ceilingMs)
 }
 
-// A date far away is a mistake of the target; a day later somebody should look at it again.
+// A date further away than a day is taken for a mistake of the target, and the call is retried after a day.
 const MAX_RETRY_AFTER_MS = 86_400_000
 
-/** What an HTTP answer means for the step that made the call. */
+/** What the status of an HTTP response means for the step that made the call. */
 export type CallVerdict = 'completed' | 'retry' | 'failed'
 
-/** 2xx is success; 408, 425, 429 and 5xx may pass by themselves; anything else will not. */
+/** 2xx is success; 408, 425, 429 and 5xx may be temporary; any other status is permanent. */
 export function verdictOf(status: number): CallVerdict {
   if (status >= 200 && status < 300) return 'completed'
   return status === 408 || status === 425 || status === 429 || status >= 500 ? 'retry' : 'failed'
 }
 
-/** Whether a target that answers so may have done its work: a crash in it, or a gateway's own doubt (RFC 9110 §15.6). */
+/**
+ * Whether a target that responds with this status may have done the work: it may have crashed in the middle of
+ * it (500), or a gateway does not know (502, 504; RFC 9110 §15.6).
+ */
 export const leavesDoubt = (status: number): boolean => [500, 502, 504].includes(status)

@@ -2,11 +2,11 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { describe, expect, it } from 'vitest'
 import type { Claim } from '../transaction/transaction-source.ts'
-import { createCredentialHolds } from './credential-holds.ts'
+import { createCoolDowns } from './cool-downs.ts'
 import type { CallOutcome, CallRequest } from './http-call.ts'
 import { runStep, type StepDeps } from './run-step.ts'
 import { type AnyStep, defineStep, type Step } from './step.ts'
-import { StepStop } from './step-stop.ts'
+import { StepAbort } from './step-abort.ts'
 
 const claim: Claim = {
   lease: {
@@ -19,7 +19,7 @@ const claim: Claim = {
     attempt: 4,
     startedAt: '',
   },
-  header: {
+  run: {
     Process: 'P',
     TransactionID: 'a/b',
     ReplayID: 2,
@@ -47,7 +47,7 @@ const answered = (status: number, body = '{}', retryAfter: string | null = null)
   retryAfter,
 })
 
-/** Runs a step whose calls are answered one after the other. */
+/** Runs a step whose calls get these outcomes, one after the other. */
 async function outcomeOf(
   handler: AnyStep,
   answers: readonly CallOutcome[] = [],
@@ -57,7 +57,7 @@ async function outcomeOf(
   const { isInDoubt = false, ...deps } = change
   const outcome = await runStep(
     handler,
-    { ...claim, header: { ...claim.header, InDoubt: isInDoubt } },
+    { ...claim, run: { ...claim.run, InDoubt: isInDoubt } },
     ['first', 'second'],
     {
       call: async (request) => {
@@ -69,11 +69,12 @@ async function outcomeOf(
         key: 'service-key',
         faultOf: intuit.accounting.faultOf,
       },
-      holds: createCredentialHolds(() => 0),
+      coolDowns: createCoolDowns(() => 0),
+      files: { writeAtomic: async () => {}, removeTemporaryFiles: async () => {} },
       settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
       log: () => createLogger('test', 'silent'),
       traceparent: () => '00-a-b-01',
-      stop: new StepStop(),
+      abort: new StepAbort(),
       isOnline: async () => true,
       now: () => 0,
       ...deps,
@@ -83,7 +84,7 @@ async function outcomeOf(
 }
 
 describe('a step sees', () => {
-  it('its run, the step before and finished steps by name', async () => {
+  it('its run, the previous step, and finished steps by name', async () => {
     const { outcome } = await outcomeOf((step: Step) => {
       expect(step).toMatchObject({
         process: 'P',
@@ -110,7 +111,7 @@ describe('a step sees', () => {
 })
 
 describe('a call of a step', () => {
-  it('carries the idempotency key, each further call of the step one of its own', async () => {
+  it('carries the idempotency key, and each further call of the step another one', async () => {
     const { calls, outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/a', query: { q: 'ä&b', n: 1 } })
@@ -137,7 +138,7 @@ describe('a call of a step', () => {
     { 'Transfer-Encoding': 'chunked' },
     { 'x-note': 'a\r\nx-more: b' },
     { 'x y': '' },
-  ])('never leaves with the headers %o', async (headers) => {
+  ])('is never sent with the headers %o', async (headers) => {
     const { outcome, calls } = await outcomeOf((step: Step) =>
       step.execute({ url: 'http://target.example/', headers }),
     )
@@ -145,7 +146,7 @@ describe('a call of a step', () => {
     expect(calls).toEqual([])
   })
 
-  it('with a credential goes to the gateway with our key, and nowhere else', async () => {
+  it('with a credential goes only to the gateway, with our key', async () => {
     const send = (url: string) =>
       outcomeOf((step: Step) => step.execute({ url }, { credential: 'ACC-42' }), [answered(200)])
     const { calls } = await send('/v3/company/42/query?query=x')
@@ -191,10 +192,10 @@ describe('a call of a step', () => {
     [{ kind: 'aborted', isSent: false } as const, { kind: 'released' }],
     [
       { kind: 'aborted', isSent: true } as const,
-      { kind: 'released', noAnswer: 'GET http://x/ got no answer: given up', isInDoubt: true },
+      { kind: 'released', noResponse: 'GET http://x/ got no response: aborted', isInDoubt: true },
     ],
   ])(
-    'that comes to %j ends the step, and what it does after changes nothing',
+    'with the outcome %j ends the step, and code after it changes nothing',
     async (call, expected) => {
       const { outcome, calls } = await outcomeOf(
         async (step: Step) => {
@@ -211,7 +212,7 @@ describe('a call of a step', () => {
     },
   )
 
-  it('that failed while the internet is away charges nothing', async () => {
+  it('that failed while the internet is unreachable charges no attempt', async () => {
     const { outcome } = await outcomeOf(
       (step: Step) => step.execute({ url: 'http://x/' }),
       [{ kind: 'failed', reason: 'ENETUNREACH', isSent: false }],
@@ -248,7 +249,7 @@ describe('an error body of the provider', () => {
     expect(outcome).toMatchObject({
       kind: 'failed',
       errorClass,
-      error: expect.stringContaining(`responded ${status} with error ${code}. `),
+      error: expect.stringContaining(`responded with ${status} and error ${code}. `),
       response: { status, body: faultBody(code) },
     })
     expect(outcome).toMatchObject({ error: expect.stringContaining(remedy) })
@@ -284,38 +285,41 @@ describe('a 429 of a call with a credential', () => {
   const callFor = (realm: string) => (step: Step) =>
     step.execute({ url: `/v3/company/${realm}/x` }, { credential: `ACC-${realm}` })
 
-  it('keeps the steps of that credential from calling, and no others', async () => {
-    const holds = createCredentialHolds(() => 0)
-    const first = await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { holds })
+  it('blocks the calls of steps with that credential, and of no others', async () => {
+    const coolDowns = createCoolDowns(() => 0)
+    const first = await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
     expect(first.outcome).toEqual({
       kind: 'held',
       errorClass: 'http_429',
-      error: 'GET http://gateway:7218/v3/company/42/x answered 429',
+      error: 'GET http://gateway:7218/v3/company/42/x responded with 429',
       response: { status: 429, body: 'slow' },
       delayMs: 3_000,
     })
-    const second = await outcomeOf(callFor('42'), [answered(200)], { holds })
+    const second = await outcomeOf(callFor('42'), [answered(200)], { coolDowns })
     expect(second.calls).toEqual([])
     expect(second.outcome).toEqual({
       kind: 'held',
       errorClass: 'credential_held',
-      error: 'GET http://gateway:7218/v3/company/42/x was not sent: ACC-42 rests after a 429',
+      error:
+        'GET http://gateway:7218/v3/company/42/x was not sent: ACC-42 is in a cool-down after a 429',
       response: null,
       delayMs: 3_100,
     })
     const others = [callFor('43'), (step: Step) => step.execute({ url: 'http://x/' })]
     for (const other of others)
-      expect((await outcomeOf(other, [answered(200)], { holds })).outcome.kind).toBe('completed')
+      expect((await outcomeOf(other, [answered(200)], { coolDowns })).outcome.kind).toBe(
+        'completed',
+      )
   })
 
-  it('leaves a step that was in doubt so', async () => {
+  it('leaves a step in doubt that was in doubt before', async () => {
     const { outcome } = await outcomeOf(callFor('42'), [answered(429)], { isInDoubt: true })
     expect(outcome).toMatchObject({ kind: 'held', isInDoubt: true })
   })
 })
 
 describe('the end of a step', () => {
-  it('by fail() is a failure with the reason', async () => {
+  it('by fail() is a failure with its reason', async () => {
     const { outcome } = await outcomeOf((step: Step) => step.fail('no such account'))
     expect(outcome).toMatchObject({
       kind: 'failed',
@@ -324,7 +328,7 @@ describe('the end of a step', () => {
     })
   })
 
-  it('by setStatus ends the run, and keeps what its call answered', async () => {
+  it('by setStatus completes the run, and stores the response of its call', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' }, { parse: () => ({ a: 1 }) })
@@ -340,7 +344,7 @@ describe('the end of a step', () => {
     })
   })
 
-  it('after a success by throwing is tried again', async () => {
+  it('by throwing after a successful call is a retry', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' })
@@ -389,7 +393,7 @@ describe('whether a step is in doubt', () => {
   }
 
   it.each([
-    ['a call that got no answer', call, lost, true],
+    ['a call that got no response', call, lost, true],
     ['a call that never left', call, unsent, false],
     ['500: it may have crashed at the end of its work', call, answered(500), true],
     ['502 and 504: a gateway does not know either', call, answered(504), true],
@@ -404,7 +408,7 @@ describe('whether a step is in doubt', () => {
     expect((run.outcome as { isInDoubt?: boolean }).isInDoubt === true).toBe(isInDoubt)
   })
 
-  it('is not forgotten by an attempt that never got to its call', async () => {
+  it('is kept by an attempt that never made its call', async () => {
     const { outcome } = await outcomeOf(call, [unsent], { isInDoubt: true })
     expect(outcome).toMatchObject({ errorClass: 'network', isInDoubt: true })
   })
@@ -428,7 +432,7 @@ describe('a step in doubt with a confirm', () => {
     },
   )
 
-  it('is not asked when nothing is in doubt', async () => {
+  it('is not called if nothing is in doubt', async () => {
     const { calls } = await outcomeOf(step, [answered(200, '"O-1"')])
     expect(calls.map(({ method }) => method)).toEqual(['POST'])
   })
@@ -443,28 +447,34 @@ describe('a step in doubt with a confirm', () => {
     })
     expect(calls).toHaveLength(1)
     expect(calls[0]?.url.searchParams.get('key')).toBe('P/a%2Fb/2/second')
-    // The question is not the call: a target that knows the key would answer with what it kept for it.
+    // The query is another call than the step's: with the same key, the target would return the response it stored for it.
     expect(calls[0]?.headers['idempotency-key']).toBeUndefined()
   })
 
-  it.each([404, 410])('runs the step with its key when it finds nothing (%i)', async (status) => {
-    const { outcome, calls } = await outcomeOf(step, [answered(status), answered(503)], {
-      isInDoubt: true,
-    })
-    expect(calls.map(({ method }) => method)).toEqual(['GET', 'POST'])
-    expect(calls[1]?.headers['idempotency-key']).toBe('P/a%2Fb/2/second')
-    expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_503' })
-    expect(outcome).not.toHaveProperty('isInDoubt')
-  })
+  it.each([404, 410])(
+    'runs the step with the same key if it finds nothing (%i)',
+    async (status) => {
+      const { outcome, calls } = await outcomeOf(step, [answered(status), answered(503)], {
+        isInDoubt: true,
+      })
+      expect(calls.map(({ method }) => method)).toEqual(['GET', 'POST'])
+      expect(calls[1]?.headers['idempotency-key']).toBe('P/a%2Fb/2/second')
+      expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_503' })
+      expect(outcome).not.toHaveProperty('isInDoubt')
+    },
+  )
 
   it.each([
     ['cannot be asked now', answered(503), { kind: 'retry', errorClass: 'http_503' }],
     ['is refused', answered(403), { kind: 'failed', errorClass: 'http_403' }],
-  ])('asks again later when the target %s, and does not run', async (_, answer, expected) => {
-    const { outcome, calls } = await outcomeOf(step, [answer], { isInDoubt: true })
-    expect(outcome).toMatchObject({ ...expected, isInDoubt: true })
-    expect(calls).toHaveLength(1)
-  })
+  ])(
+    'is called again later, and the step does not run, if the target %s',
+    async (_, answer, expected) => {
+      const { outcome, calls } = await outcomeOf(step, [answer], { isInDoubt: true })
+      expect(outcome).toMatchObject({ ...expected, isInDoubt: true })
+      expect(calls).toHaveLength(1)
+    },
+  )
 
   it.each([
     ['throws', () => Promise.reject(new Error('no')), { kind: 'retry', errorClass: 'step_threw' }],

@@ -1,15 +1,15 @@
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
-import type { Json } from './storable.ts'
+import type { Json } from './json-normalization.ts'
 
 export interface StepRequest {
-  /** Absolute; a path when `credential` is given, because the gateway's address comes before it. */
+  /** Absolute; with a `credential` only a path, which is appended to the gateway's address. */
   readonly url: string
-  /** GET unless given. */
+  /** Default: GET. */
   readonly method?: string
   readonly query?: Readonly<Record<string, string | number | boolean>>
   readonly headers?: Readonly<Record<string, string>>
-  /** Text is sent as it is, anything else as JSON. */
+  /** Text is sent unchanged, anything else as JSON. */
   readonly body?: Json
 }
 
@@ -20,8 +20,8 @@ export interface Gateway {
   readonly faultOf: ProviderProfile['accounting']['faultOf']
 }
 
-/** They say where a message ends and whose it is: that is for whoever sends it. */
-const OF_THE_CONNECTION = new Set([
+/** Headers that frame the message or concern its connection (RFC 9110 §7.6.1): only the HTTP client may set them. */
+const CONNECTION_HEADERS = new Set([
   'connection',
   'content-length',
   'expect',
@@ -33,7 +33,7 @@ const OF_THE_CONNECTION = new Set([
   'upgrade',
 ])
 
-/** The call a request stands for. @throws {TypeError} for a request that cannot be sent, which is a bug of the step. */
+/** The HTTP call of a request. @throws {TypeError} for a request that cannot be sent, which is a bug of the step. */
 export function outgoingCall(
   request: StepRequest,
   credential: string | undefined,
@@ -42,9 +42,10 @@ export function outgoingCall(
   const isGateway = credential !== undefined
   const url = isGateway ? gatewayUrl(request.url, credential, gateway.url) : new URL(request.url)
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
-    throw new TypeError('a step calls http(s) addresses')
+    throw new TypeError('a step can only call http(s) addresses')
   const method = (request.method ?? 'GET').toUpperCase()
-  if (!/^[A-Z]{1,20}$/.test(method)) throw new TypeError('a step calls with an HTTP method')
+  if (!/^[A-Z]{1,20}$/.test(method))
+    throw new TypeError('the method of a call must be an HTTP method')
   for (const [name, value] of Object.entries(request.query ?? {}))
     url.searchParams.append(name, String(value))
   const body =
@@ -67,20 +68,20 @@ export function outgoingCall(
   }
 }
 
-/** @throws {TypeError} for names and values that no header can have. */
+/** @throws {TypeError} for invalid header names and values. */
 function headersOf(given: Readonly<Record<string, string>>): Record<string, string> {
   const headers = Object.fromEntries(new Headers(given))
-  const foreign = Object.keys(headers).find((name) => OF_THE_CONNECTION.has(name))
-  if (foreign !== undefined) throw new TypeError(`a step does not set the header ${foreign}`)
+  const foreign = Object.keys(headers).find((name) => CONNECTION_HEADERS.has(name))
+  if (foreign !== undefined) throw new TypeError(`a step must not set the header ${foreign}`)
   return headers
 }
 
 function gatewayUrl(path: string, credential: string, gateway: string): URL {
   const realm = realmOf(credential)
   const url = new URL(gateway + path)
-  // Our own key travels with this call, so it must reach the gateway, and only for the realm that was named.
+  // The call carries our service key, so it must go to the gateway, and only to the realm that was named.
   if (!path.startsWith('/') || url.origin !== new URL(gateway).origin)
-    throw new TypeError('a call with a credential takes a path, not an address')
+    throw new TypeError('the url of a call with a credential must be a path, not an address')
   if (!credential.startsWith('ACC-') || !url.pathname.startsWith(`/v3/company/${realm}/`))
     throw new TypeError(`the path must be below /v3/company/<realm>/ of ${credential}`)
   return url

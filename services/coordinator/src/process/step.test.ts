@@ -2,7 +2,7 @@ import { describe, expect, expectTypeOf, it } from 'vitest'
 import { defineProcess } from './definition.ts'
 import { type DataOf, defineStep, type Step, type StepItem } from './step.ts'
 
-// What these functions do is in run-step.test.ts; here the compiler is under test (`tsc`).
+// Their behaviour is tested in run-step.test.ts; here only the types are tested, by `tsc`.
 describe('the types of steps', () => {
   const order = (step: Step<{ number: string }>) =>
     step.execute({ url: step.initialData.number }, { parse: () => ({ Order: 'O-66' }) })
@@ -10,12 +10,12 @@ describe('the types of steps', () => {
     step.complete(step.previous.data.Order.length)
   const csv = (step: Step<{ number: string }, typeof report, { order: typeof order }>) => {
     expectTypeOf(step.item('order')).toEqualTypeOf<StepItem<{ Order: string }>>()
-    // @ts-expect-error a step that was not named
+    // @ts-expect-error a step that is not named in the type
     step.item('report')
     step.setStatus('Completed')
   }
 
-  it('give the data of a step its type in the next one, and in any that names it', () => {
+  it('type the data of a step in the next one and in any that names it', () => {
     expectTypeOf<Step<string>['previous']>().toEqualTypeOf<null>()
     expectTypeOf<Parameters<typeof report>[0]['previous']['data']>().toEqualTypeOf<{
       Order: string
@@ -24,11 +24,11 @@ describe('the types of steps', () => {
     expectTypeOf<Parameters<typeof csv>[0]['initialData']>().toEqualTypeOf<{ number: string }>()
   })
 
-  it('stay the same for a step with a confirm, which has to find the same data', () => {
+  it('are unchanged by a confirm, which must return the same data', () => {
     const confirmed = defineStep(order, {
       confirm: async (step) => {
         expectTypeOf(step.initialData).toEqualTypeOf<{ number: string }>()
-        // @ts-expect-error confirm looks, it does not act
+        // @ts-expect-error confirm can only query
         void step.execute
         const found = await step.find(
           { url: 'http://x/', query: { key: step.idempotencyKey } },
@@ -38,9 +38,9 @@ describe('the types of steps', () => {
       },
     })
     expectTypeOf<DataOf<typeof confirmed>>().toEqualTypeOf<{ Order: string }>()
-    // @ts-expect-error other data than the step leaves
+    // @ts-expect-error data of another type than that of the step
     defineStep(order, { confirm: async (step) => step.complete({ order: 66 }) })
-    // @ts-expect-error says neither
+    // @ts-expect-error returns neither
     defineStep(order, { confirm: async () => {} })
     const { steps } = defineProcess('P', { steps: { order: confirmed, report, csv } })
     expect([...steps.values()].map(({ confirm }) => confirm !== undefined)).toEqual([

@@ -1,15 +1,16 @@
-/** What a step is, and what it sees of its run. */
+/** What a step is, and what it sees of its run: the interface that process files program against. */
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Files } from './files.ts'
 import type { StepRequest } from './step-request.ts'
-import type { Json } from './storable.ts'
+import type { Json } from './json-normalization.ts'
 
-/** Any step function, whatever it expects of the ones before it; with a `confirm` when it has one. */
+/** Any step function, whatever types it expects of the earlier steps; with its `confirm`, if it has one. */
 export interface AnyStep {
   (step: never): unknown
   readonly confirm?: (step: never) => unknown
 }
 
-/** The data a step leaves for the next: what its `execute` parsed, or what it gave to `complete`. */
+/** The data a step leaves for the next: the result of `parse`, or the argument of `complete`. */
 export type DataOf<Of> = Of extends (step: never) => infer Result
   ? Awaited<Result> extends { readonly data: infer Data }
     ? Data
@@ -27,16 +28,16 @@ export interface StepItem<Data = Json> {
 }
 
 export interface ExecuteOptions<Data extends Json> {
-  /** Makes the step's data of the parsed JSON body; throws when the answer is not what was expected. */
+  /** Returns the step's data from the parsed JSON body; throws if the response is not as expected. */
   readonly parse?: (body: unknown) => Data
   /** `ACC-<realm>`: the call goes through the gateway, which adds that realm's current access token. */
   readonly credential?: string
-  /** For this call, connecting included; 60 seconds unless given. */
+  /** For the whole call, including the connect. Default: 60 seconds. */
   readonly timeoutMs?: number
 }
 
-/** What a call answered. */
-export interface Answer<Data extends Json> {
+/** The successful response to a call. */
+export interface StepResponse<Data extends Json> {
   readonly status: number
   readonly body: string
   readonly data: Data
@@ -45,13 +46,13 @@ export interface Answer<Data extends Json> {
 /** Settings of the installation that steps may use. */
 export interface ProcessSettings {
   readonly demoApiUrl: string
-  /** The folder for what steps write. */
+  /** The folder for files that steps write. */
   readonly dataDir: string
 }
 
 /**
  * A step of a run. `Initial` is the type of the initial data, `Previous` the step function before this one,
- * `Items` the earlier steps that `item` is asked for: `Step<string, typeof report, { order: typeof order }>`.
+ * `Items` the earlier steps that `item` can read: `Step<string, typeof report, { order: typeof order }>`.
  */
 export interface Step<
   Initial = Json,
@@ -66,54 +67,57 @@ export interface Step<
   readonly realm: string | null
   /** From 1. */
   readonly attempt: number
-  /** What the step's call carries: the same in every attempt, another one in a replay. */
+  /** Sent with the step's call: the same in every attempt, another one in a replay. */
   readonly idempotencyKey: string
   readonly initialData: Initial
-  /** The step before this one; null in the first. */
+  /** The previous step; `null` in the first one. */
   readonly previous: Previous extends AnyStep ? StepItem<DataOf<Previous>> : null
   /** A finished step of this run by name. */
   item<Name extends keyof Items & string>(name: Name): StepItem<DataOf<Items[Name]>>
   readonly settings: ProcessSettings
-  /** Aborts when the run is cancelled, its lease lost, its time used up, or the process leaves. */
+  /** Writes files that survive a power failure. */
+  readonly files: Files
+  /** Aborts when the run is cancelled, its lease is lost, the step times out, or the coordinator shuts down. */
   readonly signal: AbortSignal
   readonly log: Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>
   /**
-   * Makes an HTTP call with this step's idempotency key. 2xx completes the step; anything else ends it here:
-   * tried again later, failed, or waiting for the credential.
+   * Makes an HTTP call with this step's idempotency key. 2xx completes the step. Any other result ends it here:
+   * it is retried later, fails, or waits for the credential.
    */
   execute<Data extends Json = Json>(
     request: StepRequest,
     options?: ExecuteOptions<Data>,
-  ): Promise<Answer<Data>>
+  ): Promise<StepResponse<Data>>
   /** Completes the step without a call. */
   complete<Data extends Json = null>(data?: Data): { readonly data: Data }
   /** Ends the step and the run as failed. */
   fail(reason: string): never
-  /** Ends this attempt, uncharged; the step begins anew after `delayMs`, at the latest a year from now. */
+  /** Ends this attempt without charging it; the step starts again after `delayMs`, at most a year. */
   waitFor(delayMs: number): never
-  /** Completes the step and the run, whatever steps would follow. */
+  /** Completes the step and the run, even if further steps follow. */
   setStatus(status: 'Completed'): void
 }
 
 /** What `confirm` sees: the step, with `find` in place of `execute`. */
 export type InDoubtStep<Of extends AnyStep> = Omit<Parameters<Of>[0], 'execute'> & {
   /**
-   * Looks for what the call left, without an idempotency key. Null for 404 and 410; any other answer than 2xx
-   * ends the attempt as it would end `execute`, and the step stays in doubt.
+   * Queries the target for the effect of the earlier call, without an idempotency key. `null` for 404 and 410;
+   * any other status but 2xx ends the attempt as it would end `execute`, and the step stays in doubt.
    */
   find<Data extends Json = Json>(
     request: StepRequest,
     options?: ExecuteOptions<Data>,
-  ): Promise<Answer<Data> | null>
+  ): Promise<StepResponse<Data> | null>
 }
 
 /**
- * A step with a `confirm`, which is asked before the step runs again when an earlier attempt is in doubt: a
- * call left, and its worker was lost, or no answer came, or the answer says as much (500, 502, 504).
+ * Defines a step with a `confirm`. It is called before the step runs again if an earlier attempt is in doubt: a
+ * call was sent, and then its worker was lost, or no response arrived, or the response leaves open whether the
+ * work was done (500, 502, 504).
  *
- * `confirm` returns `step.complete(data)` when the work was done, or `'not_done'`: then the step runs. What
- * it cannot tell yet it asks again later, by throwing or by `step.waitFor`. Without a `confirm` the step runs
- * again with the same idempotency key, and it is the target that has to know it.
+ * `confirm` returns `step.complete(data)` if the work was done, or `'not_done'`: then the step runs. If it cannot
+ * tell yet, it throws or calls `step.waitFor`, and is called again later. Without a `confirm` the step runs again
+ * with the same idempotency key, and the target has to recognise it.
  */
 export const defineStep = <Run extends AnyStep>(
   run: Run,
@@ -123,5 +127,5 @@ export const defineStep = <Run extends AnyStep>(
     ) => Promise<{ readonly data: DataOf<Run> } | 'not_done'>
   },
 ): Run & { readonly confirm: (step: never) => unknown } =>
-  // A function of its own: the same `run` may be a step elsewhere, without a confirm.
+  // A bound copy, because the same function may be a step elsewhere without a confirm.
   Object.assign(run.bind(null) as Run, { confirm: options.confirm })

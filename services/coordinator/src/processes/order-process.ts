@@ -4,7 +4,6 @@ import { stringify } from 'csv-stringify/sync'
 import { z } from 'zod'
 import { defineProcess } from '../process/definition.ts'
 import type { Step } from '../process/step.ts'
-import { removeStrays, writeWholeFile } from '../process/whole-file.ts'
 
 const OrderResponse = z.object({ Order: z.string(), CreatedAt: z.iso.datetime({ offset: true }) })
 const ReportResponse = OrderResponse.extend({ Status: z.string() })
@@ -17,7 +16,7 @@ const order = (step: Step<string | number>) =>
 
 const report = (step: Step<string | number, typeof order>) => {
   const { Order, CreatedAt } = step.previous.data
-  // As it came: reading the time and printing it again would lose digits or its offset.
+  // Passed on as text: parsing the time and printing it again would lose digits or its offset.
   const query = { order: Order, created: CreatedAt }
   return step.execute({ url: `${step.settings.demoApiUrl}/report`, query })
 }
@@ -26,8 +25,8 @@ const csv = async (step: Step<string | number, typeof report, { order: typeof or
   const { CreatedAt, Status } = ReportResponse.parse(JSON.parse(step.previous.ResponseBody ?? ''))
   const row = { Order: step.item('order').data.Order, CreatedAt, Status }
   const file = join(step.settings.dataDir, 'OrderCSV', csvFileName(step))
-  if (step.attempt > 1) await removeStrays(file)
-  await writeWholeFile(file, csvOf(row))
+  if (step.attempt > 1) await step.files.removeTemporaryFiles(file)
+  await step.files.writeAtomic(file, csvOf(row))
   step.setStatus('Completed')
 }
 
@@ -40,7 +39,7 @@ export default defineProcess('OrderProcess', {
 export const csvOf = (row: Readonly<Record<string, string>>): string =>
   stringify([row], { header: true, escape_formulas: true, quoted_match: /[\r\n]/ })
 
-/** `Order_<TransactionID>.<ReplayID>.csv`, with all that is not plain in a file name percent-encoded. */
+/** `Order_<TransactionID>.<ReplayID>.csv`, with every byte but letters, digits, `.`, `_` and `-` percent-encoded. */
 export function csvFileName(run: {
   readonly transactionId: string
   readonly replayId: number
@@ -56,7 +55,7 @@ export function csvFileName(run: {
   return `Order_${plain.length <= MAX_NAME ? plain : shortened(plain)}.${run.replayId}.csv`
 }
 
-// File systems take 255 bytes. `%-` comes from no id, so a shortened name is nobody else's full one.
+// File systems allow 255 bytes. No encoded id contains `%-`, so a shortened name equals no full one.
 const MAX_NAME = 200
 const shortened = (plain: string): string =>
   `${plain.slice(0, 140)}%-${createHash('sha256').update(plain).digest('hex').slice(0, 40)}`

@@ -3,10 +3,10 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { isDeeperThan, MAX_DEPTH, parseJson } from '../process/storable.ts'
-import type { Operations } from '../runner/operations.ts'
+import { isDeeperThan, MAX_DEPTH, parseJson } from '../process/json-normalization.ts'
+import type { Operations } from '../worker/operations.ts'
 import {
-  BulkAnswer,
+  BulkResponse,
   MAX_BULK_LINES,
   MAX_TRANSACTION_BYTES,
   ProcessParam,
@@ -18,7 +18,7 @@ type Line =
   | { readonly transaction: QueueTransaction }
   | { readonly id: string | null; readonly errors: readonly string[] }
 
-/** `POST …/transactions/bulk`: NDJSON or an array; a result for each line, a bad one holds up no other. */
+/** `POST …/transactions/bulk`: NDJSON or an array; one result per line; an invalid line affects no other. */
 export function bulkRoutes({ operations }: { readonly operations: Operations }) {
   return new Hono().post(
     '/bulk',
@@ -26,7 +26,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
       tags: ['transactions'],
       summary: `Queue up to ${MAX_BULK_LINES} transactions (application/x-ndjson or a JSON array)`,
       responses: {
-        200: jsonResponse('a result for each line', BulkAnswer),
+        200: jsonResponse('one result per line', BulkResponse),
         ...problemResponses({
           400: 'no lines, or too many',
           404: 'no such process',
@@ -43,7 +43,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
       const lines = linesOf(type, utf8Of(await c.req.arrayBuffer()))
       const good = lines.flatMap((line) => ('transaction' in line ? [line.transaction] : []))
       const queued = (await operations.queue(process, good)).values()
-      const results = lines.map((line, index): BulkAnswer['results'][number] => {
+      const results = lines.map((line, index): BulkResponse['results'][number] => {
         if (!('transaction' in line))
           return {
             line: index + 1,
@@ -68,12 +68,12 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
         conflicts: count('conflict'),
         invalid: count('invalid'),
         results,
-      } satisfies BulkAnswer)
+      } satisfies BulkResponse)
     },
   )
 }
 
-/** @throws {IntegrationError} when the body as a whole is not usable. */
+/** @throws {IntegrationError} if the body as a whole is invalid. */
 function linesOf(type: string | undefined, text: string): Line[] {
   const values =
     type === 'application/x-ndjson'
@@ -101,7 +101,7 @@ function arrayOf(text: string): unknown[] {
   return value as unknown[]
 }
 
-/** What is no JSON is undefined, which is no transaction either. */
+/** Returns undefined for text that is not JSON; the schema rejects it like any other invalid transaction. */
 function parse(text: string): unknown {
   try {
     return parseJson(text)
@@ -115,15 +115,15 @@ function lineOf(value: unknown): Line {
     return { id: null, errors: [`InitialData: may have ${MAX_DEPTH} levels`] }
   const parsed = Queueable.safeParse(value)
   const id = (value as { TransactionID?: unknown } | null | undefined)?.TransactionID
-  const told = typeof id === 'string' ? id.slice(0, 128) : null
+  const reportedId = typeof id === 'string' ? id.slice(0, 128) : null
   if (!parsed.success)
     return {
-      id: told,
+      id: reportedId,
       errors: parsed.error.issues
         .slice(0, 5)
         .map(({ path, message }) => `${path.map(String).join('.') || 'line'}: ${message}`),
     }
   if (Buffer.byteLength(JSON.stringify(value)) > MAX_TRANSACTION_BYTES)
-    return { id: told, errors: [`line: may have at most ${MAX_TRANSACTION_BYTES} bytes`] }
+    return { id: reportedId, errors: [`line: may have at most ${MAX_TRANSACTION_BYTES} bytes`] }
   return { transaction: parsed.data }
 }

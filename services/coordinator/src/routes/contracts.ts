@@ -9,33 +9,33 @@ import {
 } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
-import { isStorable, storableJson } from '../process/storable.ts'
+import { isPreservedAsJson, normalizedJson } from '../process/json-normalization.ts'
 import type { PagePosition } from '../transaction/transaction-source.ts'
 
-/** Beyond it a transaction is a file and not a message: 413 or `invalid` in a bulk. */
+/** A larger transaction is rejected: 413, or `invalid` in a bulk request. */
 export const MAX_TRANSACTION_BYTES = 262_144
 export const MAX_BULK_BYTES = 33_554_432
 export const MAX_BULK_LINES = 10_000
 
-export const UNSTORABLE =
+export const NOT_PRESERVED =
   'InitialData must not contain U+0000, half a surrogate pair, or a number with more digits than a double holds'
 
-/** What can be queued: the contract, and only data that every source keeps as it is. */
+/** A transaction that can be queued: the shared contract, restricted to data that every source stores unchanged. */
 export const Queueable = QueueTransaction.refine(
-  ({ InitialData }) => isStorable(InitialData),
-  UNSTORABLE,
+  ({ InitialData }) => isPreservedAsJson(InitialData),
+  NOT_PRESERVED,
 )
-  // -0 is kept as 0: it must not be other data when it is queued again.
+  // JSON stores -0 as 0. Normalized here, so that queueing the same data again is not a conflict.
   .overwrite((transaction) => ({
     ...transaction,
-    // The same type, but for its readonly.
-    InitialData: storableJson(transaction.InitialData) as typeof transaction.InitialData,
+    // The same type, except for readonly.
+    InitialData: normalizedJson(transaction.InitialData) as typeof transaction.InitialData,
   }))
 
 /**
- * A body as text.
+ * The body as text.
  *
- * @throws {IntegrationError} when it is not UTF-8 (RFC 8259 §8.1): what is no text in it would be kept as U+FFFD.
+ * @throws {IntegrationError} if it is not UTF-8 (RFC 8259 §8.1): invalid bytes would be stored as U+FFFD.
  */
 export function utf8Of(body: ArrayBuffer): string {
   try {
@@ -64,7 +64,7 @@ export const ListQuery = z.object({
     .transform((cursor, context): PagePosition => {
       const position = readCursor(cursor)
       if (position !== null) return position
-      context.addIssue({ code: 'custom', message: 'must be the next_cursor of an earlier page' })
+      context.addIssue({ code: 'custom', message: 'must be the next_cursor of a previous page' })
       return z.NEVER
     })
     .optional(),
@@ -89,24 +89,24 @@ function readCursor(cursor: string): PagePosition | null {
   }
 }
 
-export const HeaderAnswer = HeaderView.extend({
+export const RunResponse = HeaderView.extend({
   ErrorClass: z.string().nullable(),
   WaitingFor: z.string().nullable(),
   InDoubt: z.boolean().meta({
-    description: 'an attempt of the due step may have done its work, and nobody knows',
+    description: 'an earlier attempt of the due step may have done its work',
   }),
 })
-/** `GET …/transactions/{id}`: the header, its step items and every attempt. */
-export const RunAnswer = HeaderAnswer.extend({
+/** `GET …/transactions/{id}`: the run, its step items and every attempt. */
+export const RunDetailResponse = RunResponse.extend({
   Items: z.array(ItemView),
   Attempts: z.array(AttemptView),
 })
-export const HeaderPage = z.object({
-  items: z.array(HeaderAnswer),
+export const RunPage = z.object({
+  items: z.array(RunResponse),
   next_cursor: z.string().nullable(),
 })
 
-export const BulkAnswer = z.object({
+export const BulkResponse = z.object({
   queued: z.int(),
   exists: z.int(),
   conflicts: z.int(),
@@ -121,4 +121,4 @@ export const BulkAnswer = z.object({
     }),
   ),
 })
-export type BulkAnswer = z.output<typeof BulkAnswer>
+export type BulkResponse = z.output<typeof BulkResponse>

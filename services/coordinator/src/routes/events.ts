@@ -2,22 +2,23 @@ import { textResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { describeRoute } from 'hono-openapi'
-import { eventId, type TransitionFeed } from '../runner/transition-feed.ts'
+import { eventId, type TransitionFeed } from '../worker/transition-feed.ts'
 
 const KEEP_ALIVE_MS = 15_000
-/** A watcher that reads slower than transitions come is cut off; it comes back with its Last-Event-ID. */
+/** A client that is this many events behind is disconnected; it can reconnect with its Last-Event-ID. */
 const MAX_BEHIND = 20_000
 
 /**
- * `GET /events`: every transition as a server-sent event, `id` unique and the same on every replica. With
- * `Last-Event-ID` it goes on after that one, on any replica, and repeats some of what was just before it; an event
- * `reset` says that this is not possible. `Version` orders those of a run: they may come from several replicas.
+ * `GET /events`: every transition as a server-sent event; its `id` is unique and the same on every replica. With
+ * `Last-Event-ID` the stream continues after that event, on any replica, and repeats some of those just before it.
+ * An event `reset` reports that this is not possible. `Version` orders the events of a run, which may come from
+ * several replicas.
  */
 export function eventRoutes(deps: {
   readonly feed: TransitionFeed
-  readonly leaving: AbortSignal
+  readonly shutdown: AbortSignal
 }) {
-  const { feed, leaving } = deps
+  const { feed, shutdown } = deps
   return new Hono().get(
     '/',
     describeRoute({
@@ -37,11 +38,11 @@ export function eventRoutes(deps: {
         })
         const end = (): void => wake?.()
         stream.onAbort(end)
-        leaving.addEventListener('abort', end, { once: true })
+        shutdown.addEventListener('abort', end, { once: true })
         try {
           if (missed === null) await stream.writeSSE({ event: 'reset', data: '{}' })
           else await stream.write(': connected\n\n')
-          while (!stream.aborted && !leaving.aborted && events.length <= MAX_BEHIND) {
+          while (!stream.aborted && !shutdown.aborted && events.length <= MAX_BEHIND) {
             for (const event of events.splice(0, 500))
               await stream.writeSSE({
                 id: eventId(event),
@@ -57,13 +58,13 @@ export function eventRoutes(deps: {
                 clearTimeout(timer)
                 resolve()
               }
-              // What came, or ended, while the last ones were written.
-              if (events.length > 0 || stream.aborted || leaving.aborted) wake()
+              // Events may have arrived, or the stream may have ended, while the last ones were written.
+              if (events.length > 0 || stream.aborted || shutdown.aborted) wake()
             })
           }
         } finally {
           stopWatching()
-          leaving.removeEventListener('abort', end)
+          shutdown.removeEventListener('abort', end)
         }
       }),
   )

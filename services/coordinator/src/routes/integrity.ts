@@ -3,7 +3,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ProcessDefinition } from '../process/definition.ts'
-import type { StepQueue } from '../runner/step-queue.ts'
+import type { StepQueue } from '../worker/step-queue.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 
 const Integrity = z.object({
@@ -14,8 +14,11 @@ const Integrity = z.object({
     z.object({
       process: z.string(),
       step: z.string(),
-      due: z.int().meta({ description: 'rows that are due and in nobody’s hand' }),
-      messages: z.int().nullable().meta({ description: 'waiting in the queue; null: broker away' }),
+      due: z.int().meta({ description: 'rows that are due and have no worker' }),
+      messages: z
+        .int()
+        .nullable()
+        .meta({ description: 'ready in the queue; null if the broker is unavailable' }),
     }),
   ),
   deadLetters: z.record(z.string(), z.int().nullable()),
@@ -27,16 +30,16 @@ export interface IntegrityRouteDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
-/** `GET /integrity`: what must hold, checked now. `ok` is whether every violation is 0. */
+/** `GET /integrity`: audits the tables now. `ok` says that every count of violations is 0. */
 export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps) {
   return new Hono().get(
     '/',
     describeRoute({
       tags: ['operations'],
-      summary: 'Rows against items against queue depth',
+      summary: 'Check runs, items and queue depths against one another',
       responses: {
-        200: jsonResponse('the figures', Integrity),
-        ...problemResponses({ 503: 'the store is away' }),
+        200: jsonResponse('the check results', Integrity),
+        ...problemResponses({ 503: 'the store is unavailable' }),
       },
     }),
     async (c) => {
@@ -59,15 +62,15 @@ export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps
           })),
         ),
       )
-      const buried = await Promise.all(
-        definitions.map(async ({ name }) => [name, await queue.buried(name)] as const),
+      const deadLetters = await Promise.all(
+        definitions.map(async ({ name }) => [name, await queue.deadLetters(name)] as const),
       )
       return c.json({
         ok: Object.values(audit.violations).every((count) => count === 0),
-        headers: audit.headers,
+        headers: audit.runsByStatus,
         violations: audit.violations,
         queues,
-        deadLetters: Object.fromEntries(buried),
+        deadLetters: Object.fromEntries(deadLetters),
       })
     },
   )

@@ -3,8 +3,8 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ProcessDefinition } from '../process/definition.ts'
-import type { Operations } from '../runner/operations.ts'
-import type { Runner } from '../runner/runner.ts'
+import type { Operations } from '../worker/operations.ts'
+import type { Worker } from '../worker/worker.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { ProcessParam } from './contracts.ts'
 
@@ -13,25 +13,25 @@ const ProcessView = z.object({
   Steps: z.array(z.string()),
   RequireInternet: z.boolean(),
   Paused: z.boolean(),
-  Consuming: z.boolean().meta({ description: 'this replica takes its steps now' }),
+  Consuming: z.boolean().meta({ description: 'this replica consumes its steps now' }),
 })
 
 export interface ProcessRouteDeps {
   readonly operations: Operations
   readonly source: TransactionSource
-  readonly runner: Runner
+  readonly worker: Worker
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
-/** `GET /processes`, and pause and resume of one. A paused process takes transactions but runs no step. */
-export function processRoutes({ operations, source, runner, processes }: ProcessRouteDeps) {
+/** `GET /processes`, and pause and resume of one. A paused process accepts transactions but runs no step. */
+export function processRoutes({ operations, source, worker, processes }: ProcessRouteDeps) {
   const tags = ['processes']
   const view = (definition: ProcessDefinition, paused: ReadonlySet<string>) => ({
     Process: definition.name,
     Steps: definition.stepNames,
     RequireInternet: definition.requireInternet,
     Paused: paused.has(definition.name),
-    Consuming: runner.isConsuming(definition.name),
+    Consuming: worker.isConsuming(definition.name),
   })
   const setPaused = async (name: string, isPaused: boolean) => {
     const definition = operations.process(name)
@@ -59,7 +59,7 @@ export function processRoutes({ operations, source, runner, processes }: Process
       '/:process/pause',
       describeRoute({
         tags,
-        summary: 'Take no more steps of a process; other replicas follow within the remote pull',
+        summary: 'Pause a process; other replicas follow at their next remote pull',
         responses,
       }),
       validate('param', ProcessParam),
@@ -67,7 +67,7 @@ export function processRoutes({ operations, source, runner, processes }: Process
     )
     .post(
       '/:process/resume',
-      describeRoute({ tags, summary: 'Take steps of a process again', responses }),
+      describeRoute({ tags, summary: 'Resume a process', responses }),
       validate('param', ProcessParam),
       async (c) => c.json(await setPaused(c.req.valid('param').process, false)),
     )

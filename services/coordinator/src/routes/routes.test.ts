@@ -23,7 +23,7 @@ const transactions = '/processes/OrderProcess/transactions'
 const json = { 'Content-Type': 'application/json' }
 const ndjson = { 'Content-Type': 'application/x-ndjson' }
 
-describe('every route but the open ones', () => {
+describe('every route except the public ones', () => {
   const routes = [
     ['POST', transactions],
     ['GET', transactions],
@@ -39,24 +39,27 @@ describe('every route but the open ones', () => {
     ['GET', '/integrity'],
   ] as const
 
-  it.each(routes)('%s %s is closed without a key and with a wrong one', async (method, path) => {
-    for (const key of [undefined, 'Bearer wrong', 'Basic eDp5', `Bearer ${'x'.repeat(40)}`]) {
-      const answer = await fetch(host.url + path, {
-        method,
-        headers: key === undefined ? {} : { Authorization: key },
-      })
-      expect(answer.status).toBe(401)
-      expect(answer.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
-      expect(await answer.json()).toMatchObject({ code: 'unauthorized' })
-    }
-  })
+  it.each(routes)(
+    '%s %s rejects requests without a key and with a wrong one',
+    async (method, path) => {
+      for (const key of [undefined, 'Bearer wrong', 'Basic eDp5', `Bearer ${'x'.repeat(40)}`]) {
+        const answer = await fetch(host.url + path, {
+          method,
+          headers: key === undefined ? {} : { Authorization: key },
+        })
+        expect(answer.status).toBe(401)
+        expect(answer.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
+        expect(await answer.json()).toMatchObject({ code: 'unauthorized' })
+      }
+    },
+  )
 
   it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs'])(
     '%s is open',
     async (path) => expect((await fetch(host.url + path)).status).toBe(200),
   )
 
-  it('has its body in the OpenAPI document', async () => {
+  it('has its request body in the OpenAPI document', async () => {
     const document = (await (await fetch(`${host.url}/openapi.json`)).json()) as {
       paths: Record<string, Record<string, unknown>>
     }
@@ -65,13 +68,13 @@ describe('every route but the open ones', () => {
     })
   })
 
-  it('answers a wrong method with 405 and Allow', async () => {
+  it('responds to a wrong method with 405 and Allow', async () => {
     const answer = await host.call(transactions, { method: 'DELETE' })
     expect([answer.status, answer.headers.get('Allow')]).toEqual([405, 'GET, HEAD, POST'])
   })
 })
 
-describe('queueing refuses', () => {
+describe('queueing rejects', () => {
   const body = (value: unknown): string => JSON.stringify(value)
   const id = (TransactionID: unknown) => body({ TransactionID, InitialData: '1' })
   it.each<[string, string, number]>([
@@ -104,7 +107,7 @@ describe('queueing refuses', () => {
       400,
     ],
     [
-      'initial data nested without measure',
+      'initial data nested too deeply',
       `{"TransactionID":"x","InitialData":${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
       400,
     ],
@@ -164,7 +167,7 @@ describe('queueing in bulk', () => {
   const send = (body: string, headers: Record<string, string> = ndjson) =>
     host.call(`${transactions}/bulk`, { method: 'POST', headers, body })
 
-  it('answers for each line, and a bad one holds up no other', async () => {
+  it('returns a result per line, and an invalid line affects no other', async () => {
     const answer = await send(
       [
         '{"TransactionID":"b1","InitialData":1}',
@@ -195,7 +198,7 @@ describe('queueing in bulk', () => {
     ])
   })
 
-  it('refuses in a line what is refused alone', async () => {
+  it('rejects in a line what is rejected as a single transaction', async () => {
     const ids = ['x'.repeat(129), 'a\0', 'a\n', '\ud83d', '.', '..', 66, null]
     const lines = [
       ...ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
@@ -219,13 +222,13 @@ describe('queueing in bulk', () => {
     ['too many lines', '1\n'.repeat(10_001), ndjson, 400],
     ['another content type', '[]', { 'Content-Type': 'text/csv' }, 415],
     ['more than 32 MiB', 'x'.repeat(33_554_433), ndjson, 413],
-  ])('refuses %s', async (_, body, headers, status) => {
+  ])('rejects %s', async (_, body, headers, status) => {
     expect((await send(body, headers)).status).toBe(status)
   })
 })
 
-describe('looking at transactions', () => {
-  it('goes through all of them page by page', async () => {
+describe('reading transactions', () => {
+  it('lists all of them page by page', async () => {
     for (const n of [1, 2, 3, 4, 5]) await host.queue(`page-${n}`)
     const seen: string[] = []
     let cursor: string | null = ''
@@ -253,7 +256,7 @@ describe('looking at transactions', () => {
     'cursor=nonsense',
     `cursor=${Buffer.from('["2026-11-20 10:00:00\' or 1=1","x",0]').toString('base64url')}`,
     `cursor=${Buffer.from('["2026-99-99 10:00:00","x",0]').toString('base64url')}`,
-  ])('refuses ?%s', async (query) => {
+  ])('rejects ?%s', async (query) => {
     const answer = await host.call(`${transactions}?${query}`)
     expect(answer.status).toBe(400)
   })
@@ -276,7 +279,7 @@ describe('looking at transactions', () => {
     expect(await host.reached('doubtful', 'Completed')).toMatchObject({ InDoubt: false })
   })
 
-  it('takes ids with any character, as they are encoded in the path', async () => {
+  it('accepts ids with any character, percent-encoded in the path', async () => {
     for (const id of ['a/b', '../x', 'ä ö?#%', '😀']) {
       await host.queue(id)
       expect(await host.run(id)).toMatchObject({ TransactionID: id })
@@ -291,12 +294,12 @@ describe('looking at transactions', () => {
     ['x'.repeat(129), '', 400],
     ['a%00', '', 400],
     ['%FF', '', 404],
-  ])('answers %s%s with %i', async (id, query, status) => {
+  ])('responds to %s%s with %i', async (id, query, status) => {
     expect((await host.call(`${transactions}/${id}${query}`)).status).toBe(status)
   })
 })
 
-describe('acting on a transaction', () => {
+describe('operations on a transaction', () => {
   it.each([
     ['replays', 'unknown', '', 404, 'transaction_not_found'],
     ['replays', 'known', '{"fromStep":"nowhere"}', 400, 'step_not_found'],
@@ -307,7 +310,7 @@ describe('acting on a transaction', () => {
     ['resume', 'unknown', '', 404, 'transaction_not_found'],
     ['cancel', 'known', '', 409, 'transaction_not_active'],
     ['cancel', 'unknown', '', 404, 'transaction_not_found'],
-  ])('%s of %s with %j is refused: %i %s', async (action, id, body, status, code) => {
+  ])('%s of %s with %j is rejected: %i %s', async (action, id, body, status, code) => {
     const answer = await host.call(`${transactions}/${id}/${action}`, {
       method: 'POST',
       ...(body !== '' && { body }),
@@ -319,7 +322,7 @@ describe('acting on a transaction', () => {
     expect((await host.run('known')).ReplayID).toBe(0)
   })
 
-  it('knows its processes', async () => {
+  it('list the processes', async () => {
     expect(await (await host.call('/processes')).json()).toEqual({
       items: [
         {

@@ -4,22 +4,27 @@ import { Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { isDeeperThan, isStorable, MAX_DEPTH, parseJson } from '../process/storable.ts'
-import type { Operations } from '../runner/operations.ts'
+import {
+  isDeeperThan,
+  isPreservedAsJson,
+  MAX_DEPTH,
+  parseJson,
+} from '../process/json-normalization.ts'
+import type { Operations } from '../worker/operations.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { bulkRoutes } from './bulk.ts'
 import {
   cursorOf,
-  HeaderAnswer,
-  HeaderPage,
+  RunResponse,
+  RunPage,
   ListQuery,
   MAX_TRANSACTION_BYTES,
   ProcessParam,
   Queueable,
-  RunAnswer,
+  RunDetailResponse,
   RunQuery,
   TransactionParam,
-  UNSTORABLE,
+  NOT_PRESERVED,
   utf8Of,
 } from './contracts.ts'
 
@@ -31,7 +36,7 @@ export interface TransactionRouteDeps {
 const tags = ['transactions']
 const Replay = z.strictObject({ fromStep: z.string().optional() })
 
-/** `/processes/{process}/transactions`: queue, look, replay, resume, cancel. */
+/** `/processes/{process}/transactions`: queue, list, read, replay, resume, cancel. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
   const { operations, source } = deps
   return new Hono()
@@ -41,17 +46,17 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       '/',
       describeRoute({
         tags,
-        summary: 'Queue a transaction; durable before the answer',
+        summary: 'Queue a transaction; it is durable before the response',
         responses: {
-          202: jsonResponse('queued', HeaderAnswer),
-          200: jsonResponse('the same id with the same data is there already', HeaderAnswer),
+          202: jsonResponse('queued', RunResponse),
+          200: jsonResponse('a transaction with this id and data exists already', RunResponse),
           ...problemResponses({
             400: 'invalid',
             404: 'no such process',
-            409: 'the id is taken by other data',
+            409: 'the id exists with other data',
             413: 'too large',
             415: 'not application/json',
-            503: 'the store is away',
+            503: 'the store is unavailable',
           }),
         },
       }),
@@ -62,8 +67,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const [result] = await operations.queue(c.req.valid('param').process, [c.req.valid('json')])
         if (result === undefined || result.outcome === 'conflict')
-          throw new IntegrationError('transaction_conflict', 'the id is taken by other data')
-        return c.json(result.header, result.outcome === 'queued' ? 202 : 200)
+          throw new IntegrationError('transaction_conflict', 'the id exists with other data')
+        return c.json(result.run, result.outcome === 'queued' ? 202 : 200)
       },
     )
     .get(
@@ -72,7 +77,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         tags,
         summary: 'Transactions, newest first; `since` is the time of the last change',
         responses: {
-          200: jsonResponse('a page', HeaderPage),
+          200: jsonResponse('a page', RunPage),
           ...problemResponses({ 400: 'invalid', 404: 'no such process' }),
         },
       }),
@@ -81,8 +86,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { name } = operations.process(c.req.valid('param').process)
         const { cursor: after, ...filter } = c.req.valid('query')
-        const { headers, next } = await source.list(name, { ...filter, after })
-        return c.json({ items: headers, next_cursor: next === null ? null : cursorOf(next) })
+        const { runs, next } = await source.list(name, { ...filter, after })
+        return c.json({ items: runs, next_cursor: next === null ? null : cursorOf(next) })
       },
     )
     .get(
@@ -91,7 +96,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         tags,
         summary: 'One run with its items and attempts; the latest unless `replay` names one',
         responses: {
-          200: jsonResponse('the run', RunAnswer),
+          200: jsonResponse('the run', RunDetailResponse),
           ...problemResponses({ 400: 'invalid', 404: 'no such process or transaction' }),
         },
       }),
@@ -100,12 +105,12 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { name, stepNames } = operations.process(process)
-        const run = await source.get(name, id, c.req.valid('query').replay ?? null)
-        if (run === null)
+        const found = await source.get(name, id, c.req.valid('query').replay ?? null)
+        if (found === null)
           throw new IntegrationError('transaction_not_found', 'there is no such transaction')
-        const place = (step: string): number => stepNames.indexOf(step)
-        const items = run.items.toSorted((a, b) => place(a.StepName) - place(b.StepName))
-        return c.json({ ...run.header, Items: items, Attempts: run.attempts })
+        const position = (step: string): number => stepNames.indexOf(step)
+        const items = found.items.toSorted((a, b) => position(a.StepName) - position(b.StepName))
+        return c.json({ ...found.run, Items: items, Attempts: found.attempts })
       },
     )
     .post(
@@ -114,7 +119,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         tags,
         summary: 'Run it again with the same initial data, from `fromStep` if given',
         responses: {
-          202: jsonResponse('the new run', HeaderAnswer),
+          202: jsonResponse('the new run', RunResponse),
           ...problemResponses({ 404: 'no such transaction', 409: 'a run is still active' }),
         },
       }),
@@ -129,9 +134,9 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       '/:id/resume',
       describeRoute({
         tags,
-        summary: 'A failed or cancelled run goes on: same ReplayID, same keys',
+        summary: 'Resume a failed or cancelled run: same ReplayID, same keys',
         responses: {
-          202: jsonResponse('the run', HeaderAnswer),
+          202: jsonResponse('the run', RunResponse),
           ...problemResponses({ 404: 'no such transaction', 409: 'not failed or cancelled' }),
         },
       }),
@@ -147,9 +152,9 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       '/:id/cancel',
       describeRoute({
         tags,
-        summary: 'Stop a run; a call on its way is aborted',
+        summary: 'Cancel a run; a call in flight is aborted',
         responses: {
-          200: jsonResponse('the run', HeaderAnswer),
+          200: jsonResponse('the run', RunResponse),
           ...problemResponses({ 404: 'no such transaction', 409: 'not active' }),
         },
       }),
@@ -180,12 +185,13 @@ const jsonOnly: MiddlewareHandler = async (c, next) => {
   await next()
 }
 
-// Before the schema looks at it: bytes and digits that are lost by then. What is no JSON is the schema's to tell.
+// Runs before the schema, which sees neither invalid bytes nor digits that a double has lost. A body that is not JSON
+// is reported by the schema.
 const readable: MiddlewareHandler = async (c, next) => {
   const body = readJson(utf8Of(await c.req.arrayBuffer()))
   if (isDeeperThan(body, MAX_DEPTH))
     throw new IntegrationError('invalid_request', `InitialData may have ${MAX_DEPTH} levels`)
-  if (!isStorable(body)) throw new IntegrationError('invalid_request', UNSTORABLE)
+  if (!isPreservedAsJson(body)) throw new IntegrationError('invalid_request', NOT_PRESERVED)
   await next()
 }
 
@@ -197,7 +203,7 @@ function readJson(text: string): unknown {
   }
 }
 
-/** The body of a replay, which may be left out. */
+/** The body of a replay, which is optional. */
 async function optionalBody(request: Request): Promise<z.output<typeof Replay>> {
   const text = await request.text()
   if (text === '') return {}

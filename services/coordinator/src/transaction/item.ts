@@ -1,13 +1,13 @@
 import type { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
-import type { RunKey } from './header.ts'
+import type { RunKey } from './run.ts'
 
 /** The recorded state of one step of one run: written with each outcome, `Completed` once. */
 export type Item = Readonly<ItemView>
-/** What a finished step left for those after it. */
+/** What a finished step leaves for later steps. */
 export type FinishedItem = Pick<Item, 'StepName' | 'ResponseStatus' | 'ResponseBody' | 'Data'>
 export const isFinished = ({ Status }: Item): boolean =>
   Status === 'Completed' || Status === 'Copied'
-/** One try of a step that ended, or whose worker was lost. Append-only. */
+/** An attempt of a step that has ended, or whose worker was lost. Append-only. */
 export type Attempt = Readonly<AttemptView>
 
 /**

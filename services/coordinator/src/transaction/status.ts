@@ -1,6 +1,6 @@
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 
-/** Statuses that only Resume (Failed, Cancelled) or Replay (a new run) lead out of. */
+/** Final statuses: only a resume (Failed, Cancelled) continues the run; a replay starts another run. */
 const over = ['Completed', 'Failed', 'Cancelled'] as const satisfies readonly HeaderStatus[]
 /** Statuses of a run that still has work to do. */
 export const activeStatuses = [

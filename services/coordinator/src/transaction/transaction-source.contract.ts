@@ -3,7 +3,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
-import type { Header } from './header.ts'
+import type { Run } from './run.ts'
 import type {
   Claim,
   ClaimRequest,
@@ -12,7 +12,7 @@ import type {
   TransactionSource,
 } from './transaction-source.ts'
 
-/** Short enough to wait for; the source under test must be opened with them. */
+/** Short times for the tests; the source under test must be opened with them. */
 export const contractTimes = { leaseMs: 700, sweepMs: 200 }
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] }
@@ -28,7 +28,7 @@ const done: StepOutcome = {
   endsRun: false,
 }
 
-/** What every transaction source keeps, the embedded one and the one over Postgres alike. */
+/** The contract of every transaction source, in memory as in PostgreSQL. */
 export function transactionSourceContract(
   name: string,
   open: () => Promise<TransactionSource>,
@@ -40,49 +40,46 @@ export function transactionSourceContract(
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    const queue = async (id: string, data: unknown = id): Promise<Header> => {
+    const queue = async (id: string, data: unknown = id): Promise<Run> => {
       const [result] = await source.queue(process, [
         { TransactionID: id, InitialData: data as string },
       ])
       if (result === undefined || result.outcome === 'conflict') throw new Error('not queued')
-      return result.header
+      return result.run
     }
-    const request = (header: Header, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {
-      const step = overrides.step ?? (header.StepName || 'order')
+    const request = (run: Run, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {
+      const step = overrides.step ?? (run.StepName || 'order')
       return {
-        Process: header.Process,
-        TransactionID: header.TransactionID,
-        ReplayID: header.ReplayID,
-        version: header.Version,
+        Process: run.Process,
+        TransactionID: run.TransactionID,
+        ReplayID: run.ReplayID,
+        version: run.Version,
         step,
         isFirst: step === 'order',
         owner: 'worker-1',
         ...overrides,
       }
     }
-    const claim = async (header: Header, overrides: Partial<ClaimRequest> = {}): Promise<Claim> => {
-      const result = await source.claim(request(header, overrides))
+    const claim = async (run: Run, overrides: Partial<ClaimRequest> = {}): Promise<Claim> => {
+      const result = await source.claim(request(run, overrides))
       if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
       return result.claim
     }
-    const record = async (
-      { lease, header }: Claim,
-      outcome: StepOutcome,
-    ): Promise<Header | null> => {
+    const record = async ({ lease, run }: Claim, outcome: StepOutcome): Promise<Run | null> => {
       const course = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
-      const moved = await source.record(lease, advance(header, outcome, course))
-      return moved === null ? null : { ...header, ...moved }
+      const moved = await source.record(lease, advance(run, outcome, course))
+      return moved === null ? null : { ...run, ...moved }
     }
-    const finish = async (header: Header): Promise<Header> => {
-      let current: Header = header
+    const finish = async (run: Run): Promise<Run> => {
+      let current: Run = run
       while (current.Status !== 'Completed')
-        current = (await record(await claim(current), done)) as Header
+        current = (await record(await claim(current), done)) as Run
       return current
     }
     const failing = (retryAfterMs: number): StepOutcome => ({
       kind: 'retry',
       errorClass: 'http_503',
-      error: 'GET x answered 503',
+      error: 'GET x responded with 503',
       response: { status: 503, body: 'busy' },
       retryAfterMs,
     })
@@ -94,15 +91,15 @@ export function transactionSourceContract(
     }
 
     describe('queueing', () => {
-      it('keeps the initial data as it is, whatever JSON it is', async () => {
+      it('stores any JSON as initial data, unchanged', async () => {
         for (const data of ['66', 66, null, true, ['a', { b: null }], { 'ä "': 1.5 }]) {
           const id = JSON.stringify(data)
           expect(await queue(id, data)).toMatchObject({ Status: 'Queued', InitialData: data })
-          expect((await source.get(process.name, id, null))?.header.InitialData).toEqual(data)
+          expect((await source.get(process.name, id, null))?.run.InitialData).toEqual(data)
         }
       })
 
-      it('knows an id with the same data again, and refuses it with other data or another realm', async () => {
+      it('recognises an id with the same data, and rejects it with other data or another realm', async () => {
         const data = { b: 1, a: [2] }
         await queue('1', data)
         const results = await source.queue(process, [
@@ -123,7 +120,7 @@ export function transactionSourceContract(
         ])
       })
 
-      it('makes one run of a thousand concurrent requests for one id', async () => {
+      it('creates one run for a thousand concurrent requests with one id', async () => {
         const results = await Promise.all(
           Array.from({ length: 1_000 }, () =>
             source.queue(process, [{ TransactionID: '7', InitialData: '7' }]),
@@ -132,71 +129,71 @@ export function transactionSourceContract(
         const outcomes = results.map(([result]) => result?.outcome)
         expect(outcomes.filter((outcome) => outcome === 'queued')).toHaveLength(1)
         expect(outcomes.filter((outcome) => outcome === 'exists')).toHaveLength(999)
-        expect((await source.list(process.name, { limit: 10 })).headers).toHaveLength(1)
+        expect((await source.list(process.name, { limit: 10 })).runs).toHaveLength(1)
       })
     })
 
     describe('claiming', () => {
-      it('gives a run to one of many workers that ask at once', async () => {
-        const header = await queue('1')
+      it('grants a run to one of many concurrent workers', async () => {
+        const run = await queue('1')
         const results = await Promise.all(
           Array.from({ length: 50 }, (_, n) =>
-            source.claim(request(header, { owner: `worker-${n}` })),
+            source.claim(request(run, { owner: `worker-${n}` })),
           ),
         )
         expect(results.filter(({ kind }) => kind === 'claimed')).toHaveLength(1)
         expect(results.filter(({ kind }) => kind === 'stale')).toHaveLength(49)
       })
 
-      it('counts the attempt and moves the version on, so that the same message is stale', async () => {
-        const header = await queue('1')
-        const claimed = await claim(header)
-        expect(claimed.header).toMatchObject({ Status: 'Running', Attempt: 1, Version: 1 })
-        expect(await source.claim(request(header))).toEqual({ kind: 'stale' })
+      it('counts the attempt and increments the version, so that the same message is stale', async () => {
+        const run = await queue('1')
+        const claimed = await claim(run)
+        expect(claimed.run).toMatchObject({ Status: 'Running', Attempt: 1, Version: 1 })
+        expect(await source.claim(request(run))).toEqual({ kind: 'stale' })
       })
 
-      it('refuses another step, another version, a finished run and one nobody knows', async () => {
-        const header = await queue('1')
-        expect(await source.claim(request(header, { step: 'csv' }))).toEqual({ kind: 'stale' })
-        expect(await source.claim(request(header, { version: 5 }))).toEqual({ kind: 'stale' })
-        expect(await source.claim(request(header, { TransactionID: '2' }))).toEqual({
+      it('rejects another step, another version, a finished run and an unknown one', async () => {
+        const run = await queue('1')
+        expect(await source.claim(request(run, { step: 'csv' }))).toEqual({ kind: 'stale' })
+        expect(await source.claim(request(run, { version: 5 }))).toEqual({ kind: 'stale' })
+        expect(await source.claim(request(run, { TransactionID: '2' }))).toEqual({
           kind: 'unknown',
         })
-        const finished = await finish(header)
+        const finished = await finish(run)
         expect(await source.claim(request(finished))).toEqual({ kind: 'stale' })
       })
 
-      it('says how long a run that waits for its next attempt still waits', async () => {
+      it('returns how long a run must still wait for its next attempt', async () => {
         const retrying = await record(await claim(await queue('1')), failing(60_000))
-        const result = await source.claim(request(retrying as Header))
+        const result = await source.claim(request(retrying as Run))
         expect(result).toMatchObject({ kind: 'early', version: retrying?.Version })
         expect((result as { delayMs: number }).delayMs).toBeGreaterThan(50_000)
       })
 
-      it('lets a message whose worker is gone take over once the lease has run out', async () => {
-        const header = await queue('1')
-        const lost = await claim(header)
-        expect(await source.claim(request(header, { owner: 'worker-2' }))).toEqual({
+      it('lets the message of a lost worker claim the run again once the lease has expired', async () => {
+        const run = await queue('1')
+        const lost = await claim(run)
+        expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
           kind: 'stale',
         })
         await sleep(contractTimes.leaseMs + 20)
-        const taken = await claim(header, { owner: 'worker-2' })
-        expect(taken.header).toMatchObject({ Attempt: 2, Version: 2 })
+        const claimedAgain = await claim(run, { owner: 'worker-2' })
+        expect(claimedAgain.run).toMatchObject({ Attempt: 2, Version: 2 })
         expect(await record(lost, done)).toBeNull()
-        expect(await record(taken, done)).toMatchObject({ StepName: 'report' })
-        const run = await source.get(process.name, '1', null)
-        expect(run?.attempts.map(({ Outcome }) => Outcome)).toEqual(['in_doubt', 'completed'])
+        expect(await record(claimedAgain, done)).toMatchObject({ StepName: 'report' })
+        const stored = await source.get(process.name, '1', null)
+        expect(stored?.attempts.map(({ Outcome }) => Outcome)).toEqual(['in_doubt', 'completed'])
       })
     })
 
     describe('recording', () => {
-      it('completes the items in order, with body, data and key, and the header with the last one', async () => {
-        const header = await queue('a/b é')
-        const completed = await finish(header)
+      it('completes the items in order, with body, data and key, and the run with the last one', async () => {
+        const run = await queue('a/b é')
+        const completed = await finish(run)
         expect(completed).toMatchObject({ Status: 'Completed', StepName: 'csv', Version: 6 })
         expect(completed.CompletedAt).not.toBeNull()
-        const run = await source.get(process.name, 'a/b é', 0)
-        const items = run?.items.toSorted((a, b) => (a.StepName < b.StepName ? 1 : -1))
+        const stored = await source.get(process.name, 'a/b é', 0)
+        const items = stored?.items.toSorted((a, b) => (a.StepName < b.StepName ? 1 : -1))
         expect(items?.map(({ StepName }) => StepName)).toEqual(['report', 'order', 'csv'])
         expect(items?.[1]).toMatchObject({
           StepName: 'order',
@@ -208,51 +205,56 @@ export function transactionSourceContract(
           Data: { a: 1 },
           Error: null,
         })
-        expect(run?.attempts).toHaveLength(3)
+        expect(stored?.attempts).toHaveLength(3)
       })
 
-      it('hands the items of earlier steps to the worker of the next', async () => {
+      it('returns the items of earlier steps with the claim of the next', async () => {
         const next = await record(await claim(await queue('1')), done)
-        const { items } = await claim(next as Header)
+        const { items } = await claim(next as Run)
         expect(items).toMatchObject([{ StepName: 'order', Data: { a: 1 } }])
       })
 
-      it('records an outcome once, whoever repeats it', async () => {
+      it('records an outcome once, also if it is repeated', async () => {
         const claimed = await claim(await queue('1'))
         const results = await Promise.all(Array.from({ length: 20 }, () => record(claimed, done)))
         expect(results.filter((result) => result !== null)).toHaveLength(1)
         expect((await source.get(process.name, '1', 0))?.attempts).toHaveLength(1)
       })
 
-      it('keeps the error, the answer and each attempt of a step that is tried again', async () => {
+      it('stores the error, the response and each attempt of a step that is retried', async () => {
         const first = await record(await claim(await queue('1')), failing(0))
         expect(first).toMatchObject({
           Status: 'Retrying',
           Attempt: 1,
           ErrorClass: 'http_503',
-          LastError: 'GET x answered 503',
+          LastError: 'GET x responded with 503',
         })
-        const second = await record(await claim(first as Header), done)
+        const second = await record(await claim(first as Run), done)
         expect(second).toMatchObject({ Status: 'Running', StepName: 'report', LastError: null })
         const run = await source.get(process.name, '1', 0)
         expect(run?.items).toMatchObject([{ Status: 'Completed', Attempt: 2, Error: null }])
         expect(run?.attempts).toMatchObject([
-          { Attempt: 1, Outcome: 'http_503', ResponseStatus: 503, Error: 'GET x answered 503' },
+          {
+            Attempt: 1,
+            Outcome: 'http_503',
+            ResponseStatus: 503,
+            Error: 'GET x responded with 503',
+          },
           { Attempt: 2, Outcome: 'completed' },
         ])
       })
 
-      it('gives an attempt back without a trace when a worker had to let go', async () => {
+      it('gives an attempt back without storing it when a worker released the step', async () => {
         const released = await record(await claim(await queue('1')), { kind: 'released' })
         expect(released).toMatchObject({ Status: 'Queued', Attempt: 0, Version: 2 })
         expect((await source.get(process.name, '1', 0))?.attempts).toEqual([])
-        expect((await claim(released as Header)).header.Attempt).toBe(1)
+        expect((await claim(released as Run)).run.Attempt).toBe(1)
       })
 
-      it('moves hundreds of runs at the same time, each through every step once', async () => {
-        const headers = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
-        await Promise.all(headers.map(finish))
-        const { headers: counts, violations } = await source.audit([process.name])
+      it('runs hundreds of runs concurrently, each through every step once', async () => {
+        const runs = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
+        await Promise.all(runs.map(finish))
+        const { runsByStatus: counts, violations } = await source.audit([process.name])
         expect(counts).toEqual({ Completed: 300 })
         expect(new Set(Object.values(violations))).toEqual(new Set([0]))
       })
@@ -260,19 +262,19 @@ export function transactionSourceContract(
 
     describe('leases', () => {
       it('last as long as they are renewed', async () => {
-        const header = await queue('1')
-        const claimed = await claim(header)
+        const run = await queue('1')
+        const claimed = await claim(run)
         for (let n = 0; n < 5; n += 1) {
           await sleep(contractTimes.leaseMs / 3)
           expect(await source.renew([claimed.lease])).toEqual([])
         }
-        expect(await source.claim(request(header, { owner: 'worker-2' }))).toEqual({
+        expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
           kind: 'stale',
         })
         expect(await record(claimed, done)).toMatchObject({ StepName: 'report' })
       })
 
-      it('are reported as lost once somebody else has the run, or it was cancelled', async () => {
+      it('are reported as lost once another worker has the run, or it was cancelled', async () => {
         const [a, b, c] = await Promise.all(
           ['1', '2', '3'].map(async (id) => claim(await queue(id))),
         )
@@ -282,95 +284,93 @@ export function transactionSourceContract(
         expect(await source.renew([a.lease, b.lease, c.lease])).toEqual([a.lease, b.lease])
       })
 
-      it('of coordinators that are gone are adopted, and the runs are due again', async () => {
+      it('of lost coordinators are recovered, and the runs are due again', async () => {
         const claimed = await claim(await queue('1'))
-        expect(await source.adopt(10)).toEqual([])
+        expect(await source.recoverExpiredLeases(10)).toEqual([])
         await sleep(contractTimes.leaseMs + 20)
-        const [adopted, ...others] = await source.adopt(10)
+        const [adopted, ...others] = await source.recoverExpiredLeases(10)
         expect(others).toEqual([])
         expect(adopted).toMatchObject({ TransactionID: '1', Version: 2, Attempt: 1 })
         expect(await record(claimed, done)).toBeNull()
-        expect((await claim(adopted as Header)).header.Attempt).toBe(2)
+        expect((await claim(adopted as Run)).run.Attempt).toBe(2)
       })
     })
 
     describe('a step in doubt', () => {
       const inDoubt: StepOutcome = { ...failing(0), isInDoubt: true } as StepOutcome
 
-      it('is one whose worker was lost, whether its lease is taken over or the run adopted', async () => {
+      it('is one whose worker was lost, whether the run is claimed again or its lease recovered', async () => {
         const taken = await queue('taken')
         const adopted = await claim(await queue('adopted'))
-        expect(adopted.header.InDoubt).toBe(false)
+        expect(adopted.run.InDoubt).toBe(false)
         await claim(taken)
         await sleep(contractTimes.leaseMs + 20)
-        expect((await claim(taken, { owner: 'worker-2' })).header.InDoubt).toBe(true)
-        const [header] = await source.adopt(10)
-        expect(header?.InDoubt).toBe(true)
-        expect((await claim(header as Header)).header.InDoubt).toBe(true)
+        expect((await claim(taken, { owner: 'worker-2' })).run.InDoubt).toBe(true)
+        const [run] = await source.recoverExpiredLeases(10)
+        expect(run?.InDoubt).toBe(true)
+        expect((await claim(run as Run)).run.InDoubt).toBe(true)
       })
 
-      it('is one whose outcome says so, until another one says otherwise', async () => {
+      it('is one whose outcome says so, until a later outcome says otherwise', async () => {
         const queued = await queue('1')
-        const first = (await record(await claim(queued), inDoubt)) as Header
+        const first = (await record(await claim(queued), inDoubt)) as Run
         const second = await claim(first)
-        expect(second.header.InDoubt).toBe(true)
-        const undone = (await record(second, failing(0))) as Header
-        expect((await claim(undone)).header.InDoubt).toBe(false)
+        expect(second.run.InDoubt).toBe(true)
+        const undone = (await record(second, failing(0))) as Run
+        expect((await claim(undone)).run.InDoubt).toBe(false)
         expect([queued.InDoubt, first.InDoubt, undone.InDoubt]).toEqual([false, true, false])
       })
 
-      it('is not the next one', async () => {
-        const doubtful = await claim(
-          (await record(await claim(await queue('1')), inDoubt)) as Header,
-        )
+      it('does not put the next step in doubt', async () => {
+        const doubtful = await claim((await record(await claim(await queue('1')), inDoubt)) as Run)
         const next = await record(doubtful, done)
-        expect((await claim(next as Header)).header.InDoubt).toBe(false)
+        expect((await claim(next as Run)).run.InDoubt).toBe(false)
       })
 
-      it('stays so over a failure and a resume, a replay does not inherit it', async () => {
+      it('stays in doubt after a failure and a resume; a replay does not inherit it', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
         const resumed = await claim(await source.resume(process.name, '1', null))
-        expect(resumed.header.InDoubt).toBe(true)
+        expect(resumed.run.InDoubt).toBe(true)
         await record(resumed, { ...failed, isInDoubt: true })
-        expect((await claim(await source.replay(process, '1', null))).header.InDoubt).toBe(false)
+        expect((await claim(await source.replay(process, '1', null))).run.InDoubt).toBe(false)
       })
 
-      it('is one that was cancelled in the hands of its worker', async () => {
-        await claim(await queue('in hand'))
+      it('is one that was cancelled while a worker ran it', async () => {
+        await claim(await queue('in flight'))
         await queue('at rest')
         for (const [id, isInDoubt] of [
-          ['in hand', true],
+          ['in flight', true],
           ['at rest', false],
         ] as const) {
           await source.cancel(process.name, id, null)
           const resumed = await source.resume(process.name, id, null)
-          expect((await claim(resumed)).header.InDoubt).toBe(isInDoubt)
+          expect((await claim(resumed)).run.InDoubt).toBe(isInDoubt)
         }
       })
     })
 
-    it('tells which overdue runs are at a step that their process does not have', async () => {
+    it('returns overdue runs at a step that their process does not have', async () => {
       await queue('known')
       const next = await record(await claim(await queue('unknown')), done)
       await record(await claim(await queue('early')), failing(60_000))
       const without = { name: process.name, steps: ['order', 'csv'] } satisfies ProcessOutline
-      expect(await source.misplaced([without], 10)).toEqual([])
+      expect(await source.runsAtUnknownStep([without], 10)).toEqual([])
       await sleep(contractTimes.sweepMs + 20)
-      expect(await source.misplaced([without], 10)).toEqual([next])
-      expect(await source.misplaced([process], 10)).toEqual([])
-      expect(await source.misplaced([{ ...without, name: 'Other' }], 10)).toEqual([])
+      expect(await source.runsAtUnknownStep([without], 10)).toEqual([next])
+      expect(await source.runsAtUnknownStep([process], 10)).toEqual([])
+      expect(await source.runsAtUnknownStep([{ ...without, name: 'Other' }], 10)).toEqual([])
     })
 
     describe('the outbox', () => {
-      it('shows a run that nobody picked up, ever more spaced', async () => {
+      it('returns a run that was not claimed, at growing intervals', async () => {
         const startedAt = performance.now()
-        const header = await queue('1')
+        const run = await queue('1')
         expect(await source.due(refs, 10)).toEqual([])
         const times: number[] = []
         while (times.length < 3) {
           for (const found of await source.due(refs, 10)) {
-            expect(found).toEqual(header)
+            expect(found).toEqual(run)
             times.push(performance.now() - startedAt)
           }
           await sleep(5)
@@ -381,8 +381,8 @@ export function transactionSourceContract(
         expect(third - second).toBeGreaterThan(contractTimes.sweepMs * 1.9)
       })
 
-      it('shows nothing that is in hand, over, early or of other steps, and at most the limit', async () => {
-        await claim(await queue('in hand'))
+      it('returns no run that is leased, over, early or at other steps, and at most the limit', async () => {
+        await claim(await queue('in flight'))
         await finish(await queue('over'))
         await record(await claim(await queue('early')), failing(60_000))
         await queue('a')
@@ -397,7 +397,7 @@ export function transactionSourceContract(
         expect(ids.toSorted()).toEqual(['a', 'b'])
       })
 
-      it('shows each run to one of several that look at the same time', async () => {
+      it('returns each run to one of several concurrent sweepers', async () => {
         await Promise.all(Array.from({ length: 40 }, (_, n) => queue(String(n))))
         await sleep(contractTimes.sweepMs + 20)
         const found = await Promise.all(Array.from({ length: 8 }, () => source.due(refs, 10)))
@@ -419,12 +419,12 @@ export function transactionSourceContract(
         })
         await finish(replay)
         const run = await source.get(process.name, '1', null)
-        expect(run?.header.ReplayID).toBe(1)
+        expect(run?.run.ReplayID).toBe(1)
         expect(run?.items[0]?.IdempotencyKey).toMatch(/^OrderProcess\/1\/1\//)
-        expect((await source.get(process.name, '1', 0))?.header.Status).toBe('Completed')
+        expect((await source.get(process.name, '1', 0))?.run.Status).toBe('Completed')
       })
 
-      it('from a step copies what the steps before it left', async () => {
+      it('from a step copies the items of the steps before it', async () => {
         await finish(await queue('1'))
         const replay = await source.replay(process, '1', 'csv')
         expect(replay.StepName).toBe('csv')
@@ -440,16 +440,16 @@ export function transactionSourceContract(
         expect(run?.items.map(({ Status }) => Status)).toEqual(['Copied', 'Copied'])
       })
 
-      it('from a step is refused when an earlier one was never completed, and leaves nothing', async () => {
+      it('from a step is rejected if an earlier one was never completed, and changes nothing', async () => {
         await record(await claim(await queue('1')), failed)
         await expect(source.replay(process, '1', 'csv')).rejects.toMatchObject({
           code: 'invalid_request',
         })
-        expect((await source.get(process.name, '1', null))?.header.ReplayID).toBe(0)
+        expect((await source.get(process.name, '1', null))?.run.ReplayID).toBe(0)
       })
 
-      it('is refused for an unknown transaction and while a run is active', async () => {
-        await expect(source.replay(process, 'nobody', null)).rejects.toMatchObject({
+      it('is rejected for an unknown transaction and while a run is active', async () => {
+        await expect(source.replay(process, 'unknown', null)).rejects.toMatchObject({
           code: 'transaction_not_found',
         })
         await queue('1')
@@ -458,7 +458,7 @@ export function transactionSourceContract(
         })
       })
 
-      it('of one transaction asked for many times at once starts one run', async () => {
+      it('requested many times concurrently starts one run', async () => {
         await finish(await queue('1'))
         const results = await Promise.allSettled(
           Array.from({ length: 10 }, () => source.replay(process, '1', null)),
@@ -471,9 +471,9 @@ export function transactionSourceContract(
     })
 
     describe('resume and cancel', () => {
-      it('lets a failed run go on where it stopped, with its attempts counted anew', async () => {
+      it('continues a failed run where it stopped, with its attempts reset', async () => {
         const next = await record(await claim(await queue('1')), done)
-        await record(await claim(next as Header), failed)
+        await record(await claim(next as Run), failed)
         const resumed = await source.resume(process.name, '1', null)
         expect(resumed).toMatchObject({
           ReplayID: 0,
@@ -485,14 +485,14 @@ export function transactionSourceContract(
         expect((await finish(resumed)).Status).toBe('Completed')
       })
 
-      it('stops a run: its worker records nothing more, and it can be resumed', async () => {
+      it('cancels a run: its worker can no longer record, and it can be resumed', async () => {
         const claimed = await claim(await queue('1'))
         expect(await source.cancel(process.name, '1', 0)).toMatchObject({ Status: 'Cancelled' })
         expect(await record(claimed, done)).toBeNull()
         expect(await source.resume(process.name, '1', null)).toMatchObject({ StepName: 'order' })
       })
 
-      it('refuses what does not fit the status, and unknown runs', async () => {
+      it('rejects operations that do not fit the status, and unknown runs', async () => {
         await finish(await queue('1'))
         await queue('2')
         await expect(source.resume(process.name, '1', null)).rejects.toMatchObject({
@@ -512,47 +512,47 @@ export function transactionSourceContract(
     })
 
     describe('waiting for a credential', () => {
-      it('charges nothing and goes on when that credential can be used again', async () => {
+      it('charges no attempt and continues when that credential is usable again', async () => {
         const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
         const parked = await record(await claim(await queue('1')), waiting)
         expect(parked).toMatchObject({ Status: 'Waiting', Attempt: 0, WaitingFor: 'ACC-1' })
-        expect(await source.claim(request(parked as Header))).toEqual({ kind: 'stale' })
+        expect(await source.claim(request(parked as Run))).toEqual({ kind: 'stale' })
         expect(await source.wake('ACC-2', 10)).toEqual([])
         const [woken] = await source.wake('ACC-1', 10)
         expect(woken).toMatchObject({ TransactionID: '1', WaitingFor: null, LastError: null })
         expect(await source.wake('ACC-1', 10)).toEqual([])
-        expect((await finish(woken as Header)).Status).toBe('Completed')
+        expect((await finish(woken as Run)).Status).toBe('Completed')
       })
     })
 
-    it('refuses a run that cannot be run at all, once', async () => {
-      const header = await queue('1')
-      const refused = await source.refuse(header, header.Version, 'transaction_id_invalid', 'why')
-      expect(refused).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
-      expect(await source.refuse(header, header.Version, 'x', 'y')).toBeNull()
+    it('fails a run that cannot be run at all, once', async () => {
+      const run = await queue('1')
+      const failedRun = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')
+      expect(failedRun).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
+      expect(await source.failRun(run, run.Version, 'x', 'y')).toBeNull()
     })
 
-    it('lists newest first, page by page, while rows come in', async () => {
+    it('lists newest first, page by page, while rows are inserted', async () => {
       for (let n = 0; n < 7; n += 1) await queue(String(n))
-      await finish((await source.get(process.name, '3', 0))?.header as Header)
+      await finish((await source.get(process.name, '3', 0))?.run as Run)
       const pages: string[][] = []
       let after: Parameters<TransactionSource['list']>[1]['after']
       do {
         const page = await source.list(process.name, { limit: 3, after })
-        pages.push(page.headers.map(({ TransactionID }) => TransactionID))
+        pages.push(page.runs.map(({ TransactionID }) => TransactionID))
         after = page.next ?? undefined
         await queue(`new ${pages.length}`)
       } while (after !== undefined)
       expect(pages.flat().toSorted()).toEqual(['0', '1', '2', '3', '4', '5', '6'])
       expect(pages[0]).toHaveLength(3)
       const completed = await source.list(process.name, { limit: 10, status: 'Completed' })
-      expect(completed.headers.map(({ TransactionID }) => TransactionID)).toEqual(['3'])
+      expect(completed.runs.map(({ TransactionID }) => TransactionID)).toEqual(['3'])
       const since = new Date(Date.now() + 60_000).toISOString()
-      expect((await source.list(process.name, { limit: 10, since })).headers).toEqual([])
-      expect((await source.list('Other', { limit: 10 })).headers).toEqual([])
+      expect((await source.list(process.name, { limit: 10, since })).runs).toEqual([])
+      expect((await source.list('Other', { limit: 10 })).runs).toEqual([])
     })
 
-    it('remembers which processes are paused', async () => {
+    it('stores which processes are paused', async () => {
       expect(await source.paused()).toEqual(new Set())
       await source.setPaused('A', true)
       await source.setPaused('B', true)
@@ -561,17 +561,17 @@ export function transactionSourceContract(
       expect(await source.paused()).toEqual(new Set(['A']))
     })
 
-    it('counts what is out of balance', async () => {
+    it('counts violations', async () => {
       await queue('1')
       await eventually(async () => {
-        const { violations, dueBySteps, headers } = await source.audit(['Another'])
-        expect(headers).toEqual({ Queued: 1 })
+        const { violations, dueBySteps, runsByStatus } = await source.audit(['Another'])
+        expect(runsByStatus).toEqual({ Queued: 1 })
         expect(violations).toMatchObject({ unknownProcess: 1, stuck: 0, itemAhead: 0 })
         expect(dueBySteps).toMatchObject([{ process: process.name, step: 'order', due: 1 }])
       })
     })
 
-    it('tells how long the first of the runs that nobody has taken has been due', async () => {
+    it('returns how long the oldest of the unclaimed runs has been due', async () => {
       const queuedAt = performance.now()
       const first = await queue('1')
       await sleep(50)
@@ -579,7 +579,7 @@ export function transactionSourceContract(
       const audited = async () => (await source.audit([process.name])).dueBySteps
       const [both] = await audited()
       expect(both).toMatchObject({ due: 2 })
-      // Clocks of whole milliseconds.
+      // The clocks have a resolution of one millisecond.
       expect(both?.oldestMs).toBeGreaterThan(48)
       expect(both?.oldestMs).toBeLessThan(performance.now() - queuedAt + 2)
 
@@ -589,7 +589,7 @@ export function transactionSourceContract(
       expect(second?.oldestMs).toBeLessThan(performance.now() - queuedAt - 48)
     })
 
-    it('takes a run whose lease ran out for due from then on', async () => {
+    it('counts a run with an expired lease as due from then on', async () => {
       const claimedAt = performance.now()
       await claim(await queue('1'))
       expect((await source.audit([process.name])).dueBySteps).toEqual([])

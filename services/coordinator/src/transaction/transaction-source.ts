@@ -1,72 +1,71 @@
 import type { HeaderStatus, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
-import type { Header, RunKey } from './header.ts'
+import type { Run, RunKey } from './run.ts'
 import type { Attempt, FinishedItem, Item } from './item.ts'
 
 /**
- * The port to where transactions are kept: the truth about every run, and the outbox of every message.
+ * The port to the store of transactions: the truth about every run, and the outbox of every step message.
  *
- * S1  Whatever a method resolved with is durable.
+ * S1  What a method resolved with is durable.
  * S2  A transition happens only from the version it names; each one adds 1 to `Version`.
- * S3  At most one live lease per run. Who lost it changes nothing any more.
- * S4  A run that is not over and has no live lease comes up in `due` again and again, ever more spaced.
- * S5  All times are the source's own: replicas need no common clock.
+ * S3  At most one live lease per run. A worker that has lost its lease can no longer change the run.
+ * S4  A run that is not over and has no live lease is returned by `due` again and again, at growing intervals.
+ * S5  All times come from the source's own clock, so replicas need no common one.
  *
- * Every method throws `store_unavailable` when the source cannot be reached; the change may then have
- * happened all the same.
+ * Every method throws `store_unavailable` if the source cannot be reached; the change may nevertheless have
+ * been committed.
  */
 export interface TransactionSource extends AsyncDisposable {
   /** Queues run 0 of each; the results are in the order of the transactions. */
   queue(process: ProcessOutline, transactions: readonly QueueTransaction[]): Promise<QueueResult[]>
-  /** Takes the lease of the run if the message is about its present state. */
+  /** Acquires the lease of the run if the message matches its present state. */
   claim(message: ClaimRequest): Promise<ClaimResult>
   /**
-   * Commits the outcome of a leased step and ends the lease, or gives it a new version and time where the
-   * transition `continues`; null when the lease was lost (S3).
+   * Commits the outcome of a leased step and ends the lease, or renews it for the next step where the
+   * transition `continues`; `null` if the lease was lost (S3).
    */
-  record(lease: Lease, transition: Transition): Promise<Moved | null>
-  /** Extends leases; resolves with those that are lost. */
+  record(lease: Lease, transition: Transition): Promise<RunState | null>
+  /** Extends leases; resolves with those that were lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>
-  /** Up to `limit` runs of these steps that should have been picked up by now; spaces the next time (S4). */
-  due(steps: readonly StepRef[], limit: number): Promise<Header[]>
-  /** Takes expired leases away from coordinators that are gone; the runs are due again. */
-  adopt(limit: number): Promise<Header[]>
-  /** Up to `limit` overdue runs of these processes at a step that none of them has (any more). */
-  misplaced(processes: readonly ProcessOutline[], limit: number): Promise<Header[]>
-  /** Ends an active, unleased run that cannot be run at all. False when it changed meanwhile. */
-  refuse(run: RunKey, version: number, errorClass: string, error: string): Promise<Header | null>
+  /** Up to `limit` overdue runs of these steps; doubles the interval until each is returned again (S4). */
+  due(steps: readonly StepRef[], limit: number): Promise<Run[]>
+  /** Ends up to `limit` expired leases of lost workers; their runs are due again. */
+  recoverExpiredLeases(limit: number): Promise<Run[]>
+  /** Up to `limit` overdue runs of these processes at a step that their process does not have. */
+  runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
+  /** Fails an active run without a lease that cannot be run at all; `null` if it changed since `version`. */
+  failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
 
-  get(process: string, transactionId: string, replayId: number | null): Promise<Run | null>
+  get(process: string, transactionId: string, replayId: number | null): Promise<RunDetail | null>
   list(process: string, filter: ListFilter): Promise<Page>
 
   /**
    * Starts the next run with the same initial data, from `fromStep` with copies of the items before it.
    *
-   * @throws {IntegrationError} `transaction_not_found`, `transaction_active`, or `invalid_request` when an
+   * @throws {IntegrationError} `transaction_not_found`, `transaction_active`, or `invalid_request` if an
    * item before `fromStep` was never completed.
    */
-  replay(process: ProcessOutline, transactionId: string, fromStep: string | null): Promise<Header>
+  replay(process: ProcessOutline, transactionId: string, fromStep: string | null): Promise<Run>
   /** @throws {IntegrationError} `transaction_not_found`, `transaction_not_resumable`. */
-  resume(process: string, transactionId: string, replayId: number | null): Promise<Header>
+  resume(process: string, transactionId: string, replayId: number | null): Promise<Run>
   /** @throws {IntegrationError} `transaction_not_found`, `transaction_not_active`. */
-  cancel(process: string, transactionId: string, replayId: number | null): Promise<Header>
+  cancel(process: string, transactionId: string, replayId: number | null): Promise<Run>
   /** Makes up to `limit` runs that wait for this credential due again. */
-  wake(credential: string, limit: number): Promise<Header[]>
+  wake(credential: string, limit: number): Promise<Run[]>
 
-  /** The processes that are paused. */
   paused(): Promise<ReadonlySet<string>>
   setPaused(process: string, isPaused: boolean): Promise<void>
 
   audit(processes: readonly string[]): Promise<Audit>
 
   /**
-   * Calls `onDue` when other hands may have inserted rows that are due. A hint and no more: it can be missed,
-   * and many rows may come as one.
+   * Calls `onDue` when another program may have inserted rows that are due. It is only a hint: a call can be
+   * missed, and one call may stand for many rows.
    */
   watch(onDue: () => void): void
 }
 
-/** What a source has to know of a process: its name, and its steps in order. */
+/** What a source needs to know of a process: its name, and its steps in order. */
 export interface ProcessOutline {
   readonly name: string
   readonly steps: readonly [string, ...string[]]
@@ -75,12 +74,12 @@ export interface ProcessOutline {
 export interface StepRef {
   readonly process: string
   readonly step: string
-  /** Rows without a `StepName` mean the first step. */
+  /** A row with an empty `StepName` is at the first step. */
   readonly isFirst: boolean
 }
 
 export type QueueResult =
-  | { readonly outcome: 'queued' | 'exists'; readonly header: Header }
+  | { readonly outcome: 'queued' | 'exists'; readonly run: Run }
   | { readonly outcome: 'conflict' }
 
 export interface ClaimRequest extends RunKey {
@@ -90,37 +89,38 @@ export interface ClaimRequest extends RunKey {
   readonly owner: string
 }
 
-/** The right to record the next outcome: the run at the version the claim gave it. */
+/** The right to record the next outcome of a run, at the version the claim gave it. */
 export interface Lease extends RunKey {
   readonly step: string
   readonly version: number
   readonly owner: string
-  /** Of the attempt in hand, which the record writes down. */
+  /** The number of the attempt in flight, which `record` stores. */
   readonly attempt: number
   readonly startedAt: string
 }
 
-/** What a transition may change of a header. */
-export type Moved = Omit<Header, 'InitialData' | 'Realm' | 'CreatedAt'>
+/** What a transition can change of a run. */
+export type RunState = Omit<Run, 'InitialData' | 'Realm' | 'CreatedAt'>
 
 export interface Claim {
   readonly lease: Lease
   /** As claimed: `Version` is the fence, `Attempt` counts this attempt. */
-  readonly header: Header
-  /** Of the steps that are completed or copied. */
+  readonly run: Run
+  /** The items of the steps that are completed or copied. */
   readonly items: readonly FinishedItem[]
 }
 
 export type ClaimResult =
   | { readonly kind: 'claimed'; readonly claim: Claim }
-  /** Due, but not before `delayMs` from now; `version` is the run's present one. */
+  /** Due only in `delayMs` milliseconds; `version` is the present one. */
   | { readonly kind: 'early'; readonly delayMs: number; readonly version: number }
-  /** Another worker has it, or the message is about a state that has passed. */
+  /** Another worker has the run, or the message belongs to an earlier version. */
   | { readonly kind: 'stale' }
   | { readonly kind: 'unknown' }
 
-export interface Run {
-  readonly header: Header
+/** A run with its items and attempts. */
+export interface RunDetail {
+  readonly run: Run
   readonly items: readonly Item[]
   readonly attempts: readonly Attempt[]
 }
@@ -129,12 +129,12 @@ export interface ListFilter {
   readonly status?: HeaderStatus | undefined
   /** Changed at or after this time, ISO 8601. */
   readonly since?: string | undefined
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly after?: PagePosition | undefined
   readonly limit: number
 }
 
-/** Newest first. The position names a row, so pages stay whole while rows come in. */
+/** A place in the list, newest first. It names a row, so rows inserted meanwhile shift no page. */
 export interface PagePosition {
   readonly createdAt: string
   readonly transactionId: string
@@ -142,22 +142,22 @@ export interface PagePosition {
 }
 
 export interface Page {
-  readonly headers: readonly Header[]
+  readonly runs: readonly Run[]
   readonly next: PagePosition | null
 }
 
-/** Runs at one step that a worker could take now; `step` is empty in rows that name none. */
+/** Runs at one step that a worker could claim now; `step` is empty for rows that name none. */
 export interface DueRuns {
   readonly process: string
   readonly step: string
   readonly due: number
-  /** How long the first of them has been due. */
+  /** How long the oldest of them has been due. */
   readonly oldestMs: number
 }
 
-/** Rows checked against one another. `violations` are counts that must be 0. */
+/** The result of checking the tables against one another. `violations` are counts that must be 0. */
 export interface Audit {
-  readonly headers: Readonly<Partial<Record<HeaderStatus, number>>>
+  readonly runsByStatus: Readonly<Partial<Record<HeaderStatus, number>>>
   readonly dueBySteps: readonly DueRuns[]
   readonly violations: {
     /** Completed runs without a completed item. */
@@ -166,20 +166,20 @@ export interface Audit {
     readonly itemAhead: number
     /** Items that belong to no run. */
     readonly orphanItems: number
-    /** Runs that should have been picked up long ago. */
+    /** Runs that have been overdue for longer than `STUCK_MS`. */
     readonly stuck: number
     /** Active runs of processes that are not loaded. */
     readonly unknownProcess: number
   }
 }
 
-/** How long a worker may hold a run without a sign of life, and how often it gives one. */
+/** How long a lease lasts without renewal, and how often a worker renews its leases. */
 export const LEASE_MS = 30_000
 export const RENEW_MS = 10_000
-/** A parked run looks again by itself after this long: an event can be missed. */
+/** A run that waits for a credential is tried again after this long, because the event can be missed. */
 export const WAITING_RECHECK_MS = 300_000
-/** The first re-publish of a run comes this long after its message went out, or a third sooner; doubling up to the cap. */
+/** The sweeper re-publishes a run this long after its message was sent, or a third sooner; the interval doubles up to the cap. */
 export const SWEEP_MS = 15_000
 export const SWEEP_CAP_MS = 900_000
-/** Overdue by this much means nothing picks the run up. */
+/** A run that is overdue by this much is reported as stuck: nothing picks it up. */
 export const STUCK_MS = 1_800_000

@@ -18,7 +18,7 @@ describe('the processes of the folder', () => {
     `import { defineProcess } from '${definition}'
      export default defineProcess('${name}', { steps: { one: (step) => step.complete() } })`
 
-  it('has the demo process, whose steps are in order', async () => {
+  it('include the demo process, with its steps in order', async () => {
     const processes = await loadProcesses()
     expect(processes.get('OrderProcess')).toMatchObject({
       requireInternet: true,
@@ -26,7 +26,7 @@ describe('the processes of the folder', () => {
     })
   })
 
-  it('takes every file that is put there, but tests', async () => {
+  it('include every file in the folder except tests', async () => {
     await put('a.ts', process('A'))
     await put('b.ts', process('B'))
     await put('b.test.ts', 'throw new Error("a test")')
@@ -44,10 +44,10 @@ describe('the processes of the folder', () => {
       `import { defineProcess } from '${definition}'\nexport default defineProcess('A', { steps: {} })`,
     ],
     [
-      'has a step that is no function',
+      'has a step that is not a function',
       `import { defineProcess } from '${definition}'\nexport default defineProcess('A', { steps: { one: 1 } })`,
     ],
-  ])('refuses to start, naming the file, when it %s', async (_, text) => {
+  ])('fail to load, naming the file, if it %s', async (_, text) => {
     await put('broken.ts', text)
     await expect(loadProcesses(folder)).rejects.toMatchObject({
       name: 'StartupError',
@@ -55,7 +55,7 @@ describe('the processes of the folder', () => {
     })
   })
 
-  it('refuses two files that define the same process', async () => {
+  it('fail to load if two files define the same process', async () => {
     await put('a.ts', process('A'))
     await put('b.ts', process('A'))
     await expect(loadProcesses(folder)).rejects.toThrow('b.ts defines the process A')

@@ -7,9 +7,9 @@ import type { ProcessDefinition } from '../../process/definition.ts'
 const PROCESSES = fileURLToPath(new URL('../../processes/', import.meta.url))
 
 /**
- * Loads every process of a folder: each `*.ts` file but tests, its default export.
+ * Loads every process of a folder: the default export of each `*.ts` file except tests.
  *
- * @throws {StartupError} naming the file that does not load, defines no process, or takes a name twice.
+ * @throws {StartupError} naming the file that does not load, defines no process, or repeats a name.
  */
 export async function loadProcesses(
   folder: string = PROCESSES,

@@ -1,8 +1,8 @@
 import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { answer, startTarget, type Target } from '../../../test-support/target.ts'
-import { StepStop } from '../../process/step-stop.ts'
+import { respondWith, startTarget, type Target } from '../../../test-support/fake-target.ts'
+import { StepAbort } from '../../process/step-abort.ts'
 import { createHttpCaller, type HttpCaller } from './http-call.ts'
 
 let caller: HttpCaller
@@ -22,15 +22,15 @@ const request = (url: string) => ({
   headers: { 'idempotency-key': 'k' },
   body: null,
 })
-const limits = (change: { stop?: StepStop; timeoutMs?: number } = {}) => ({
-  stop: new StepStop(),
+const limits = (change: { abort?: StepAbort; timeoutMs?: number } = {}) => ({
+  abort: new StepAbort(),
   timeoutMs: 5_000,
   ...change,
 })
 
 describe('the call of a step', () => {
-  it('brings status, body and Retry-After, and follows no redirect', async () => {
-    target.on('/a', answer(302, 'över', { location: '/b', 'retry-after': '7' }))
+  it('returns status, body and Retry-After, and follows no redirect', async () => {
+    target.on('/a', respondWith(302, 'över', { location: '/b', 'retry-after': '7' }))
     expect(await caller.call(request(`${target.url}/a`), limits())).toEqual({
       kind: 'answered',
       status: 302,
@@ -52,7 +52,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('fails when the answer breaks off', async () => {
+  it('fails if the response is truncated', async () => {
     target.on('/broken', (_, response) => {
       response.writeHead(200, { 'content-length': '100' })
       response.write('half')
@@ -64,7 +64,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('ends at its time limit, in the answer as well', async () => {
+  it('ends at its time limit, also in the middle of a response', async () => {
     target.on('/slow', (_, response) => {
       response.writeHead(200)
       response.write('x')
@@ -76,7 +76,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('takes no answer of more than a megabyte into memory', async () => {
+  it('reads no response of more than a megabyte into memory', async () => {
     target.on('/huge', (_, response) => {
       response.writeHead(200)
       const more = (): void => {
@@ -92,39 +92,39 @@ describe('the call of a step', () => {
     })
   })
 
-  it('is aborted anywhere by the one signal, and only before it is sent by the other', async () => {
-    const stop = new StepStop()
+  it('is aborted at any point by abort, and only before it is sent by blockNewCalls', async () => {
+    const abort = new StepAbort()
     target.on('/held', (_, response) => {
-      stop.holdBack()
+      abort.blockNewCalls()
       setTimeout(() => response.end('done'), 20)
     })
     const url = `${target.url}/held`
-    expect(await caller.call(request(url), limits({ stop }))).toMatchObject({
+    expect(await caller.call(request(url), limits({ abort }))).toMatchObject({
       kind: 'answered',
       body: 'done',
     })
-    expect(await caller.call(request(url), limits({ stop }))).toEqual({
+    expect(await caller.call(request(url), limits({ abort }))).toEqual({
       kind: 'aborted',
       isSent: false,
     })
     expect(target.callsTo('/held')).toHaveLength(1)
-    const hard = new StepStop()
-    target.on('/hard', () => hard.stop('lost'))
-    expect(await caller.call(request(`${target.url}/hard`), limits({ stop: hard }))).toEqual({
+    const hard = new StepAbort()
+    target.on('/hard', () => hard.abort('lease_lost'))
+    expect(await caller.call(request(`${target.url}/hard`), limits({ abort: hard }))).toEqual({
       kind: 'aborted',
       isSent: true,
     })
   })
 
-  it('is aborted while it still connects, and then never leaves', async () => {
+  it('is aborted while it is still connecting, and is then never sent', async () => {
     const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1', 1)
     await once(server, 'listening')
-    const stop = new StepStop()
-    // A TLS handshake that nobody answers: connected, and nothing of the call is sent.
+    const abort = new StepAbort()
+    // A TLS handshake without a response: connected, but nothing of the call is sent.
     const { port } = server.address() as { port: number }
-    const calling = caller.call(request(`https://127.0.0.1:${port}/`), limits({ stop }))
+    const calling = caller.call(request(`https://127.0.0.1:${port}/`), limits({ abort }))
     await once(server, 'connection')
-    stop.holdBack()
+    abort.blockNewCalls()
     expect(await calling).toEqual({ kind: 'aborted', isSent: false })
     server.close()
   })

@@ -20,12 +20,12 @@ export interface HttpCaller extends AsyncDisposable {
 }
 
 const CONNECT_MS = 10_000
-/** Of one target at a time. */
+/** Per target. */
 const MAX_CONNECTIONS = 128
-/** Targets that are remembered; beyond that, those that nobody calls are forgotten. */
+/** The most targets with a connection pool; beyond that, idle pools are closed. */
 const MAX_TARGETS = 100
 
-/** Calls targets over kept connections. Redirects are not followed: the target says what it did, not where. */
+/** Calls targets over persistent connections. Redirects are not followed: a 3xx is a response like any other. */
 export function createHttpCaller(): HttpCaller {
   const pools = new Map<string, Pool>()
   let isClosed = false
@@ -39,7 +39,7 @@ export function createHttpCaller(): HttpCaller {
           pools.delete(other)
           void pool[Symbol.asyncDispose]()
         }
-    // The limits of a call are the step's.
+    // No idle timeout here: the step's own limit applies to the call.
     const idleTimeoutMs = Number.POSITIVE_INFINITY
     const pool = new Pool(origin, {
       connectTimeoutMs: CONNECT_MS,
@@ -67,13 +67,13 @@ export function createHttpCaller(): HttpCaller {
 }
 
 function resultOf(outcome: CallOutcome): CallResult {
-  if (outcome.kind === 'aborted') return 'given up'
+  if (outcome.kind === 'aborted') return 'aborted'
   return outcome.kind === 'failed' ? outcome.reason : outcome.status
 }
 
 function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise<CallOutcome> {
-  const { stop, timeoutMs } = limits
-  if (stop.isHeldBack) return Promise.resolve({ kind: 'aborted', isSent: false })
+  const { abort: stepAbort, timeoutMs } = limits
+  if (stepAbort.areNewCallsBlocked) return Promise.resolve({ kind: 'aborted', isSent: false })
   return new Promise((resolve) => {
     let flow: Flow | null = null
     let isSettled = false
@@ -87,27 +87,27 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
       if (isSettled) return
       isSettled = true
       clearTimeout(timer)
-      stop.unwatch(abort)
+      stepAbort.unwatch(onAbort)
       resolve(outcome)
     }
-    const giveUp = (outcome: CallOutcome): void => {
+    const end = (outcome: CallOutcome): void => {
       settle(outcome)
       flow?.abort()
     }
     const isSent = (): boolean => flow?.isSent === true
-    const abort = (): void => {
-      if (stop.reason !== null || !isSent()) giveUp({ kind: 'aborted', isSent: isSent() })
+    const onAbort = (): void => {
+      if (stepAbort.reason !== null || !isSent()) end({ kind: 'aborted', isSent: isSent() })
     }
     const timer = setTimeout(
-      () => giveUp({ kind: 'failed', reason: 'ETIMEDOUT', isSent: isSent() }),
+      () => end({ kind: 'failed', reason: 'ETIMEDOUT', isSent: isSent() }),
       timeoutMs,
     )
-    stop.watch(abort)
+    stepAbort.watch(onAbort)
 
     pool.send(outgoing(request), {
       onStart(started) {
         flow = started
-        // Given up while it waited for a connection: it must not leave now.
+        // Aborted while it waited for a connection: it must not be sent now.
         if (isSettled) started.abort()
       },
       onInformation() {},
@@ -118,7 +118,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
       },
       onData(chunk) {
         length += chunk.length
-        if (length > MAX_RESPONSE_BYTES) giveUp({ kind: 'too_large', status, retryAfter })
+        if (length > MAX_RESPONSE_BYTES) end({ kind: 'too_large', status, retryAfter })
         else chunks.push(chunk)
       },
       onCaughtUp() {},
@@ -132,7 +132,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
   })
 }
 
-// RFC 9110 §8.6: without a body these say so.
+// RFC 9110 §8.6: without a body, requests with these methods send `Content-Length: 0`.
 const NAMES_LENGTH = new Set(['POST', 'PUT', 'PATCH'])
 
 function outgoing({ method, url, headers, body }: CallRequest) {
@@ -153,13 +153,13 @@ function reasonFor({ kind, cause }: HttpFailure): string {
 
 const utf8 = new TextDecoder()
 
-/** The text of a body in the charset its type names; what is no text in it becomes U+FFFD. */
+/** The text of a body in the charset that its Content-Type names; invalid bytes become U+FFFD. */
 function textOf(body: Buffer | undefined, contentType: string | null): string {
   const charset = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1]?.toLowerCase() ?? 'utf-8'
   if (charset === 'utf-8') return utf8.decode(body)
   try {
     return new TextDecoder(charset).decode(body)
   } catch {
-    return (body ?? Buffer.alloc(0)).toString('utf8') // a charset nobody knows
+    return (body ?? Buffer.alloc(0)).toString('utf8') // an unknown charset
   }
 }

@@ -1,13 +1,13 @@
 import { connect } from 'node:net'
 import type { Probe } from '../../config.ts'
 
-/** A probe: any HTTP answer counts, or a port that opens. */
+/** A probe succeeds with any HTTP response, or if the TCP port accepts a connection. */
 export const createProbe =
   (probe: Probe) =>
   (signal: AbortSignal): Promise<boolean> =>
-    probe.kind === 'http' ? answers(probe.url, signal) : opens(probe.host, probe.port, signal)
+    probe.kind === 'http' ? responds(probe.url, signal) : opens(probe.host, probe.port, signal)
 
-async function answers(url: string, signal: AbortSignal): Promise<boolean> {
+async function responds(url: string, signal: AbortSignal): Promise<boolean> {
   try {
     const { body } = await fetch(url, { method: 'HEAD', redirect: 'manual', signal })
     await body?.cancel()

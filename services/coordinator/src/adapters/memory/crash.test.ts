@@ -1,6 +1,6 @@
 /**
- * The memory source under the worst a process and a disk can do to it. Whatever happens, the files open, and
- * hold each transaction as it was acknowledged last, or one transition further.
+ * The memory source under process kills and disk failures. Whatever happens, its files can be opened, and contain
+ * each transaction as it was last acknowledged, or one transition further.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,7 +12,7 @@ import * as fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { advance } from '../../process/progress.ts'
 import { defaultRetryPolicy } from '../../process/retry-policy.ts'
-import type { Header } from '../../transaction/header.ts'
+import type { Run } from '../../transaction/run.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
 import type { JournalFile } from './journal.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
@@ -20,7 +20,7 @@ import { createMemoryTransactionSource } from './transaction-source.ts'
 const IS_FULL = process.env['TEST_FAULTS'] !== undefined
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
 const KILLS = IS_FULL ? 500 : 48
-/** Each has a folder and a process of its own at a time. */
+/** The number of concurrent sequences, each with its own folder and process. */
 const LANES = 4
 const DISKS = IS_FULL ? 300 : 50
 
@@ -35,14 +35,14 @@ afterEach(() => rm(folder, { recursive: true }))
 
 describe('the memory source', () => {
   it(
-    'loses nothing it acknowledged, however often its process is killed in the middle of work',
+    'loses no acknowledged change, however often its process is killed in the middle of work',
     async ({ annotate }) => {
       const lanes = await Promise.all(
         Array.from({ length: LANES }, (_, lane) => killAgainAndAgain(lane, KILLS / LANES)),
       )
       const sum = (figure: 'acknowledged' | 'ahead') =>
         lanes.reduce((total, lane) => total + lane[figure], 0)
-      // Kills that all come before or after the work would prove nothing.
+      // Kills that all happen before or after the work would prove nothing.
       expect(sum('ahead')).toBeGreaterThan(0)
       await annotate(
         `${KILLS} kills: opened every time, ${sum('acknowledged')} acknowledged changes, lost 0; ${sum('ahead')} runs were one transition ahead of what was acknowledged`,
@@ -52,7 +52,7 @@ describe('the memory source', () => {
     KILLS * 3_000,
   )
 
-  it('keeps memory and disk in step when the disk is full at any byte, or fails', async ({
+  it('keeps memory and disk consistent when the disk is full at any byte, or fails', async ({
     annotate,
   }) => {
     const seen = { refused: 0, acknowledged: 0 }
@@ -72,7 +72,7 @@ describe('the memory source', () => {
     )
   }, 120_000)
 
-  it('goes on at the right place after the disk failed while the journal was emptied', async () => {
+  it('continues at the right position after the disk failed while the journal was truncated', async () => {
     const faults: Fault[] = [
       { operation: 'sync', at: 3, bytes: 0 },
       { operation: 'appendFile', at: 10, bytes: 5 },
@@ -80,10 +80,10 @@ describe('the memory source', () => {
     const source = await createMemoryTransactionSource(folder, { openFile: failingFile(faults) })
     const queue = (id: string, bytes: number) =>
       source.queue(outline, [{ TransactionID: id, InitialData: 'x'.repeat(bytes) }])
-    // More than the journal may hold: it is emptied, and the `sync` of that fails.
+    // More than the journal may hold, so it is truncated, and the `sync` after that fails.
     for (let n = 0; n < 9; n += 1) await queue(`large-${n}`, 1_000_000)
     await expect(queue('refused', 1)).rejects.toMatchObject({ code: 'store_unavailable' })
-    // No snapshot can be written any more: what is acknowledged now is in the journal alone.
+    // No snapshot can be written any more: what is acknowledged from now on is only in the journal.
     const snapshot = join(folder, 'ITSourceMemory.json')
     await rename(snapshot, `${snapshot}.kept`)
     await mkdir(snapshot)
@@ -92,11 +92,11 @@ describe('the memory source', () => {
     await rmdir(snapshot)
     await rename(`${snapshot}.kept`, snapshot)
     const again = await createMemoryTransactionSource(folder)
-    expect((await again.list(outline.name, { limit: 100 })).headers).toHaveLength(10)
+    expect((await again.list(outline.name, { limit: 100 })).runs).toHaveLength(10)
     await again[Symbol.asyncDispose]()
   })
 
-  it('leaves no file open when it cannot be opened', async () => {
+  it('leaves no file open if it cannot be opened', async () => {
     const faults: Fault[] = [{ operation: 'truncate', at: 1, bytes: 0 }]
     let isClosed = false
     const openFile = async (path: string): Promise<JournalFile> => {
@@ -108,7 +108,7 @@ describe('the memory source', () => {
   })
 })
 
-/** Highest acknowledged version by transaction; what a kill must not take back. */
+/** The highest acknowledged version of each transaction, which a kill must not undo. */
 type Acknowledged = Map<string, number>
 
 async function killAgainAndAgain(lane: number, kills: number) {
@@ -118,7 +118,7 @@ async function killAgainAndAgain(lane: number, kills: number) {
   let versions: Acknowledged = new Map()
   let own = ''
   for (let kill = 0; kill < kills; kill += 1) {
-    // A store that only grows makes the run long and the test no better.
+    // A growing store would make the test slower and not better.
     if (kill % 25 === 0) {
       own = join(folder, `lane-${lane}-${kill}`)
       await mkdir(own)
@@ -131,7 +131,7 @@ async function killAgainAndAgain(lane: number, kills: number) {
     await sleep(random() * 60)
     child.kill('SIGKILL')
     await once(child, 'close')
-    // The last line may be torn like everything else.
+    // The last line of the output may be torn as well.
     for (const line of lines.split('\n').slice(0, -1)) {
       const [id = '', version] = line.split(' ')
       if (version === undefined) continue
@@ -145,13 +145,13 @@ async function killAgainAndAgain(lane: number, kills: number) {
   return { acknowledged, ahead }
 }
 
-/** Each run is there as it was acknowledged, or one transition further. Resolves with how many are further. */
+/** Checks that each run is as acknowledged, or one transition further. Resolves with the number of those. */
 async function expectKept(source: TransactionSource, versions: Acknowledged): Promise<number> {
   let ahead = 0
   for (const [id, version] of versions) {
     const run = await source.get(outline.name, id, 0)
-    expect([version, version + 1], id).toContain(run?.header.Version)
-    if (run?.header.Version === version) continue
+    expect([version, version + 1], id).toContain(run?.run.Version)
+    if (run?.run.Version === version) continue
     ahead += 1
     versions.set(id, version + 1)
   }
@@ -161,8 +161,8 @@ async function expectKept(source: TransactionSource, versions: Acknowledged): Pr
 }
 
 /**
- * A process that queues, claims and records as fast as it can, closing and opening its store now and then,
- * and tells each acknowledged version.
+ * A process that queues, claims and records as fast as it can, reopens its store from time to time, and prints each
+ * acknowledged version.
  */
 function startWorker(dataDir: string, round: number): ChildProcess {
   const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href)
@@ -176,18 +176,18 @@ function startWorker(dataDir: string, round: number): ChildProcess {
     async function work(source) {
       const TransactionID = '${round}-' + n++
       const InitialData = 'x'.repeat(n % 7 === 0 ? 20_000 : 20)
-      const [{ header: queued }] = await source.queue(outline, [{ TransactionID, InitialData }])
-      let header = queued
-      const tell = () => writeSync(1, TransactionID + ' ' + header.Version + '\\n')
+      const [{ run: queued }] = await source.queue(outline, [{ TransactionID, InitialData }])
+      let run = queued
+      const tell = () => writeSync(1, TransactionID + ' ' + run.Version + '\\n')
       tell()
-      while (header.Status !== 'Completed') {
-        const step = header.StepName
-        const message = { Process: outline.name, TransactionID, ReplayID: 0, version: header.Version }
+      while (run.Status !== 'Completed') {
+        const step = run.StepName
+        const message = { Process: outline.name, TransactionID, ReplayID: 0, version: run.Version }
         const { claim } = await source.claim({ ...message, step, isFirst: step === steps[0], owner: 'w' })
-        header = claim.header
+        run = claim.run
         tell()
         const outcome = ${JSON.stringify(done)}
-        header = await source.record(claim.lease, advance(header, outcome, { steps, policy, random: 0 }))
+        run = await source.record(claim.lease, advance(run, outcome, { steps, policy, random: 0 }))
         tell()
       }
     }
@@ -199,13 +199,13 @@ function startWorker(dataDir: string, round: number): ChildProcess {
       await source[Symbol.asyncDispose]()
     }`
   return spawn(process.execPath, ['--input-type=module', '-e', script], {
-    // Most of a short life is compiling.
+    // Without the compile cache, these short processes would spend most of their time compiling.
     env: { ...process.env, NODE_COMPILE_CACHE: join(dataDir, '..', 'compiled') },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
 }
 
-/** The `at`th call of an operation fails; of what was to be appended, the first `bytes` are written. */
+/** The `at`th call of an operation fails; of an append, the first `bytes` are written. */
 interface Fault {
   readonly operation: 'appendFile' | 'datasync' | 'sync' | 'truncate'
   readonly at: number
@@ -214,7 +214,7 @@ interface Fault {
 
 const fault: fc.Arbitrary<Fault> = fc.record({
   operation: fc.constantFrom('appendFile', 'appendFile', 'appendFile', 'datasync', 'truncate'),
-  // Not before the store is open: it would refuse to start, and rightly so.
+  // Not before the store is open: it would fail to start, and rightly so.
   at: fc.integer({ min: 3, max: 30 }),
   bytes: fc.nat({ max: 3_000 }),
 })
@@ -240,7 +240,7 @@ const failingFile =
       },
       async datasync() {
         await file.datasync()
-        // Fails after the fact: what was written is there, and the caller must not rely on it.
+        // Fails after writing: the bytes are on the disk, but the caller must not rely on them.
         if (due('datasync') !== undefined) throw fail('EIO')
       },
       async sync() {
@@ -255,7 +255,7 @@ const failingFile =
     }
   }
 
-/** Takes transactions through their steps on a disk with these faults, and opens what a power cut leaves at each. */
+/** Runs transactions on a disk with these faults, and opens what a power failure would leave at each point. */
 async function workOn(own: string, faults: readonly Fault[]) {
   const source = await createMemoryTransactionSource(own, { openFile: failingFile(faults) })
   const versions: Acknowledged = new Map()
@@ -279,18 +279,18 @@ async function workOn(own: string, faults: readonly Fault[]) {
     if (queued === null) return
     versions.set(id, 0)
     for (let tries = 0; tries < 6; tries += 1) {
-      const header = (await source.get(outline.name, id, 0))?.header as Header
-      // Memory has taken back what was refused.
-      expect(header.Version).toBe(versions.get(id))
-      if (header.Status === 'Completed') return
-      const { TransactionID, ReplayID, Process, Version: version, StepName: step } = header
+      const stored = (await source.get(outline.name, id, 0))?.run as Run
+      // Memory has undone what was rejected.
+      expect(stored.Version).toBe(versions.get(id))
+      if (stored.Status === 'Completed') return
+      const { TransactionID, ReplayID, Process, Version: version, StepName: step } = stored
       const message = { Process, TransactionID, ReplayID, version, step, owner: 'w' }
       const claimed = await attempt(() => source.claim({ ...message, isFirst: step === 'order' }))
       if (claimed?.kind !== 'claimed') continue
-      versions.set(id, claimed.claim.header.Version)
+      versions.set(id, claimed.claim.run.Version)
       const course = { steps: outline.steps, policy: defaultRetryPolicy, random: 0 }
       const recorded = await attempt(() =>
-        source.record(claimed.claim.lease, advance(claimed.claim.header, done, course)),
+        source.record(claimed.claim.lease, advance(claimed.claim.run, done, course)),
       )
       if (recorded === null) return
       versions.set(id, recorded.Version)
@@ -305,12 +305,12 @@ async function workOn(own: string, faults: readonly Fault[]) {
   await source[Symbol.asyncDispose]()
   const again = await createMemoryTransactionSource(own)
   for (const [id, version] of versions)
-    expect((await again.get(outline.name, id, 0))?.header.Version).toBe(version)
+    expect((await again.get(outline.name, id, 0))?.run.Version).toBe(version)
   await again[Symbol.asyncDispose]()
   return { refused, acknowledged }
 }
 
-/** The files as they are at this moment, in a folder of their own. */
+/** A copy of the files at this moment, in another folder. */
 async function powerCut(own: string): Promise<string> {
   const cut = await mkdtemp(`${own}-cut-`)
   for (const file of ['ITSourceMemory.json', 'ITSourceMemory.journal'])
@@ -318,7 +318,7 @@ async function powerCut(own: string): Promise<string> {
   return cut
 }
 
-/** Mulberry32: the same moments for the same seed. */
+/** Mulberry32: the same sequence for the same seed. */
 function randomFrom(seed: number): () => number {
   let state = seed
   return () => {

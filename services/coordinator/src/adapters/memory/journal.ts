@@ -1,25 +1,25 @@
 /**
- * A log of changes beside a snapshot: what `append` resolved for is on the disk.
+ * A write-ahead log beside a snapshot: an entry whose `append` resolved is on the disk.
  *
- * J1  A line is `<crc32> <JSON>`. Only the last line can be torn, and it was acknowledged to nobody: opening
- *     cuts it off. A bad line before the end is damage, and the start is refused.
- * J2  Entries carry a number; a snapshot says up to which number it holds them. A crash between writing a
- *     snapshot and emptying the log repeats nothing.
- * J3  Appends are flushed in groups: what arrives while a flush is on its way goes with the next.
- * J4  A group that cannot be written is cut off again and reported to everyone in it and behind it.
+ * J1  A line is `<crc32> <JSON>`. Only the last line can be torn, and its append was never acknowledged: opening
+ *     the log truncates it. An invalid line before the end is damage, and opening fails.
+ * J2  Entries are numbered, and a snapshot names the last entry it includes. A crash between writing a snapshot
+ *     and truncating the log applies no entry twice.
+ * J3  Appends are flushed in batches: those that arrive during a flush go with the next one.
+ * J4  A batch that cannot be written is truncated, and every append in it and after it is rejected.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
-import { removeStrays, writeWholeFile } from '../../process/whole-file.ts'
+import { removeTemporaryFiles, writeFileAtomic } from '../files/write-file-atomic.ts'
 
 export interface Journal {
   append(entry: unknown): Promise<void>
   close(): Promise<void>
 }
 
-/** What the log needs of its file. */
+/** The operations the log needs of its file. */
 export interface JournalFile extends Pick<FileHandle, 'datasync' | 'sync' | 'truncate' | 'close'> {
   appendFile(lines: string): Promise<void>
 }
@@ -27,9 +27,9 @@ export interface JournalFile extends Pick<FileHandle, 'datasync' | 'sync' | 'tru
 export interface JournalOptions {
   readonly snapshotPath: string
   readonly journalPath: string
-  /** Opens the log for appending, made when it is not there; the disk's own unless given. */
+  /** Opens the log for appending and creates it if it is missing; by default on the disk. */
   readonly openFile?: ((path: string) => Promise<JournalFile>) | undefined
-  /** The whole state, as the snapshot keeps it. */
+  /** The whole state, as the snapshot stores it. */
   readonly state: () => unknown
   /** Called once for all appends that failed together, before they are rejected. */
   readonly onFailure: () => void
@@ -39,7 +39,7 @@ interface Loaded {
   readonly state: unknown
   readonly entries: readonly unknown[]
   readonly lastNumber: number
-  /** Bytes of the log that are whole. */
+  /** The bytes of the log that hold complete lines. */
   readonly length: number
 }
 
@@ -47,9 +47,9 @@ const FORMAT = 'integration-host transactions 1'
 const COMPACT_BYTES = 8_388_608
 
 /**
- * Reads snapshot and log; null state when there is none.
+ * Reads snapshot and log; the state is `null` if there is no snapshot.
  *
- * @throws {StartupError} naming the file that is damaged. Nothing was changed.
+ * @throws {StartupError} naming the file that is damaged. No file was changed.
  */
 export function readJournal(snapshotPath: string, journalPath: string): Loaded {
   const snapshot = readSnapshot(snapshotPath)
@@ -61,7 +61,7 @@ export function readJournal(snapshotPath: string, journalPath: string): Loaded {
     const end = bytes.indexOf(0x0a, length)
     const line = end === -1 ? null : parseLine(bytes.toString('utf8', length, end))
     if (line === null) {
-      // J1: a bad line with nothing but whole lines' absence after it is a torn tail.
+      // J1: an invalid line without a valid one after it is a torn tail.
       if (end === -1 || !hasWholeLine(bytes, end + 1)) break
       throw damaged(journalPath)
     }
@@ -99,7 +99,7 @@ function readSnapshot(path: string): { state: unknown; lastNumber: number } {
     const { format, n, state } = JSON.parse(text) as { format: unknown; n: unknown; state: unknown }
     if (format === FORMAT && typeof n === 'number') return { state, lastNumber: n }
   } catch {
-    // told below
+    // reported below
   }
   throw damaged(path)
 }
@@ -113,13 +113,13 @@ function readIfThere(path: string): Buffer | undefined {
   }
 }
 
-/** The refusal for a file that cannot be trusted. */
+/** The error for a file whose content cannot be trusted. */
 export const damaged = (path: string): StartupError =>
   new StartupError(
-    `${path} is damaged and was left as it is: restore it from a backup, or move it away to start empty`,
+    `${path} is damaged and was not changed: restore it from a backup, or move it away to start empty`,
   )
 
-/** Opens the log behind what `readJournal` found, its torn tail cut off. */
+/** Opens the log after the last entry that `readJournal` found; a torn tail is truncated. */
 export async function openJournal(
   options: JournalOptions,
   { lastNumber, length }: Pick<Loaded, 'lastNumber' | 'length'>,
@@ -140,25 +140,25 @@ export async function openJournal(
 
   async function write(): Promise<void> {
     while (pending.length > 0) {
-      const group = pending
+      const batch = pending
       pending = []
       try {
-        await flush(group.map(({ line }) => line).join(''))
+        await flush(batch.map(({ line }) => line).join(''))
       } catch (error) {
-        // J4: whoever came later built on a state that is not on the disk.
-        const behind = pending
+        // J4: later changes were made to a state that is not on the disk.
+        const later = pending
         pending = []
         onFailure()
-        for (const { reject } of [...group, ...behind]) reject(error)
+        for (const { reject } of [...batch, ...later]) reject(error)
         continue
       }
-      for (const { resolve } of group) resolve()
+      for (const { resolve } of batch) resolve()
       if (durableLength > COMPACT_BYTES) await compact().catch(() => {})
     }
   }
 
   async function flush(lines: string): Promise<void> {
-    if (!isTailClean) await cutTail()
+    if (!isTailClean) await truncateTail()
     isTailClean = false
     await file.appendFile(lines)
     await file.datasync()
@@ -166,18 +166,18 @@ export async function openJournal(
     durableLength += Buffer.byteLength(lines)
   }
 
-  async function cutTail(): Promise<void> {
+  async function truncateTail(): Promise<void> {
     await file.truncate(durableLength)
     isTailClean = true
   }
 
-  /** J2. A snapshot that cannot be written costs nothing but the log's length. */
+  /** Writes a snapshot and empties the log (J2). If the snapshot cannot be written, the log only stays longer. */
   async function compact(): Promise<void> {
-    if (!isTailClean) await cutTail()
+    if (!isTailClean) await truncateTail()
     const content = JSON.stringify({ format: FORMAT, n: number, state: state() })
-    await writeWholeFile(snapshotPath, `${content}\n`)
+    await writeFileAtomic(snapshotPath, `${content}\n`)
     await file.truncate(0)
-    // Even if the flush fails: cutting a tail at the old length would fill the file up with zeros.
+    // Set even if the flush fails: truncating a tail to the old length would fill the file with zeros.
     durableLength = 0
     await file.sync()
   }
@@ -185,9 +185,9 @@ export async function openJournal(
   try {
     await file.truncate(length)
     await file.sync()
-    // Killed in the middle of a snapshot, and nobody else writes here.
-    await removeStrays(snapshotPath)
-    // The file people look for is there from the start; one that cannot be written refuses the start.
+    // Of writers that were killed in the middle of a snapshot; no other process writes here.
+    await removeTemporaryFiles(snapshotPath)
+    // Operators expect this file from the start, and a folder that cannot be written must fail the start.
     if (!existsSync(snapshotPath)) await compact()
   } catch (error) {
     await file.close()

@@ -44,25 +44,25 @@ describe('the memory source on its disk', () => {
   }
   const ids = async (): Promise<string[]> => {
     const source = await createMemoryTransactionSource(folder)
-    const { headers } = await source.list(process.name, { limit: 100 })
+    const { runs } = await source.list(process.name, { limit: 100 })
     await source[Symbol.asyncDispose]()
-    return headers.map(({ TransactionID }) => TransactionID).toSorted()
+    return runs.map(({ TransactionID }) => TransactionID).toSorted()
   }
 
-  it('has everything again after a restart, in ITSourceMemory.json', async () => {
+  it('restores everything from ITSourceMemory.json after a restart', async () => {
     await fill(['1', '2'])
     expect(JSON.parse(await readFile(snapshot, 'utf8')).state.runs).toHaveLength(2)
     expect(await ids()).toEqual(['1', '2'])
   })
 
-  it('has what was acknowledged on the disk before it says so', async () => {
+  it('acknowledges a change only once it is on the disk', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'one', InitialData: 'x' }])
     expect(readFileSync(journal, 'utf8')).toContain('"one"')
     await source[Symbol.asyncDispose]()
   })
 
-  it('opens with old or new state wherever the last write was cut off', async () => {
+  it('opens with the old or the new state, wherever the last write was truncated', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'first', InitialData: 1 }])
     const before = readFileSync(journal)
@@ -76,14 +76,14 @@ describe('the memory source on its disk', () => {
     }
   })
 
-  it('goes on writing after a torn tail, and reads all of it again', async () => {
+  it('continues writing after a torn tail, and reads all entries again', async () => {
     await fill(['1'])
     appendFileSync(journal, 'deadbeef {"n":9,"ent')
     await fill(['2'])
     expect(await ids()).toEqual(['1', '2'])
   })
 
-  it('repeats nothing when it died between the snapshot and emptying the journal', async () => {
+  it('applies no entry twice if it died between writing the snapshot and truncating the journal', async () => {
     const source = await createMemoryTransactionSource(folder)
     const [queued] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
     if (queued?.outcome !== 'queued') throw new Error('not queued')
@@ -92,7 +92,7 @@ describe('the memory source on its disk', () => {
     await source[Symbol.asyncDispose]()
     writeFileSync(journal, log)
     const again = await createMemoryTransactionSource(folder)
-    expect((await again.get(process.name, '1', 0))?.header.Status).toBe('Cancelled')
+    expect((await again.get(process.name, '1', 0))?.run.Status).toBe('Cancelled')
     await again[Symbol.asyncDispose]()
   })
 
@@ -102,7 +102,7 @@ describe('the memory source on its disk', () => {
     ['half a file', null],
     ['an empty file', ''],
   ])(
-    'refuses to start on a damaged ITSourceMemory.json (%s), names it and leaves it',
+    'fails to start on a damaged ITSourceMemory.json (%s), names it and does not change it',
     async (_, text) => {
       await fill(['1'])
       const sound = await readFile(snapshot)
@@ -114,20 +114,20 @@ describe('the memory source on its disk', () => {
         message: expect.stringContaining(snapshot),
       })
       expect(await readFile(snapshot)).toEqual(damaged)
-      // It let go of the folder.
+      // The failed start has released the folder.
       await writeFile(snapshot, sound)
       expect(await ids()).toEqual(['1'])
     },
   )
 
-  it('is rid of a snapshot that was left half written', async () => {
+  it('removes a partially written snapshot', async () => {
     await fill(['1'])
     await writeFile(`${snapshot}.0123abcd.tmp`, '{"format":')
     expect(await ids()).toEqual(['1'])
     expect((await readdir(folder)).filter((name) => name.endsWith('.tmp'))).toEqual([])
   })
 
-  it('refuses to start on a journal that is damaged before its end', async () => {
+  it('fails to start on a journal that is damaged before its end', async () => {
     const source = await createMemoryTransactionSource(folder)
     for (const id of ['1', '2', '3'])
       await source.queue(outline, [{ TransactionID: id, InitialData: id }])
@@ -140,7 +140,7 @@ describe('the memory source on its disk', () => {
     expect(readFileSync(journal)).toEqual(bytes)
   })
 
-  it('refuses a second writer, naming the folder, and lets it in afterwards', async () => {
+  it('rejects a second writer, naming the folder, until the first one has closed', async () => {
     const first = await createMemoryTransactionSource(folder)
     await expect(createMemoryTransactionSource(folder)).rejects.toMatchObject({
       name: 'StartupError',
@@ -150,7 +150,7 @@ describe('the memory source on its disk', () => {
     await fill(['1'])
   })
 
-  it('takes back what could not be written: memory and disk agree', async () => {
+  it('undoes what could not be written: memory and disk agree', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       process.on('SIGXFSZ', () => {}) // the write fails instead: EFBIG
@@ -162,8 +162,8 @@ describe('the memory source on its disk', () => {
       for (let n = 0; n < 60; n += 1)
         await source.queue(outline, [{ TransactionID: 'id-' + n, InitialData: 'x'.repeat(n < 50 ? 400 : 1) }])
           .then(() => acknowledged.push('id-' + n), (error) => refused.push(error.code))
-      const { headers } = await source.list('OrderProcess', { limit: 500 })
-      console.log(JSON.stringify({ acknowledged, refused, listed: headers.map((header) => header.TransactionID) }))
+      const { runs } = await source.list('OrderProcess', { limit: 500 })
+      console.log(JSON.stringify({ acknowledged, refused, listed: runs.map((run) => run.TransactionID) }))
       process.exit()`
     const child = spawn('sh', [
       '-c',
@@ -182,14 +182,14 @@ describe('the memory source on its disk', () => {
     expect(await ids()).toEqual(acknowledged.toSorted())
   })
 
-  it('takes over at once from a process that was killed, with all it acknowledged', async () => {
+  it('opens at once after the previous process was killed, with all it acknowledged', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       const { createMemoryTransactionSource } = await import('${module}')
       const source = await createMemoryTransactionSource(${JSON.stringify(folder)})
       const outline = { name: 'OrderProcess', steps: ['order'] }
       const [result] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
-      const { Process, TransactionID, ReplayID, Version: version } = result.header
+      const { Process, TransactionID, ReplayID, Version: version } = result.run
       await source.claim({ Process, TransactionID, ReplayID, version, step: 'order', isFirst: true, owner: 'dead' })
       console.log('acknowledged')
       setInterval(() => {}, 1000)`

@@ -1,54 +1,39 @@
 /**
- * Transactions in memory, persisted to `ITSourceMemory.json` and its journal in the data folder: the
- * embedded host's source. One process at a time; what a method resolved with is on the disk.
+ * Transactions in memory, persisted to `ITSourceMemory.json` and its journal in the data folder: the source of
+ * the embedded host. One process uses it at a time.
  *
- * A change is made in memory at once and acknowledged when it is flushed. If it cannot be flushed, it is
- * taken back, together with every later change that is not flushed either.
+ * A change is applied in memory at once, and a method resolves when the change is flushed to disk. If it cannot
+ * be flushed, it is undone, together with every later change that is not flushed either.
  */
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
-import type { Header, RunKey } from '../../transaction/header.ts'
-import { keyText, runKey } from '../../transaction/header.ts'
-import { type Attempt, idempotencyKey, isFinished, type Item } from '../../transaction/item.ts'
-import { activeStatuses, isOver, isResumable } from '../../transaction/status.ts'
+import { notFound, stillActive } from '../../transaction/errors.ts'
+import { isFinished } from '../../transaction/item.ts'
+import { keyText, type Run, runKey } from '../../transaction/run.ts'
+import { isOver } from '../../transaction/status.ts'
 import {
-  type Audit,
-  type DueRuns,
   LEASE_MS,
   type Lease,
   type PagePosition,
   type QueueResult,
-  STUCK_MS,
-  SWEEP_CAP_MS,
   SWEEP_MS,
   type TransactionSource,
 } from '../../transaction/transaction-source.ts'
+import * as transitions from '../../transaction/transitions.ts'
+import type { StoredRun, Times } from '../../transaction/transitions.ts'
+import { auditRuns } from './audit.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 
-/** A run with what only the source needs to know of it. Never changed in place: each change is a new one. */
-interface Kept {
-  readonly header: Header
-  readonly items: readonly Item[]
-  readonly attempts: readonly Attempt[]
-  readonly lease: {
-    readonly owner: string
-    readonly until: number
-    readonly startedAt: string
-  } | null
-  readonly nextSweepAt: number
-  readonly sweepCount: number
-}
-
 interface State {
-  readonly runs: readonly Kept[]
+  readonly runs: readonly StoredRun[]
   readonly paused: readonly string[]
 }
 
 /** One durable change: a run as it is now, or the paused processes as they are now. */
-type Entry = { readonly run: Kept } | { readonly paused: readonly string[] }
+type Entry = { readonly run: StoredRun } | { readonly paused: readonly string[] }
 
 export interface MemorySourceOptions {
   readonly now?: () => number
@@ -57,16 +42,16 @@ export interface MemorySourceOptions {
   readonly openFile?: JournalOptions['openFile']
 }
 
-// What makes a snapshot ours; the rest was written by the same code.
+// Enough to recognise a snapshot of ours. The rest needs no check: this code has written it.
 const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
   paused: z.array(z.string()),
 })
 
 /**
- * Opens the store in `dataDir`, or makes it.
+ * Opens the store in `dataDir`, or creates it.
  *
- * @throws {StartupError} when another process uses the folder, or a file is damaged; it is left as it is.
+ * @throws {StartupError} if another process uses the folder, or if a file is damaged. The file is not changed.
  */
 export async function createMemoryTransactionSource(
   dataDir: string,
@@ -77,30 +62,30 @@ export async function createMemoryTransactionSource(
   const journalPath = join(dataDir, 'ITSourceMemory.journal')
   const unlock = await lockFolder(dataDir, path)
 
-  const runs = new Map<string, Kept>()
-  /** Replay ids of a transaction, so that its latest run needs no search. */
+  const runs = new Map<string, StoredRun>()
+  /** The replay ids of each transaction, so that its latest run is found without a search. */
   const replays = new Map<string, number[]>()
-  /** Runs that are not over: cost must not grow with history. */
+  /** The keys of the runs that are not over, so that polling does not slow down as finished runs accumulate. */
   const active = new Set<string>()
   let paused: ReadonlySet<string> = new Set()
-  /** How to take back what is not flushed, oldest first. */
+  /** Undoes the changes that are not flushed yet, oldest first. */
   let undo: (() => void)[] = []
-  /** Resolves when everything so far is flushed. */
+  /** Resolves when every change so far is flushed. */
   let flushed: Promise<unknown> = Promise.resolve()
 
   const transactionText = (process: string, transactionId: string) =>
     JSON.stringify([process, transactionId])
-  const put = (kept: Kept): void => {
-    const key = keyText(kept.header)
+  const put = (stored: StoredRun): void => {
+    const key = keyText(stored.header)
     if (!runs.has(key)) {
-      const transaction = transactionText(kept.header.Process, kept.header.TransactionID)
-      replays.set(transaction, [...(replays.get(transaction) ?? []), kept.header.ReplayID])
+      const transaction = transactionText(stored.header.Process, stored.header.TransactionID)
+      replays.set(transaction, [...(replays.get(transaction) ?? []), stored.header.ReplayID])
     }
-    runs.set(key, kept)
-    if (isOver(kept.header.Status)) active.delete(key)
+    runs.set(key, stored)
+    if (isOver(stored.header.Status)) active.delete(key)
     else active.add(key)
   }
-  const remove = ({ header }: Kept): void => {
+  const remove = ({ header }: StoredRun): void => {
     const transaction = transactionText(header.Process, header.TransactionID)
     runs.delete(keyText(header))
     active.delete(keyText(header))
@@ -114,6 +99,9 @@ export async function createMemoryTransactionSource(
     else paused = new Set(entry.paused)
   }
 
+  const activeRuns = (): StoredRun[] =>
+    [...active].map((key) => runs.get(key)).filter((stored) => stored !== undefined)
+
   let journal: Awaited<ReturnType<typeof openJournal>>
   try {
     const loaded = readJournal(path, journalPath)
@@ -124,18 +112,7 @@ export async function createMemoryTransactionSource(
       paused = new Set(state.data.paused)
     }
     for (const entry of loaded.entries) apply(entry as Entry)
-    // Nobody else writes here, so every lease is of a process that is gone, and no message survived it.
-    for (const key of active) {
-      const kept = runs.get(key)
-      if (kept === undefined) continue
-      const nextAttemptAt = Date.parse(kept.header.NextAttemptAt ?? '') || 0
-      put({
-        ...kept,
-        ...(kept.lease !== null && { lease: { ...kept.lease, until: 0 } }),
-        nextSweepAt: Math.max(0, nextAttemptAt),
-        sweepCount: 0,
-      })
-    }
+    for (const stored of activeRuns()) put(transitions.afterRestart(stored))
     journal = await openJournal(
       {
         snapshotPath: path,
@@ -143,7 +120,7 @@ export async function createMemoryTransactionSource(
         openFile: options.openFile,
         state: (): State => ({ runs: [...runs.values()], paused: [...paused] }),
         onFailure: () => {
-          for (const takeBack of undo.toReversed()) takeBack()
+          for (const undoOne of undo.toReversed()) undoOne()
           undo = []
         },
       },
@@ -154,10 +131,10 @@ export async function createMemoryTransactionSource(
     throw error
   }
 
-  /** Makes the changes and resolves when they are durable. */
+  /** Applies the changes and resolves when they are durable. */
   async function commit(...entries: readonly Entry[]): Promise<void> {
     if (entries.length === 0) return
-    const takeBacks = entries.map((entry) => {
+    const undos = entries.map((entry) => {
       const before = 'run' in entry ? runs.get(keyText(entry.run.header)) : undefined
       const pausedBefore = paused
       apply(entry)
@@ -167,12 +144,12 @@ export async function createMemoryTransactionSource(
         else put(before)
       }
     })
-    undo.push(...takeBacks)
+    undo.push(...undos)
     try {
       const appended = Promise.all(entries.map((entry) => journal.append(entry)))
       flushed = appended
       await appended
-      undo = undo.filter((takeBack) => !takeBacks.includes(takeBack))
+      undo = undo.filter((undoOne) => !undos.includes(undoOne))
     } catch (error) {
       throw unwritable(error)
     }
@@ -183,57 +160,14 @@ export async function createMemoryTransactionSource(
       retryAfterSeconds: 2,
     })
 
-  const time = (at: number): string => new Date(at).toISOString()
-  const isLeased = ({ lease }: Kept): boolean => lease !== null && lease.until > now()
-  const held = (lease: Lease): Kept | null => {
-    const kept = runs.get(keyText(lease))
-    return kept?.lease?.owner === lease.owner && kept.header.Version === lease.version ? kept : null
-  }
-  /** A run after a transition: the next version, its lease ended. */
-  const moved = (kept: Kept, change: Partial<Header>, sweepInMs = sweepMs): Kept => ({
-    ...kept,
-    header: {
-      ...kept.header,
-      ...change,
-      Version: kept.header.Version + 1,
-      InDoubt: change.InDoubt ?? (kept.header.InDoubt || kept.lease !== null),
-      UpdatedAt: time(now()),
-    },
-    lease: null,
-    nextSweepAt: now() + sweepInMs,
-    sweepCount: 0,
-  })
-  const dueNow = () => ({
-    NextAttemptAt: time(now()),
-    LastError: null,
-    ErrorClass: null,
-    WaitingFor: null,
-  })
-  const ended = () => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: time(now()) })
-  const inDoubt = ({ header, lease, attempts }: Kept): readonly Attempt[] =>
-    lease === null
-      ? attempts
-      : [
-          ...attempts,
-          {
-            StepName: header.StepName,
-            Attempt: header.Attempt,
-            Outcome: 'in_doubt',
-            ResponseStatus: null,
-            Error: null,
-            StartedAt: lease.startedAt,
-            FinishedAt: null,
-          },
-        ]
-  const activeRuns = (): Kept[] =>
-    [...active].map((key) => runs.get(key)).filter((kept) => kept !== undefined)
+  const times = (): Times => ({ now: now(), sweepMs, leaseMs })
   const latestId = (process: string, transactionId: string): number =>
     Math.max(-1, ...(replays.get(transactionText(process, transactionId)) ?? []))
   const find = (
     process: string,
     transactionId: string,
     replayId: number | null,
-  ): Kept | undefined =>
+  ): StoredRun | undefined =>
     runs.get(
       keyText({
         Process: process,
@@ -241,41 +175,27 @@ export async function createMemoryTransactionSource(
         ReplayID: replayId ?? latestId(process, transactionId),
       }),
     )
-  const findOrThrow = (process: string, transactionId: string, replayId: number | null): Kept => {
-    const kept = find(process, transactionId, replayId)
-    if (kept === undefined)
-      throw new IntegrationError('transaction_not_found', 'there is no such transaction')
-    return kept
+  const findOrThrow = (
+    process: string,
+    transactionId: string,
+    replayId: number | null,
+  ): StoredRun => {
+    const stored = find(process, transactionId, replayId)
+    if (stored === undefined) throw notFound()
+    return stored
   }
-  const newRun = (
-    key: RunKey,
-    stepName: string,
-    data: Pick<Header, 'InitialData' | 'Realm'>,
-  ): Kept => ({
-    header: {
-      ...runKey(key),
-      Status: 'Queued',
-      StepName: stepName,
-      InitialData: data.InitialData,
-      Realm: data.Realm,
-      Version: 0,
-      Attempt: 0,
-      ...dueNow(),
-      InDoubt: false,
-      CreatedAt: time(now()),
-      UpdatedAt: time(now()),
-      CompletedAt: null,
-    },
-    items: [],
-    attempts: [],
-    lease: null,
-    nextSweepAt: now() + sweepMs,
-    sweepCount: 0,
-  })
+  async function commitRun(run: StoredRun): Promise<Run> {
+    await commit({ run })
+    return run.header
+  }
+  async function commitRuns(changed: readonly StoredRun[]): Promise<Run[]> {
+    await commit(...changed.map((run) => ({ run })))
+    return changed.map(({ header }) => header)
+  }
 
   return {
     async queue(process, transactions) {
-      const added: Entry[] = []
+      const added: StoredRun[] = []
       const results = transactions.map((transaction): QueueResult => {
         const { TransactionID, InitialData, Realm = null } = transaction
         const key = { Process: process.name, TransactionID, ReplayID: 0 }
@@ -283,201 +203,114 @@ export async function createMemoryTransactionSource(
         if (known !== undefined)
           return isDeepStrictEqual(known.header.InitialData, InitialData) &&
             known.header.Realm === Realm
-            ? { outcome: 'exists', header: known.header }
+            ? { outcome: 'exists', run: known.header }
             : { outcome: 'conflict' }
-        const run = newRun(key, process.steps[0], { InitialData, Realm })
-        put(run) // a second one of the same id in this call must find it
-        added.push({ run })
-        return { outcome: 'queued', header: run.header }
+        const run = transitions.queued(key, process.steps[0], { InitialData, Realm }, times())
+        put(run) // so that a second transaction of the same id in this call finds it
+        added.push(run)
+        return { outcome: 'queued', run: run.header }
       })
-      for (const entry of added) if ('run' in entry) remove(entry.run)
-      await commit(...added)
-      // What is there already may be on its way to the disk still.
+      for (const run of added) remove(run)
+      await commitRuns(added)
+      // A run that existed already may not be flushed yet.
       await flushed.catch((error: unknown) => {
         throw unwritable(error)
       })
       return results
     },
 
-    async claim({ version, step, isFirst, owner, ...key }) {
-      const kept = runs.get(keyText(key))
-      if (kept === undefined) return { kind: 'unknown' }
-      const { header } = kept
-      const isNamed = header.StepName === step || (header.StepName === '' && isFirst)
-      const isTakeover = header.Version === version + 1 && kept.lease !== null
-      if (isOver(header.Status) || isLeased(kept) || !isNamed) return { kind: 'stale' }
-      if (header.Version !== version && !isTakeover) return { kind: 'stale' }
-      const delayMs = Date.parse(header.NextAttemptAt ?? '') - now()
-      if (delayMs > 0)
-        return header.Status === 'Waiting' ? { kind: 'stale' } : { kind: 'early', delayMs, version }
-      const startedAt = time(now())
-      const run: Kept = {
-        ...moved(
-          kept,
-          {
-            Status: 'Running',
-            StepName: step,
-            Attempt: header.Attempt + 1,
-            WaitingFor: null,
-          },
-          leaseMs,
-        ),
-        attempts: inDoubt(kept),
-        lease: { owner, until: now() + leaseMs, startedAt },
-      }
-      await commit({ run })
-      const { header: claimed, items } = run
-      const lease = {
-        ...runKey(key),
-        step,
-        owner,
-        version: claimed.Version,
-        attempt: claimed.Attempt,
-        startedAt,
-      }
+    async claim(request) {
+      const stored = runs.get(keyText(request))
+      if (stored === undefined) return { kind: 'unknown' }
+      const result = transitions.claimed(stored, request, times())
+      if (result.kind !== 'claimed') return result
+      const { header: run, items, lease } = result.stored
+      await commitRun(result.stored)
       return {
         kind: 'claimed',
-        claim: { lease, header: claimed, items: items.filter(isFinished) },
+        claim: {
+          lease: {
+            ...runKey(request),
+            step: request.step,
+            owner: request.owner,
+            version: run.Version,
+            attempt: run.Attempt,
+            startedAt: lease?.startedAt ?? run.UpdatedAt,
+          },
+          run,
+          items: items.filter(isFinished),
+        },
       }
     },
 
     async record(lease, transition) {
-      const kept = held(lease)
-      if (kept === null) return null
-      const { item, delayMs, status } = transition
-      const startedAt = kept.lease?.startedAt ?? time(now())
-      const finished = {
-        StepName: lease.step,
-        Attempt: kept.header.Attempt,
-        ResponseStatus: item?.response?.status ?? null,
-        Error: item?.error ?? null,
-        StartedAt: startedAt,
-        FinishedAt: time(now()),
-      }
-      const run: Kept = {
-        ...moved(
-          kept,
-          {
-            Status: status,
-            StepName: transition.stepName,
-            Attempt: transition.attempt,
-            WaitingFor: transition.waitingFor,
-            LastError: transition.lastError,
-            ErrorClass: transition.errorClass,
-            InDoubt: transition.isInDoubt,
-            NextAttemptAt: isOver(status) ? null : time(now() + delayMs),
-            CompletedAt: isOver(status) ? time(now()) : null,
-          },
-          transition.continues === true ? leaseMs : delayMs + sweepMs,
-        ),
-        ...(transition.continues === true && {
-          lease: { owner: lease.owner, until: now() + leaseMs, startedAt: time(now()) },
-        }),
-        ...(item !== null && {
-          items: [
-            ...kept.items.filter(({ StepName }) => StepName !== lease.step),
-            {
-              ...finished,
-              Status: item.status,
-              IdempotencyKey: idempotencyKey(lease, lease.step),
-              ResponseBody: item.response?.body ?? null,
-              Data: item.data as Item['Data'],
-            },
-          ],
-          attempts: [
-            ...kept.attempts,
-            { ...finished, Outcome: transition.errorClass ?? 'completed' },
-          ],
-        }),
-      }
-      await commit({ run })
-      return run.header
+      const stored = runs.get(keyText(lease))
+      if (stored === undefined) return null
+      const run = transitions.recorded(stored, lease, transition, times())
+      return run === null ? null : commitRun(run)
     },
 
     async renew(leases) {
       const lost: Lease[] = []
       for (const lease of leases) {
-        const kept = held(lease)
-        if (kept === null) lost.push(lease)
-        else {
-          // Not flushed: after a crash every lease is void anyway.
-          const until = now() + leaseMs
-          const startedAt = kept.lease?.startedAt ?? time(now())
-          put({ ...kept, lease: { owner: lease.owner, until, startedAt }, nextSweepAt: until })
-        }
+        const stored = runs.get(keyText(lease))
+        const run = stored === undefined ? null : transitions.renewed(stored, lease, times())
+        if (run === null) lost.push(lease)
+        // Not flushed: after a crash every lease is void anyway.
+        else put(run)
       }
       return lost
     },
 
     async due(steps, limit) {
+      const at = times()
       const picked = activeRuns()
         .filter(
-          (kept) =>
-            kept.nextSweepAt <= now() &&
-            !isLeased(kept) &&
-            steps.some(
-              ({ process, step, isFirst }) =>
-                process === kept.header.Process &&
-                (step === kept.header.StepName || (isFirst && kept.header.StepName === '')),
-            ),
+          (stored) =>
+            transitions.isOverdue(stored, at.now) &&
+            steps.some((step) => transitions.isAtStep(stored.header, step)),
         )
         .toSorted((a, b) => a.nextSweepAt - b.nextSweepAt)
         .slice(0, limit)
-      for (const kept of picked) {
-        // Not flushed either: spacing may start anew with the process.
-        const spacing = Math.min(SWEEP_CAP_MS, sweepMs * 2 ** Math.min(kept.sweepCount, 20))
-        put({ ...kept, nextSweepAt: now() + spacing, sweepCount: kept.sweepCount + 1 })
-      }
+      // Not flushed either: the spacing may start again with the process.
+      for (const stored of picked) put(transitions.swept(stored, at))
       return picked.map(({ header }) => header)
     },
 
-    async adopt(limit) {
-      const adopted = activeRuns()
-        .filter(
-          ({ lease, nextSweepAt }) =>
-            lease !== null && lease.until <= now() && nextSweepAt <= now(),
-        )
-        .slice(0, limit)
-        .map((kept) => ({ run: { ...moved(kept, {}), attempts: inDoubt(kept) } }))
-      await commit(...adopted)
-      return adopted.map(({ run }) => run.header)
+    async recoverExpiredLeases(limit) {
+      const recovered = activeRuns()
+        .map((stored) => transitions.recovered(stored, times()))
+        .filter((stored) => stored !== null)
+      return commitRuns(recovered.slice(0, limit))
     },
 
-    async misplaced(processes, limit) {
+    async runsAtUnknownStep(processes, limit) {
       return activeRuns()
         .filter(
-          (kept) =>
-            kept.nextSweepAt <= now() &&
-            !isLeased(kept) &&
-            kept.header.StepName !== '' &&
+          (stored) =>
+            transitions.isOverdue(stored, now()) &&
+            stored.header.StepName !== '' &&
             processes.some(
               ({ name, steps }) =>
-                name === kept.header.Process && !steps.includes(kept.header.StepName),
+                name === stored.header.Process && !steps.includes(stored.header.StepName),
             ),
         )
         .slice(0, limit)
         .map(({ header }) => header)
     },
 
-    async refuse(key, version, errorClass, error) {
-      const kept = runs.get(keyText(key))
-      if (kept?.header.Version !== version || isOver(kept.header.Status) || isLeased(kept))
-        return null
-      const run = moved(kept, {
-        ...ended(),
-        Status: 'Failed',
-        ErrorClass: errorClass,
-        LastError: error,
-      })
-      await commit({ run })
-      return run.header
+    async failRun(key, version, errorClass, error) {
+      const stored = runs.get(keyText(key))
+      if (stored === undefined) return null
+      const run = transitions.failed(stored, { version, errorClass, error }, times())
+      return run === null ? null : commitRun(run)
     },
 
     async get(process, transactionId, replayId) {
-      const kept = find(process, transactionId, replayId)
-      return kept === undefined
+      const stored = find(process, transactionId, replayId)
+      return stored === undefined
         ? null
-        : { header: kept.header, items: kept.items, attempts: kept.attempts }
+        : { run: stored.header, items: stored.items, attempts: stored.attempts }
     },
 
     async list(process, { status, since, after, limit }) {
@@ -485,17 +318,17 @@ export async function createMemoryTransactionSource(
       const found = [...runs.values()]
         .map(({ header }) => header)
         .filter(
-          (header) =>
-            header.Process === process &&
-            (status === undefined || header.Status === status) &&
-            (sinceMs === null || Date.parse(header.UpdatedAt) >= sinceMs) &&
-            (after === undefined || comparePositions(positionOf(header), after) < 0),
+          (run) =>
+            run.Process === process &&
+            (status === undefined || run.Status === status) &&
+            (sinceMs === null || Date.parse(run.UpdatedAt) >= sinceMs) &&
+            (after === undefined || comparePositions(positionOf(run), after) < 0),
         )
         .toSorted((a, b) => comparePositions(positionOf(b), positionOf(a)))
-      const headers = found.slice(0, limit)
-      const last = headers.at(-1)
+      const page = found.slice(0, limit)
+      const last = page.at(-1)
       return {
-        headers,
+        runs: page,
         next: found.length > limit && last !== undefined ? positionOf(last) : null,
       }
     },
@@ -504,53 +337,20 @@ export async function createMemoryTransactionSource(
       const latest = findOrThrow(process.name, transactionId, null)
       const ids = replays.get(transactionText(process.name, transactionId)) ?? []
       const running = ids.find((id) => active.has(keyText({ ...latest.header, ReplayID: id })))
-      if (running !== undefined)
-        throw new IntegrationError('transaction_active', `run ${running} is still active`)
-      const first = fromStep ?? process.steps[0]
-      const key = { ...runKey(latest.header), ReplayID: latest.header.ReplayID + 1 }
-      const items = process.steps.slice(0, process.steps.indexOf(first)).map((step): Item => {
-        const item = latest.items.find(({ StepName }) => StepName === step)
-        if (item === undefined || !isFinished(item))
-          throw new IntegrationError(
-            'invalid_request',
-            'a step before fromStep was never completed',
-          )
-        return { ...item, Status: 'Copied', Attempt: 0, IdempotencyKey: idempotencyKey(key, step) }
-      })
-      const run = { ...newRun(key, first, latest.header), items }
-      await commit({ run })
-      return run.header
+      if (running !== undefined) throw stillActive(running)
+      return commitRun(transitions.replayed(latest, process, fromStep, times()))
     },
-
-    async resume(process, transactionId, replayId) {
-      const kept = findOrThrow(process, transactionId, replayId)
-      if (!isResumable(kept.header.Status))
-        throw new IntegrationError(
-          'transaction_not_resumable',
-          'only a failed or cancelled run goes on; a completed one can be replayed',
-        )
-      const run = moved(kept, { ...dueNow(), Status: 'Queued', Attempt: 0, CompletedAt: null })
-      await commit({ run })
-      return run.header
-    },
-
-    async cancel(process, transactionId, replayId) {
-      const kept = findOrThrow(process, transactionId, replayId)
-      if (isOver(kept.header.Status))
-        throw new IntegrationError('transaction_not_active', 'the run is over')
-      const run = moved(kept, { ...ended(), Status: 'Cancelled' })
-      await commit({ run })
-      return run.header
-    },
-
-    async wake(credential, limit) {
-      const woken = activeRuns()
-        .filter(({ header }) => header.Status === 'Waiting' && header.WaitingFor === credential)
-        .slice(0, limit)
-        .map((kept) => ({ run: moved(kept, { ...dueNow(), Status: 'Running' }) }))
-      await commit(...woken)
-      return woken.map(({ run }) => run.header)
-    },
+    resume: async (process, transactionId, replayId) =>
+      commitRun(transitions.resumed(findOrThrow(process, transactionId, replayId), times())),
+    cancel: async (process, transactionId, replayId) =>
+      commitRun(transitions.cancelled(findOrThrow(process, transactionId, replayId), times())),
+    wake: async (credential, limit) =>
+      commitRuns(
+        activeRuns()
+          .filter(({ header }) => header.Status === 'Waiting' && header.WaitingFor === credential)
+          .slice(0, limit)
+          .map((stored) => transitions.woken(stored, times())),
+      ),
 
     paused: async () => paused,
     async setPaused(process, isPaused) {
@@ -560,9 +360,9 @@ export async function createMemoryTransactionSource(
       await commit({ paused: [...names] })
     },
 
-    audit: async (processes) => auditOf([...runs.values()], processes, paused, now()),
+    audit: async (processes) => auditRuns([...runs.values()], processes, paused, now()),
 
-    // Nobody else can insert here.
+    // No other process can insert here.
     watch() {},
 
     async [Symbol.asyncDispose]() {
@@ -572,7 +372,7 @@ export async function createMemoryTransactionSource(
   }
 }
 
-const positionOf = ({ CreatedAt, TransactionID, ReplayID }: Header): PagePosition => ({
+const positionOf = ({ CreatedAt, TransactionID, ReplayID }: Run): PagePosition => ({
   createdAt: CreatedAt,
   transactionId: TransactionID,
   replayId: ReplayID,
@@ -582,44 +382,4 @@ function comparePositions(a: PagePosition, b: PagePosition): number {
   if (a.createdAt !== b.createdAt) return a.createdAt < b.createdAt ? -1 : 1
   if (a.transactionId !== b.transactionId) return a.transactionId < b.transactionId ? -1 : 1
   return a.replayId - b.replayId
-}
-
-function auditOf(
-  runs: readonly Kept[],
-  processes: readonly string[],
-  paused: ReadonlySet<string>,
-  now: number,
-): Audit {
-  const headers: Partial<Record<Header['Status'], number>> = {}
-  const due = new Map<string, DueRuns>()
-  const isActive = ({ header }: Kept): boolean =>
-    activeStatuses.some((status) => status === header.Status)
-  const hasItem = ({ header, items }: Kept): boolean =>
-    items.some(({ StepName, Status }) => StepName === header.StepName && Status === 'Completed')
-  for (const { header, lease } of runs) {
-    headers[header.Status] = (headers[header.Status] ?? 0) + 1
-    const isWaiting = ['Queued', 'Running', 'Retrying'].includes(header.Status)
-    const dueMs = now - Math.max(Date.parse(header.NextAttemptAt ?? ''), lease?.until ?? 0)
-    if (!isWaiting || !(dueMs >= 0)) continue
-    const { Process: process, StepName: step } = header
-    const key = JSON.stringify([process, step])
-    const known = due.get(key) ?? { due: 0, oldestMs: 0 }
-    const oldestMs = Math.max(known.oldestMs, dueMs)
-    due.set(key, { process, step, due: known.due + 1, oldestMs })
-  }
-  const count = (test: (run: Kept) => boolean): number => runs.filter(test).length
-  return {
-    headers,
-    dueBySteps: [...due.values()],
-    violations: {
-      completedWithoutItem: count((run) => run.header.Status === 'Completed' && !hasItem(run)),
-      itemAhead: count((run) => isActive(run) && hasItem(run)),
-      orphanItems: 0,
-      stuck: count(
-        (run) =>
-          isActive(run) && run.nextSweepAt < now - STUCK_MS && !paused.has(run.header.Process),
-      ),
-      unknownProcess: count((run) => isActive(run) && !processes.includes(run.header.Process)),
-    },
-  }
 }

@@ -16,7 +16,7 @@ beforeAll(async () => {
 })
 afterAll(() => database[Symbol.asyncDispose]())
 
-async function connect(url = database.url, options: { answerMs?: number } = {}) {
+async function connect(url = database.url, options: { statementTimeoutMs?: number } = {}) {
   const health = createHealth(logger)
   const dependency = health.dependency('postgres')
   const about = { name: 'test', dependency, logger, ...options }
@@ -34,8 +34,8 @@ describe('a connection to Postgres', () => {
     expect(row).toEqual({ reads_whole_tables: 'off' })
   })
 
-  // The driver as published asks again by itself then, out of step with what else is on its line (patches/).
-  it('gives everyone his own answer while a migration changes a table under load', async () => {
+  // The published driver then repeats the query by itself, out of order with the others on its connection (see patches/).
+  it('returns to each caller its own result while a migration changes a table under load', async () => {
     await using connection = await connect()
     await database.sql`create table asked (id int primary key)`
     await database.sql`insert into asked select generate_series(1, 500)`
@@ -57,13 +57,13 @@ describe('a connection to Postgres', () => {
     await Promise.all(asking)
   })
 
-  // The driver as published leaves room for the rows of a statement that came to no end in the next answer
-  // on its line: a result with holes, and a message put aside whose claim had been granted (patches/).
+  // The published driver mixes the rows of an interrupted statement into the next result on its connection: a result
+  // with holes, and a dead-lettered message whose claim had been granted (see patches/).
   it.each([
     ['fails', '1 / (3 - i)'],
     ['loses its line', 'case when i = 3 then pg_terminate_backend(pg_backend_pid()) end'],
   ])(
-    'gives whole answers after a statement that %s in the middle of its rows',
+    'returns complete results after a statement that %s in the middle of its rows',
     async (_, third) => {
       await using connection = await connect()
       const onEachLine = Array.from({ length: 20 }, (__, n) => n)
@@ -79,10 +79,10 @@ describe('a connection to Postgres', () => {
     },
   )
 
-  // EPIPE has the five capitals of an SQLSTATE: taken for one, it put the message of a claim aside and lost the
-  // outcome of a record.
+  // EPIPE has five capital letters like an SQLSTATE. Mistaken for one, it dead-lettered the message of a claim and lost
+  // the outcome of a record.
   it.each(['EPIPE', 'ECONNRESET', 'EAI_AGAIN', 'CONNECTION_CLOSED'])(
-    'is away when its line breaks with %s',
+    'is unavailable when its connection breaks with %s',
     async (code) => {
       await using connection = await connect()
       const broken = connection.run(() => Promise.reject(Object.assign(new Error(code), { code })))
@@ -90,7 +90,7 @@ describe('a connection to Postgres', () => {
     },
   )
 
-  it('is away when its server takes a statement back again and again', async () => {
+  it('is unavailable when its server rolls a statement back again and again', async () => {
     await using connection = await connect()
     let tries = 0
     const takenBack = connection.run((sql) => {
@@ -101,13 +101,13 @@ describe('a connection to Postgres', () => {
     expect(tries).toBe(5)
   })
 
-  it('is not away when a statement is wrong', async () => {
+  it('is not unavailable when a statement is invalid', async () => {
     await using connection = await connect()
     const wrong = connection.run((sql) => sql`select nothing`)
     await expect(wrong).rejects.toMatchObject({ code: '42703' })
   })
 
-  it('tells times alike, whatever the database prints by itself', async () => {
+  it('returns times in one format, whatever the settings of the database', async () => {
     const name = await database.sql<{ name: string }[]>`select current_database() as name`
     await database.sql`alter database ${database.sql(name[0]?.name ?? '')} set datestyle = 'German'`
     await using connection = await connect()
@@ -118,9 +118,9 @@ describe('a connection to Postgres', () => {
   })
 })
 
-describe('lines to Postgres', () => {
+describe('connections to Postgres', () => {
   const LINES = 10
-  /** Asks over all of them at once, long enough that each has its own question. */
+  /** Queries over all of them at once, slowly enough that each connection gets its own query. */
   const askAll = (connection: PostgresConnection) =>
     Promise.all(
       Array.from({ length: LINES }, () =>
@@ -133,8 +133,8 @@ describe('lines to Postgres', () => {
   const expectAllAnswer = (connection: PostgresConnection): Promise<void> =>
     eventually(async () => expect(new Set(await askAll(connection)).size).toBe(LINES))
 
-  // The driver as published keeps what was asked between the reset and the end of a line, and waits for it for ever
-  // on the next one (patches/).
+  // The published driver keeps a query that was sent between the reset and the close of a connection, and waits for it
+  // for ever on the next one (see patches/).
   it.each([
     ['a reset', 'reset'],
     ['an end', 'end'],
@@ -156,24 +156,24 @@ describe('lines to Postgres', () => {
     relay.cut(how)
     for (const work of await ended)
       expect(work).toMatchObject({ status: 'rejected', reason: { code: 'store_unavailable' } })
-    // Twice: what was kept is waited for after the first answer.
+    // Twice, because the driver waits for the kept query only after the first response.
     await expectAllAnswer(connection)
     await expectAllAnswer(connection)
   })
 
-  it('that fall silent are given up, and new ones answer', async () => {
+  it('that become unresponsive are closed, and new ones respond', async () => {
     await using relay = await startRelay(database.url, 5_432)
-    await using connection = await connect(relay.url, { answerMs: 500 })
+    await using connection = await connect(relay.url, { statementTimeoutMs: 500 })
     await askAll(connection)
     relay.silence()
     await expectAllAnswer(connection)
   })
 
-  it('have their answers read after a freeze of the process, before they count as silent', async () => {
-    await using connection = await connect(database.url, { answerMs: 500 })
+  it('have their responses read after a freeze of the process, before they count as unresponsive', async () => {
+    await using connection = await connect(database.url, { statementTimeoutMs: 500 })
     await askAll(connection)
     const asked = askAll(connection)
-    // Behind the phase of the event loop in which sockets are read: timers come first then.
+    // After the phase of the event loop in which sockets are read, so that timers fire first.
     await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
     const frozenUntil = performance.now() + 2_500
     while (performance.now() < frozenUntil);
@@ -196,7 +196,7 @@ describe('lines to Postgres', () => {
     replica.release()
   })
 
-  it('are not opened again and again to a server that ends each at once', async () => {
+  it('are not reopened in a tight loop to a server that closes each at once', async () => {
     await using relay = await startRelay(database.url, 5_432)
     await using connection = await connect(relay.url)
     relay.away('end')
@@ -206,14 +206,14 @@ describe('lines to Postgres', () => {
       await expect(connection.run((sql) => sql`select 1`)).rejects.toMatchObject({
         code: 'store_unavailable',
       })
-    // One each, and one for the look that is made every second.
+    // One each, and one for the check every second.
     const looks = Math.ceil((performance.now() - startedAt) / 1_000)
     expect(relay.connections - before).toBeLessThan(5 + looks + 4)
     relay.restore()
     await expectAllAnswer(connection)
   })
 
-  it('that a pooler took the statements from are asked again', async () => {
+  it('whose prepared statements a pooler has dropped are used again', async () => {
     await using connection = await connect()
     await expectAllAnswer(connection)
     await Promise.all(
@@ -224,7 +224,7 @@ describe('lines to Postgres', () => {
     expect(new Set(await askAll(connection)).size).toBe(LINES)
   })
 
-  it('that the server refuses are a database that is away', async () => {
+  it('that the server rejects count as an unavailable database', async () => {
     await using own = await createDatabase()
     await using connection = await connect(own.url)
     const name = new URL(own.url).pathname.slice(1)
@@ -243,8 +243,8 @@ describe('lines to Postgres', () => {
   })
 })
 
-describe('a database that is not as it has to be', () => {
-  /** Connects a coordinator's connection, and tells what it waits for; each line of its log. */
+describe('an unsupported database', () => {
+  /** Connects as a coordinator does; returns what it waits for, and each line of its log. */
   function watch(url: string) {
     const lines: Record<string, unknown>[] = []
     const told = createLogger('test', 'info', {
@@ -291,7 +291,7 @@ describe('a database that is not as it has to be', () => {
       RESTORE,
     ],
     [
-      'with a trigger that its record knows nothing of',
+      'with a trigger that its record does not include',
       'delete from drizzle.__drizzle_migrations where id >= 3',
       'drop schema public cascade; drop schema drizzle cascade; create schema public',
       'half-migrated: migration 0002 cannot be applied (42723)',
@@ -305,7 +305,7 @@ describe('a database that is not as it has to be', () => {
       /Run that version or a newer one/,
     ],
   ])(
-    '%s is left alone until it is mended, and told in one line',
+    '%s is not changed until it is fixed, and is reported in one line',
     async (_, spoil, mend, what, how) => {
       await using own = await createDatabase()
       {
@@ -323,16 +323,16 @@ describe('a database that is not as it has to be', () => {
     },
   )
 
-  it('because its server is too old is told in one line', async () => {
+  it('whose server is too old is reported in one line', async () => {
     await using relay = await startRelay(database.url, 5_432)
     relay.edit = (answer) => edited(answer, /\b1\d(\.\d+ \(|\.\d+$)/g, '11$1')
     await using connection = watch(relay.url)
     expect(await connection.reason()).toMatch(/^version: 11\.\d+.* Upgrade to 14\.0 or newer\.$/)
   })
 
-  it('because its clock is minutes away is used, and told in one line', async () => {
+  it('whose clock is minutes off is used, and reported in one line', async () => {
     await using relay = await startRelay(database.url, 5_432)
-    // The first digits of the time in ms, which comes behind the version: a day later.
+    // Changes the first digits of the time in ms, which follows the version: a day later.
     relay.edit = (answer) =>
       edited(
         answer,
@@ -361,7 +361,7 @@ describe('a time of Postgres', () => {
     ['2026-11-20T09:30:00.999999+00:00', '2026-11-20T09:30:00.999Z'],
     ['0001-01-02 00:00:00.001+00', '0001-01-02T00:00:00.001Z'],
     ['9999-12-30 00:00:00+00', '9999-12-30T00:00:00.000Z'],
-  ])('%s is told as %s', (time, told) => {
+  ])('%s is returned as %s', (time, told) => {
     expect(isoTime(time)).toBe(told)
   })
 })

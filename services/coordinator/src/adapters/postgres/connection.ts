@@ -17,59 +17,60 @@ export interface PostgresOptions {
   readonly name: string
   readonly dependency: Dependency
   readonly logger: Logger
-  /** Milliseconds a statement may take; a connection that is silent for a second more is given up. */
-  readonly answerMs?: number
+  /** Milliseconds a statement may take. A connection that is unresponsive for a second longer is closed. */
+  readonly statementTimeoutMs?: number
 }
 
-/** The one way to the database: waits for nothing, fails with `store_unavailable`. */
+/** The only access to the database. Fails with `store_unavailable` instead of waiting for it. */
 export interface PostgresConnection extends AsyncDisposable {
   readonly run: <Result>(work: (sql: postgres.Sql) => Promise<Result>) => Promise<Result>
   /**
-   * Calls `onNotice` for each notification of a channel, and each time it listens again: what came while the
-   * line was down is not repeated.
+   * Calls `onNotice` for each notification of a channel, and after each reconnect: notifications sent while the
+   * connection was down are not repeated.
    */
   readonly listen: (channel: string, onNotice: () => void) => void
 }
 
 /**
- * Statements are planned once, while the tables are small, and keep their plan when they have grown: a plan that
- * reads a table whole is then the cost of every transaction. All but the audit find few rows by a key.
+ * Statements are planned once, while the tables are small, and keep that plan when the tables have grown: every
+ * transaction would then pay for a plan that scans a whole table. All statements but the audit find few rows by a
+ * key, so full scans and the joins that need them are disabled.
  */
-const LOOK_UP_BY_KEY = {
+const LOOKUP_BY_KEY = {
   enable_seqscan: 'off',
   enable_hashjoin: 'off',
   enable_mergejoin: 'off',
-  // A scan that cannot be avoided now looks dear enough to be compiled first.
+  // With scans disabled, one that is unavoidable gets such a high cost estimate that it would be JIT-compiled first.
   jit: 'off',
 }
-/** How `isoTime` reads times, whatever the database's own settings are. */
+/** The format that `isoTime` parses, independent of the database's own settings. */
 const TIMES = { TimeZone: 'UTC', DateStyle: 'ISO' }
 const CONNECTIONS = 10
-const LOOK_MS = 1_000
-const ANSWER_MS = 10_000
+const CHECK_MS = 1_000
+const STATEMENT_TIMEOUT_MS = 10_000
 const TIMESTAMPTZ = 1184
 
-/** Connects in the background and brings the tables up to date first. */
+/** Connects in the background, and applies the migrations first. */
 export function connectPostgres(url: Secret, options: PostgresOptions): PostgresConnection {
-  const { dependency, logger, name, answerMs = ANSWER_MS } = options
-  const leaving = new AbortController()
+  const { dependency, logger, name, statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
+  const shutdown = new AbortController()
   let isMigrated = false
-  const silenceMs = answerMs + 1_000
+  const responseTimeoutMs = statementTimeoutMs + 1_000
   const client = (own: { max: number; answer_timeout?: number; idle_timeout?: number }) =>
     postgres(url.reveal(), {
       ...own,
       connect_timeout: 5,
-      // Its own back-off grows to 20 s and holds queries all that time.
+      // The driver's own back-off grows to 20 s, and queries wait all that time.
       backoff: (attempt: number) => Math.min(1, 0.05 * 2 ** attempt),
       max_lifetime: 1_800,
-      // A question of its own with each connection, whose failure nobody catches: it would end the process.
+      // The driver would query the types on each new connection without handling a failure, which would end the process.
       fetch_types: false,
       onnotice: () => {},
       connection: {
         application_name: name,
         ...TIMES,
-        statement_timeout: answerMs,
-        ...LOOK_UP_BY_KEY,
+        statement_timeout: statementTimeoutMs,
+        ...LOOKUP_BY_KEY,
       },
       types: {
         isoTime: {
@@ -79,16 +80,17 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           parse: isoTime,
         },
       },
-    }) as unknown as postgres.Sql // its type would carry the time's own
-  const sql = client({ max: CONNECTIONS, answer_timeout: silenceMs / 1_000 })
-  // A migration may take longer than any statement of daily work.
+    }) as unknown as postgres.Sql // otherwise its type would include the custom time type
+  const sql = client({ max: CONNECTIONS, answer_timeout: responseTimeoutMs / 1_000 })
+  // A migration may take longer than any other statement.
   const migrating = client({ max: 1, idle_timeout: 1 })
 
-  // A statement may wait for a connection as well.
-  const within = <Result>(work: Promise<Result>): Promise<Result> => answered(work, silenceMs)
+  // Bounds also the time a statement waits for a free connection.
+  const within = <Result>(work: Promise<Result>): Promise<Result> =>
+    withTimeout(work, responseTimeoutMs)
 
   const watch = async (): Promise<void> => {
-    while (!leaving.signal.aborted) {
+    while (!shutdown.signal.aborted) {
       try {
         if (!isMigrated) {
           await examine(sql, dependency)
@@ -102,7 +104,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
         if (!isMigrated && !(error instanceof UnsupportedBackend))
           logger.debug({ err: error }, 'database is not up to date yet')
       }
-      await delay(LOOK_MS, null, { signal: leaving.signal }).catch(() => {})
+      await delay(CHECK_MS, null, { signal: shutdown.signal }).catch(() => {})
     }
   }
   const watching = watch()
@@ -115,39 +117,43 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           return await within(work(sql))
         } catch (error) {
           const { code, routine } = error as { code?: unknown; routine?: unknown }
-          // The server took this one back so that another could go on: nothing of it was done.
+          // The server rolled this transaction back in favour of another one: nothing of it was committed.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
-          // Each connection has its own statements, and each may be from before a migration, or gone.
+          // Prepared statements belong to a connection, and each may be older than a migration, or lost.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) continue
           if (isConnectionLoss(error)) {
             dependency.down(reasonOf(error))
             throw unavailable(error)
           }
           if (typeof code === 'string' && code.startsWith(DATA_EXCEPTION))
-            throw new IntegrationError('invalid_request', 'a value is beyond what can be stored', {
-              cause: error,
-            })
+            throw new IntegrationError(
+              'invalid_request',
+              'a value is outside the range that can be stored',
+              {
+                cause: error,
+              },
+            )
           throw error
         }
       }
     },
     listen(channel, onNotice) {
-      // On a connection of its own, which the driver opens again and again; the first failure is no other.
+      // The driver reconnects this dedicated connection by itself; the first failure needs no other handling.
       sql.listen(channel, onNotice, onNotice).catch(() => {})
     },
     async [Symbol.asyncDispose]() {
-      leaving.abort()
+      shutdown.abort()
       await Promise.all([sql, migrating].map((each) => each.end({ timeout: 2 })))
-      // But not for the lock of another replica's migration.
+      // Does not wait for the migration lock of another replica.
       await Promise.race([watching, delay(0)])
     },
   }
 }
 
 /**
- * Looks at a server that has been reached for the first time.
+ * Checks the version and the clock of a server on the first connection.
  *
- * @throws {UnsupportedBackend} when it is too old.
+ * @throws {UnsupportedBackend} if it is too old.
  */
 async function examine(sql: postgres.Sql, dependency: Dependency): Promise<void> {
   const askedAt = Date.now()
@@ -161,8 +167,9 @@ async function examine(sql: postgres.Sql, dependency: Dependency): Promise<void>
 }
 
 /**
- * ISO 8601 in milliseconds, as `toISOString` prints it, of a time that a session in UTC printed (`2026-11-20
- * 09:30:00.25+00`, in JSON `2026-11-20T09:30:00.25+00:00`). By its characters: there are many to a transaction.
+ * The time in ISO 8601 with milliseconds, as `toISOString` prints it. The input is a time as a session in UTC prints
+ * it: `2026-11-20 09:30:00.25+00`, or in JSON `2026-11-20T09:30:00.25+00:00`. Parsed by character index, because
+ * this runs several times per transaction.
  */
 export function isoTime(value: string): string {
   let digits = 0
@@ -178,7 +185,7 @@ const DEADLOCK = '40P01'
 const SERIALIZATION = '40001'
 const DATA_EXCEPTION = '22'
 const MAX_TRIES = 5
-/** Where PostgreSQL finds that a prepared statement has another result now (0A000), or is not there (26000). */
+/** The PostgreSQL routines that report that a prepared statement has a new result type (0A000) or is missing (26000). */
 const STALE_STATEMENT: ReadonlySet<unknown> = new Set([
   'RevalidateCachedQuery',
   'FetchPreparedStatement',
@@ -190,16 +197,16 @@ const unavailable = (cause?: unknown): IntegrationError =>
     ...(cause !== undefined && { cause }),
   })
 
-/** After a freeze of this process timers come before the answers that lie in its sockets. */
+/** After this process was frozen, timers fire before the responses in its sockets are read. */
 const GRACE_MS = 100
 
-/** A query on a line that went silent would wait as long as TCP does. */
-async function answered<Result>(work: Promise<Result>, ms: number): Promise<Result> {
+/** Rejects after the timeout: a query on an unresponsive connection would wait as long as TCP retransmits. */
+async function withTimeout<Result>(work: Promise<Result>, ms: number): Promise<Result> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
-    const giveUp = (): void =>
-      reject(Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' }))
-    timer = setTimeout(() => (timer = setTimeout(giveUp, GRACE_MS)), ms)
+    const fail = (): void =>
+      reject(Object.assign(new Error('no response in time'), { code: 'ETIMEDOUT' }))
+    timer = setTimeout(() => (timer = setTimeout(fail, GRACE_MS)), ms)
   })
   try {
     return await Promise.race([work, late])
@@ -208,9 +215,9 @@ async function answered<Result>(work: Promise<Result>, ms: number): Promise<Resu
   }
 }
 
-// Everything but an error about the statement itself: what ended the connection or refused it (FATAL), SQLSTATE
-// classes 08, 40, 53, 57, 58 and 25006, the server's state (deadlocks that do not end, read-only after a failover), and
-// any code of the driver's or the system's.
+// Any error but one about the statement itself: one that ended or rejected the connection (FATAL), SQLSTATE classes 08,
+// 40, 53, 57, 58 and 25006 about the state of the server (persistent deadlocks, read-only after a failover), and every
+// code of the driver or the operating system.
 function isConnectionLoss(error: unknown): boolean {
   if (error instanceof IntegrationError) return false
   const { code } = (error ?? {}) as { code?: unknown }

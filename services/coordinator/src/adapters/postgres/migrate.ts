@@ -12,22 +12,22 @@ import { readMigrationFiles } from 'drizzle-orm/migrator'
 import type postgres from 'postgres'
 
 const MIGRATIONS = fileURLToPath(new URL('../../../migrations', import.meta.url))
-/** Any number, the same in every replica: who holds it migrates. */
+/** The key of the advisory lock, the same in every replica: its holder migrates. */
 export const MIGRATION_LOCK = 7_219_001
 
 /**
  * Applies the migrations that drizzle-kit wrote, with drizzle's own bookkeeping, in one transaction.
  *
- * Replicas that start together take turns by the lock, which ends with the transaction; drizzle's migrator
- * takes none, and of three on an empty database two fail. It also loads all of drizzle's query builder,
- * 200 MB resident that nothing here uses.
+ * The lock serializes replicas that start together, and ends with the transaction. Drizzle's own migrator takes no
+ * lock: of three replicas on an empty database, two fail. It also loads drizzle's whole query builder, 200 MB of
+ * resident memory that nothing here uses.
  *
- * @throws {UnsupportedBackend} for a database that is half-migrated, or was migrated by a newer version; it is left as it was.
+ * @throws {UnsupportedBackend} for a database that is half-migrated, or was migrated by a newer version. It is not changed.
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
   const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS })
   await sql.begin(async (tx) => {
-    // Waiting for another replica, or building an index, may take longer than a statement of daily work.
+    // Waiting for another replica, or building an index, may take longer than any other statement.
     await tx`set local statement_timeout = 0`
     await tx`select pg_advisory_xact_lock(${MIGRATION_LOCK})`
     await tx`create schema if not exists drizzle`
@@ -54,6 +54,6 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
   })
 }
 
-/** SQLSTATE class 42: something is there already, or is not there, that the statement counts on. */
+/** SQLSTATE class 42 without 42501: an object that the statement needs is missing, or one it creates exists already. */
 const isAgainstRule = (error: unknown): error is { readonly code: string } =>
   /^42(?!501)/.test(String((error as { code?: unknown } | null)?.code))

@@ -15,12 +15,12 @@ import {
 } from 'drizzle-orm/pg-core'
 
 /**
- * The tables are an interface: whoever inserts a row with `Process`, `TransactionID` and `InitialData` has
- * queued a transaction, and a select shows how far it is. Times come from the database's clock only.
+ * The tables are a public interface: inserting a row with `Process`, `TransactionID` and `InitialData` queues a
+ * transaction, and a select shows its progress. Times come from the database's clock only.
  */
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'string' })
 
-/** Compared byte by byte: every statement looks rows up by such columns, and a language's order costs ten times that. */
+/** Compared byte by byte: every statement looks rows up by such columns, and a linguistic collation costs ten times as much. */
 const key = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
 
 const oneOf = (column: string, values: readonly string[]) =>
@@ -46,21 +46,21 @@ export const orderHeader = pgTable(
     TransactionID: key('TransactionID').notNull(),
     ReplayID: integer('ReplayID').notNull().default(0),
     Status: text('Status', { enum: headerStatuses }).notNull().default('Queued'),
-    /** Empty: the first step of the process. */
+    /** Empty means the first step of the process. */
     StepName: key('StepName').notNull().default(''),
     InitialData: jsonb('InitialData').notNull(),
     Realm: text('Realm'),
-    /** +1 with each transition: the fence. */
+    /** Grows by 1 with each transition: the fence. */
     Version: integer('Version').notNull().default(0),
     LeaseOwner: text('LeaseOwner'),
     LeaseUntil: time('LeaseUntil'),
-    /** When the attempt in hand began. */
+    /** When the attempt in flight started. */
     StartedAt: time('StartedAt'),
     Attempt: integer('Attempt').notNull().default(0),
-    /** An attempt of the due step may have done its work, and nobody knows: see `confirm`. */
+    /** An earlier attempt of the due step may have done its work: `confirm` is called before the next one. */
     InDoubt: boolean('InDoubt').notNull().default(false),
     NextAttemptAt: time('NextAttemptAt').defaultNow(),
-    /** When the local pull looks at the row next, and how often it did since the row last moved. */
+    /** When the sweeper publishes the run next, and how often it has done so since the last transition. */
     NextSweepAt: time('NextSweepAt').notNull().defaultNow(),
     SweepCount: integer('SweepCount').notNull().default(0),
     WaitingFor: text('WaitingFor'),
@@ -73,22 +73,22 @@ export const orderHeader = pgTable(
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
     check('Order_Header_Status', oneOf('Status', headerStatuses)),
-    // Rows come from other hands as well: one that nobody can read would stop the pull for its neighbours.
+    // Other programs insert rows as well, and one that cannot be parsed would fail the statement for all rows of a batch.
     check(
       'Order_Header_numbers',
       sql`"ReplayID" >= 0 and "Version" >= 0 and "Attempt" >= 0 and "SweepCount" between 0 and 1000000`,
     ),
     check('Order_Header_times', sql.raw(HEADER_TIMES.map(isCalendarTime).join(' and '))),
-    // Small however many runs are finished. A transition should change no column of an index, so that the row's
-    // new version stays on its page (HOT) and no index is written to: a claim does not, `Status` is in none.
+    // Stays small however many runs are finished. A transition should change no indexed column, so that the new row
+    // version stays on its page (HOT update) and no index is written. A claim changes none: `Status` is not indexed.
     index('Order_Header_due')
       .on(table.NextSweepAt)
       .where(sql`"CompletedAt" is null`),
     index('Order_Header_waiting_for')
       .on(table.WaitingFor)
       .where(sql`"WaitingFor" is not null`),
-    // True of every row that can be listed, and said by lists alone: nothing else may be planned over this index,
-    // whose first column also begins the primary key.
+    // The condition holds for every row, but only the list statement repeats it. So the planner uses this index for no
+    // other statement, although its first column is that of the primary key.
     index('Order_Header_newest')
       .on(table.Process, table.CreatedAt, table.TransactionID, table.ReplayID)
       .where(sql`"Process" <> ''`),

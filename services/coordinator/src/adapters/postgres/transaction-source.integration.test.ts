@@ -43,7 +43,7 @@ async function open(): Promise<TransactionSource> {
 transactionSourceContract('Postgres', open)
 
 describe('the tables', () => {
-  it('come about once when three replicas start together on an empty database', async () => {
+  it('are created once when three replicas start together on an empty database', async () => {
     await using empty = await createDatabase()
     const replicas = [1, 2, 3].map(() => connect(empty.url))
     await Promise.all(replicas.map(({ ready }) => ready()))
@@ -58,7 +58,7 @@ describe('the tables', () => {
   it('find runs by their whole key, also when they were analyzed with exactly one row', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'alone', InitialData: 1 }])
-    // To the planner each column is unique then, and an index on `Process` alone as good as the key.
+    // With one row, each column looks unique to the planner, and an index on `Process` alone as good as the whole key.
     await database.sql`vacuum analyze "Order_Header"`
     const readsOf = async () => {
       const rows = await database.sql<{ name: string; reads: number }[]>`
@@ -72,7 +72,7 @@ describe('the tables', () => {
       outline,
       ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
     )
-    // One after the other, so that each is a statement.
+    // Sequentially, so that each is a statement of its own.
     for (const TransactionID of ids) {
       const claimed = await source.claim({
         Process: 'OrderProcess',
@@ -97,10 +97,10 @@ describe('the tables', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('find a run again when its lease is over, however long ago it was sent last', async () => {
+  it('return a run again when its lease has expired, however long ago it was last published', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'swept', InitialData: 1 }])
-    // After many sweeps the next look is far away.
+    // After many sweeps the next one is far away.
     await database.sql`update "Order_Header" set "NextSweepAt" = now() + interval '15 min'`
     const claimed = await source.claim({
       Process: 'OrderProcess',
@@ -112,10 +112,10 @@ describe('the tables', () => {
       owner: 'a worker that dies',
     })
     expect(claimed.kind).toBe('claimed')
-    await eventually(async () => expect(await source.adopt(10)).toHaveLength(1))
+    await eventually(async () => expect(await source.recoverExpiredLeases(10)).toHaveLength(1))
   })
 
-  it('take a run that somebody sets back to Queued, with what was left of its end', async () => {
+  it('accept a run that is set back to Queued by SQL, with the remains of its previous end', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "CompletedAt")
@@ -125,7 +125,7 @@ describe('the tables', () => {
     expect(await source.due(refs, 10)).toMatchObject([{ CompletedAt: null }])
   })
 
-  it('take a row inserted by hand with process, id and data only: it is due at once', async () => {
+  it('accept a row inserted with process, id and data only, which is due at once', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData")
@@ -141,11 +141,11 @@ describe('the tables', () => {
       isFirst: true,
       owner: 'me',
     })
-    expect(result).toMatchObject({ kind: 'claimed', claim: { header: { StepName: 'order' } } })
+    expect(result).toMatchObject({ kind: 'claimed', claim: { run: { StepName: 'order' } } })
     await source[Symbol.asyncDispose]()
   })
 
-  it('refuse a status that is none', async () => {
+  it('reject an invalid status', async () => {
     const source = await open()
     await expect(
       database.sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status")
@@ -155,7 +155,7 @@ describe('the tables', () => {
   })
 })
 
-describe('rows that other hands insert', () => {
+describe('rows that other programs insert', () => {
   const insert = (id: string, count = 1) => database.sql`
     insert into "Order_Header" ("Process", "TransactionID", "InitialData")
     select 'OrderProcess', ${id} || n, '1' from generate_series(1, ${count}) n`
@@ -169,7 +169,7 @@ describe('rows that other hands insert', () => {
   const reaches = (hints: { count: number }, count: number) =>
     eventually(() => expect(hints.count).toBeGreaterThanOrEqual(count))
 
-  it('are told of, ten thousand of one statement once', async () => {
+  it('are hinted at, ten thousand rows of one statement once', async () => {
     const source = await open()
     const hints = await watch(source)
     await insert('many ', 10_000)
@@ -179,7 +179,7 @@ describe('rows that other hands insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('are told apart from what is queued and replayed here, which needs no pull', async () => {
+  it('are distinguished from rows queued and replayed here, which need no sweep', async () => {
     const source = await open()
     const hints = await watch(source)
     const lines = Array.from({ length: 50 }, (_, n) => ({
@@ -195,7 +195,7 @@ describe('rows that other hands insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('are told of again after the line was lost, and what came meanwhile is hinted at', async () => {
+  it('are hinted at after the connection was lost, including those inserted meanwhile', async () => {
     await using line = await startRelay(database.url, 5432)
     line.away()
     const { source, ready } = connect(line.url)
@@ -219,8 +219,8 @@ describe('rows that other hands insert', () => {
   })
 })
 
-describe('a database that goes away', () => {
-  it('is told as store_unavailable at once, and used again when it is back, without a restart', async () => {
+describe('a database that becomes unavailable', () => {
+  it('is reported as store_unavailable at once, and used again when it is back, without a restart', async () => {
     await using line = await startRelay(database.url, 5432)
     const { source, health, ready } = connect(line.url)
     await ready()
@@ -238,7 +238,7 @@ describe('a database that goes away', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('that was never there lets everything fail with store_unavailable until it comes', async () => {
+  it('that was never available fails every call with store_unavailable until it is reachable', async () => {
     const { source } = connect('postgresql://postgres@127.0.0.1:1/none')
     await expect(source.get('OrderProcess', '1', null)).rejects.toMatchObject({
       code: 'store_unavailable',

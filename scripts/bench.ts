@@ -1,0 +1,34 @@
+// Runs a benchmark: `npm run bench -- <name> [options]`. Without a name it lists them.
+import { globSync, readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { installBench } from './install-bench.ts'
+
+const folder = join(import.meta.dirname, '../bench')
+const names = globSync('*.ts', { cwd: folder })
+  .map((file) => basename(file, '.ts'))
+  .toSorted()
+
+const [name, ...options] = process.argv.slice(2)
+if (name !== undefined && names.includes(name)) {
+  installBench()
+  const file = join(folder, `${name}.ts`)
+  // As if Node had been started with the file: a benchmark reads its options from process.argv.
+  process.argv = [process.execPath, file, ...options]
+  await import(file)
+} else {
+  if (name !== undefined) {
+    console.error(`There is no benchmark ${name}.`)
+    process.exitCode = 1
+  }
+  const width = Math.max(...names.map((known) => known.length))
+  console.log('npm run bench -- <name> [options]\n')
+  for (const known of names) console.log(`  ${known.padEnd(width)}  ${summaryOf(known)}`)
+}
+
+/** The comment at the head of the file, up to its first full stop or colon. */
+function summaryOf(benchmark: string): string {
+  const source = readFileSync(join(folder, `${benchmark}.ts`), 'utf8')
+  const lines = source.slice(0, source.search(/^import /m)).split('\n')
+  const comment = lines.map((line) => line.replace(/^(?:\/\/|\/\*\*| \*\/?)\s?/, '')).join(' ')
+  return /^[^.:]*/.exec(comment.trim())?.[0] ?? ''
+}

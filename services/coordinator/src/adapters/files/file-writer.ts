@@ -1,0 +1,139 @@
+/**
+ * Writes files on the threads of `createThreadedFiles`, where blocking calls are the cheapest. Many files in one folder
+ * cost one flush of that folder.
+ */
+import fs from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import { promisify } from 'node:util'
+
+export interface FileToWrite {
+  readonly path: string
+  readonly temporary: string
+  readonly content: string
+}
+
+export interface WriteFailure {
+  /** The system's error code, such as `ENOSPC`. */
+  readonly code: string
+  readonly message: string
+}
+
+/** A file while it is written: open until it is flushed. */
+interface OpenFile {
+  readonly file: FileToWrite
+  descriptor: number | null
+  failure: WriteFailure | null
+}
+
+/** If one fsync is slower than this, the others run concurrently; on fast storage, one after the other is cheaper. */
+const SLOW_FLUSH_MS = 0.2
+
+/** Writes each file atomically and creates its folder if it is missing; one result per file, `null` for success. */
+export async function writeFiles(files: readonly FileToWrite[]): Promise<(WriteFailure | null)[]> {
+  const all = files.map((file): OpenFile => ({ file, descriptor: null, failure: null }))
+  for (const one of all) attempt(one, open)
+  const [first, ...others] = all
+  const startedAt = performance.now()
+  if (first !== undefined) attempt(first, flush)
+  if (performance.now() - startedAt < SLOW_FLUSH_MS) for (const one of others) attempt(one, flush)
+  else await Promise.all(others.map(flushConcurrently))
+  for (const one of all) attempt(one, close)
+  for (const one of all) attempt(one, ({ file }) => fs.renameSync(file.temporary, file.path))
+  const folders = Map.groupBy(all, ({ file }) => dirname(file.path))
+  for (const [folder, inIt] of folders) flushFolder(folder, inIt)
+  return all.map(({ failure }) => failure)
+}
+
+/** Applies a part of the work to a file that has not failed yet; a failure removes the temporary file. */
+function attempt(one: OpenFile, part: (one: OpenFile) => void): void {
+  if (one.failure !== null) return
+  try {
+    part(one)
+  } catch (error) {
+    fail(one, error)
+  }
+}
+
+function fail(one: OpenFile, error: unknown): void {
+  const { code, message } = error as NodeJS.ErrnoException
+  one.failure = { code: code ?? 'UNKNOWN', message }
+  try {
+    close(one)
+    fs.rmSync(one.file.temporary, { force: true })
+  } catch {
+    // The first error is the one to report.
+  }
+}
+
+function open(one: OpenFile): void {
+  const { temporary, content } = one.file
+  one.descriptor = openNew(temporary)
+  fs.writeFileSync(one.descriptor, content)
+}
+
+function openNew(path: string): number {
+  try {
+    return fs.openSync(path, 'wx', 0o600)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    makeFolder(dirname(path))
+    return fs.openSync(path, 'wx', 0o600)
+  }
+}
+
+/** Creates a folder and its missing parents, and flushes each parent, so that they survive a power failure like the files. */
+function makeFolder(folder: string): void {
+  const last = resolve(folder)
+  const first = resolve(fs.mkdirSync(last, { recursive: true }) ?? last)
+  try {
+    for (let made = last; made.length >= first.length; made = dirname(made))
+      syncFolder(dirname(made))
+  } catch (error) {
+    // Otherwise the next attempt would find the folder and report success, although it may not survive.
+    try {
+      for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
+    } catch {
+      // Another writer has used the folder meanwhile. The first error is the one to report.
+    }
+    throw error
+  }
+}
+
+function flush({ descriptor }: OpenFile): void {
+  if (descriptor !== null) fs.fsyncSync(descriptor)
+}
+
+async function flushConcurrently(one: OpenFile): Promise<void> {
+  if (one.failure !== null || one.descriptor === null) return
+  try {
+    await promisify(fs.fsync)(one.descriptor)
+  } catch (error) {
+    fail(one, error)
+  }
+}
+
+function close(one: OpenFile): void {
+  const { descriptor } = one
+  one.descriptor = null
+  if (descriptor !== null) fs.closeSync(descriptor)
+}
+
+/** Makes the renames in a folder durable; if that fails, it is unknown whether they are. */
+function flushFolder(folder: string, files: readonly OpenFile[]): void {
+  if (files.every(({ failure }) => failure !== null)) return
+  try {
+    syncFolder(folder)
+  } catch (error) {
+    // Linux reports a failed write to the first fsync only: the next one would succeed.
+    for (const one of files) if (one.failure === null) fail(one, error)
+  }
+}
+
+function syncFolder(folder: string): void {
+  const descriptor = fs.openSync(folder, 'r')
+  try {
+    fs.fsyncSync(descriptor)
+  } finally {
+    fs.closeSync(descriptor)
+  }
+}

@@ -1,0 +1,138 @@
+import { randomBytes } from 'node:crypto'
+import {
+  DEAD_EXCHANGE,
+  deadQueue,
+  delayName,
+  delays,
+  StepMessage,
+  stepQueue,
+  stepRoutingKey,
+  STEPS_EXCHANGE,
+} from '@integration-host/shared/contracts/step-message'
+import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
+import type { MessageBus, OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
+import { type SpanDescription, tracing } from '@integration-host/shared/observability/telemetry'
+import type { DueStep, StepDelivery, StepQueue } from '../../worker/step-queue.ts'
+import type { Traceparents } from '../../worker/traceparent.ts'
+
+/** A dead letter keeps this much of the message: enough to recognise it, without copying a huge one. */
+const MAX_DEAD_LETTER_BYTES = 65_536
+
+/** Step messages over the message bus: one queue per step, so that the broker's console shows the backlog of each. */
+export function createStepQueue(
+  bus: MessageBus,
+  owner: string,
+  traceparentOf: Traceparents,
+): StepQueue {
+  // Tells the messages of this queue from those of other processes; the counter tells them from one another.
+  const messagePrefix = randomBytes(2).toString('hex')
+  let messages = 0
+  let areDelaysDeclared = false
+  const messageOf = (
+    { step, version, ...run }: DueStep,
+    delayMs: number,
+    headers: OutgoingMessage['headers'] & object,
+  ): OutgoingMessage => {
+    const body: StepMessage = { v: 1, ...run, Step: step, Version: version }
+    const tier = delayTierFor(delayMs)
+    messages += 1
+    return {
+      exchange: tier === null ? STEPS_EXCHANGE : delayName(tier),
+      routingKey: stepRoutingKey(run.Process, step),
+      // Unique, because a re-published message is another message, and publisher confirms are told apart by it. The
+      // TransactionID is cut: AMQP allows 255 bytes here, and a character may take three.
+      messageId: `${run.Process}/${run.TransactionID.slice(0, 28)}/${run.ReplayID}/${step}/${version}/${messagePrefix}${messages.toString(36)}`,
+      type: 'step',
+      correlationId: run.TransactionID.slice(0, 80),
+      headers,
+      body,
+      mandatory: true,
+    }
+  }
+
+  return {
+    async declare({ name, steps }) {
+      const isFirst = !areDelaysDeclared
+      areDelaysDeclared = true
+      if (isFirst) await bus.declare(ladder)
+      await bus.declare(processTopology(name, steps))
+    },
+
+    publish(due, delayMs) {
+      if (tracing === undefined)
+        return bus.publish(messageOf(due, delayMs, { traceparent: traceparentOf(due) }))
+      const traces = tracing
+      // A message that the sweeper publishes again begins a new trace: the trace of the first one is not stored.
+      return traces.span(spanOf('publish', 'producer', due.Process, due.step), () =>
+        bus.publish(messageOf(due, delayMs, traces.headers())),
+      )
+    },
+
+    deadLetter: (process, { content, messageId }, reason) =>
+      bus.publish({
+        exchange: DEAD_EXCHANGE,
+        routingKey: process,
+        messageId: `dead/${crypto.randomUUID()}`,
+        type: 'dead',
+        headers: { reason, 'original-message-id': messageId.slice(0, 200) },
+        body: {
+          Reason: reason,
+          Bytes: content.length,
+          Content: content.toString('utf8', 0, MAX_DEAD_LETTER_BYTES),
+        },
+        mandatory: true,
+      }),
+
+    consume: (process, step, prefetch, handle) =>
+      bus.consume(
+        stepQueue(process, step),
+        { prefetch, tag: `${owner} ${process}.${step}` },
+        ({ content, messageId, headers }) => {
+          const delivery = deliveryOf(content, messageId)
+          if (tracing === undefined) return handle(delivery)
+          const span = { ...spanOf('process', 'consumer', process, step), from: headers }
+          return tracing.span(span, () => handle(delivery))
+        },
+      ),
+
+    async waiting(process, step) {
+      return (await bus.depth(stepQueue(process, step)))?.ready ?? null
+    },
+    async consumers(process, step) {
+      return (await bus.depth(stepQueue(process, step)))?.consumers ?? null
+    },
+    async deadLetters(process) {
+      return (await bus.depth(deadQueue(process)))?.ready ?? null
+    },
+  }
+}
+
+const spanOf = (
+  operation: 'publish' | 'process',
+  kind: SpanDescription['kind'],
+  process: string,
+  step: string,
+): SpanDescription => ({
+  name: `${operation} ${stepQueue(process, step)}`,
+  kind,
+  attributes: {
+    'messaging.system': 'rabbitmq',
+    'messaging.operation.name': operation,
+    'messaging.destination.name': stepQueue(process, step),
+  },
+})
+
+/** The longest delay tier that does not exceed the delay. The claim of a message that arrives early publishes it again. */
+function delayTierFor(delayMs: number): string | null {
+  if (delayMs <= 0) return null
+  return (delays.findLast(({ ms }) => ms <= delayMs) ?? delays[0]).name
+}
+
+function deliveryOf(content: Buffer, messageId: string): StepDelivery {
+  try {
+    const { Step, Version, v: _, ...run } = StepMessage.parse(JSON.parse(content.toString('utf8')))
+    return { due: { ...run, step: Step, version: Version }, content, messageId }
+  } catch {
+    return { due: null, content, messageId }
+  }
+}

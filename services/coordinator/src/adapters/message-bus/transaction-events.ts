@@ -1,0 +1,170 @@
+/**
+ * Publishes transitions to other systems and between replicas. All of it may be lost with a connection: the
+ * rows are the truth, and an event says nothing that they do not.
+ */
+import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  COORDINATORS_EXCHANGE,
+  TransactionEvent,
+  transactionRoutingKey,
+  TRANSACTIONS_EXCHANGE,
+} from '@integration-host/shared/contracts/transaction-event'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { z } from 'zod'
+import { eventId } from '../../worker/transition-feed.ts'
+import { parseMessage } from './parse-message.ts'
+
+export interface TransactionEvents extends AsyncDisposable {
+  readonly publishEvent: (event: TransactionEvent) => void
+}
+
+/** Each replica has such a queue of its own, so that each shows every transition. */
+const REPLICA_QUEUE = 'coordinator.transactions'
+/** Replicas exchange transitions in batches: a message for each would be a fifth of the cost of a short run. */
+const BATCH_MS = 20
+const MAX_BATCH = 1_000
+const Batch = z.object({ Events: z.array(TransactionEvent) })
+
+/** @param onForeign - called for the transitions of other replicas, not for those published here */
+export async function joinTransactionEvents(
+  bus: MessageBus,
+  owner: string,
+  onForeign: (event: TransactionEvent) => void,
+): Promise<TransactionEvents> {
+  await bus.declare({
+    exchanges: [
+      { name: TRANSACTIONS_EXCHANGE, type: 'topic' },
+      { name: COORDINATORS_EXCHANGE, type: 'fanout' },
+    ],
+    queues: [
+      {
+        name: REPLICA_QUEUE,
+        bindings: [{ exchange: COORDINATORS_EXCHANGE, routingKey: '' }],
+        exclusive: true,
+      },
+    ],
+  })
+  const options = { prefetch: 500, tag: `${owner} events` }
+  const consumer = bus.consume(REPLICA_QUEUE, options, async ({ content, headers }) => {
+    // Checked before parsing: with a single replica, every batch is our own.
+    const batch = headers['replica'] === owner ? null : parseMessage(Batch, content)
+    for (const event of batch?.Events ?? []) onForeign(event)
+    return 'ack'
+  })
+  const external = createExternalPublisher(bus)
+  let batch: TransactionEvent[] = []
+  let timer: NodeJS.Timeout | undefined
+
+  async function publishBatch(): Promise<void> {
+    clearTimeout(timer)
+    const events = batch
+    batch = []
+    if (events.length === 0) return
+    const message = {
+      exchange: COORDINATORS_EXCHANGE,
+      routingKey: '',
+      messageId: crypto.randomUUID(),
+      type: 'transitions',
+      headers: { replica: owner },
+      body: { Events: events } satisfies z.input<typeof Batch>,
+      mandatory: false,
+    }
+    await bus.publish(message).catch(() => {})
+  }
+
+  return {
+    publishEvent(event) {
+      external.publishEvent(event)
+      batch.push(event)
+      if (batch.length === 1) timer = setTimeout(() => void publishBatch(), BATCH_MS)
+      if (batch.length === MAX_BATCH) void publishBatch()
+    },
+    async [Symbol.asyncDispose]() {
+      await publishBatch()
+      await external[Symbol.asyncDispose]()
+      await consumer.cancel()
+    },
+  }
+}
+
+/** How long no event of a routing key is published after one was returned because no queue is bound. */
+const UNBOUND_MS = 250
+
+/** The events of one routing key. */
+interface RoutingKeyBuffer {
+  /** Whether the last event reached a queue. */
+  isBound: boolean
+  /** Events buffered while the routing key is being probed. */
+  readonly events: TransactionEvent[]
+  isProbing: boolean
+}
+
+/**
+ * Publishes events to other systems. Mostly there are none, and an event that the broker returns as unroutable
+ * costs as much as a step's message. So a routing key that no queue is bound to is only probed now and then,
+ * with one event; once a queue is bound, the buffered events follow in order.
+ */
+function createExternalPublisher(bus: MessageBus): TransactionEvents {
+  const buffers = new Map<string, RoutingKeyBuffer>()
+  const inFlight = new Set<Promise<void>>()
+  const shutdown = new AbortController()
+
+  const publish = (event: TransactionEvent): Promise<void> => {
+    const work = bus
+      .publish({
+        exchange: TRANSACTIONS_EXCHANGE,
+        routingKey: transactionRoutingKey(event),
+        messageId: messageId(eventId(event)),
+        type: `transaction.${event.Status.toLowerCase()}`,
+        body: event,
+        mandatory: true,
+      })
+      .finally(() => inFlight.delete(work))
+    inFlight.add(work)
+    return work
+  }
+
+  function publishEvent(event: TransactionEvent): void {
+    const key = transactionRoutingKey(event)
+    const buffer = buffers.get(key) ?? { isBound: false, events: [], isProbing: false }
+    buffers.set(key, buffer)
+    if (buffer.isBound)
+      return void publish(event).catch(() => {
+        buffer.isBound = false
+      })
+    buffer.events.push(event)
+    if (!buffer.isProbing) void probe(buffer)
+  }
+
+  async function probe(buffer: RoutingKeyBuffer): Promise<void> {
+    buffer.isProbing = true
+    while (buffer.events.length > 0 && !shutdown.signal.aborted) {
+      const { length, 0: first } = buffer.events
+      try {
+        if (first !== undefined) await publish(first)
+        buffer.isBound = true
+        for (const event of buffer.events.splice(0).slice(1)) publishEvent(event)
+      } catch {
+        buffer.events.splice(0, length) // no queue was bound when these were published
+        await sleep(UNBOUND_MS, null, { signal: shutdown.signal }).catch(() => {})
+      }
+    }
+    buffer.isProbing = false
+  }
+
+  return {
+    publishEvent,
+    async [Symbol.asyncDispose]() {
+      shutdown.abort()
+      // A queue may have been bound since the last probe.
+      for (const { events } of buffers.values())
+        for (const event of events.splice(0)) publish(event).catch(() => {})
+      while (inFlight.size > 0) await Promise.allSettled(inFlight)
+    },
+  }
+}
+
+// AMQP allows 255 bytes, and an encoded id can be longer.
+const messageId = (id: string): string =>
+  id.length <= 255 ? id : createHash('sha256').update(id).digest('hex')

@@ -1,0 +1,136 @@
+/** The rows that statements return, and what the rest of the coordinator makes of them. */
+import type { Transition } from '../../process/progress.ts'
+import type { Attempt, FinishedItem, Item } from '../../transaction/item.ts'
+import type { Run } from '../../transaction/run.ts'
+import { isOver } from '../../transaction/status.ts'
+import type { Claim, ClaimRequest, Lease, RunState } from '../../transaction/transaction-source.ts'
+import { isoTime } from './connection.ts'
+import type { orderAttempt, orderHeader, orderItem } from './schema.ts'
+
+export type RunRow = typeof orderHeader.$inferSelect
+export type ItemRow = typeof orderItem.$inferSelect
+export type AttemptRow = typeof orderAttempt.$inferSelect
+/** A row with the index of the entry in its batch. */
+export type Numbered<Row> = Row & { readonly n: number }
+
+export const runOf = (row: RunRow): Run => ({
+  Process: row.Process,
+  TransactionID: row.TransactionID,
+  ReplayID: row.ReplayID,
+  Status: row.Status,
+  StepName: row.StepName,
+  InitialData: row.InitialData as Run['InitialData'],
+  Realm: row.Realm,
+  Version: row.Version,
+  Attempt: row.Attempt,
+  NextAttemptAt: row.NextAttemptAt,
+  WaitingFor: row.WaitingFor,
+  LastError: row.LastError,
+  ErrorClass: row.ErrorClass,
+  InDoubt: row.InDoubt,
+  CreatedAt: row.CreatedAt,
+  UpdatedAt: row.UpdatedAt,
+  CompletedAt: row.CompletedAt,
+})
+
+export type ClaimedRow = Pick<
+  Numbered<RunRow>,
+  | 'n'
+  | 'Version'
+  | 'Attempt'
+  | 'InDoubt'
+  | 'InitialData'
+  | 'Realm'
+  | 'NextAttemptAt'
+  | 'LastError'
+  | 'ErrorClass'
+  | 'CreatedAt'
+  | 'UpdatedAt'
+> & { readonly items: FinishedItem[] | null }
+
+/** The claim a row grants. The database does not send back what the request already says. */
+export function claimOf(
+  { Process, TransactionID, ReplayID, step, owner }: ClaimRequest,
+  row: ClaimedRow,
+): Claim {
+  return {
+    lease: {
+      Process,
+      TransactionID,
+      ReplayID,
+      step,
+      version: row.Version,
+      owner,
+      attempt: row.Attempt,
+      startedAt: row.UpdatedAt,
+    },
+    run: {
+      Process,
+      TransactionID,
+      ReplayID,
+      Status: 'Running',
+      StepName: step,
+      InitialData: row.InitialData as Run['InitialData'],
+      Realm: row.Realm,
+      Version: row.Version,
+      Attempt: row.Attempt,
+      InDoubt: row.InDoubt,
+      NextAttemptAt: row.NextAttemptAt,
+      WaitingFor: null,
+      LastError: row.LastError,
+      ErrorClass: row.ErrorClass,
+      CreatedAt: row.CreatedAt,
+      UpdatedAt: row.UpdatedAt,
+      CompletedAt: null,
+    },
+    items: row.items ?? [],
+  }
+}
+
+export type RecordedRow = Pick<Numbered<RunRow>, 'n' | 'NextAttemptAt' | 'UpdatedAt'>
+
+/** The state of a run after a recorded transition; the database sends back only the times it has set. */
+export function stateOf(lease: Lease, transition: Transition, row: RecordedRow): RunState {
+  return {
+    Process: lease.Process,
+    TransactionID: lease.TransactionID,
+    ReplayID: lease.ReplayID,
+    Status: transition.status,
+    StepName: transition.stepName,
+    Version: lease.version + 1,
+    Attempt: transition.attempt,
+    InDoubt: transition.isInDoubt,
+    NextAttemptAt: row.NextAttemptAt,
+    WaitingFor: transition.waitingFor,
+    LastError: transition.lastError,
+    ErrorClass: transition.errorClass,
+    UpdatedAt: row.UpdatedAt,
+    CompletedAt: isOver(transition.status) ? row.UpdatedAt : null,
+  }
+}
+
+// Rows that arrive as JSON carry times in PostgreSQL's own format; the driver converts only those of columns.
+const iso = (time: string | null): string | null => (time === null ? null : isoTime(time))
+
+export const itemOf = (row: ItemRow): Item => ({
+  StepName: row.StepName,
+  Status: row.Status,
+  Attempt: row.Attempt,
+  IdempotencyKey: row.IdempotencyKey,
+  ResponseStatus: row.ResponseStatus,
+  ResponseBody: row.ResponseBody,
+  Data: row.Data as Item['Data'],
+  Error: row.Error,
+  StartedAt: iso(row.StartedAt),
+  FinishedAt: iso(row.FinishedAt),
+})
+
+export const attemptOf = (row: AttemptRow): Attempt => ({
+  StepName: row.StepName,
+  Attempt: row.Attempt,
+  Outcome: row.Outcome,
+  ResponseStatus: row.ResponseStatus,
+  Error: row.Error,
+  StartedAt: isoTime(row.StartedAt),
+  FinishedAt: iso(row.FinishedAt),
+})

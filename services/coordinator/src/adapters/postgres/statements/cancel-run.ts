@@ -1,0 +1,26 @@
+import type postgres from 'postgres'
+import { notActive } from '../../../transaction/errors.ts'
+import type { Run } from '../../../transaction/run.ts'
+import { isActive, isRun } from '../predicates.ts'
+import { runOf, type RunRow } from '../rows.ts'
+import { lockRun } from './lock-run.ts'
+
+/** Ends an active run. Its worker, if it has one, can no longer record an outcome. */
+export async function cancelRun(
+  tx: postgres.TransactionSql,
+  process: string,
+  transactionId: string,
+  replayId: number | null,
+): Promise<Run> {
+  const key = await lockRun(tx, process, transactionId, replayId)
+  const [row] = await tx<RunRow[]>`
+    update "Order_Header" h set
+      "Status" = 'Cancelled', "Version" = h."Version" + 1,
+      "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "LeaseOwner" = null,
+      "LeaseUntil" = null, "StartedAt" = null, "NextAttemptAt" = null, "WaitingFor" = null,
+      "CompletedAt" = now(), "UpdatedAt" = now()
+    where ${isRun(tx, key)} and ${isActive(tx)}
+    returning h.*`
+  if (row === undefined) throw notActive()
+  return runOf(row)
+}

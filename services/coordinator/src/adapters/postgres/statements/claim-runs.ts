@@ -1,0 +1,98 @@
+import type postgres from 'postgres'
+import type { ClaimRequest, ClaimResult } from '../../../transaction/transaction-source.ts'
+import { areFew, isActive, isRunOf, isUnleased } from '../predicates.ts'
+import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts'
+
+/**
+ * Claims many runs in one statement and returns one result per request, in their order. Only requests that
+ * were rejected cost a second statement, which reads why.
+ *
+ * The expired lease of a worker that never recorded its attempt is replaced, and that attempt is written down
+ * as `in_doubt`: it may have done the step's work.
+ */
+export async function claimRuns(
+  sql: postgres.Sql,
+  requests: readonly ClaimRequest[],
+  { leaseMs }: { readonly leaseMs: number },
+): Promise<ClaimResult[]> {
+  const wanted = requests.map((request, n) => ({ ...request, n }))
+  const claimed = await sql<ClaimedRow[]>`
+    with moved as (
+      update "Order_Header" h set
+        "Status" = 'Running', "StepName" = w.step, "Version" = h."Version" + 1,
+        "LeaseOwner" = w.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
+        "NextSweepAt" = least(h."NextSweepAt", now() + ${leaseMs} * interval '1 ms'), -- mostly as it was
+        "SweepCount" = 0, "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
+        "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "UpdatedAt" = now()
+      from (
+        select * from json_to_recordset(${JSON.stringify(wanted)}::text::json) as w(
+          n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, "isFirst" boolean,
+          version int, owner text)
+        where ${areFew(sql)}
+        order by "Process", "TransactionID", "ReplayID") w
+      where ${isRunOf(sql, 'w')}
+        and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
+        and (h."StepName" = w.step or (h."StepName" = '' and w."isFirst"))
+        and ${isActive(sql)}
+        and ${isUnleased(sql)}
+        and coalesce(h."NextAttemptAt", now()) <= now()
+      returning w.n, w."isFirst", h.*
+    ), lost as (
+      insert into "Order_Attempt"
+        ("Process", "TransactionID", "ReplayID", "StepName", "Attempt", "Outcome", "StartedAt")
+      select h."Process", h."TransactionID", h."ReplayID", h."StepName", h."Attempt", 'in_doubt',
+        coalesce(h."StartedAt", now())
+      from moved m, "Order_Header" h -- as it was before this statement
+      where m."InDoubt" and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
+    )
+    select n, "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
+      "ErrorClass", "CreatedAt", "UpdatedAt", case when not "isFirst" or "Version" > 1 then (
+      select json_agg(f) from (
+        select "StepName", "ResponseStatus", "ResponseBody", "Data" from "Order_Item" i
+        where (i."Process", i."TransactionID", i."ReplayID")
+          = (m."Process", m."TransactionID", m."ReplayID")
+          and i."Status" in ('Completed', 'Copied')) f) end as items
+    from moved m`
+  const byNumber = new Map(claimed.map((row) => [row.n, row]))
+  const rejected = wanted.filter(({ n }) => !byNumber.has(n))
+  const reasons = rejected.length === 0 ? NO_REASONS : await rejectionReasons(sql, rejected)
+  return wanted.map(({ n, ...request }): ClaimResult => {
+    const row = byNumber.get(n)
+    return row === undefined
+      ? (reasons.get(n) ?? { kind: 'unknown' })
+      : { kind: 'claimed', claim: claimOf(request, row) }
+  })
+}
+
+/** Why claims were rejected, from the rows as they are now. */
+async function rejectionReasons(
+  sql: postgres.Sql,
+  rejected: readonly (ClaimRequest & { readonly n: number })[],
+): Promise<ReadonlyMap<number, ClaimResult>> {
+  const rows = await sql<
+    (Numbered<RunRow> & { requestedVersion: number; step: string; delayMs: number | null })[]
+  >`
+    select w.n, w.version as "requestedVersion", w.step, h.*,
+      (extract(epoch from h."NextAttemptAt" - now()) * 1000)::float8 as "delayMs"
+    from jsonb_to_recordset(${JSON.stringify(rejected)}::text::jsonb)
+      as w(n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, step text)
+      join "Order_Header" h using ("Process", "TransactionID", "ReplayID")`
+  return new Map(
+    rows.map((row): [number, ClaimResult] => {
+      const isDueLater =
+        row.Version === row.requestedVersion &&
+        (row.StepName === row.step || row.StepName === '') &&
+        row.LeaseUntil === null &&
+        row.delayMs !== null &&
+        (row.Status === 'Retrying' || row.Status === 'Queued' || row.Status === 'Running')
+      return [
+        row.n,
+        isDueLater
+          ? { kind: 'early', delayMs: Math.max(0, row.delayMs ?? 0), version: row.Version }
+          : { kind: 'stale' },
+      ]
+    }),
+  )
+}
+
+const NO_REASONS: ReadonlyMap<number, ClaimResult> = new Map()

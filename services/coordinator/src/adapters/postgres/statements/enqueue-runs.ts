@@ -1,0 +1,46 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import type postgres from 'postgres'
+import type { ProcessOutline, QueueResult } from '../../../transaction/transaction-source.ts'
+import { runOf, type RunRow } from '../rows.ts'
+
+/**
+ * Queues run 0 of each transaction and returns the results in their order. A second statement reads the runs
+ * that exist already, to tell a repeated request from one with other data.
+ */
+export async function enqueueRuns(
+  sql: postgres.Sql,
+  process: ProcessOutline,
+  transactions: readonly QueueTransaction[],
+  { sweepMs }: { readonly sweepMs: number },
+): Promise<QueueResult[]> {
+  const added = await sql<RunRow[]>`
+    insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "NextSweepAt")
+    select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
+      t."Realm", now() + ${sweepMs} * interval '1 ms'
+    from jsonb_to_recordset(${JSON.stringify(transactions.map((transaction, n) => ({ ...transaction, n })))}::text::jsonb)
+      as t(n int, "TransactionID" text, "InitialData" jsonb, "Realm" text)
+    order by t."TransactionID" -- two batches with the same ids must lock them in the same order
+    on conflict do nothing
+    returning *`
+  const isNew = new Set(added.map(({ TransactionID }) => TransactionID))
+  const known = new Map(added.map((row) => [row.TransactionID, runOf(row)]))
+  const others = transactions.filter(({ TransactionID }) => !known.has(TransactionID))
+  if (others.length > 0) {
+    const rows = await sql<RunRow[]>`
+      select * from "Order_Header" where "Process" = ${process.name} and "ReplayID" = 0
+        and "TransactionID" in (select jsonb_array_elements_text(
+          ${JSON.stringify(others.map(({ TransactionID }) => TransactionID))}::text::jsonb))`
+    for (const row of rows) known.set(row.TransactionID, runOf(row))
+  }
+  return transactions.map((transaction): QueueResult => {
+    const run = known.get(transaction.TransactionID)
+    // Only a manual delete between the two statements leads here.
+    if (run === undefined) throw new Error('a queued row was deleted')
+    if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', run }
+    return isDeepStrictEqual(run.InitialData, transaction.InitialData) &&
+      run.Realm === (transaction.Realm ?? null)
+      ? { outcome: 'exists', run }
+      : { outcome: 'conflict' }
+  })
+}

@@ -1,0 +1,23 @@
+import type postgres from 'postgres'
+import type { Run, RunKey } from '../../../transaction/run.ts'
+import { isActive, isRun, isUnleased } from '../predicates.ts'
+import { runOf, type RunRow } from '../rows.ts'
+
+/** Fails an active run without a lease; `null` if it changed since `version`. */
+export async function failRun(
+  sql: postgres.Sql,
+  key: RunKey,
+  version: number,
+  errorClass: string,
+  error: string,
+): Promise<Run | null> {
+  const rows = await sql<RunRow[]>`
+    update "Order_Header" h set "Status" = 'Failed', "Version" = h."Version" + 1,
+      "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "LeaseOwner" = null,
+      "LeaseUntil" = null, "NextAttemptAt" = null, "ErrorClass" = ${errorClass}, "LastError" = ${error}, "UpdatedAt" = now(), "CompletedAt" = now()
+    where ${isRun(sql, key)} and h."Version" = ${version}
+      and ${isActive(sql)}
+      and ${isUnleased(sql)}
+    returning h.*`
+  return rows[0] === undefined ? null : runOf(rows[0])
+}

@@ -1,0 +1,110 @@
+import type postgres from 'postgres'
+import type { Transition } from '../../../process/progress.ts'
+import { idempotencyKey } from '../../../transaction/item.ts'
+import { isOver } from '../../../transaction/status.ts'
+import type { Lease, RunState } from '../../../transaction/transaction-source.ts'
+import { areFew, isRunOf } from '../predicates.ts'
+import { type RecordedRow, stateOf } from '../rows.ts'
+
+/**
+ * A message follows each commit, so the sweeper needs to look at the run only well after it. `NextSweepAt` is
+ * in an index and is rewritten only if less than this part of the interval remains.
+ */
+const MIN_REMAINING_SWEEP = 2 / 3
+
+/**
+ * Records the outcomes of many leased steps in one statement, with their items and attempts; `null` for each
+ * lease that was lost meanwhile.
+ */
+export async function recordOutcomes(
+  sql: postgres.Sql,
+  outcomes: readonly { readonly lease: Lease; readonly transition: Transition }[],
+  { leaseMs, sweepMs }: { readonly leaseMs: number; readonly sweepMs: number },
+): Promise<(RunState | null)[]> {
+  // Most members are null most of the time; json_to_recordset reads a member that is left out as null.
+  const done = outcomes.map(({ lease, transition }, n) => ({
+    n,
+    Process: lease.Process,
+    TransactionID: lease.TransactionID,
+    ReplayID: lease.ReplayID,
+    step: lease.step,
+    version: lease.version,
+    owner: lease.owner,
+    ran: lease.attempt,
+    startedAt: lease.startedAt,
+    key: idempotencyKey(lease, lease.step),
+    status: transition.status,
+    stepName: transition.stepName,
+    attempt: transition.attempt,
+    delayMs: transition.delayMs,
+    waitingFor: transition.waitingFor ?? undefined,
+    lastError: transition.lastError ?? undefined,
+    errorClass: transition.errorClass ?? undefined,
+    isOver: isOver(transition.status),
+    isInDoubt: transition.isInDoubt,
+    sweepMs: transition.continues === true ? undefined : transition.delayMs + sweepMs,
+    soonMs: transition.delayMs + sweepMs * MIN_REMAINING_SWEEP,
+    leasedMs: transition.continues === true ? leaseMs : undefined,
+    itemStatus: transition.item?.status,
+    itemError: transition.item?.error ?? undefined,
+    data: transition.item?.data,
+    responseStatus: transition.item?.response?.status,
+    responseBody: transition.item?.response?.body,
+  }))
+  const rows = await sql<RecordedRow[]>`
+    with done as (
+      select * from json_to_recordset(${JSON.stringify(done)}::text::json) as d(
+        n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, version int, owner text,
+        key text, status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
+        "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
+        "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text,
+        "leasedMs" float8, "soonMs" float8, ran int, "startedAt" timestamptz)
+      where ${areFew(sql)}
+      order by "Process", "TransactionID", "ReplayID"
+    ), moved as (
+      update "Order_Header" h set
+        "Status" = d.status, "StepName" = d."stepName", "Version" = h."Version" + 1,
+        "LeaseOwner" = case when d."leasedMs" is not null then d.owner end,
+        "LeaseUntil" = now() + d."leasedMs" * interval '1 ms',
+        "StartedAt" = case when d."leasedMs" is not null then now() end,
+        "Attempt" = d.attempt, "InDoubt" = d."isInDoubt", "WaitingFor" = d."waitingFor",
+        "LastError" = d."lastError", "ErrorClass" = d."errorClass",
+        "NextAttemptAt" = case when not d."isOver" then now() + d."delayMs" * interval '1 ms' end,
+        -- Kept where possible, because it is indexed. No sweep looks at a leased run.
+        "NextSweepAt" = case
+          when d."sweepMs" is null or h."NextSweepAt" - now() between d."soonMs" * interval '1 ms'
+            and d."sweepMs" * interval '1 ms' then h."NextSweepAt"
+          else now() + d."sweepMs" * interval '1 ms' end,
+        "SweepCount" = 0, "UpdatedAt" = now(), "CompletedAt" = case when d."isOver" then now() end
+      from done d
+      where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
+      returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
+        d."itemError", d.ran, d."startedAt", h."Process", h."TransactionID", h."ReplayID",
+        h."ErrorClass", h."NextAttemptAt", h."UpdatedAt"
+    ), items as (
+      insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
+        "Attempt", "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error",
+        "StartedAt", "FinishedAt")
+      select "Process", "TransactionID", "ReplayID", step, "itemStatus", ran, key,
+        "responseStatus", "responseBody", data, "itemError", "startedAt", now()
+      from moved where "itemStatus" is not null
+      on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
+        "Status" = excluded."Status", "Attempt" = excluded."Attempt",
+        "ResponseStatus" = excluded."ResponseStatus", "ResponseBody" = excluded."ResponseBody",
+        "Data" = excluded."Data", "Error" = excluded."Error",
+        "StartedAt" = excluded."StartedAt", "FinishedAt" = excluded."FinishedAt"
+        where i."Status" <> 'Completed'
+    ), attempts as (
+      insert into "Order_Attempt" ("Process", "TransactionID", "ReplayID", "StepName", "Attempt",
+        "Outcome", "ResponseStatus", "Error", "StartedAt", "FinishedAt")
+      select "Process", "TransactionID", "ReplayID", step, ran,
+        coalesce("ErrorClass", 'completed'), "responseStatus", "itemError", "startedAt", now()
+      from moved where "itemStatus" is not null
+    )
+    select n, "NextAttemptAt", "UpdatedAt" from moved`
+  const byNumber = new Map(rows.map((row) => [row.n, row]))
+  return outcomes.map(({ lease, transition }, n) => {
+    const row = byNumber.get(n)
+    return row === undefined ? null : stateOf(lease, transition, row)
+  })
+}

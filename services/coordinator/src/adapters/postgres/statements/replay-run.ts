@@ -1,0 +1,57 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import type postgres from 'postgres'
+import { earlierStepNotCompleted, stillActive } from '../../../transaction/errors.ts'
+import { idempotencyKey } from '../../../transaction/item.ts'
+import type { Run } from '../../../transaction/run.ts'
+import type { ProcessOutline } from '../../../transaction/transaction-source.ts'
+import { isActive, isRun } from '../predicates.ts'
+import { runOf, type RunRow } from '../rows.ts'
+import { lockRun } from './lock-run.ts'
+
+/** The largest value of the column, a PostgreSQL `integer`. */
+const MAX_REPLAY_ID = 2_147_483_647
+
+/** Starts the next run of a transaction, with copies of the items before `fromStep`. */
+export async function replayRun(
+  tx: postgres.TransactionSql,
+  process: ProcessOutline,
+  transactionId: string,
+  fromStep: string | null,
+  { sweepMs }: { readonly sweepMs: number },
+): Promise<Run> {
+  // Run 0 is the mutex of the transaction: the second of two concurrent replays sees the run of the first.
+  await tx`select from "Order_Header" where "Process" = ${process.name}
+    and "TransactionID" = ${transactionId} and "ReplayID" = 0 for update`
+  const latest = await lockRun(tx, process.name, transactionId, null)
+  const [active] = await tx<RunRow[]>`
+    select * from "Order_Header" h where h."Process" = ${process.name}
+      and h."TransactionID" = ${transactionId} and ${isActive(tx)} limit 1`
+  if (active !== undefined) throw stillActive(active.ReplayID)
+  if (latest.ReplayID === MAX_REPLAY_ID)
+    throw new IntegrationError('transaction_conflict', 'the transaction has no replay ids left')
+  const first = fromStep ?? process.steps[0]
+  const replayId = latest.ReplayID + 1
+  const [row] = await tx<RunRow[]>`
+    insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData", "Realm", "NextSweepAt")
+    select "Process", "TransactionID", ${replayId}, ${first}, "InitialData", "Realm",
+      now() + ${sweepMs} * interval '1 ms'
+    from "Order_Header" h where ${isRun(tx, latest)}
+    returning *`
+  if (row === undefined) throw new Error('the locked run was deleted')
+  const before = process.steps.slice(0, process.steps.indexOf(first))
+  const keys = before.map((step) => ({
+    step,
+    key: idempotencyKey({ ...latest, ReplayID: replayId }, step),
+  }))
+  const copied = await tx`
+    insert into "Order_Item" ("Process", "TransactionID", "ReplayID", "StepName", "Status", "Attempt",
+      "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "StartedAt", "FinishedAt")
+    select i."Process", i."TransactionID", ${replayId}, i."StepName", 'Copied', 0, k.key,
+      i."ResponseStatus", i."ResponseBody", i."Data", i."StartedAt", i."FinishedAt"
+    from "Order_Item" i join jsonb_to_recordset(${JSON.stringify(keys)}::text::jsonb) as k(step text, key text)
+      on k.step = i."StepName"
+    where i."Process" = ${latest.Process} and i."TransactionID" = ${latest.TransactionID}
+      and i."ReplayID" = ${latest.ReplayID} and i."Status" in ('Completed', 'Copied')`
+  if (copied.count < before.length) throw earlierStepNotCompleted()
+  return runOf(row)
+}

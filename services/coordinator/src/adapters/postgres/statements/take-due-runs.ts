@@ -1,0 +1,37 @@
+import type postgres from 'postgres'
+import type { Run } from '../../../transaction/run.ts'
+import { type StepRef, SWEEP_CAP_MS } from '../../../transaction/transaction-source.ts'
+import { isActive, isRunOf, isUnleased } from '../predicates.ts'
+import { runOf, type RunRow } from '../rows.ts'
+
+/** Picks up to `limit` overdue runs of these steps and doubles the time until each is picked again. */
+export async function takeDueRuns(
+  sql: postgres.Sql,
+  steps: readonly StepRef[],
+  limit: number,
+  { sweepMs }: { readonly sweepMs: number },
+): Promise<Run[]> {
+  const rows = await sql<RunRow[]>`
+    with picked as (
+      select h."Process", h."TransactionID", h."ReplayID"
+      from "Order_Header" h
+      where h."CompletedAt" is null and h."NextSweepAt" <= now()
+        and ${isActive(sql)}
+        and ${isUnleased(sql)}
+        and exists (
+          select from jsonb_to_recordset(${JSON.stringify(steps)}::text::jsonb)
+            as s(process text, step text, "isFirst" boolean)
+          where s.process = h."Process"
+            and (s.step = h."StepName" or (h."StepName" = '' and s."isFirst")))
+      order by h."NextSweepAt" limit ${limit}
+      for update of h skip locked
+    )
+    update "Order_Header" h set
+      "SweepCount" = h."SweepCount" + 1,
+      "NextSweepAt" = now() + least(${SWEEP_CAP_MS}, ${sweepMs} * power(2, least(h."SweepCount", 20)))
+        * interval '1 ms'
+    from picked
+    where ${isRunOf(sql, 'picked')}
+    returning h.*`
+  return rows.map(runOf)
+}

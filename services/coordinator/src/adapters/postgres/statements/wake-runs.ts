@@ -1,0 +1,27 @@
+import type postgres from 'postgres'
+import type { Run } from '../../../transaction/run.ts'
+import { isRunOf } from '../predicates.ts'
+import { runOf, type RunRow } from '../rows.ts'
+
+/** Makes up to `limit` runs that wait for this credential due again. */
+export async function wakeRuns(
+  sql: postgres.Sql,
+  credential: string,
+  limit: number,
+  { sweepMs }: { readonly sweepMs: number },
+): Promise<Run[]> {
+  const rows = await sql<RunRow[]>`
+    with held as (
+      select * from "Order_Header" h
+      where h."Status" = 'Waiting' and h."WaitingFor" = ${credential}
+      order by h."CreatedAt" limit ${limit} for update of h skip locked
+    )
+    update "Order_Header" h set
+      "Status" = 'Running', "Version" = h."Version" + 1, "WaitingFor" = null,
+      "NextAttemptAt" = now(), "NextSweepAt" = now() + ${sweepMs} * interval '1 ms',
+      "SweepCount" = 0, "LastError" = null, "ErrorClass" = null, "UpdatedAt" = now()
+    from held
+    where ${isRunOf(sql, 'held')}
+    returning h.*`
+  return rows.map(runOf)
+}

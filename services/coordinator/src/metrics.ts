@@ -1,0 +1,88 @@
+import { headerStatuses } from '@integration-host/shared/contracts/transaction'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
+import type { ProcessDefinition } from './process/definition.ts'
+import type { Audit } from './transaction/transaction-source.ts'
+import type { StepQueue } from './worker/step-queue.ts'
+
+export interface CoordinatorMetrics {
+  /** `ms` for a step whose outcome was recorded. */
+  readonly countStep: (process: string, step: string, outcome: string, ms?: number) => void
+  readonly countSwept: (count: number) => void
+  readonly countRecovered: (count: number) => void
+  readonly setOnline: (isOnline: boolean) => void
+  readonly setAudit: (audit: Audit) => Promise<void>
+}
+
+export function createCoordinatorMetrics(
+  metrics: Metrics,
+  processes: ReadonlyMap<string, ProcessDefinition>,
+  queue: Pick<StepQueue, 'deadLetters'>,
+): CoordinatorMetrics {
+  const steps = metrics.counter('coordinator_steps_total', 'Steps by outcome', [
+    'process',
+    'step',
+    'outcome',
+  ])
+  const stepTimes = metrics.histogram(
+    'coordinator_step_duration_seconds',
+    'Time from the start of a step until its outcome was recorded',
+    ['process', 'step'],
+  )
+  const violations = metrics.gauge('coordinator_violations', 'Counts of the audit that must be 0', [
+    'kind',
+  ])
+  const transactions = metrics.gauge('coordinator_transactions', 'Runs by status', ['status'])
+  const due = metrics.gauge('coordinator_due_runs', 'Runs that a worker could claim now, by step', [
+    'process',
+    'step',
+  ])
+  const oldestDue = metrics.gauge(
+    'coordinator_oldest_due_seconds',
+    'How long the oldest of the runs that a worker could claim now has been due, by step; 0 if there is none',
+    ['process', 'step'],
+  )
+  const deadMessages = metrics.gauge(
+    'coordinator_dead_messages',
+    'Messages in the dead-letter queue',
+    ['process'],
+  )
+  const swept = metrics.counter(
+    'coordinator_sweep_publishes_total',
+    'Step messages that the sweeper published again for overdue runs',
+  )
+  const recovered = metrics.counter(
+    'coordinator_runs_adopted_total',
+    'Runs whose lease a lost coordinator let expire, and that were made due again',
+  )
+  const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
+
+  return {
+    countStep(process, step, outcome, ms) {
+      steps.inc({ process, step, outcome })
+      if (ms !== undefined) stepTimes.observe({ process, step }, ms / 1_000)
+    },
+    countSwept: (count) => swept.inc(count),
+    countRecovered: (count) => recovered.inc(count),
+    setOnline: (isOnline) => online.set(isOnline ? 1 : 0),
+    async setAudit(audit) {
+      for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)
+      for (const status of headerStatuses)
+        transactions.set({ status }, audit.runsByStatus[status] ?? 0)
+      for (const { name: process, stepNames } of processes.values())
+        for (const step of stepNames) {
+          // A row that was inserted without a step name is at the first step. Steps without due runs are not listed.
+          const here = audit.dueBySteps.filter(
+            (entry) => entry.process === process && (entry.step || stepNames[0]) === step,
+          )
+          const count = here.reduce((sum, runs) => sum + runs.due, 0)
+          const oldestMs = Math.max(0, ...here.map((runs) => runs.oldestMs))
+          due.set({ process, step }, count)
+          oldestDue.set({ process, step }, oldestMs / 1_000)
+        }
+      for (const process of processes.keys()) {
+        const count = await queue.deadLetters(process)
+        if (count !== null) deadMessages.set({ process }, count)
+      }
+    },
+  }
+}

@@ -1,7 +1,0 @@
-/** The thread that `writeWholeFile` starts: a message of files, a message of results. */
-import { parentPort } from 'node:worker_threads'
-import { type FileToWrite, writeFiles } from './file-writer.ts'
-
-parentPort?.on('message', (files: readonly FileToWrite[]) => {
-  void writeFiles(files).then((results) => parentPort?.postMessage(results))
-})

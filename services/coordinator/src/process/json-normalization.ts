@@ -1,0 +1,76 @@
+export type Json =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly Json[]
+  | { readonly [key: string]: Json }
+
+/**
+ * The text with U+0000 and lone surrogates replaced by U+FFFD. PostgreSQL stores neither of them, and a whole
+ * response must not be lost because of one character.
+ */
+export const normalizedText = (text: string): string =>
+  text.toWellFormed().replaceAll('\0', '\uFFFD')
+
+// In the output of JSON.stringify, U+0000 and a lone surrogate are escapes after an even number of backslashes: after
+// an odd number the backslash itself is escaped.
+const REPLACED = /(?<=(?<!\\)(?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g
+
+/** The value as JSON that every source stores unchanged; `null` for what JSON cannot express (`undefined`, functions). */
+export function normalizedJson(value: unknown): Json {
+  const text = JSON.stringify(value) as string | undefined
+  if (text === undefined) return null
+  // The regular expression takes ten times as long as a search for any escape at all.
+  return JSON.parse(text.includes('\\u') ? text.replaceAll(REPLACED, '\\ufffd') : text) as Json
+}
+
+/** Whether a value is stored exactly as it is. Initial data that is not is rejected, rather than changed. */
+export const isPreservedAsJson = (value: unknown): boolean =>
+  (JSON.stringify(value) ?? '').search(REPLACED) === -1
+
+/**
+ * Parses JSON from a client. A number that a double cannot represent exactly (`9007199254740993`, `1e400`) would be
+ * returned as another number; it becomes a value that `isPreservedAsJson` rejects.
+ *
+ * @throws {SyntaxError} for text that is not JSON.
+ */
+export const parseJson = (text: string): unknown =>
+  // A reviver for every number takes many times as long, and most texts have no number that could lose digits.
+  MAY_LOSE_DIGITS.test(text) ? JSON.parse(text, markLoss) : JSON.parse(text)
+
+const MAY_LOSE_DIGITS = /[\d.]{16}|\d[eE]/
+const NOT_PRESERVED = '\0'
+
+// TypeScript's types lack the third parameter: https://tc39.es/proposal-json-parse-with-source/
+function markLoss(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
+  const isLost =
+    typeof value === 'number' && decimalOf(context?.source ?? '') !== decimalOf(String(value))
+  return isLost ? NOT_PRESERVED : value
+}
+
+/** A canonical text: the same for every notation of a number, such as `150` and `1.50e2`. */
+function decimalOf(number: string): string {
+  const parts = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(number)
+  if (parts === null) return number
+  const [, sign = '', whole = '', fraction = '', exponent = '0'] = parts
+  const digits = (whole + fraction).replace(/^0+/, '')
+  const significant = digits.replace(/0+$/, '')
+  const place = Number(exponent) - fraction.length + digits.length - significant.length
+  return significant === '' ? '0' : `${sign}${significant}e${place}`
+}
+
+/** How deep initial data may be nested. Beyond a few thousand levels, recursive parsers overflow the stack. */
+export const MAX_DEPTH = 100
+
+/** Whether a value is nested deeper than `limit`; level by level, because recursion could overflow the stack. */
+export function isDeeperThan(value: unknown, limit: number): boolean {
+  let level: unknown[] = [value]
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > limit) return true
+    level = level.flatMap((one) =>
+      typeof one === 'object' && one !== null ? (Object.values(one) as unknown[]) : [],
+    )
+  }
+  return false
+}

@@ -1,0 +1,44 @@
+import { describe, expect, it, vi } from 'vitest'
+import { StepAbort } from './step-abort.ts'
+
+describe('the abort of a step', () => {
+  it('blocks new calls before it aborts the step, and notifies of both', () => {
+    const abort = new StepAbort()
+    const notified = vi.fn<() => void>()
+    abort.watch(notified)
+    expect([abort.areNewCallsBlocked, abort.reason]).toEqual([false, null])
+    abort.blockNewCalls()
+    expect([abort.areNewCallsBlocked, abort.reason]).toEqual([true, null])
+    abort.abort('shutdown')
+    expect([abort.areNewCallsBlocked, abort.reason]).toEqual([true, 'shutdown'])
+    expect(notified).toHaveBeenCalledTimes(2)
+  })
+
+  it('keeps its first reason', () => {
+    const abort = new StepAbort()
+    abort.abort('lease_lost')
+    abort.abort('timeout')
+    expect(abort.reason).toBe('lease_lost')
+    expect(abort.areNewCallsBlocked).toBe(true)
+  })
+
+  it('does not notify a listener that was removed', () => {
+    const abort = new StepAbort()
+    const notified = vi.fn<() => void>()
+    abort.watch(notified)
+    abort.unwatch(notified)
+    abort.abort('lease_lost')
+    expect(notified).not.toHaveBeenCalled()
+  })
+
+  it.each(['before', 'after'])('aborts a signal that was read %s it', (when) => {
+    const abort = new StepAbort()
+    const early = when === 'before' ? abort.signal : null
+    abort.blockNewCalls()
+    expect(early?.aborted ?? false).toBe(false)
+    abort.abort('timeout')
+    const { signal } = abort
+    expect(early ?? signal).toBe(signal)
+    expect([signal.aborted, signal.reason]).toEqual([true, 'timeout'])
+  })
+})

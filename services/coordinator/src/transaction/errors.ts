@@ -1,0 +1,21 @@
+/** The errors with which every source rejects an operation on a transaction. */
+import { IntegrationError } from '@integration-host/shared/errors'
+
+export const notFound = (): IntegrationError =>
+  new IntegrationError('transaction_not_found', 'there is no such transaction')
+
+export const notActive = (): IntegrationError =>
+  new IntegrationError('transaction_not_active', 'the run is over')
+
+export const notResumable = (): IntegrationError =>
+  new IntegrationError(
+    'transaction_not_resumable',
+    'only a failed or cancelled run can be resumed; a completed one can be replayed',
+  )
+
+export const stillActive = (replayId: number): IntegrationError =>
+  new IntegrationError('transaction_active', `run ${replayId} is still active`)
+
+/** A replay copies the items of the steps before `fromStep`, so each of them must have been completed. */
+export const earlierStepNotCompleted = (): IntegrationError =>
+  new IntegrationError('invalid_request', 'a step before fromStep was never completed')

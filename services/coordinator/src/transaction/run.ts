@@ -1,0 +1,36 @@
+import type { HeaderView } from '@integration-host/shared/contracts/transaction'
+
+/**
+ * The members of a transaction are spelled as in the tables and the API (`TransactionID`, `ReplayID`): one
+ * spelling from the row to the response.
+ */
+export interface RunKey {
+  readonly Process: string
+  readonly TransactionID: string
+  readonly ReplayID: number
+}
+
+/**
+ * One run of a transaction. `Version` grows by one with each committed transition and is the fence: a
+ * message, a lease and an outcome each name the version they belong to. `StepName` is the step that is due,
+ * the one in flight, or the last one. It is empty in a row that was inserted without it: the first step. The
+ * table is named `Order_Header`.
+ */
+export interface Run extends Readonly<HeaderView> {
+  /** A stable class of `LastError`, such as `http_404` or `step_threw`. */
+  readonly ErrorClass: string | null
+  /** The credential that a `Waiting` run waits for. */
+  readonly WaitingFor: string | null
+  /** An earlier attempt of the due step may have done its work: `confirm` is called before the next one. */
+  readonly InDoubt: boolean
+}
+
+export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => ({
+  Process,
+  TransactionID,
+  ReplayID,
+})
+
+/** A map key: different runs have different texts, because the parts are encoded. */
+export const keyText = ({ Process, TransactionID, ReplayID }: RunKey): string =>
+  JSON.stringify([Process, TransactionID, ReplayID])

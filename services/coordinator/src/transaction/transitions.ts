@@ -1,0 +1,318 @@
+/**
+ * The transitions of a run as pure decisions: its next state, from its present one and the time.
+ * `process/progress.ts` decides what the outcome of a step means; everything else is decided here.
+ *
+ * The memory source stores what these functions return. The PostgreSQL source states the same rules once more
+ * in SQL, one file per statement, because there a transition must be decided where the row is locked.
+ * `transaction-source.contract.ts` runs against both.
+ */
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import type { Transition } from '../process/progress.ts'
+import { earlierStepNotCompleted, notActive, notResumable } from './errors.ts'
+import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
+import { type Run, type RunKey, runKey } from './run.ts'
+import { isOver, isResumable } from './status.ts'
+import {
+  type ClaimRequest,
+  type ClaimResult,
+  type Lease,
+  type ProcessOutline,
+  type StepRef,
+  SWEEP_CAP_MS,
+} from './transaction-source.ts'
+
+/** A run with what only its source needs to know of it. Never changed in place: a transition returns a new one. */
+export interface StoredRun {
+  /** Named as in the table and in the file of the memory source. */
+  readonly header: Run
+  readonly items: readonly Item[]
+  readonly attempts: readonly Attempt[]
+  readonly lease: {
+    readonly owner: string
+    readonly until: number
+    readonly startedAt: string
+  } | null
+  /** When the sweeper publishes the run again, epoch ms. */
+  readonly nextSweepAt: number
+  /** How often it has done so since the last transition. */
+  readonly sweepCount: number
+}
+
+export interface Times {
+  /** Epoch ms. */
+  readonly now: number
+  readonly sweepMs: number
+  readonly leaseMs: number
+}
+
+const isLeased = ({ lease }: StoredRun, now: number): boolean => lease !== null && lease.until > now
+
+/** The run should have been picked up by now. */
+export const isOverdue = (stored: StoredRun, now: number): boolean =>
+  stored.nextSweepAt <= now && !isLeased(stored, now)
+
+/** A row that was inserted without a step name is at the first step. */
+export const isAtStep = (
+  { Process, StepName }: Run,
+  { process, step, isFirst }: StepRef,
+): boolean => Process === process && (StepName === step || (isFirst && StepName === ''))
+
+const iso = (at: number): string => new Date(at).toISOString()
+
+const due = (now: number) => ({
+  NextAttemptAt: iso(now),
+  LastError: null,
+  ErrorClass: null,
+  WaitingFor: null,
+})
+
+const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: iso(now) })
+
+/**
+ * The next version of a run, its lease ended. A lease that ends in any other way than by a recorded outcome
+ * leaves the step in doubt.
+ */
+const next = (
+  stored: StoredRun,
+  change: Partial<Run>,
+  { now, sweepMs }: Times,
+  sweepInMs = sweepMs,
+): StoredRun => ({
+  ...stored,
+  header: {
+    ...stored.header,
+    ...change,
+    Version: stored.header.Version + 1,
+    InDoubt: change.InDoubt ?? (stored.header.InDoubt || stored.lease !== null),
+    UpdatedAt: iso(now),
+  },
+  lease: null,
+  nextSweepAt: now + sweepInMs,
+  sweepCount: 0,
+})
+
+/** The attempts, with the one in flight if its worker was lost. */
+const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attempt[] =>
+  lease === null
+    ? attempts
+    : [
+        ...attempts,
+        {
+          StepName: header.StepName,
+          Attempt: header.Attempt,
+          Outcome: 'in_doubt',
+          ResponseStatus: null,
+          Error: null,
+          StartedAt: lease.startedAt,
+          FinishedAt: null,
+        },
+      ]
+
+/** A new run, due at `step`. */
+export const queued = (
+  key: RunKey,
+  step: string,
+  {
+    InitialData,
+    Realm = null,
+  }: Pick<QueueTransaction, 'InitialData'> & Partial<Pick<Run, 'Realm'>>,
+  { now, sweepMs }: Times,
+): StoredRun => ({
+  header: {
+    ...runKey(key),
+    Status: 'Queued',
+    StepName: step,
+    InitialData,
+    Realm,
+    Version: 0,
+    Attempt: 0,
+    ...due(now),
+    InDoubt: false,
+    CreatedAt: iso(now),
+    UpdatedAt: iso(now),
+    CompletedAt: null,
+  },
+  items: [],
+  attempts: [],
+  lease: null,
+  nextSweepAt: now + sweepMs,
+  sweepCount: 0,
+})
+
+/**
+ * The run under the lease of the request, or why not. Besides its own version, a message may claim the version
+ * that the claim of a lost worker made of it: the message is then redelivered after that lease has expired.
+ */
+export function claimed(
+  stored: StoredRun,
+  { version, step, isFirst, owner }: Omit<ClaimRequest, keyof RunKey>,
+  times: Times,
+):
+  | { readonly kind: 'claimed'; readonly stored: StoredRun }
+  | Exclude<ClaimResult, { kind: 'claimed' }> {
+  const { header, lease } = stored
+  const { now, leaseMs } = times
+  const isTakeover = header.Version === version + 1 && lease !== null
+  if (isOver(header.Status) || isLeased(stored, now)) return { kind: 'stale' }
+  if (!isAtStep(header, { process: header.Process, step, isFirst })) return { kind: 'stale' }
+  if (header.Version !== version && !isTakeover) return { kind: 'stale' }
+  const delayMs = Date.parse(header.NextAttemptAt ?? '') - now
+  if (delayMs > 0)
+    return header.Status === 'Waiting' ? { kind: 'stale' } : { kind: 'early', delayMs, version }
+  const change = {
+    Status: 'Running',
+    StepName: step,
+    Attempt: header.Attempt + 1,
+    WaitingFor: null,
+  } as const
+  return {
+    kind: 'claimed',
+    stored: {
+      ...next(stored, change, times, leaseMs),
+      attempts: withLostAttempt(stored),
+      lease: { owner, until: now + leaseMs, startedAt: iso(now) },
+    },
+  }
+}
+
+const holdsLease = ({ header, lease }: StoredRun, { owner, version }: Lease): boolean =>
+  lease?.owner === owner && header.Version === version
+
+/** The run after the outcome of its leased step; `null` if the lease was lost. */
+export function recorded(
+  stored: StoredRun,
+  lease: Lease,
+  transition: Transition,
+  times: Times,
+): StoredRun | null {
+  if (!holdsLease(stored, lease)) return null
+  const { now, sweepMs, leaseMs } = times
+  const { item, delayMs, status, continues = false } = transition
+  const finished = {
+    StepName: lease.step,
+    Attempt: stored.header.Attempt,
+    ResponseStatus: item?.response?.status ?? null,
+    Error: item?.error ?? null,
+    StartedAt: stored.lease?.startedAt ?? iso(now),
+    FinishedAt: iso(now),
+  }
+  const change = {
+    Status: status,
+    StepName: transition.stepName,
+    Attempt: transition.attempt,
+    WaitingFor: transition.waitingFor,
+    LastError: transition.lastError,
+    ErrorClass: transition.errorClass,
+    InDoubt: transition.isInDoubt,
+    NextAttemptAt: isOver(status) ? null : iso(now + delayMs),
+    CompletedAt: isOver(status) ? iso(now) : null,
+  }
+  return {
+    ...next(stored, change, times, continues ? leaseMs : delayMs + sweepMs),
+    ...(continues && { lease: { owner: lease.owner, until: now + leaseMs, startedAt: iso(now) } }),
+    ...(item !== null && {
+      items: [
+        ...stored.items.filter(({ StepName }) => StepName !== lease.step),
+        {
+          ...finished,
+          Status: item.status,
+          IdempotencyKey: idempotencyKey(lease, lease.step),
+          ResponseBody: item.response?.body ?? null,
+          Data: item.data as Item['Data'],
+        },
+      ],
+      attempts: [
+        ...stored.attempts,
+        { ...finished, Outcome: transition.errorClass ?? 'completed' },
+      ],
+    }),
+  }
+}
+
+/** The run with its lease extended; `null` if the lease was lost. Not a transition: the version stays. */
+export function renewed(
+  stored: StoredRun,
+  lease: Lease,
+  { now, leaseMs }: Times,
+): StoredRun | null {
+  if (!holdsLease(stored, lease)) return null
+  const until = now + leaseMs
+  const startedAt = stored.lease?.startedAt ?? iso(now)
+  return { ...stored, lease: { owner: lease.owner, until, startedAt }, nextSweepAt: until }
+}
+
+/** The run after the sweeper has picked it: each time twice as long until the next. The version stays. */
+export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
+  const { sweepCount } = stored
+  const spacingMs = Math.min(SWEEP_CAP_MS, sweepMs * 2 ** Math.min(sweepCount, 20))
+  return { ...stored, nextSweepAt: now + spacingMs, sweepCount: sweepCount + 1 }
+}
+
+/** The run, due again, after its worker let the lease expire; `null` if there is no expired lease. */
+export const recovered = (stored: StoredRun, times: Times): StoredRun | null =>
+  stored.lease !== null && isOverdue(stored, times.now)
+    ? { ...next(stored, {}, times), attempts: withLostAttempt(stored) }
+    : null
+
+/** The run failed without running; `null` if it changed since `version`, is over, or has a worker. */
+export function failed(
+  stored: StoredRun,
+  { version, errorClass, error }: { version: number; errorClass: string; error: string },
+  times: Times,
+): StoredRun | null {
+  const { Version, Status } = stored.header
+  if (Version !== version || isOver(Status) || isLeased(stored, times.now)) return null
+  return next(
+    stored,
+    { ...ended(times.now), Status: 'Failed', ErrorClass: errorClass, LastError: error },
+    times,
+  )
+}
+
+/** @throws {IntegrationError} `transaction_not_resumable`. */
+export function resumed(stored: StoredRun, times: Times): StoredRun {
+  if (!isResumable(stored.header.Status)) throw notResumable()
+  return next(stored, { ...due(times.now), Status: 'Queued', Attempt: 0, CompletedAt: null }, times)
+}
+
+/** @throws {IntegrationError} `transaction_not_active`. */
+export function cancelled(stored: StoredRun, times: Times): StoredRun {
+  if (isOver(stored.header.Status)) throw notActive()
+  return next(stored, { ...ended(times.now), Status: 'Cancelled' }, times)
+}
+
+/** The run, due again, after the credential it waited for became usable. */
+export const woken = (stored: StoredRun, times: Times): StoredRun =>
+  next(stored, { ...due(times.now), Status: 'Running' }, times)
+
+/**
+ * The run that replays `latest`, with copies of the items before `fromStep`.
+ *
+ * @throws {IntegrationError} `invalid_request` when one of them was never completed.
+ */
+export function replayed(
+  { header, items }: StoredRun,
+  { steps }: ProcessOutline,
+  fromStep: string | null,
+  times: Times,
+): StoredRun {
+  const first = fromStep ?? steps[0]
+  const key = { ...runKey(header), ReplayID: header.ReplayID + 1 }
+  const copies = steps.slice(0, steps.indexOf(first)).map((step): Item => {
+    const item = items.find(({ StepName }) => StepName === step)
+    if (item === undefined || !isFinished(item)) throw earlierStepNotCompleted()
+    return { ...item, Status: 'Copied', Attempt: 0, IdempotencyKey: idempotencyKey(key, step) }
+  })
+  return { ...queued(key, first, header, times), items: copies }
+}
+
+/**
+ * The run as a restarted process finds it, if no other process can have changed it: every lease belongs to a
+ * process that has ended, and no message survived.
+ */
+export const afterRestart = (stored: StoredRun): StoredRun => ({
+  ...stored,
+  ...(stored.lease !== null && { lease: { ...stored.lease, until: 0 } }),
+  nextSweepAt: Math.max(0, Date.parse(stored.header.NextAttemptAt ?? '') || 0),
+  sweepCount: 0,
+})

@@ -1,0 +1,41 @@
+import type { StepOutcome } from '../process/progress.ts'
+import type { AbortReason } from '../process/step-abort.ts'
+
+/**
+ * The outcome of a step that may have been aborted; `'abandoned'` is a step that ignored its signal. `null` if
+ * the lease was lost, because its outcome can no longer be recorded.
+ */
+export function applyAbortReason(
+  outcome: StepOutcome | 'abandoned',
+  reason: AbortReason | null,
+): StepOutcome | null {
+  if (reason === null) return outcome === 'abandoned' ? { kind: 'released' } : outcome
+  const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
+  // An abandoned step may have made its call, and may still make it.
+  const isInDoubt =
+    outcome === 'abandoned' || (outcome.kind !== 'completed' && outcome.isInDoubt === true)
+  switch (reason) {
+    case 'lease_lost':
+      return null
+    case 'shutdown':
+      if (isDecided) return outcome
+      return outcome !== 'abandoned' && outcome.kind === 'released'
+        ? outcome
+        : { kind: 'released', isInDoubt }
+    case 'timeout':
+      return isDecided
+        ? outcome
+        : {
+            kind: 'retry',
+            errorClass: 'step_timeout',
+            error: 'the step took longer than it may',
+            response: null,
+            retryAfterMs: null,
+            isInDoubt,
+          }
+  }
+}
+
+// What a step throws when its signal aborts is not an error of the step.
+const isThrown = (outcome: StepOutcome): boolean =>
+  outcome.kind === 'retry' && outcome.errorClass === 'step_threw'

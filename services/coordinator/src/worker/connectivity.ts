@@ -1,0 +1,97 @@
+import { setTimeout as delay } from 'node:timers/promises'
+
+/** Whether the internet is reachable, according to the probes. */
+export interface Connectivity {
+  /** Probes now: for a call that failed, possibly because the internet is unreachable. */
+  readonly check: () => Promise<boolean>
+  /** Probes at intervals from now on; `onChange` is called with the first result and each change. */
+  watch(onChange: (isOnline: boolean) => void): AsyncDisposable
+}
+
+export interface ConnectivityOptions {
+  /** Each resolves with whether its target responded; one is enough. Without probes: always online. */
+  readonly probes: readonly ((signal: AbortSignal) => Promise<boolean>)[]
+  readonly onlineIntervalMs?: number
+  readonly offlineIntervalMs?: number
+  /** Between the first failed round of probes and the one that decides. */
+  readonly confirmMs?: number
+  readonly probeTimeoutMs?: number
+}
+
+/**
+ * One failed round of probes is only a suspicion; if a second one right after it fails as well, the result is
+ * offline. One successful round means online again.
+ */
+export function createConnectivity(options: ConnectivityOptions): Connectivity {
+  const { probes } = options
+  const { onlineIntervalMs = 5_000, offlineIntervalMs = 1_000, confirmMs = 500 } = options
+  const { probeTimeoutMs = 2_000 } = options
+  const shutdown = new AbortController()
+  const listeners = new Set<(isOnline: boolean) => void>()
+  let isOnline: boolean | null = null
+  let checking: Promise<boolean> | null = null
+  /** Ends the pause of the watcher when a check in between has changed the interval. */
+  let pause = new AbortController()
+
+  const round = async (): Promise<boolean> => {
+    const enough = new AbortController()
+    const signal = AbortSignal.any([
+      enough.signal,
+      shutdown.signal,
+      AbortSignal.timeout(probeTimeoutMs),
+    ])
+    try {
+      await Promise.any(
+        probes.map(async (probe) => {
+          if (!(await probe(signal))) throw new Error('no response')
+        }),
+      )
+      return true
+    } catch {
+      return false
+    } finally {
+      enough.abort()
+    }
+  }
+
+  const decide = async (): Promise<boolean> => {
+    let result = probes.length === 0 || (await round())
+    if (!result && isOnline !== false && !shutdown.signal.aborted) {
+      await delay(confirmMs, null, { signal: shutdown.signal }).catch(() => {})
+      result = await round()
+    }
+    if (shutdown.signal.aborted) return isOnline ?? false
+    if (result !== isOnline) {
+      isOnline = result
+      for (const listener of listeners) listener(result)
+      pause.abort()
+    }
+    return result
+  }
+  const check = (): Promise<boolean> => (checking ??= decide().finally(() => (checking = null)))
+
+  const poll = async (): Promise<void> => {
+    while (!shutdown.signal.aborted) {
+      await check()
+      if (probes.length === 0) return
+      const ms = isOnline ? onlineIntervalMs : offlineIntervalMs
+      pause = new AbortController()
+      const signal = AbortSignal.any([pause.signal, shutdown.signal])
+      await delay(ms, null, { signal }).catch(() => {})
+    }
+  }
+
+  return {
+    check,
+    watch(onChange) {
+      listeners.add(onChange)
+      const polling = poll()
+      return {
+        async [Symbol.asyncDispose]() {
+          shutdown.abort()
+          await polling
+        },
+      }
+    },
+  }
+}

@@ -1,0 +1,46 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ProcessDefinition } from '../process/definition.ts'
+
+/** Decides whether the steps of a process may run now. */
+export interface Gate {
+  /** False while the worker shuts down, while the process is paused, and while it lacks the internet it needs. */
+  isOpen(process: ProcessDefinition): boolean
+  /** Whether any process is closed while offline. */
+  readonly dependsOnInternet: boolean
+  setOnline(isOnline: boolean): void
+  setPaused(paused: ReadonlySet<string>): void
+  /** Spreads the first steps after the internet came back, which would otherwise all start in one moment. */
+  rampUp(): Promise<void>
+}
+
+export interface GateDeps {
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly now: () => number
+  readonly random: () => number
+  readonly shutdown: AbortSignal
+  readonly rampMs: number
+}
+
+export function createGate({ processes, now, random, shutdown, rampMs }: GateDeps): Gate {
+  const dependsOnInternet = [...processes.values()].some(({ requireInternet }) => requireInternet)
+  let isOnline: boolean | null = null
+  /** `null` until the source was read: otherwise a paused process would run for a moment at each start. */
+  let paused: ReadonlySet<string> | null = null
+  let rampEndsAt = 0
+  return {
+    dependsOnInternet,
+    isOpen: ({ name, requireInternet }) =>
+      !shutdown.aborted && paused?.has(name) === false && (isOnline === true || !requireInternet),
+    setOnline(online) {
+      if (dependsOnInternet && online && isOnline === false) rampEndsAt = now() + rampMs
+      isOnline = online
+    },
+    setPaused(names) {
+      paused = names
+    },
+    async rampUp() {
+      const leftMs = rampEndsAt - now()
+      if (leftMs > 0) await sleep(random() * leftMs, null, { signal: shutdown }).catch(() => {})
+    },
+  }
+}

@@ -1,0 +1,95 @@
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { Claim, TransactionSource } from '../transaction/transaction-source.ts'
+import type { Gate } from './gate.ts'
+import type { StepDelivery, StepQueue } from './step-queue.ts'
+import { ABORTED, type StoreRetry } from './store-retry.ts'
+
+export interface DeliveryDeps {
+  readonly source: Pick<TransactionSource, 'claim'>
+  readonly queue: Pick<StepQueue, 'publish' | 'deadLetter'>
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly gate: Pick<Gate, 'isOpen' | 'rampUp'>
+  readonly retryStore: StoreRetry
+  readonly shutdown: AbortSignal
+  readonly log: Logger
+  readonly owner: string
+  /** Counts a delivery that was not claimed. */
+  readonly countStale: (process: string, step: string) => void
+  /** Runs the claimed step; resolves when its outcome is recorded and the next message was sent (R2). */
+  readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
+}
+
+/** Builds the handler of a delivery: it claims the run that the message names, and has the step run. */
+export function createDeliveryHandler(deps: DeliveryDeps) {
+  const { source, queue, processes, gate, log, owner } = deps
+
+  async function handle(
+    definition: ProcessDefinition,
+    step: string,
+    delivery: StepDelivery,
+  ): Promise<'ack' | 'requeue'> {
+    const { due } = delivery
+    const isOurs = due?.Process === definition.name && due.step === step
+    if (due === null || !isOurs) return deadLetter(definition.name, delivery, faultOf(delivery))
+    await gate.rampUp()
+    // Published again instead of requeued: the broker counts redeliveries, and would dead-letter a message that
+    // only waited for the internet.
+    if (!gate.isOpen(definition)) return publishAgain(delivery)
+
+    const isFirst = step === definition.stepNames[0]
+    const claim = () => source.claim({ ...due, isFirst, owner })
+    const result = await deps.retryStore(claim, deps.shutdown)
+    if (result === ABORTED) return publishAgain(delivery)
+    switch (result.kind) {
+      case 'unknown':
+        return deadLetter(definition.name, delivery, 'unknown_transaction')
+      case 'stale':
+        deps.countStale(definition.name, step)
+        return 'ack'
+      case 'early':
+        await queue.publish({ ...due, version: result.version }, result.delayMs).catch(() => {})
+        return 'ack'
+      case 'claimed':
+        await deps.runClaimed(definition, result.claim)
+        return 'ack'
+    }
+  }
+
+  /** Publishes the message as a new one, so that it is delivered later. */
+  async function publishAgain({ due }: StepDelivery): Promise<'ack' | 'requeue'> {
+    if (due === null) return 'ack'
+    try {
+      await queue.publish(due, 0)
+      return 'ack'
+    } catch {
+      return 'requeue'
+    }
+  }
+
+  async function deadLetter(
+    process: string,
+    delivery: StepDelivery,
+    reason: string,
+  ): Promise<'ack' | 'requeue'> {
+    log.warn(
+      { process, reason, messageId: delivery.messageId.slice(0, 200) },
+      'message was dead-lettered',
+    )
+    try {
+      await queue.deadLetter(process, delivery, reason)
+      return 'ack'
+    } catch {
+      return 'requeue'
+    }
+  }
+
+  function faultOf({ due }: StepDelivery): string {
+    if (due === null) return 'malformed'
+    const named = processes.get(due.Process)
+    if (named === undefined) return 'unknown_process'
+    return named.steps.has(due.step) ? 'wrong_queue' : 'unknown_step'
+  }
+
+  return handle
+}

@@ -1,0 +1,53 @@
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Audit, TransactionSource } from '../transaction/transaction-source.ts'
+import { startPolling } from './polling.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
+import type { Worker } from './worker.ts'
+
+export interface LeaseRecoveryDeps {
+  readonly source: Pick<TransactionSource, 'paused' | 'recoverExpiredLeases' | 'audit'>
+  readonly publisher: Pick<TransitionPublisher, 'publishStep'>
+  readonly worker: Pick<Worker, 'setPaused'>
+  /** The names of the processes that are loaded. */
+  readonly processes: readonly string[]
+  readonly log: Logger
+  readonly random: () => number
+  /** `REMOTE_PULL_SECONDS`, in milliseconds. */
+  readonly intervalMs: number
+  readonly onAudit: (audit: Audit) => Promise<void>
+  /** Called with the number of runs whose leases were recovered. */
+  readonly onRecovered: (count: number) => void
+}
+
+const BATCH = 500
+/** The most batches that one poll recovers. */
+const MAX_BATCHES = 10
+
+/**
+ * The remote pull: recovers the expired leases of lost coordinators, applies pauses that another replica has
+ * accepted, and audits the tables.
+ */
+export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
+  const { source, publisher, worker, log } = deps
+
+  async function poll(): Promise<boolean> {
+    worker.setPaused(await source.paused())
+    for (let batch = 0; batch < MAX_BATCHES; batch += 1) {
+      const recovered = await source.recoverExpiredLeases(BATCH)
+      if (recovered.length > 0) {
+        log.warn({ count: recovered.length }, 'recovered expired leases of a lost coordinator')
+        deps.onRecovered(recovered.length)
+      }
+      await Promise.all(recovered.map((run) => publisher.publishStep(run)))
+      if (recovered.length < BATCH) break
+    }
+    const audit = await source.audit(deps.processes)
+    await deps.onAudit(audit)
+    const isOk = Object.values(audit.violations).every((count) => count === 0)
+    if (!isOk) log.error({ violations: audit.violations }, 'audit found violations')
+    return true
+  }
+
+  const { intervalMs, random } = deps
+  return startPolling({ task: 'lease recovery', intervalMs, log, random, poll })
+}

@@ -1,0 +1,26 @@
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { StepsInFlight } from './steps-in-flight.ts'
+
+export interface LeaseRenewalDeps {
+  readonly source: Pick<TransactionSource, 'renew'>
+  readonly stepsInFlight: Pick<StepsInFlight, 'leases' | 'abortLost'>
+  readonly log: Logger
+  readonly renewMs: number
+}
+
+/** Extends the leases of all steps in flight every `renewMs`, and aborts the steps whose lease was lost. */
+export function startLeaseRenewal(deps: LeaseRenewalDeps): Disposable {
+  const { source, stepsInFlight, log, renewMs } = deps
+  const timer = setInterval(() => {
+    const { leases } = stepsInFlight
+    if (leases.length === 0) return
+    source.renew(leases).then(
+      (lost) => {
+        for (const lease of lost) stepsInFlight.abortLost(lease)
+      },
+      () => log.debug('leases were not renewed'),
+    )
+  }, renewMs)
+  return { [Symbol.dispose]: () => clearInterval(timer) }
+}

@@ -1,0 +1,48 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { hasCode } from '@integration-host/shared/errors'
+import type { Logger } from '@integration-host/shared/observability/logger'
+
+export interface PollingOptions {
+  /** For the log. */
+  readonly task: string
+  readonly intervalMs: number
+  readonly log: Logger
+  /** In [0, 1). */
+  readonly random: () => number
+  /** Resolves with false if it should run again soon instead of after the interval. */
+  readonly poll: () => Promise<boolean>
+  /** Called before each poll; its result ends the pause after that poll early. */
+  readonly wakeUp?: () => AbortSignal
+}
+
+/** How soon a poll that failed, or that left something to do, is repeated. */
+const SOON_MS = 500
+
+/** Polls again and again until it is disposed of; disposal waits for the poll in flight. */
+export function startPolling(options: PollingOptions): AsyncDisposable {
+  const { task, intervalMs, log, random, poll, wakeUp } = options
+  const shutdown = new AbortController()
+  const loop = async (): Promise<void> => {
+    while (!shutdown.signal.aborted) {
+      let isDone = false
+      const signal =
+        wakeUp === undefined ? shutdown.signal : AbortSignal.any([wakeUp(), shutdown.signal])
+      try {
+        isDone = await poll()
+      } catch (error) {
+        if (hasCode(error, 'store_unavailable')) log.debug({ task }, 'task waits for the store')
+        else log.error({ err: error, task }, 'task failed')
+      }
+      // Jitter of a tenth, so that replicas do not poll in step.
+      const ms = (isDone ? intervalMs : Math.min(SOON_MS, intervalMs)) * (0.9 + random() * 0.2)
+      await sleep(ms, null, { signal }).catch(() => {})
+    }
+  }
+  const polling = loop()
+  return {
+    async [Symbol.asyncDispose]() {
+      shutdown.abort()
+      await polling
+    },
+  }
+}

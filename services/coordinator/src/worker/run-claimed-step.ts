@@ -1,0 +1,225 @@
+import type { Logger } from '@integration-host/shared/observability/logger'
+import {
+  type SpanDescription,
+  type Tracing,
+  tracing,
+} from '@integration-host/shared/observability/telemetry'
+import { createCoolDowns } from '../process/cool-downs.ts'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { Files } from '../process/files.ts'
+import type { HttpCall } from '../process/http-call.ts'
+import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
+import { runStep } from '../process/run-step.ts'
+import type { Gateway } from '../process/step-request.ts'
+import type { ProcessSettings } from '../process/step.ts'
+import { StepAbort } from '../process/step-abort.ts'
+import type { FinishedItem } from '../transaction/item.ts'
+import type { Claim, RunState, TransactionSource } from '../transaction/transaction-source.ts'
+import { applyAbortReason } from './apply-abort-reason.ts'
+import type { Gate } from './gate.ts'
+import type { StepInFlight, StepsInFlight } from './steps-in-flight.ts'
+import { ABORTED, type StoreRetry } from './store-retry.ts'
+import type { Traceparents } from './traceparent.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
+
+export interface ClaimedStepDeps {
+  readonly source: Pick<TransactionSource, 'record'>
+  readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishStep'>
+  readonly stepsInFlight: Pick<StepsInFlight, 'add'>
+  readonly gate: Pick<Gate, 'isOpen'>
+  readonly retryStore: StoreRetry
+  /** Aborts only at the very end of a shutdown: outcomes are still recorded while the worker drains. */
+  readonly cutOff: AbortSignal
+  readonly call: HttpCall
+  readonly files: Files
+  readonly gateway: Gateway
+  readonly settings: ProcessSettings
+  readonly checkOnline: () => Promise<boolean>
+  readonly traceparentOf: Traceparents
+  readonly log: Logger
+  readonly now: () => number
+  readonly random: () => number
+  /** Counts the outcomes of steps; milliseconds for those whose outcome was recorded. */
+  readonly count: (process: string, step: string, outcome: string, ms?: number) => void
+}
+
+/** Builds the function that runs the step of a claim, and those after it while the lease continues (R5). */
+export function createClaimedStepRunner(deps: ClaimedStepDeps) {
+  const { source, publisher, gate, retryStore, log, now, random } = deps
+  const coolDowns = createCoolDowns(now)
+
+  async function runClaimed(definition: ProcessDefinition, first: Claim): Promise<void> {
+    let next: Claim | null = first
+    while (next !== null) {
+      const claim: Claim = next
+      next = await (tracing === undefined
+        ? runAndRecord(definition, claim)
+        : tracing.span(stepSpan(claim), () => runAndRecord(definition, claim)))
+    }
+  }
+
+  /** Runs a claimed step and records its outcome; returns the claim of the next step if the lease continues (R5). */
+  async function runAndRecord(definition: ProcessDefinition, claim: Claim): Promise<Claim | null> {
+    const { run, lease } = claim
+    const fields = {
+      process: run.Process,
+      transactionId: run.TransactionID,
+      replayId: run.ReplayID,
+      step: run.StepName,
+      attempt: run.Attempt,
+    }
+    let child: Logger | null = null
+    // Created by the first line it writes: a step that logs nothing should pay nothing for it.
+    const stepLog = (): Logger => (child ??= log.child(fields))
+    if (log.isLevelEnabled('info')) stepLog().info('step start')
+    if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
+    const startedAt = now()
+    const outcome = await attempt(definition, claim, stepLog)
+    if (outcome === null) {
+      deps.count(run.Process, run.StepName, 'lost')
+      stepLog().warn('step lost its lease')
+      return null
+    }
+    const { retry: policy, stepNames: steps } = definition
+    const isInline = definition.dispatch === 'inline' && gate.isOpen(definition)
+    const transition = advance(run, outcome, { steps, policy, random: random(), isInline })
+    const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
+    // The source is unavailable during shutdown: the lease expires, and lease recovery makes the run due again.
+    if (recorded === ABORTED) return null
+    if (recorded === null) {
+      deps.count(run.Process, run.StepName, 'fenced')
+      stepLog().warn('step outcome came too late')
+      return null
+    }
+    const durationMs = now() - startedAt
+    // A retry without an attempt left is a failure.
+    const result = transition.status === 'Failed' ? 'failed' : outcome.kind
+    deps.count(run.Process, run.StepName, result, durationMs)
+    if (tracing !== undefined) traceOutcome(tracing, result, transition)
+    const details = {
+      outcome: result,
+      status: recorded.Status,
+      durationMs,
+      ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
+    }
+    const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
+    if (!isExpected) stepLog().warn(details, 'step not completed')
+    else if (log.isLevelEnabled('info'))
+      stepLog().info(details, outcome.kind === 'later' ? 'step waits' : 'step completed')
+    if (transition.continues === true) {
+      publisher.publishEvent(recorded)
+      return claimAfter(claim, recorded, transition)
+    }
+    await publisher.publishStep(recorded, transition.delayMs)
+    return null
+  }
+
+  /** Runs the step function; `null` if the lease was lost, because then no outcome can be recorded. */
+  async function attempt(
+    definition: ProcessDefinition,
+    claim: Claim,
+    stepLog: () => Logger,
+  ): Promise<StepOutcome | null> {
+    const { run } = claim
+    const { InDoubt: isInDoubt } = run
+    const handler = definition.steps.get(run.StepName)
+    if (handler === undefined)
+      return { ...failure('step_unknown', 'the process has no such step'), isInDoubt }
+    // An attempt is charged even if its worker died in it. Otherwise a step that crashes its process would crash one
+    // worker after the other, for ever.
+    if (run.Attempt > definition.retry.maxAttempts)
+      return {
+        ...failure('attempts_used_up', 'workers were lost in every attempt of this step'),
+        isInDoubt,
+      }
+    const abort = new StepAbort()
+    const step: StepInFlight = {
+      claim,
+      needsInternet: definition.requireInternet,
+      abort,
+    }
+    const remove = deps.stepsInFlight.add(step)
+    const timer = setTimeout(() => abort.abort('timeout'), definition.stepTimeoutMs)
+    if (!gate.isOpen(definition)) abort.blockNewCalls()
+    try {
+      const running = runStep(handler, claim, definition.stepNames, {
+        call: deps.call,
+        files: deps.files,
+        gateway: deps.gateway,
+        coolDowns,
+        settings: deps.settings,
+        log: stepLog,
+        traceparent: () => deps.traceparentOf(run),
+        abort,
+        isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
+        now,
+      })
+      const outcome = await new Promise<StepOutcome | 'abandoned'>((resolve) => {
+        void running.then(resolve)
+        abort.watch(() => {
+          if (abort.reason !== null)
+            setTimeout(() => resolve('abandoned'), IGNORED_SIGNAL_MS).unref()
+        })
+      })
+      return applyAbortReason(outcome, abort.reason)
+    } finally {
+      clearTimeout(timer)
+      remove()
+    }
+  }
+
+  return runClaimed
+}
+
+const stepSpan = ({ run }: Claim): SpanDescription => ({
+  name: `step ${run.StepName}`,
+  kind: 'internal',
+  attributes: {
+    'integration.process': run.Process,
+    'integration.transaction_id': run.TransactionID,
+    'integration.replay_id': run.ReplayID,
+    'integration.step': run.StepName,
+    'integration.attempt': run.Attempt,
+  },
+})
+
+function traceOutcome(
+  traces: Tracing,
+  outcome: StepOutcome['kind'],
+  { errorClass }: Transition,
+): void {
+  traces.annotate({ 'integration.outcome': outcome })
+  if (outcome === 'failed' || outcome === 'retry') traces.fail(errorClass ?? outcome)
+}
+
+/** The claim of the next step, as the source has stored it after a transition that `continues`. */
+function claimAfter(
+  { lease, run, items }: Claim,
+  next: RunState,
+  { item }: Pick<Transition, 'item'>,
+): Claim {
+  const { StepName } = run
+  const done: FinishedItem = {
+    StepName,
+    ResponseStatus: item?.response?.status ?? null,
+    ResponseBody: item?.response?.body ?? null,
+    Data: (item?.data ?? null) as FinishedItem['Data'],
+  }
+  return {
+    lease: {
+      ...lease,
+      step: next.StepName,
+      version: next.Version,
+      attempt: next.Attempt,
+      startedAt: next.UpdatedAt,
+    },
+    run: { ...run, ...next },
+    items: [...items, done],
+  }
+}
+
+const failure = (errorClass: string, error: string) =>
+  ({ kind: 'failed', errorClass, error, response: null }) as const
+
+/** A step that ignores its abort signal is abandoned after this long. */
+const IGNORED_SIGNAL_MS = 500

@@ -1,0 +1,46 @@
+import type { RunKey } from '../transaction/run.ts'
+import type { ProcessOutline } from '../transaction/transaction-source.ts'
+
+/** The port to the messages that say a step is due. They carry no data: the row is the truth. */
+export interface StepQueue {
+  /** Declares the queues of a process; they are declared again after every reconnect. */
+  declare(process: ProcessOutline): Promise<void>
+  /**
+   * Publishes that a step is due now or in about `delayMs`. The message may arrive earlier, never later than
+   * that: the claim then returns `early`, with the time that remains.
+   *
+   * @throws {IntegrationError} `broker_unavailable`; the sweeper publishes the step again.
+   */
+  publish(step: DueStep, delayMs: number): Promise<void>
+  /** Dead-letters a message that can never be worked on, with the reason. */
+  deadLetter(process: string, delivery: StepDelivery, reason: string): Promise<void>
+  consume(
+    process: string,
+    step: string,
+    prefetch: number,
+    handle: (delivery: StepDelivery) => Promise<'ack' | 'requeue'>,
+  ): StepConsumer
+  /** The messages that are ready in a step's queue; `null` while the broker is unavailable. */
+  waiting(process: string, step: string): Promise<number | null>
+  /** The consumers of a step's queue; `null` if there is no such queue, or the broker is unavailable. */
+  consumers(process: string, step: string): Promise<number | null>
+  /** The dead-lettered messages of a process; `null` while the broker is unavailable. */
+  deadLetters(process: string): Promise<number | null>
+}
+
+export interface DueStep extends RunKey {
+  readonly step: string
+  readonly version: number
+}
+
+export interface StepDelivery {
+  /** What the message says; `null` if it is not a step message. */
+  readonly due: DueStep | null
+  readonly content: Buffer
+  readonly messageId: string
+}
+
+export interface StepConsumer {
+  /** Accepts no more deliveries; resolves when those in flight are settled. */
+  cancel(): Promise<void>
+}

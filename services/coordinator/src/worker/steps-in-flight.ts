@@ -1,0 +1,56 @@
+import type { AbortReason, StepAbort } from '../process/step-abort.ts'
+import { keyText, type Run, type RunKey } from '../transaction/run.ts'
+import type { Claim, Lease } from '../transaction/transaction-source.ts'
+
+export interface StepInFlight {
+  readonly claim: Claim
+  readonly needsInternet: boolean
+  readonly abort: StepAbort
+}
+
+/** The steps that this replica is running now, at most one per run. */
+export interface StepsInFlight {
+  readonly leases: readonly Lease[]
+  /** @returns how to remove it again. */
+  add(step: StepInFlight): () => void
+  /** Aborts the step of a lost lease, unless the run has been claimed again since. */
+  abortLost(lease: Lease): void
+  /** Aborts the step of a run that was cancelled with this version, if it is in flight here. */
+  abortCancelled(run: RunKey & Pick<Run, 'Version'>): void
+  /** Blocks the calls that have not been sent yet, of all steps or of those that need the internet. */
+  blockNewCalls(which: 'all' | 'internet'): void
+  abortAll(reason: AbortReason): void
+}
+
+export function createStepsInFlight(): StepsInFlight {
+  const steps = new Map<string, StepInFlight>()
+  return {
+    get leases() {
+      return [...steps.values()].map(({ claim }) => claim.lease)
+    },
+    add(step) {
+      const key = keyText(step.claim.run)
+      steps.set(key, step)
+      return () => {
+        if (steps.get(key) === step) steps.delete(key)
+      }
+    },
+    abortLost(lease) {
+      const step = steps.get(keyText(lease))
+      if (step?.claim.lease.version === lease.version) step.abort.abort('lease_lost')
+    },
+    abortCancelled(run) {
+      const step = steps.get(keyText(run))
+      // The event of a cancellation may arrive after the run was resumed and claimed here again.
+      if (step !== undefined && step.claim.lease.version < run.Version)
+        step.abort.abort('lease_lost')
+    },
+    blockNewCalls(which) {
+      for (const { abort, needsInternet } of steps.values())
+        if (which === 'all' || needsInternet) abort.blockNewCalls()
+    },
+    abortAll(reason) {
+      for (const { abort } of steps.values()) abort.abort(reason)
+    },
+  }
+}

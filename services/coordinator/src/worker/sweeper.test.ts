@@ -1,0 +1,139 @@
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { describe, expect, it } from 'vitest'
+import { defineProcess } from '../process/definition.ts'
+import type { Run } from '../transaction/run.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { startSweeper } from './sweeper.ts'
+
+const process = defineProcess('P', { steps: { first: () => {}, second: () => {} } })
+const run = (n: number, StepName = 'first'): Run => ({
+  Process: 'P',
+  TransactionID: String(n),
+  ReplayID: 0,
+  Status: 'Queued',
+  StepName,
+  InitialData: n,
+  Realm: null,
+  Version: 0,
+  Attempt: 0,
+  NextAttemptAt: null,
+  WaitingFor: null,
+  LastError: null,
+  ErrorClass: null,
+  InDoubt: false,
+  CreatedAt: '',
+  UpdatedAt: '',
+  CompletedAt: null,
+})
+
+/** A sweeper over a source with only the methods it uses; it polls once an hour. */
+function sweeperOn(given: {
+  due?: (limit: number) => Run[]
+  runsAtUnknownStep?: Run[]
+  waiting?: (step: string) => number | null
+  consumers?: (step: string) => number | null
+}) {
+  const {
+    due = () => [],
+    runsAtUnknownStep = [],
+    waiting = () => 0,
+    consumers = () => null,
+  } = given
+  const polls: number[] = []
+  const sent: Run[] = []
+  const swept: number[] = []
+  const failed: unknown[] = []
+  let onDue = (): void => {}
+  const sweeper = startSweeper({
+    source: {
+      watch: (listener) => (onDue = listener),
+      due: async (_, limit) => {
+        const found = due(limit)
+        polls.push(found.length)
+        return found
+      },
+      runsAtUnknownStep: async () => runsAtUnknownStep.splice(0),
+      failRun: async (...call) => (failed.push(call), null),
+    } as Partial<TransactionSource> as TransactionSource,
+    queue: {
+      waiting: async (_, step) => waiting(step),
+      consumers: async (_, step) => consumers(step),
+    },
+    publisher: {
+      republishStep: async (state) => void sent.push(state as Run),
+      publishEvent() {},
+    },
+    worker: { isConsuming: () => true },
+    processes: new Map([['P', process]]),
+    log: createLogger('test', 'silent'),
+    random: () => 0.5,
+    intervalMs: 3_600_000,
+    prefetch: 10,
+    onSweep: (count) => swept.push(count),
+  })
+  return {
+    polls,
+    sent,
+    swept,
+    failed,
+    hint: () => onDue(),
+    [Symbol.asyncDispose]: () => sweeper[Symbol.asyncDispose](),
+  }
+}
+
+describe('the sweeper', () => {
+  it('polls at once when the source hints at rows, and once for many hints', async () => {
+    await using sweeper = sweeperOn({})
+    const { polls, hint } = sweeper
+    await eventually(() => expect(polls).toHaveLength(1))
+    for (let n = 0; n < 10_000; n += 1) hint()
+    await eventually(() => expect(polls).toHaveLength(2))
+    hint()
+    await eventually(() => expect(polls).toHaveLength(3))
+  })
+
+  it('publishes five thousand messages at most, and the rest when the queues are short again', async () => {
+    let left = 12_000
+    let ready = 0
+    await using sweeper = sweeperOn({
+      due: (limit) => {
+        const found = Array.from({ length: Math.min(limit, left) }, (_, n) => run(n))
+        left -= found.length
+        ready += found.length
+        return found
+      },
+      waiting: (step) => (step === 'first' ? ready : 0),
+    })
+    const { sent, swept } = sweeper
+    for (const total of [5_000, 10_000, 12_000]) {
+      await eventually(() => expect(sent).toHaveLength(total))
+      ready = 0 // the workers have consumed them
+    }
+    expect(swept.reduce((sum, count) => sum + count)).toBe(12_000)
+  })
+
+  it.each([
+    ['no queue', () => null, 1],
+    ['a queue without a consumer', () => 0, 1],
+    ['a queue that another version of the process consumes', () => 2, 0],
+  ])('decides on a due run at an unknown step: %s', async (_, consumers, failures) => {
+    const sweeper = sweeperOn({ runsAtUnknownStep: [run(1, 'gone')], consumers })
+    await eventually(() => expect(sweeper.polls).toHaveLength(1))
+    await sweeper[Symbol.asyncDispose]()
+    expect(sweeper.failed).toHaveLength(failures)
+    if (failures > 0) expect(sweeper.failed[0]).toContain('step_unknown')
+  })
+
+  it('fails no run at an unknown step while the broker is unavailable', async () => {
+    let asked = 0
+    const sweeper = sweeperOn({
+      runsAtUnknownStep: [run(1, 'gone')],
+      // Available when the poll starts, unavailable when it queries the unknown step.
+      waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
+    })
+    await eventually(() => expect(sweeper.polls).toHaveLength(1))
+    await sweeper[Symbol.asyncDispose]()
+    expect(sweeper.failed).toEqual([])
+  })
+})

@@ -1,0 +1,33 @@
+import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { describe, expect, it } from 'vitest'
+import { createTransitionFeed, eventId } from './transition-feed.ts'
+
+const event = (TransactionID: string, atMs: number): TransactionEvent => ({
+  Process: 'OrderProcess',
+  TransactionID,
+  ReplayID: 0,
+  Status: 'Running',
+  StepName: 'order',
+  Version: 1,
+  At: new Date(Date.UTC(2026, 10, 20) + atMs).toISOString(),
+})
+
+describe('a client that reconnects to another replica', () => {
+  const here = event('here', 5_010)
+  const elsewhere = event('elsewhere', 5_000)
+  const longBefore = event('long before', 1_000)
+  const after = event('after', 9_000)
+
+  it('misses no event that this replica has before the last one it saw elsewhere', () => {
+    const feed = createTransitionFeed()
+    for (const one of [longBefore, here, elsewhere, after]) feed.add(one)
+    expect(feed.after(eventId(elsewhere))).toEqual([here, after])
+  })
+
+  it('gets a reset if that event is unknown here', () => {
+    const feed = createTransitionFeed(2)
+    for (const one of [longBefore, elsewhere, here, after]) feed.add(one)
+    expect(feed.after(eventId(longBefore))).toBeNull()
+    expect(feed.after('OrderProcess/never/0/1')).toBeNull()
+  })
+})

@@ -1,0 +1,93 @@
+import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { isOver } from '../transaction/status.ts'
+import type { RunState } from '../transaction/transaction-source.ts'
+import type { StepQueue } from './step-queue.ts'
+import type { TransitionFeed } from './transition-feed.ts'
+
+/** Publishes committed transitions: the message of the due step to its queue, the event to all who watch. */
+export interface TransitionPublisher {
+  /**
+   * Publishes the event of a transition, and the message of the step that is due after it, if there is one.
+   * Resolves when the broker has confirmed the message or publishing it has failed. A failure is not an error:
+   * the row is the outbox, and the sweeper publishes it again.
+   */
+  publishStep(run: RunState, delayMs?: number): Promise<void>
+  /** The same for many runs in the background; `flush` waits for it. */
+  publishSteps(runs: readonly RunState[]): void
+  /** Publishes the message of the due step once more, without an event: the run has not changed. */
+  republishStep(run: RunState): Promise<void>
+  /** Publishes the event of a transition that needs no message. */
+  publishEvent(run: RunState): void
+  /** Resolves when `publishSteps` has nothing in flight any more. */
+  flush(): Promise<void>
+}
+
+export interface TransitionPublisherDeps {
+  readonly queue: Pick<StepQueue, 'publish'>
+  readonly feed: Pick<TransitionFeed, 'add'>
+  /** Publishes an event to other systems and replicas. */
+  readonly publishEvent: (event: TransactionEvent) => void
+  readonly log: Logger
+  readonly firstStep: (process: string) => string | undefined
+}
+
+const BATCH = 500
+
+export function createTransitionPublisher(deps: TransitionPublisherDeps): TransitionPublisher {
+  const { queue, feed, log } = deps
+  const inFlight = new Set<Promise<void>>()
+
+  const publishEvent = (run: RunState): void => {
+    const event = eventOf(run)
+    feed.add(event)
+    deps.publishEvent(event)
+  }
+
+  const publishMessage = async (run: RunState, delayMs: number): Promise<void> => {
+    if (isOver(run.Status) || run.Status === 'Waiting') return
+    const { Process, TransactionID, ReplayID, Version: version } = run
+    const step = run.StepName || deps.firstStep(Process)
+    if (step === undefined) return
+    try {
+      await queue.publish({ Process, TransactionID, ReplayID, step, version }, delayMs)
+    } catch {
+      log.debug(
+        { process: Process, step },
+        'step message was not published; the sweeper publishes it again',
+      )
+    }
+  }
+
+  const publishStep = (run: RunState, delayMs = 0): Promise<void> => {
+    publishEvent(run)
+    return publishMessage(run, delayMs)
+  }
+
+  return {
+    publishStep,
+    republishStep: (run) => publishMessage(run, 0),
+    publishEvent,
+    publishSteps(runs) {
+      const publishAll = async (): Promise<void> => {
+        for (let start = 0; start < runs.length; start += BATCH)
+          await Promise.all(runs.slice(start, start + BATCH).map((run) => publishStep(run)))
+      }
+      const work = publishAll().finally(() => inFlight.delete(work))
+      inFlight.add(work)
+    },
+    async flush() {
+      while (inFlight.size > 0) await Promise.allSettled(inFlight)
+    },
+  }
+}
+
+const eventOf = (run: RunState): TransactionEvent => ({
+  Process: run.Process,
+  TransactionID: run.TransactionID,
+  ReplayID: run.ReplayID,
+  Status: run.Status,
+  StepName: run.StepName,
+  Version: run.Version,
+  At: run.UpdatedAt,
+})

@@ -1,0 +1,186 @@
+/**
+ * The service as a process of the fault tests, on PostgreSQL and RabbitMQ. `DIES_AT` names a failpoint in the step
+ * protocol: there the process kills itself with SIGKILL if it is handling the transaction `DIES_WITH`, so nothing is
+ * flushed, released or published. The failpoints wrap the source and the bus; the product does not know them.
+ * Further settings:
+ *
+ * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
+ * - `SWEEP_MS`: how long after its message a run is overdue. Default: the interval of the sweeper.
+ * - `PROBE_MS`: the interval of the internet probes.
+ * - `PROCESS`: another process instead of the orders. `inline` is the same with `dispatch: 'inline'`; the first step
+ *   of `company` calls a company through the gateway.
+ */
+import { writeSync } from 'node:fs'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import type { MessageBus, OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
+import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
+import { connectPostgres } from '../src/adapters/postgres/connection.ts'
+import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
+import { readConfig } from '../src/config.ts'
+import { defineProcess, type ProcessDefinition } from '../src/process/definition.ts'
+import type { Step } from '../src/process/step.ts'
+import orderProcess from '../src/processes/order-process.ts'
+import { startCoordinator } from '../src/service.ts'
+import type { TransactionSource } from '../src/transaction/transaction-source.ts'
+
+const points = [
+  'before insert',
+  'inserted',
+  'publishing',
+  'received',
+  'claimed',
+  'answered',
+  'recorded',
+  'published',
+  'before replay',
+  'replaying',
+  'replayed',
+] as const
+type Point = (typeof points)[number]
+
+const { DIES_AT, DIES_WITH, LEASE_MS, SWEEP_MS, PROBE_MS, PROCESS } = process.env
+const diesAt = points.find((point) => point === DIES_AT)
+
+async function failpoint(point: Point, transactionId: string | undefined): Promise<void> {
+  if (point !== diesAt || transactionId !== DIES_WITH) return
+  writeSync(process.stdout.fd, `died ${point}\n`)
+  process.kill(process.pid, 'SIGKILL')
+  await new Promise(() => {}) // runs no further until the signal has taken effect
+}
+
+/** Does the work, and dies after it was sent but before its result is read. */
+async function failpointDuring<Result>(
+  point: Point,
+  transactionId: string | undefined,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const left = work()
+  if (point === diesAt) await new Promise((resolve) => setImmediate(resolve))
+  await failpoint(point, transactionId)
+  return left
+}
+
+/** The methods of a source are closures, so a copy of them works as well. */
+const sourceWithFailpoints = (source: TransactionSource): TransactionSource => ({
+  ...source,
+  async queue(process, transactions) {
+    const id = transactions[0]?.TransactionID
+    await failpoint('before insert', id)
+    const results = await source.queue(process, transactions)
+    await failpoint('inserted', id)
+    return results
+  },
+  async claim(request) {
+    // The message after which it dies may be delivered to it before the broker's confirm arrives.
+    const isOwnMessage = request.step === 'report' && request.TransactionID === DIES_WITH
+    if (diesAt === 'published' && isOwnMessage) return new Promise(() => {})
+    await failpoint('received', request.TransactionID)
+    const result = await source.claim(request)
+    await failpoint('claimed', request.TransactionID)
+    return result
+  },
+  async record(lease, transition) {
+    await failpoint('answered', lease.TransactionID)
+    const header = await source.record(lease, transition)
+    await failpoint('recorded', lease.TransactionID)
+    return header
+  },
+  async replay(process, id, fromStep) {
+    await failpoint('before replay', id)
+    const header = await failpointDuring('replaying', id, () =>
+      source.replay(process, id, fromStep),
+    )
+    await failpoint('replayed', id)
+    return header
+  },
+})
+
+const isOf = ({ type, routingKey }: OutgoingMessage, step: string): boolean =>
+  type === 'step' && routingKey.endsWith(`.${step}`)
+
+const busWithFailpoints = (bus: MessageBus): MessageBus => ({
+  ...bus,
+  async publish(message) {
+    const { correlationId: id } = message
+    if (isOf(message, 'order')) await failpointDuring('publishing', id, () => bus.publish(message))
+    else await bus.publish(message)
+    if (isOf(message, 'report')) await failpoint('published', id)
+  },
+})
+
+/** Under the name of the orders, so that its queues are removed with theirs. */
+const companyProcess = defineProcess('OrderProcess', {
+  steps: {
+    order: (step: Step) =>
+      step.execute(
+        { url: `/v3/company/${step.realm}/companyinfo/${step.realm}` },
+        { credential: `ACC-${step.realm}` },
+      ),
+    report: (step: Step) => void step.complete(),
+    csv: (step: Step) => void step.complete(),
+  },
+})
+
+const processes: Readonly<Record<string, ProcessDefinition>> = {
+  order: orderProcess,
+  inline: { ...orderProcess, dispatch: 'inline' },
+  company: companyProcess,
+}
+
+await runService('coordinator', async () => {
+  if (DIES_AT !== undefined && diesAt === undefined)
+    throw new StartupError(`DIES_AT is one of ${JSON.stringify(points)}`)
+  const definition = processes[PROCESS ?? 'order']
+  if (definition === undefined)
+    throw new StartupError(`PROCESS is one of ${JSON.stringify(Object.keys(processes))}`)
+  const config = readConfig(process.env)
+  if (config.TRANSACTION_SOURCE === 'memory')
+    throw new StartupError('this program needs PostgreSQL')
+  const logger = createLogger('coordinator', config.LOG_LEVEL)
+  const health = createHealth(logger)
+  await using stack = new AsyncDisposableStack()
+  const leaseMs = LEASE_MS === undefined ? undefined : Number(LEASE_MS)
+  const probeMs = PROBE_MS === undefined ? undefined : Number(PROBE_MS)
+  const source = stack.use(
+    createPostgresTransactionSource(
+      connectPostgres(config.DATABASE_URL, {
+        name: 'coordinator',
+        dependency: health.dependency('postgres'),
+        logger,
+      }),
+      {
+        sweepMs: Number(SWEEP_MS ?? config.LOCAL_PULL_SECONDS * 1_000),
+        ...(leaseMs !== undefined && { leaseMs }),
+      },
+    ),
+  )
+  const bus = stack.use(
+    connectRabbitMq(config.AMQP_URL, {
+      name: `coordinator (${process.pid})`,
+      dependency: health.dependency('rabbitmq'),
+      logger,
+      prefix: config.AMQP_PREFIX,
+    }),
+  )
+  const service = stack.use(
+    await startCoordinator(config, {
+      logger,
+      health,
+      source: sourceWithFailpoints(source),
+      bus: busWithFailpoints(bus),
+      processes: [definition],
+      timing: {
+        ...(leaseMs !== undefined && { renewMs: leaseMs / 3 }),
+        ...(probeMs !== undefined && {
+          onlineIntervalMs: probeMs,
+          offlineIntervalMs: probeMs,
+          confirmMs: probeMs / 2,
+        }),
+      },
+    }),
+  )
+  const owned = stack.move()
+  return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+})

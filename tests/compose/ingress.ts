@@ -1,0 +1,172 @@
+/** What HAProxy is held to (docs/adr/0016-haproxy-as-ingress.md): balancing, retries, and what it passes on unchanged. */
+import { once } from 'node:events'
+import { Agent, get, type IncomingMessage } from 'node:http'
+import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Installation } from '../../host/src/story.ts'
+import { expect, until } from './check.ts'
+import { type Stack, words } from './stack.ts'
+
+/** Of HAProxy's log: a request that was redispatched and completed within a second. */
+const REFUSED_ONCE = /coordinator\/\S+ GET 401 .*\/\d{1,3} ms \+\d retries/
+
+/** Requests on one kept connection reach every replica: requests are balanced, not connections. */
+export async function balancesRequests(stack: Stack): Promise<void> {
+  const used = await replicasUsed(stack, 12)
+  expect(used.size === 3, `12 requests on one connection reached ${used.size} of 3 coordinators`)
+}
+
+/** A fourth coordinator gets requests without a reload, and the others go on when it is removed. */
+export async function followsReplicas(stack: Stack): Promise<void> {
+  await scale(stack, 4)
+  await until(
+    'the new replica gets requests',
+    async () => (await replicasUsed(stack, 16)).size === 4,
+  )
+  await scale(stack, 3)
+  const used = await replicasUsed(stack, 12)
+  expect(used.size === 3, `${used.size} of 3 coordinators got requests after scaling down`)
+}
+
+/**
+ * Adds a container under the name `coordinator` that refuses every connection, while requests are sent. Each of them must
+ * succeed, and HAProxy's log must show that one was sent to another replica than the one chosen first.
+ *
+ * @returns the line of the log
+ */
+export async function retriesRefusedConnections(stack: Stack): Promise<string> {
+  const enough = new AbortController()
+  const requests = request401s(stack, () => !enough.signal.aborted)
+  const isSeen = async (): Promise<string> => {
+    const log = await stack.compose(['logs', '--no-color', '--no-log-prefix', 'ingress'])
+    // `+` marks a redispatched request; one whose connection timed out, at a removed container, takes longer than 1 s.
+    return REFUSED_ONCE.exec(log)?.[0] ?? ''
+  }
+  try {
+    let line = ''
+    await until('a request is tried at another replica', async () => {
+      // HAProxy's check takes it out within two seconds; most of the time a request comes first.
+      await stack.docker(
+        words(`run --detach --rm --init --name ${stack.outsider} --network ${stack.project}_edge
+          --network-alias coordinator integration-host sleep infinity`),
+      )
+      await Promise.race([delay(3_000), requests])
+      await stack.docker(['rm', '--force', stack.outsider])
+      line = await isSeen()
+      return line !== ''
+    })
+    return line
+  } finally {
+    enough.abort()
+    await requests
+  }
+}
+
+/** 503 while a service has no replica, and the service's own response when it is back. */
+export async function respondsWithoutReplica(stack: Stack): Promise<void> {
+  const status = async () => (await fetch(`${stack.at('DEMO_API_PORT')}/health/live`)).status
+  await stack.compose(['stop', 'demo-api'])
+  await until('503 without a replica', async () => (await status()) === 503)
+  await stack.compose(words('up --wait --no-deps demo-api'))
+  await until('200 with a replica', async () => (await status()) === 200)
+}
+
+/** The services' own limits and rejections are seen through the ingress. */
+export async function passesLimitsOn(at: Installation): Promise<void> {
+  const { port } = new URL(at.accountingGateway)
+  const company = 'POST /v3/company/1/upload HTTP/1.1\r\nHost: localhost\r\n'
+  const cases: readonly (readonly [what: string, bytes: string, status: number])[] = [
+    [
+      'a head of 15 KiB',
+      `${company}X-Long: ${'x'.repeat(15_000)}\r\nContent-Length: 0\r\n\r\n`,
+      401,
+    ],
+    [
+      'a head of 20 KiB',
+      `${company}X-Long: ${'x'.repeat(20_000)}\r\nContent-Length: 0\r\n\r\n`,
+      431,
+    ],
+    // The response comes while the body is still missing, so the ingress does not wait for whole bodies.
+    ['an upload that is not complete', `${company}Content-Length: 1000000\r\n\r\nbegin`, 401],
+    [
+      'a body that waits for 100 Continue',
+      'POST /health/live HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n',
+      100,
+    ],
+    ['CONNECT', 'CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n', 400],
+    ['TRACE', 'TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n', 400],
+    ['a target that climbs', 'GET /v3/company/1/../2 HTTP/1.1\r\nHost: localhost\r\n\r\n', 400],
+    ['HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
+    [
+      'an upgrade',
+      'GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
+      400,
+    ],
+  ]
+  for (const [what, bytes, status] of cases) {
+    const head = await firstLine(Number(port), bytes)
+    expect(
+      head.startsWith(`HTTP/1.1 ${status} `),
+      `${what} yields ${head || 'nothing'}, not ${status}`,
+    )
+  }
+}
+
+function scale(stack: Stack, replicas: number): Promise<string> {
+  const args = words(
+    `up --wait --no-recreate --no-deps --scale coordinator=${replicas} coordinator`,
+  )
+  return stack.compose(args)
+}
+
+/**
+ * Sends requests on one connection, one after the other.
+ *
+ * @returns the names of the coordinators that logged one of them
+ */
+async function replicasUsed(stack: Stack, requests: number): Promise<ReadonlySet<string>> {
+  const ids = await request401s(stack, (sent) => sent < requests)
+  const log = await stack.compose(['logs', '--no-color', 'coordinator'])
+  const mine = log.split('\n').filter((line) => ids.some((id) => line.includes(id)))
+  return new Set(mine.map((line) => line.split('|')[0] ?? ''))
+}
+
+/**
+ * Sends requests on one connection, one after the other, for as long as `isMore` says so.
+ *
+ * @returns their request ids
+ * @throws {Error} unless each of them is rejected by a coordinator for its missing key
+ */
+async function request401s(
+  stack: Stack,
+  isMore: (sent: number) => boolean,
+): Promise<readonly string[]> {
+  const ids: string[] = []
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  try {
+    while (isMore(ids.length)) {
+      const request = get(`${stack.at('COORDINATOR_PORT')}/nothing`, { agent })
+      const [response] = (await once(request, 'response')) as [IncomingMessage]
+      await text(response)
+      expect(response.statusCode === 401, `a request yields ${response.statusCode}, not 401`)
+      ids.push(String(response.headers['x-request-id']))
+    }
+    return ids
+  } finally {
+    agent.destroy()
+  }
+}
+
+/** The status line of the response to these bytes; empty if the connection ends without one. */
+async function firstLine(port: number, bytes: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  try {
+    socket.setTimeout(10_000, () => socket.destroy(new Error('no response within 10 s')))
+    socket.write(bytes)
+    for await (const chunk of socket) return String(chunk).split('\r\n')[0] ?? ''
+    return ''
+  } finally {
+    socket.destroy()
+  }
+}

@@ -1,0 +1,39 @@
+/**
+ * Imports the policies of deploy/definitions.json into a broker that already has the queues. `npm run test:compose`
+ * tests them with RabbitMQ 4.
+ */
+import { join } from 'node:path'
+import { processTopology } from '@integration-host/shared/contracts/topology'
+import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queue-arguments'
+import { connect } from 'amqplib'
+import { expect, it } from 'vitest'
+import { startRestartableRabbitMq } from '../support/backends/restartable-servers.ts'
+
+const DEFINITIONS = join(import.meta.dirname, '../../deploy/definitions.json')
+
+it('keeps a dead letter that operators read and return more often than the default limit', async () => {
+  await using broker = await startRestartableRabbitMq()
+  const connection = await connect(broker.url)
+  const channel = await connection.createConfirmChannel()
+  const [dead] = processTopology('OrderProcess', []).queues
+  if (dead === undefined) throw new Error('the process has no dead-letter queue')
+  const declare = () =>
+    channel.assertQueue(dead.name, { arguments: queueArguments(dead, ''), durable: true })
+  await declare()
+  await broker.control('import_definitions', DEFINITIONS)
+
+  // A policy changes no argument, so a coordinator that starts now declares the queue as before.
+  await declare()
+  const queues = await broker.control('list_queues', '--quiet', 'name', 'policy')
+  expect(queues).toContain(`${dead.name}\tdead-letters`)
+
+  channel.sendToQueue(dead.name, Buffer.from('unreadable'))
+  await channel.waitForConfirms()
+  for (let reading = 1; reading <= 25; reading++) {
+    const message = await channel.get(dead.name)
+    if (message === false) throw new Error(`the message was gone at reading ${reading}`)
+    channel.nack(message, false, true)
+  }
+  expect(await channel.get(dead.name)).toMatchObject({ content: Buffer.from('unreadable') })
+  await connection.close()
+})
