@@ -1,3 +1,13 @@
+/**
+ * Two projects: `unit` needs no network; `integration` needs PostgreSQL, Redis and RabbitMQ, which
+ * `tests/support/backends/find-backends.ts` finds or starts.
+ *
+ * In both of them a module is replaced. Whenever a test or a service imports
+ * `@integration-host/shared/http/service-app`, it gets `tests/support/openapi/checked-service-app.ts`, which
+ * compares each response of a service with the service's OpenAPI document. The setup file
+ * `check-after-each-test.ts` fails the test in which one deviated. So the documents are verified by every test
+ * that calls a service, and not by a few tests written for it.
+ */
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 
@@ -7,12 +17,13 @@ const support = (file: string): string =>
   fileURLToPath(new URL(`tests/support/${file}`, import.meta.url))
 
 export default defineConfig({
-  // Every service under test is held to its OpenAPI document.
   resolve: {
-    alias: { '@integration-host/shared/http/service-app': support('openapi/service-app.ts') },
+    alias: {
+      '@integration-host/shared/http/service-app': support('openapi/checked-service-app.ts'),
+    },
   },
   test: {
-    setupFiles: [support('openapi/hold-tests.ts')],
+    setupFiles: [support('openapi/check-after-each-test.ts')],
     pool: 'forks',
     // Two cores are the smallest machine the suite is meant for, and the servers need a share as well.
     maxWorkers: 2,
@@ -38,7 +49,7 @@ export default defineConfig({
           include: ['**/*.integration.test.ts', 'tests/*/**/*.test.ts'],
           exclude: [...exclude, 'tests/support/**'],
           // Only these need PostgreSQL, Redis and RabbitMQ; a run of unit tests alone starts none.
-          globalSetup: ['tests/support/backends.ts'],
+          globalSetup: ['tests/support/backends/find-backends.ts'],
         },
       },
     ],

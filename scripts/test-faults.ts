@@ -1,5 +1,5 @@
 // Runs the fault tests at full size and prints their results as a table: `npm run test:faults`, a few minutes.
-// `-- --long` runs the longest form of each, `-- --seed 7` other random moments, `-- pulls` only some of the files.
+// `-- --long` runs the longest form of each, `-- --seed 7` other random moments, `-- sweeper` only some of the files.
 import { parseArgs } from 'node:util'
 import type { TestAnnotation } from 'vitest'
 import type { TestCase, TestModule } from 'vitest/node'

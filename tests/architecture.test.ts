@@ -13,7 +13,7 @@ import {
 const root = join(import.meta.dirname, '..')
 
 describe('the import direction', () => {
-  it('is kept by every source file', () => {
+  it('is respected by every source file', () => {
     expect(importViolations(readSources(), readWorkspace())).toEqual([])
   })
 
@@ -36,7 +36,7 @@ describe('the import direction', () => {
 })
 
 describe('the check of the import direction', () => {
-  it.each(technology)('finds %s in a domain folder', (name) => {
+  it.each(technology)('reports %s in a domain folder', (name) => {
     const path = 'services/coordinator/src/worker/worker.ts'
     expect(violationsOf({ [path]: `import type { X } from '${name}'` })).toEqual([
       `${path} imports ${name}: technology belongs in adapters/`,
@@ -47,7 +47,7 @@ describe('the check of the import direction', () => {
     )
   })
 
-  it.each(platform)('finds %s in a domain folder', (name) => {
+  it.each(platform)('reports %s in a domain folder', (name) => {
     const path = 'services/coordinator/src/process/step.ts'
     expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([
       `${path} imports ${name}: files, sockets and threads belong in adapters/`,
@@ -64,13 +64,13 @@ describe('the check of the import direction', () => {
       expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([])
   })
 
-  it('finds an import that runs over several lines, a re-export and a bare import', () => {
+  it('reports multi-line imports, re-exports and bare imports', () => {
     const path = 'services/token-service/src/credential/refresh.ts'
     const text = `import {\n  a,\n  b,\n} from 'ioredis'\nexport * from 'hono'\nimport 'pino'`
     expect(violationsOf({ [path]: text })).toHaveLength(3)
   })
 
-  it('takes an import after a type for what it is', () => {
+  it('recognises an import that follows a type declaration', () => {
     const path = 'services/token-service/src/credential/refresh.ts'
     const sources = {
       [path]: `export type A = { a: number }\nimport { log } from '@example/shared/logger'`,
@@ -79,7 +79,7 @@ describe('the check of the import direction', () => {
     expect(violationsOf(sources)).toHaveLength(1)
   })
 
-  it('finds process.env in a domain folder, but not in its comments', () => {
+  it('reports process.env in a domain folder, but not in its comments', () => {
     const path = 'services/accounting-gateway/src/realm/throttle.ts'
     expect(violationsOf({ [path]: 'const limit = process.env.LIMIT' })).toEqual([
       `${path} reads process.env: settings come in as parameters`,
@@ -87,7 +87,7 @@ describe('the check of the import direction', () => {
     expect(violationsOf({ [path]: '// never process.env\n/* nor\n process.env */' })).toEqual([])
   })
 
-  it('finds technology that another file brings along, and names the way', () => {
+  it('reports technology that is imported transitively, with the import chain', () => {
     const path = 'services/coordinator/src/process/step.ts'
     const sources = {
       [path]: `import { log } from '@example/shared/logger'`,
@@ -102,7 +102,7 @@ describe('the check of the import direction', () => {
     ).toEqual([])
   })
 
-  it('finds a domain folder that reaches out to its own adapters or settings', () => {
+  it('reports a domain folder that imports its own adapters or settings', () => {
     const path = 'services/coordinator/src/worker/worker.ts'
     for (const target of [
       '../adapters/postgres/source.ts',
@@ -124,12 +124,12 @@ describe('the check of the import direction', () => {
     ['bench/x.ts', '@example/token-service', 'only host/ imports services'],
     ['services/coordinator/src/app.ts', '@example/host/host', 'host/ stands above'],
     ['packages/shared/src/x.ts', '../../../host/src/host.ts', 'host/ stands above'],
-  ])('finds that %s imports %s', (path, specifier, reason) => {
+  ])('reports that %s imports %s', (path, specifier, reason) => {
     const violations = violationsOf({ [path]: `import { x } from '${specifier}'` })
     expect(violations).toEqual([expect.stringContaining(reason)])
   })
 
-  it('lets host/ import services, and everybody what is shared', () => {
+  it('allows host/ to import services, and every file to import the shared package', () => {
     expect(
       violationsOf({
         'host/src/host.ts': `import { start } from '@example/token-service/service'`,
@@ -166,7 +166,7 @@ function readSources(): Sources {
   })
   return new Map(
     files
-      // Its examples are breaches on purpose.
+      // Its examples violate the rules on purpose.
       .filter((file) => file !== 'tests/architecture.test.ts')
       .map((file) => [file, readFileSync(join(root, file), 'utf8')]),
   )

@@ -1,4 +1,4 @@
-/** deploy/kubernetes, held against Kubernetes' own schemas, against itself and against what the services read. */
+/** Validates deploy/kubernetes against Kubernetes' schemas, for consistency, and against the services' settings. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Deployment } from 'kubernetes-models/apps/v1'
@@ -107,55 +107,55 @@ const deployments = ofKind<Workload>('Deployment')
 const names = deployments.map(({ metadata }) => metadata.name)
 
 /**
- * What the schema of its kind finds wrong with a manifest. The validators take members that they do not know;
- * so they are shown a manifest that notes what they look at: what nobody looked at is in no schema.
+ * Returns the violations of a manifest against the schema of its kind. The validators ignore unknown members.
+ * Therefore they get proxies that record which members are read: a member that is never read is in no schema.
  */
 function faultsOf(manifest: Manifest): string[] {
   const Model = kinds[`${manifest.apiVersion} ${manifest.kind}` as keyof typeof kinds] as
     | (new (data: never) => { validate(): void })
     | undefined
   if (Model === undefined) return [`there is no ${manifest.apiVersion} ${manifest.kind}`]
-  const unseen = new Set<string>()
+  const unread = new Set<string>()
   const watched = (value: unknown, path: string): unknown => {
     if (typeof value !== 'object' || value === null) return value
     if (Array.isArray(value)) return value.map((item, index) => watched(item, `${path}/${index}`))
     const members = Object.entries(value).map(
       ([name, member]) => [name, watched(member, `${path}/${name}`)] as const,
     )
-    for (const [name] of members) unseen.add(`${path}/${name}`)
+    for (const [name] of members) unread.add(`${path}/${name}`)
     return new Proxy(Object.fromEntries(members), {
       get(target, name, receiver) {
-        unseen.delete(`${path}/${String(name)}`)
+        unread.delete(`${path}/${String(name)}`)
         return Reflect.get(target, name, receiver) as unknown
       },
-      // A map of free names, such as labels, is gone through as a whole.
+      // A validator enumerates a map with arbitrary keys, such as labels.
       ownKeys(target) {
-        for (const name of Object.keys(target)) unseen.delete(`${path}/${name}`)
+        for (const name of Object.keys(target)) unread.delete(`${path}/${name}`)
         return Reflect.ownKeys(target)
       },
     })
   }
   try {
     const model = new Model({} as never)
-    // After the constructor, which copies.
+    // Not through the constructor, which copies the members.
     for (const [name, member] of Object.entries(manifest))
       Object.defineProperty(model, name, { value: watched(member, `/${name}`), enumerable: true })
     model.validate()
   } catch (error) {
     return [error instanceof Error ? error.message : 'not valid']
   }
-  return [...unseen].map((path) => `${path} is no member`)
+  return [...unread].map((path) => `${path} is not a member`)
 }
 
 describe('the manifests', () => {
   it.each([...base, ...added].map((manifest) => [titleOf(manifest), manifest] as const))(
-    '%s is as its schema wants it',
+    '%s conforms to its schema',
     (_, manifest) => {
       expect(faultsOf(manifest)).toEqual([])
     },
   )
 
-  it('are all there, each under one name', () => {
+  it('are complete and have unique names', () => {
     const titles = base.map(titleOf)
     expect(new Set(titles).size).toBe(titles.length)
     for (const kind of ['Deployment', 'Service', 'PodDisruptionBudget', 'HorizontalPodAutoscaler'])
@@ -166,7 +166,7 @@ describe('the manifests', () => {
       ])
   })
 
-  it('hold no secret, and no replica count that would fight the autoscaler', () => {
+  it('contain no secret, and no replica count that would conflict with the autoscaler', () => {
     expect(base.filter(({ kind }) => kind === 'Secret')).toEqual([])
     for (const { spec } of deployments) expect(spec).not.toHaveProperty('replicas')
   })
@@ -184,7 +184,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       (projected?.sources ?? []).flatMap(({ secret }) => secret.items),
     )
 
-    it('run the service of that name, where its Service and its probes look for it', () => {
+    it('run the service of that name on the port that its Service and probes use', () => {
       expect(container.command).toEqual(['node', `services/${name}/src/main.ts`])
       const port = /listenSettings\((\d+)\)/.exec(read(`services/${name}/src/config.ts`))?.[1]
       expect(container.ports).toEqual([{ name: 'http', containerPort: Number(port) }])
@@ -201,7 +201,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       ])
     })
 
-    it('are meant by their deployment, their budget and their autoscaler', () => {
+    it('are selected by their Deployment, PodDisruptionBudget and HorizontalPodAutoscaler', () => {
       expect(metadata.labels).toMatchObject(spec.selector.matchLabels ?? {})
       const budget = base.find((other) => titleOf(other) === `PodDisruptionBudget ${name}`)
       expect(budget).toMatchObject({ spec: { selector: spec.selector } })
@@ -209,7 +209,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(scaler).toMatchObject({ spec: { scaleTargetRef: { kind: 'Deployment', name } } })
     })
 
-    it('get every setting from a file or a map that they have', () => {
+    it('get every setting from an existing secret file or config map', () => {
       const maps = kustomization(BASE).configMapGenerator.map((map) => map.name)
       for (const { configMapRef } of container.envFrom) expect(maps).toContain(configMapRef.name)
       const files = secretFiles.map(({ path }) => `/secrets/${path}`)
@@ -221,7 +221,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(unknown).toEqual([])
     })
 
-    it('mount volumes that there are', () => {
+    it('mount only volumes that are defined', () => {
       expect(container.volumeMounts.map((mount) => mount.name)).toEqual(
         pod.volumes.map((volume) => volume.name),
       )
@@ -235,7 +235,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
 describe('the network policies', () => {
   const policies = ofKind<Manifest & { spec: { podSelector: Selector } }>('NetworkPolicy')
 
-  it('are about pods that there are, and all of them have the default', () => {
+  it('select existing pods, and the default policy selects all of them', () => {
     const chosen = (selector: Selector): string[] =>
       deployments
         .filter(({ spec }) => selects(selector, spec.template.metadata.labels))
@@ -246,7 +246,7 @@ describe('the network policies', () => {
     expect(chosen(fallback?.spec.podSelector ?? {})).toEqual(names)
   })
 
-  it('let each service to the backends whose addresses it gets, and to no other', () => {
+  it('allow each service to reach only the backends that it is configured with', () => {
     for (const backend of ['rabbitmq', 'redis', 'postgres']) {
       const policy = policies.find(({ metadata }) => metadata.name === `backend-${backend}`)
       const allowed = deployments.filter(({ spec }) =>
@@ -261,12 +261,12 @@ describe('the network policies', () => {
 })
 
 describe('the example overlay', () => {
-  it('patches what there is', () => {
+  it('patches only existing manifests', () => {
     expect(patches.length).toBeGreaterThan(0)
     for (const patch of patches) expect(base.map(titleOf)).toContain(titleOf(patch))
   })
 
-  it('sets settings that there are', () => {
+  it('sets only documented settings', () => {
     const documented = read('docs/settings.md')
     for (const folder of [BASE, EXAMPLE])
       for (const { literals } of kustomization(folder).configMapGenerator)
@@ -274,7 +274,7 @@ describe('the example overlay', () => {
           expect(documented).toContain(`\`${literal.slice(0, literal.indexOf('='))}\``)
   })
 
-  it('lets the world to the paths of a browser alone', () => {
+  it('exposes only the paths that browsers need', () => {
     const ingress = added.find(({ kind }) => kind === 'Ingress') as Manifest & {
       spec: { rules: { http: { paths: { path: string; pathType: string }[] } }[] }
     }
@@ -287,7 +287,7 @@ describe('the example overlay', () => {
 })
 
 describe('the guide', () => {
-  it('makes every secret that the pods mount, with the keys that they read', () => {
+  it('creates every secret that the pods mount, with the keys that they read', () => {
     const guide = read('docs/kubernetes.md')
     for (const { spec } of deployments)
       for (const { projected } of spec.template.spec.volumes)
@@ -303,7 +303,11 @@ describe('the guide', () => {
 describe('the check of manifests', () => {
   const [deployment] = deployments
   it.each([
-    ['a member that the schema has not', { readinesProbe: {} }, /readinesProbe is no member/],
+    [
+      'a member that the schema does not define',
+      { readinesProbe: {} },
+      /readinesProbe is not a member/,
+    ],
     ['a value of another type', { replicas: 'two' }, /replicas must be integer/],
   ])('finds %s', (_, wrong, fault) => {
     const manifest = { ...deployment, spec: { ...deployment?.spec, ...wrong } } as Workload

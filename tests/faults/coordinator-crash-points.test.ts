@@ -1,47 +1,49 @@
 /**
- * Every point of the step protocol at which a coordinator can die, as docs/coordinator.md lists them: what it
- * leaves behind, and how another coordinator goes on from there.
+ * Kills a coordinator at every point of the step protocol that docs/coordinator.md lists. For each point the
+ * tests check the row and the messages that remain, and that another coordinator completes the order.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { type ServiceProcess, startSystem, type System } from '../support/system.ts'
-import { type Books, openBooks } from './support/books.ts'
-import { addressOf, dyingMain, post, queueOrder, startBeside } from './support/coordinators.ts'
-import { scale } from './support/scale.ts'
-import { startTarget, type Target } from './support/target.ts'
+import { type DatabaseAssertions, openDatabase } from '../support/faults/database-assertions.ts'
+import { post, queueOrder, startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import { coordinatorWithFailpoints, diedAt } from '../support/processes/failpoints.ts'
+import { listeningUrl } from '../support/processes/start-process.ts'
+import { scale } from '../support/faults/scale.ts'
+import { type StepQueues, STEPS, stepQueuesOf } from '../support/faults/step-queues.ts'
+import { startStepTarget, type StepTarget } from '../support/fakes/step-target.ts'
 
 const ROUNDS = scale({ test: 1, faults: 10 })
-/** Five of them start their systems at the same time. */
-const PATIENCE_MS = 60_000 + ROUNDS * 30_000
+/** The tests run concurrently, and up to five of them start their systems at the same time. */
+const TIMEOUT_MS = 60_000 + ROUNDS * 30_000
 
-interface Left {
+interface RowState {
   readonly Status: string
   readonly StepName: string
   readonly Version: number
   readonly Attempt: number
-  /** Items that are completed. */
+  /** Number of completed items. */
   readonly items: number
 }
 
 interface CrashPoint {
-  readonly id: string
   readonly name: string
-  /** The point of `failpoint-main.ts`; or null: its target kills it in the call. */
-  readonly diesAt: string | null
-  /** The row it leaves; null for none. */
-  readonly left: Left | null
-  /** Messages it leaves, by queue; null where either may be. */
+  /** The failpoint; `null` if the target kills the coordinator during the call. */
+  readonly failpoint: string | null
+  /** The row that remains; `null` if there is none. */
+  readonly row: RowState | null
+  /** The messages that remain, by queue; `null` if that depends on timing. */
   readonly messages: Readonly<Record<string, number>> | null
-  /** What else goes wrong before another one goes on. */
-  readonly meanwhile?: (world: World, id: string) => Promise<void>
+  /** What happens before the other coordinator continues. */
+  readonly meanwhile?: (fixture: Fixture, id: string) => Promise<void>
   readonly orderCalls: 1 | 2
-  /** Attempts that are charged to the dead worker. */
+  /** Attempts that count as lost with the worker. */
   readonly inDoubt: 0 | 1
 }
 
-const queued: Left = { Status: 'Queued', StepName: 'order', Version: 0, Attempt: 0, items: 0 }
-const claimed: Left = { ...queued, Status: 'Running', Version: 1, Attempt: 1 }
-const recorded: Left = { ...claimed, StepName: 'report', Version: 2, Attempt: 0, items: 1 }
+const queued: RowState = { Status: 'Queued', StepName: 'order', Version: 0, Attempt: 0, items: 0 }
+const claimed: RowState = { ...queued, Status: 'Running', Version: 1, Attempt: 1 }
+const recorded: RowState = { ...claimed, StepName: 'report', Version: 2, Attempt: 0, items: 1 }
 const orderMessage = { 'steps.OrderProcess.order': 1 }
 const bothMessages = { ...orderMessage, 'steps.OrderProcess.report': 1 }
 const untouched = { orderCalls: 1, inDoubt: 0 } as const
@@ -49,106 +51,95 @@ const inCall = { orderCalls: 2, inDoubt: 1 } as const
 
 const crashPoints: readonly CrashPoint[] = [
   {
-    id: 'C1',
-    name: 'before the insert: nothing is there, the caller asks again',
-    diesAt: 'before insert',
-    left: null,
+    name: 'before the insert: nothing is stored, and the caller repeats the request',
+    failpoint: 'before insert',
+    row: null,
     messages: {},
     meanwhile: async ({ system, survivor }, id) =>
       expect(await queueOrder(system, survivor.url, id)).toBe(202),
     ...untouched,
   },
   {
-    id: 'C2',
-    name: 'after the insert, before the message: the pull sends it',
-    diesAt: 'inserted',
-    left: queued,
+    name: 'after the insert, before the message: the sweeper publishes it',
+    failpoint: 'inserted',
+    row: queued,
     messages: {},
     ...untouched,
   },
   {
-    id: 'C3',
-    name: 'between message and confirm: it may be there twice, and runs once',
-    diesAt: 'publishing',
-    left: queued,
+    name: 'between message and confirm: the message may be published twice, and the step runs once',
+    failpoint: 'publishing',
+    row: queued,
     messages: null,
     ...untouched,
   },
   {
-    id: 'C4',
-    name: 'the broker loses the message of the next step: the pull sends it again',
-    diesAt: 'published',
-    left: recorded,
+    name: 'after the confirm, and the broker loses the next message: the sweeper re-publishes it',
+    failpoint: 'published',
+    row: recorded,
     messages: bothMessages,
-    meanwhile: async ({ books }) => expect(await books.loseMessages('report')).toBe(1),
+    meanwhile: async ({ queues }) => expect(await queues.purge('report')).toBe(1),
     ...untouched,
   },
   {
-    id: 'C5',
-    name: 'after the delivery, before the claim: it is delivered to another',
-    diesAt: 'received',
-    left: queued,
+    name: 'after the delivery, before the claim: the message is redelivered',
+    failpoint: 'received',
+    row: queued,
     messages: orderMessage,
     ...untouched,
   },
   {
-    id: 'C6',
-    name: 'after the claim, before the call: the attempt is charged, nothing is called twice',
-    diesAt: 'claimed',
-    left: claimed,
+    name: 'after the claim, before the call: the attempt counts, and no call is repeated',
+    failpoint: 'claimed',
+    row: claimed,
     messages: orderMessage,
     orderCalls: 1,
     inDoubt: 1,
   },
   {
-    id: 'C7',
-    name: 'in the call: it is made again under the same key',
-    diesAt: null,
-    left: claimed,
+    name: 'during the call: the call is repeated with the same idempotency key',
+    failpoint: null,
+    row: claimed,
     messages: orderMessage,
     ...inCall,
   },
   {
-    id: 'C7 (answered)',
-    name: 'after the answer, before the commit: it is made again under the same key',
-    diesAt: 'answered',
-    left: claimed,
+    name: 'after the response, before the commit: the call is repeated with the same idempotency key',
+    failpoint: 'answered',
+    row: claimed,
     messages: orderMessage,
     ...inCall,
   },
   {
-    id: 'C8',
-    name: 'after the commit, before the message of the next step: the pull sends it',
-    diesAt: 'recorded',
-    left: recorded,
+    name: 'after the commit, before the next message: the sweeper publishes it',
+    failpoint: 'recorded',
+    row: recorded,
     messages: orderMessage,
     ...untouched,
   },
   {
-    id: 'C9',
-    name: 'after the confirm, before the ack: the old message comes again, and is stale',
-    diesAt: 'published',
-    left: recorded,
+    name: 'after the confirm, before the ack: the old message is redelivered and discarded as stale',
+    failpoint: 'published',
+    row: recorded,
     messages: bothMessages,
     ...untouched,
   },
   {
-    id: 'C14',
-    name: 'and Postgres loses its last commit: the message from the future is refused',
-    diesAt: 'published',
-    left: recorded,
+    name: 'after the confirm, and PostgreSQL loses the last commit: the message with a newer version is rejected',
+    failpoint: 'published',
+    row: recorded,
     messages: bothMessages,
-    meanwhile: ({ books }, id) => loseLastCommit(books, id),
+    meanwhile: ({ database }, id) => loseLastCommit(database, id),
     ...inCall,
   },
 ]
 
-/** As after a fail-over to a replica that had the claim, and not yet the result. */
-async function loseLastCommit({ sql }: Books, id: string): Promise<void> {
+/** Simulates a fail-over to a replica that has received the claim but not the result. */
+async function loseLastCommit({ sql }: DatabaseAssertions, id: string): Promise<void> {
   await sql.begin(async (transaction) => {
     await transaction`
       update "Order_Header" set "StepName" = 'order', "Version" = 1, "Attempt" = 1,
-        "LeaseOwner" = 'the dead one', "StartedAt" = now(),
+        "LeaseOwner" = 'the killed worker', "StartedAt" = now(),
         "LeaseUntil" = now() + interval '30 s', "NextSweepAt" = now() + interval '30 s'
       where "TransactionID" = ${id}`
     await transaction`delete from "Order_Item" where "TransactionID" = ${id}`
@@ -156,64 +147,75 @@ async function loseLastCommit({ sql }: Books, id: string): Promise<void> {
   })
 }
 
-/** A system with a coordinator that looks on, until its internet is there. */
-interface World extends AsyncDisposable {
+/** A system with a second coordinator that consumes nothing while its internet probe fails. */
+interface Fixture extends AsyncDisposable {
   readonly system: System
-  readonly target: Target
-  readonly books: Books
+  readonly target: StepTarget
+  readonly database: DatabaseAssertions
+  readonly queues: StepQueues
   readonly survivor: ServiceProcess
-  /** Resolves when the survivor takes no steps, or takes them again. */
-  rest(): Promise<void>
-  goOn(): Promise<void>
-  /** Another coordinator, which takes steps and dies at the point. */
-  dying(diesAt: string | null, order: string): Promise<{ process: ServiceProcess; url: string }>
+  /** Resolves when the survivor consumes no steps. */
+  suspendSurvivor(): Promise<void>
+  /** Resolves when the survivor consumes steps again. */
+  resumeSurvivor(): Promise<void>
+  /** Starts another coordinator, which dies at the failpoint when it handles the order. */
+  startDoomed(
+    failpoint: string | null,
+    order: string,
+  ): Promise<{ process: ServiceProcess; url: string }>
 }
 
-async function startWorld(): Promise<World> {
+async function startFixture(): Promise<Fixture> {
   await using stack = new AsyncDisposableStack()
-  const target = stack.use(await startTarget())
+  const target = stack.use(await startStepTarget())
   const system = stack.use(await startSystem([]))
   const env = {
     DEMO_API_URL: target.url,
     LOCAL_PULL_SECONDS: '0.2',
     REMOTE_PULL_SECONDS: '0.3',
-    // The pulls look often and find only what a test makes due: no message but those of the table.
+    // The sweeper polls often, but finds only runs that a test makes due: it publishes no other message.
     SWEEP_MS: '60000',
   }
   target.isOnline = false
-  const watched = { ...env, INTERNET_PROBES: target.probe, PROBE_MS: '50' }
-  const survivor = system.start('coordinator', watched, dyingMain)
+  const survivorEnv = { ...env, INTERNET_PROBES: target.probe, PROBE_MS: '50' }
+  const survivor = system.start('coordinator', survivorEnv, coordinatorWithFailpoints)
   await system.ready('coordinator')
-  const books = stack.use(await openBooks(system))
+  const database = stack.use(await openDatabase(system))
+  const queues = stepQueuesOf(system)
   const owned = stack.move()
   return {
     system,
     target,
-    books,
+    database,
+    queues,
     survivor,
-    async rest() {
+    async suspendSurvivor() {
       target.isOnline = false
-      await eventually(async () => expect(await books.consumers()).toBe(0))
-      // Late copies for runs that are over: what is counted next is of the next order alone.
-      for (const step of ['order', 'report', 'csv'] as const) await books.loseMessages(step)
+      await eventually(async () => expect(await queues.consumers()).toBe(0))
+      // Removes late duplicates for completed runs, so that only messages of the next order are counted.
+      for (const step of STEPS) await queues.purge(step)
     },
-    async goOn() {
+    async resumeSurvivor() {
       target.isOnline = true
-      await eventually(async () => expect(await books.consumers()).toBe(1))
+      await eventually(async () => expect(await queues.consumers()).toBe(1))
     },
-    async dying(diesAt, order) {
-      const point = diesAt === null ? {} : { DIES_AT: diesAt, DIES_WITH: order }
-      const process = startBeside(system, { ...env, ...point }, dyingMain)
-      const url = await addressOf(process)
-      await eventually(async () => expect(await books.consumers()).not.toBe(0))
+    async startDoomed(failpoint, order) {
+      const point = failpoint === null ? {} : { DIES_AT: failpoint, DIES_WITH: order }
+      const process = startAnotherCoordinator(
+        system,
+        { ...env, ...point },
+        coordinatorWithFailpoints,
+      )
+      const url = await listeningUrl(process)
+      await eventually(async () => expect(await queues.consumers()).not.toBe(0))
       return { process, url }
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }
 
-const rowOf = async ({ sql }: Books, id: string): Promise<Left | null> => {
-  const [row] = await sql<Left[]>`
+const rowOf = async ({ sql }: DatabaseAssertions, id: string): Promise<RowState | null> => {
+  const [row] = await sql<RowState[]>`
     select "Status", "StepName", "Version", "Attempt",
       (select count(*)::int from "Order_Item" i
         where i."TransactionID" = h."TransactionID" and "Status" = 'Completed') as items
@@ -221,32 +223,21 @@ const rowOf = async ({ sql }: Books, id: string): Promise<Left | null> => {
   return row === undefined ? null : { ...row }
 }
 
-/** It dies by itself; the signal here only waits for the end. */
-async function deathOf(
-  process: ServiceProcess,
-  { diesAt }: { readonly diesAt: string | null },
-  target: Target,
-): Promise<void> {
-  await eventually(() => {
-    if (diesAt === null) expect(target.intercept).toBeNull()
-    else expect(process.output()).toContain(`died ${diesAt}`)
-  })
-  await process.stop('SIGKILL')
-}
-
-const completed = (books: Books, count: number): Promise<void> =>
-  eventually(async () => expect(await books.count()).toEqual({ headers: count, completed: count }))
+const untilCompleted = (database: DatabaseAssertions, count: number): Promise<void> =>
+  eventually(async () =>
+    expect(await database.countRuns()).toEqual({ runs: count, completed: count }),
+  )
 
 describe('a coordinator that dies', { concurrent: true }, () => {
-  it.for(crashPoints)('$id $name', { timeout: PATIENCE_MS }, async (point, { annotate }) => {
-    await using world = await startWorld()
-    const { books, target, system } = world
+  it.for(crashPoints)('$name', { timeout: TIMEOUT_MS }, async (point, { annotate }) => {
+    await using fixture = await startFixture()
+    const { database, queues, target, system } = fixture
     let slowestMs = 0
     for (let round = 1; round <= ROUNDS; round += 1) {
       const order = `r${round}`
-      await world.rest()
-      const { process, url } = await world.dying(point.diesAt, order)
-      if (point.diesAt === null)
+      await fixture.suspendSurvivor()
+      const { process, url } = await fixture.startDoomed(point.failpoint, order)
+      if (point.failpoint === null)
         target.intercept = async ({ path }) => {
           if (path !== '/order') return false
           target.intercept = null
@@ -254,29 +245,32 @@ describe('a coordinator that dies', { concurrent: true }, () => {
           return true
         }
       await queueOrder(system, url, order)
-      await deathOf(process, point, target)
-      expect(await rowOf(books, order)).toEqual(point.left)
+      if (point.failpoint === null) {
+        await eventually(() => expect(target.intercept).toBeNull())
+        await process.ended
+      } else await diedAt(process, point.failpoint)
+      expect(await rowOf(database, order)).toEqual(point.row)
       if (point.messages !== null)
-        await eventually(async () => expect(await books.waiting()).toEqual(point.messages))
+        await eventually(async () => expect(await queues.ready()).toEqual(point.messages))
 
-      await point.meanwhile?.(world, order)
-      await books.passTime()
-      const goesOnAt = performance.now()
-      await world.goOn()
-      await completed(books, round)
-      slowestMs = Math.max(slowestMs, performance.now() - goesOnAt)
+      await point.meanwhile?.(fixture, order)
+      await database.expireLeases()
+      const resumedAt = performance.now()
+      await fixture.resumeSurvivor()
+      await untilCompleted(database, round)
+      slowestMs = Math.max(slowestMs, performance.now() - resumedAt)
       const calls = target.calls.filter((call) => call.order === `O-${order}`)
       expect(calls.filter(({ path }) => path === '/order')).toHaveLength(point.orderCalls)
       expect(calls.filter(({ path }) => path === '/report')).toHaveLength(1)
-      await eventually(async () => expect(await books.waiting()).toEqual({}))
+      await eventually(async () => expect(await queues.ready()).toEqual({}))
     }
     const ids = Array.from({ length: ROUNDS }, (_, round) => `r${round + 1}`)
-    expect(await books.balance(ids, target)).toEqual({
+    expect(await database.expectConsistent(ids, target)).toEqual({
       inDoubt: point.inDoubt * ROUNDS,
       repeatedCalls: (point.orderCalls - 1) * ROUNDS,
     })
     await annotate(
-      `${point.id}, ${point.name}: ${ROUNDS} of ${ROUNDS}, complete at most ${(slowestMs / 1_000).toFixed(1)} s after any lease was over`,
+      `${point.name}: ${ROUNDS} of ${ROUNDS}, completed at most ${(slowestMs / 1_000).toFixed(1)} s after the lease expired`,
       'figure',
     )
   })
@@ -286,34 +280,34 @@ describe('a coordinator that dies', { concurrent: true }, () => {
     ['replaying', null],
     ['replayed', true],
   ] as const)(
-    'C10 (%s): the replay is there whole or not at all, and runs once',
-    { timeout: PATIENCE_MS },
-    async ([diesAt, isThere], { annotate }) => {
-      await using world = await startWorld()
-      const { books, target, system } = world
+    'at a replay (%s): the replay is stored completely or not at all, and runs once',
+    { timeout: TIMEOUT_MS },
+    async ([failpoint, isStored], { annotate }) => {
+      await using fixture = await startFixture()
+      const { database, target, system } = fixture
       for (let round = 1; round <= ROUNDS; round += 1) {
         const order = `r${round}`
-        await world.goOn()
-        await queueOrder(system, world.survivor.url, order)
-        await completed(books, 2 * round - 1)
-        await world.rest()
-        const { process, url } = await world.dying(diesAt, order)
+        await fixture.resumeSurvivor()
+        await queueOrder(system, fixture.survivor.url, order)
+        await untilCompleted(database, 2 * round - 1)
+        await fixture.suspendSurvivor()
+        const { process, url } = await fixture.startDoomed(failpoint, order)
         await post(system, url, `/${order}/replays`, {})
-        await deathOf(process, { diesAt }, target)
+        await diedAt(process, failpoint)
         const replays = async () =>
           (
-            await books.sql<{ id: number }[]>`
+            await database.sql<{ id: number }[]>`
               select "ReplayID" as id from "Order_Header" where "TransactionID" = ${order}
               order by 1`
           ).map((row) => row.id)
-        // What was on its way to Postgres may arrive after the death of who sent it.
-        const again = await post(system, world.survivor.url, `/${order}/replays`, {})
-        if (isThere === null) expect([202, 409]).toContain(again)
-        else expect(again).toBe(isThere ? 409 : 202)
+        // A statement that was in flight may be executed after the death of the coordinator.
+        const second = await post(system, fixture.survivor.url, `/${order}/replays`, {})
+        if (isStored === null) expect([202, 409]).toContain(second)
+        else expect(second).toBe(isStored ? 409 : 202)
         expect(await replays()).toEqual([0, 1])
-        await books.passTime()
-        await world.goOn()
-        await completed(books, 2 * round)
+        await database.expireLeases()
+        await fixture.resumeSurvivor()
+        await untilCompleted(database, 2 * round)
         const keys = target.calls
           .filter((call) => call.order === `O-${order}`)
           .map(({ idempotencyKey }) => idempotencyKey)
@@ -324,7 +318,7 @@ describe('a coordinator that dies', { concurrent: true }, () => {
         )
       }
       await annotate(
-        `C10, at a replay (${diesAt}): ${ROUNDS} of ${ROUNDS}, the replay is there whole or not at all, and runs once`,
+        `at a replay (${failpoint}): ${ROUNDS} of ${ROUNDS}, the replay is stored completely or not at all, and runs once`,
         'figure',
       )
     },

@@ -7,23 +7,24 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
 import { backend, startSystem, type System } from '../support/system.ts'
-import { openBooks } from './support/books.ts'
-import { dyingMain, orders, queueBulk } from './support/coordinators.ts'
-import { countStepMessages } from './support/message-counter.ts'
-import { isFaultRun } from './support/scale.ts'
-import { type SeenCall, startTarget } from './support/target.ts'
+import { openDatabase } from '../support/faults/database-assertions.ts'
+import { orders, queueOrders } from '../support/faults/coordinators.ts'
+import { coordinatorWithFailpoints } from '../support/processes/failpoints.ts'
+import { countStepMessages } from '../support/faults/message-counter.ts'
+import { isFaultRun } from '../support/faults/scale.ts'
+import { type ReceivedCall, startStepTarget } from '../support/fakes/step-target.ts'
 
-const PARKED = 1_000
-/** Many times what the others need, on a busy machine as well. */
-const HELD_MS = 10_000
-/** How many steps a coordinator has in hand at most, unless it is told otherwise. */
+const WAITING = 1_000
+/** Many times longer than the other company's transactions take, even on a busy machine. */
+const COOL_DOWN_MS = 10_000
+/** The coordinator's default limit of steps in flight. */
 const PREFETCH = 64
 
-const realmOf = ({ path }: SeenCall): string => path.split('/')[3] ?? ''
+const realmOf = ({ path }: ReceivedCall): string => path.split('/')[3] ?? ''
 const ofRealm = (count: number, realm: string) =>
   orders(count, `${realm}-`).map((order) => ({ ...order, Realm: realm }))
 
-async function tellStored(system: System, realm: string): Promise<void> {
+async function publishStored(system: System, realm: string): Promise<void> {
   const connection = await connect(backend('TEST_AMQP_URL'))
   const channel = await connection.createConfirmChannel()
   const event: CredentialEvent = {
@@ -43,8 +44,8 @@ async function tellStored(system: System, realm: string): Promise<void> {
   await connection.close()
 }
 
-/** The target stands for the gateway; the first of three steps calls a company through it. */
-describe.runIf(isFaultRun)('transactions of companies', () => {
+/** The fake target replaces the gateway. The first of three steps calls a company's API through it. */
+describe.runIf(isFaultRun)('transactions that call a company', () => {
   const env = (url: string) => ({
     PROCESS: 'company',
     GATEWAY_URL: url,
@@ -52,88 +53,92 @@ describe.runIf(isFaultRun)('transactions of companies', () => {
     REMOTE_PULL_SECONDS: '2',
   })
 
-  it('a thousand parked ones resume after one reconnect, without a storm', async ({ annotate }) => {
-    await using target = await startTarget()
+  it('resume after one reconnect, a thousand at once, with few messages each', async ({
+    annotate,
+  }) => {
+    await using target = await startStepTarget()
     await using system = await startSystem([])
-    const coordinator = system.start('coordinator', env(target.url), dyingMain)
+    const coordinator = system.start('coordinator', env(target.url), coordinatorWithFailpoints)
     await system.ready('coordinator')
-    await using books = await openBooks(system)
+    await using database = await openDatabase(system)
     await using messages = await countStepMessages(system)
     let isFaulted = true
     target.intercept = (_, response) => {
       if (isFaulted) response.writeHead(424).end('{"code":"credential_faulted"}')
       return isFaulted
     }
-    await queueBulk(system, coordinator.url, ofRealm(PARKED, '7001'))
+    await queueOrders(system, coordinator.url, ofRealm(WAITING, '7001'))
     const waiting = async (): Promise<number> => {
-      const [row] = await books.sql<{ count: number }[]>`
+      const [row] = await database.sql<{ count: number }[]>`
         select count(*)::int as count from "Order_Header" where "Status" = 'Waiting'`
       return row?.count ?? 0
     }
-    await eventually(async () => expect(await waiting()).toBe(PARKED))
+    await eventually(async () => expect(await waiting()).toBe(WAITING))
     const before = messages.published
     isFaulted = false
-    const wokenAt = performance.now()
-    await tellStored(system, '7001')
+    const reconnectedAt = performance.now()
+    await publishStored(system, '7001')
     await eventually(async () =>
-      expect(await books.count()).toEqual({ headers: PARKED, completed: PARKED }),
+      expect(await database.countRuns()).toEqual({ runs: WAITING, completed: WAITING }),
     )
-    const seconds = ((performance.now() - wokenAt) / 1_000).toFixed(1)
-    expect(target.calls).toHaveLength(2 * PARKED)
-    const perTransaction = (messages.published - before) / PARKED
+    const seconds = ((performance.now() - reconnectedAt) / 1_000).toFixed(1)
+    expect(target.calls).toHaveLength(2 * WAITING)
+    const perTransaction = (messages.published - before) / WAITING
     expect(perTransaction).toBeLessThan(6)
     await annotate(
-      `${PARKED} transactions parked on a faulted credential: all complete ${seconds} s after one reconnect, ${perTransaction.toFixed(2)} messages and one call each`,
+      `${WAITING} transactions waiting for a faulted credential: all complete ${seconds} s after one reconnect, ${perTransaction.toFixed(2)} messages and one call each`,
       'figure',
     )
   }, 90_000)
 
-  it('an upstream 429 holds the steps of its company only', async ({ annotate }) => {
-    await using target = await startTarget()
+  it('are delayed by an upstream 429 only if they call the same company', async ({ annotate }) => {
+    await using target = await startStepTarget()
     await using system = await startSystem([])
-    const coordinator = system.start('coordinator', env(target.url), dyingMain)
+    const coordinator = system.start('coordinator', env(target.url), coordinatorWithFailpoints)
     await system.ready('coordinator')
-    await using books = await openBooks(system)
-    let heldUntil = Number.POSITIVE_INFINITY
+    await using database = await openDatabase(system)
+    let coolDownUntil = Number.POSITIVE_INFINITY
     target.intercept = (call, response) => {
-      if (realmOf(call) !== '8001' || call.at >= heldUntil) return false
-      heldUntil = Math.min(heldUntil, call.at + HELD_MS)
-      response.writeHead(429, { 'retry-after': String(HELD_MS / 1_000) }).end()
+      if (realmOf(call) !== '8001' || call.at >= coolDownUntil) return false
+      coolDownUntil = Math.min(coolDownUntil, call.at + COOL_DOWN_MS)
+      response.writeHead(429, { 'retry-after': String(COOL_DOWN_MS / 1_000) }).end()
       return true
     }
-    const [held, free] = [ofRealm(200, '8001'), ofRealm(200, '8002')]
-    const mixed = held.flatMap((one, n) => [one, ...free.slice(n, n + 1)])
-    await queueBulk(system, coordinator.url, mixed)
+    const [delayed, others] = [ofRealm(200, '8001'), ofRealm(200, '8002')]
+    const mixed = delayed.flatMap((one, n) => [one, ...others.slice(n, n + 1)])
+    await queueOrders(system, coordinator.url, mixed)
     const completed = async (realm: string): Promise<number> => {
-      const [row] = await books.sql<{ count: number }[]>`
+      const [row] = await database.sql<{ count: number }[]>`
         select count(*)::int as count from "Order_Header"
         where "Status" = 'Completed' and "Realm" = ${realm}`
       return row?.count ?? 0
     }
-    await eventually(async () => expect(await completed('8002')).toBe(free.length))
-    const freeAt = performance.now()
+    await eventually(async () => expect(await completed('8002')).toBe(others.length))
+    const othersDoneAt = performance.now()
     expect(await completed('8001')).toBe(0)
-    await eventually(async () => expect(await completed('8001')).toBe(held.length), { seconds: 60 })
+    await eventually(async () => expect(await completed('8001')).toBe(delayed.length), {
+      seconds: 60,
+    })
     const calls = (realm: string) => target.calls.filter((call) => realmOf(call) === realm).length
-    expect(calls('8002')).toBe(free.length)
-    // What was in hand with the first 429 may have been sent as well; of the others nothing leaves in vain.
-    expect(calls('8001')).toBeLessThanOrEqual(held.length + PREFETCH)
-    const charged = await books.sql<{ outcome: string; attempt: number }[]>`
+    expect(calls('8002')).toBe(others.length)
+    // Steps in flight at the first 429 may have called too; the others must not call in vain.
+    expect(calls('8001')).toBeLessThanOrEqual(delayed.length + PREFETCH)
+    const charged = await database.sql<{ outcome: string; attempt: number }[]>`
       select distinct "Outcome" as outcome, "Attempt" as attempt from "Order_Attempt" order by 1`
     expect(charged.map((row) => ({ ...row }))).toEqual([
       { outcome: 'completed', attempt: 1 },
       { outcome: 'http_429', attempt: 1 },
     ])
     const after = target.calls
-      .filter((call) => realmOf(call) === '8001' && call.at >= heldUntil)
+      .filter((call) => realmOf(call) === '8001' && call.at >= coolDownUntil)
       .map(({ at }) => at)
     const inOneSecond = after.map((at) =>
       after.filter((other) => at - other < 1_000 && other <= at),
     )
     const busiest = Math.max(...inOneSecond.map(({ length }) => length))
-    const ahead = ((heldUntil - freeAt) / 1_000).toFixed(1)
+    const ahead = ((coolDownUntil - othersDoneAt) / 1_000).toFixed(1)
     await annotate(
-      `429 with Retry-After ${HELD_MS / 1_000} s for one company: ${free.length} transactions of another were complete ${ahead} s before it was over; the ${held.length} held ones made ${calls('8001')} calls in all, at most ${busiest} in a second after it, no attempt charged`,
+      `429 with Retry-After ${COOL_DOWN_MS / 1_000} s for one company: ${others.length} transactions of another were completed ${ahead} s before the cool-down ended; the ${delayed.length} delayed ones made ${calls('8001')} calls in total, at most ${busiest} per second after it, and no attempt counted`,
       'figure',
     )
   }, 120_000)

@@ -3,73 +3,77 @@ import type { ServerResponse } from 'node:http'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { startSystem } from '../support/system.ts'
-import { openBooks } from './support/books.ts'
+import { openDatabase } from '../support/faults/database-assertions.ts'
 import {
-  addressOf,
-  dyingMain,
-  logged,
+  countLogLines,
   orders,
-  queueBulk,
-  startBeside,
-} from './support/coordinators.ts'
-import { isFaultRun, scale } from './support/scale.ts'
-import { startTarget } from './support/target.ts'
+  queueOrders,
+  startAnotherCoordinator,
+} from '../support/faults/coordinators.ts'
+import { coordinatorWithFailpoints } from '../support/processes/failpoints.ts'
+import { listeningUrl } from '../support/processes/start-process.ts'
+import { isFaultRun, scale } from '../support/faults/scale.ts'
+import { startStepTarget } from '../support/fakes/step-target.ts'
 
 const ORDERS = 30
 const FROZEN_MS = scale({ test: 3_000, faults: 45_000 })
-/** In a fault run the service as it is, with its lease of 30 s. */
-const times = isFaultRun
+/** A fault run uses the default lease of 30 s. */
+const timing = isFaultRun
   ? { LOCAL_PULL_SECONDS: '1', REMOTE_PULL_SECONDS: '2' }
   : { LOCAL_PULL_SECONDS: '0.2', REMOTE_PULL_SECONDS: '0.3', LEASE_MS: '1500' }
 
 describe('a coordinator that is frozen for longer than its lease', () => {
   it(
-    'overwrites nothing when it wakes up with answers in its hands',
+    'overwrites nothing when it continues with stale responses',
     async ({ annotate }) => {
-      await using target = await startTarget()
+      await using target = await startStepTarget()
       await using system = await startSystem([])
-      const env = { DEMO_API_URL: target.url, ...times }
-      const frozen = system.start('coordinator', env, dyingMain)
+      const env = { DEMO_API_URL: target.url, ...timing }
+      const frozen = system.start('coordinator', env, coordinatorWithFailpoints)
       await system.ready('coordinator')
-      await using books = await openBooks(system)
-      const held: ServerResponse[] = []
-      target.intercept = (_, response) => held.push(response) > 0
+      await using database = await openDatabase(system)
+      const pending: ServerResponse[] = []
+      target.intercept = (_, response) => pending.push(response) > 0
       const wanted = orders(ORDERS, 'f')
-      await queueBulk(system, frozen.url, wanted)
-      await eventually(() => expect(held).toHaveLength(ORDERS))
+      await queueOrders(system, frozen.url, wanted)
+      await eventually(() => expect(pending).toHaveLength(ORDERS))
 
       process.kill(frozen.pid, 'SIGSTOP')
-      const thawsAt = performance.now() + FROZEN_MS
+      const continuesAt = performance.now() + FROZEN_MS
       target.intercept = null
-      const other = startBeside(system, env, dyingMain)
-      await addressOf(other)
+      const other = startAnotherCoordinator(system, env, coordinatorWithFailpoints)
+      await listeningUrl(other)
       await eventually(
-        async () => expect(await books.count()).toEqual({ headers: ORDERS, completed: ORDERS }),
+        async () => expect(await database.countRuns()).toEqual({ runs: ORDERS, completed: ORDERS }),
         { seconds: 60 },
       )
-      const rows = () => books.sql`
+      const rows = () => database.sql`
         select h.*, to_jsonb(i) as item from "Order_Header" h
         join "Order_Item" i using ("Process", "TransactionID", "ReplayID") order by 1, 2, 3, i."StepName"`
       const before = await rows()
-      await delay(Math.max(0, thawsAt - performance.now()))
-      // The answers are there before it can look whether its leases still are.
-      for (const response of held)
+      await delay(Math.max(0, continuesAt - performance.now()))
+      // The responses arrive before the process can check whether its leases have expired.
+      for (const response of pending)
         response.writeHead(201).end('{"Order":"stale","CreatedAt":"2020-01-01T00:00:00Z"}')
       process.kill(frozen.pid, 'SIGCONT')
-      const refused = (): number =>
-        logged(frozen, 'step outcome came too late') + logged(frozen, 'step lost its lease')
-      await eventually(() => expect(refused()).toBe(ORDERS))
+      const discarded = (): number =>
+        countLogLines(frozen, 'step outcome came too late') +
+        countLogLines(frozen, 'step lost its lease')
+      await eventually(() => expect(discarded()).toBe(ORDERS))
       expect(await rows()).toEqual(before)
 
       const more = orders(ORDERS, 'm')
-      await queueBulk(system, frozen.url, more)
+      await queueOrders(system, frozen.url, more)
       await eventually(async () =>
-        expect(await books.count()).toEqual({ headers: 2 * ORDERS, completed: 2 * ORDERS }),
+        expect(await database.countRuns()).toEqual({ runs: 2 * ORDERS, completed: 2 * ORDERS }),
       )
       const ids = [...wanted, ...more].map(({ TransactionID }) => TransactionID)
-      expect(await books.balance(ids, target)).toEqual({ inDoubt: ORDERS, repeatedCalls: ORDERS })
+      expect(await database.expectConsistent(ids, target)).toEqual({
+        inDoubt: ORDERS,
+        repeatedCalls: ORDERS,
+      })
       await annotate(
-        `SIGSTOP for ${FROZEN_MS / 1_000} s with ${ORDERS} calls in hand: ${logged(frozen, 'step outcome came too late')} stale completions refused, ${logged(frozen, 'step lost its lease')} given up before, 0 overwrites; it works on afterwards`,
+        `SIGSTOP for ${FROZEN_MS / 1_000} s with ${ORDERS} calls in flight: ${countLogLines(frozen, 'step outcome came too late')} stale completions rejected, ${countLogLines(frozen, 'step lost its lease')} aborted before, 0 overwrites; the coordinator continues to work`,
         'figure',
       )
     },

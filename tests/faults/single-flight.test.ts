@@ -1,40 +1,43 @@
 /**
- * Refreshes that everybody wants at the same time: three token-services, each its own process, on one Redis.
- * The token endpoint is behind a gate, so that a test says when the provider's answer comes.
+ * Many concurrent callers of three token-services, each its own process, on one Redis. A proxy in front of the
+ * token endpoint lets a test decide when the provider responds.
  */
 import type { AccessTokenView } from '@integration-host/shared/contracts/credential'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type RefreshCalls, sandboxOf } from '../support/sandbox-control.ts'
-import { companyInfoUrl, connectCompany } from '../support/story-steps.ts'
+import { type RefreshCalls, sandboxClient } from '../support/clients/sandbox.ts'
+import { companyInfoUrl, connectCompany } from '../support/clients/user-actions.ts'
 import { backend, personalities, startSystem, type System } from '../support/system.ts'
-import { startTokenGate, type TokenGate } from '../support/token-gate.ts'
+import {
+  startTokenEndpointProxy,
+  type TokenEndpointProxy,
+} from '../support/fakes/token-endpoint-proxy.ts'
 
 const CALLERS = 500
-const FLOOD = 1_000
+const COMPANIES = 1_000
 const REPLICAS = 3
-/** Of each replica: more refreshes wait for one of these to end. */
-const REFRESHES_IN_HAND = 32
-/** Companies whose tokens stay valid while others' are refreshed. */
-const BYSTANDERS = 5
+/** The limit of each replica; further refreshes wait. */
+const REFRESHES_IN_FLIGHT = 32
+/** Companies whose tokens stay valid while the others are refreshed. */
+const VALID_COMPANIES = 5
 
-const onceGranted = { granted: 1, refused: 0, reused: 0, atOnce: 1 } satisfies RefreshCalls
+const onceGranted = { granted: 1, rejected: 0, reused: 0, maxConcurrent: 1 } satisfies RefreshCalls
 
 describe.each(personalities)(
   'three token-services called at the same time, provider %s',
   (personality) => {
     let system: System
-    let gate: TokenGate
+    let tokenEndpoint: TokenEndpointProxy
     let redis: Redis
     let replicas: readonly string[]
     let realm: string
 
     beforeAll(async () => {
       system = await startSystem(['sandbox-provider'], { personality })
-      gate = await startTokenGate(system.url('sandbox-provider'))
+      tokenEndpoint = await startTokenEndpointProxy(system.url('sandbox-provider'))
       redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
-      const env = { DISCOVERY_URL: gate.discoveryUrl }
+      const env = { DISCOVERY_URL: tokenEndpoint.discoveryUrl }
       system.start('token-service', env)
       system.start('accounting-gateway')
       const [, ...others] = await Promise.all([
@@ -45,7 +48,7 @@ describe.each(personalities)(
     })
     afterAll(async () => {
       redis.disconnect()
-      await gate[Symbol.asyncDispose]()
+      await tokenEndpoint[Symbol.asyncDispose]()
       await system[Symbol.asyncDispose]()
     })
 
@@ -54,29 +57,30 @@ describe.each(personalities)(
       realm = String((realms += 1))
       await connectCompany(system, realm)
     })
-    afterEach(() => gate.release())
+    afterEach(() => tokenEndpoint.resume())
 
     const nameOf = (one: string): string => `ACC-${one}`
     const fences = async (): Promise<number> => Number(await redis.get('credentials:fence'))
 
-    async function askToken(one: string, replica: number) {
-      const answer = await system.call(
+    async function requestToken(one: string, replica: number) {
+      const response = await system.call(
         `${replicas[replica % REPLICAS]}/credentials/${nameOf(one)}/token`,
       )
-      const view = (await answer.json()) as AccessTokenView
-      return { status: answer.status, version: view.Version, token: view.Authenticator }
+      const view = (await response.json()) as AccessTokenView
+      return { status: response.status, version: view.Version, token: view.Authenticator }
     }
-    const askByAll = () => Array.from({ length: CALLERS }, (_, caller) => askToken(realm, caller))
+    const requestByAllCallers = () =>
+      Array.from({ length: CALLERS }, (_, caller) => requestToken(realm, caller))
 
-    /** Resolves when each replica has taken the calls made before: it answers a later one. */
-    const untilAllAreTaken = () =>
+    /** Resolves when each replica has accepted the earlier calls, because it has responded to a later one. */
+    const untilAllAccepted = () =>
       Promise.all(
         replicas.map(async (url) =>
           (await system.call(`${url}/credentials/${nameOf(realm)}`)).json(),
         ),
       )
 
-    /** Their tokens have ended now, and their proactive refreshes are due. */
+    /** Makes their access tokens expire and their proactive refreshes due. */
     async function expire(all: readonly string[]): Promise<void> {
       const now = Date.now()
       const batch = redis.pipeline()
@@ -86,89 +90,93 @@ describe.each(personalities)(
     }
 
     async function expectOneToken(
-      asked: ReturnType<typeof askByAll>,
-      wanted: number,
+      requests: ReturnType<typeof requestByAllCallers>,
+      version: number,
     ): Promise<void> {
-      const answers = await Promise.all(asked)
-      const [first] = answers
-      expect(answers.map(({ status, version, token }) => `${status} ${version} ${token}`)).toEqual(
-        Array(CALLERS).fill(`200 ${wanted} ${first?.token}`),
+      const responses = await Promise.all(requests)
+      const [first] = responses
+      expect(responses.map((one) => `${one.status} ${one.version} ${one.token}`)).toEqual(
+        Array(CALLERS).fill(`200 ${version} ${first?.token}`),
       )
-      expect(await sandboxOf(system).accepts(realm, first?.token)).toBe(true)
+      expect(await sandboxClient(system).accepts(realm, first?.token)).toBe(true)
     }
 
-    it(`spend one refresh on ${CALLERS} callers of a token that has ended`, async () => {
+    it(`refresh once for ${CALLERS} concurrent requests for an expired token`, async () => {
       await expire([realm])
-      await expectOneToken(askByAll(), 2)
-      expect(await sandboxOf(system).calls(realm)).toEqual(onceGranted)
+      await expectOneToken(requestByAllCallers(), 2)
+      expect(await sandboxClient(system).calls(realm)).toEqual(onceGranted)
     })
 
-    it('give all of them the answer of a slow provider, and nobody queues for the lease', async () => {
-      gate.hold()
+    it('return the response of a slow provider to every caller without competing for the lease', async () => {
+      tokenEndpoint.pause()
       await expire([realm])
-      const asked = askByAll()
-      await eventually(() => expect(gate.inHand()).toBe(1))
-      await untilAllAreTaken()
-      expect(gate.inHand()).toBe(1)
-      gate.release()
-      await expectOneToken(asked, 2)
-      expect((await sandboxOf(system).calls(realm)).granted).toBe(1)
+      const requests = requestByAllCallers()
+      await eventually(() => expect(tokenEndpoint.inFlight()).toBe(1))
+      await untilAllAccepted()
+      expect(tokenEndpoint.inFlight()).toBe(1)
+      tokenEndpoint.resume()
+      await expectOneToken(requests, 2)
+      expect((await sandboxClient(system).calls(realm)).granted).toBe(1)
       expect(await redis.exists(`lease:${nameOf(realm)}`)).toBe(0)
-      console.log(`${CALLERS} callers, provider held: 1 provider call`)
+      console.log(`${CALLERS} callers, provider paused: 1 provider call`)
     })
 
-    it('answer as soon as the token is there, also when the lease is never released', async () => {
+    it('respond as soon as the token is stored, even if the lease is never released', async () => {
       const name = nameOf(realm)
       const lease = `lease:${name}`
       const expiry = (await redis.hget(name, 'Expiry')) ?? ''
-      // The test is the replica that refreshes: it holds the lease and brings the token.
+      // The test acts as the replica that refreshes: it holds the lease and stores the token.
       await redis.set(lease, 'the test:1')
       await redis.hset(name, 'Expiry', new Date().toISOString())
       const before = await fences()
-      let answered = 0
-      const asked = askByAll().map((call) => call.finally(() => (answered += 1)))
-      await untilAllAreTaken()
-      expect(answered).toBe(0)
+      let responded = 0
+      const requests = requestByAllCallers().map((call) => call.finally(() => (responded += 1)))
+      await untilAllAccepted()
+      expect(responded).toBe(0)
       await redis.hset(name, 'Expiry', expiry)
-      await expectOneToken(asked, 1)
+      await expectOneToken(requests, 1)
       expect(await redis.get(lease)).toBe('the test:1')
       expect(await fences()).toBe(before)
-      expect((await sandboxOf(system).calls(realm)).granted).toBe(0)
+      expect((await sandboxClient(system).calls(realm)).granted).toBe(0)
     })
 
-    it(`refresh ${FLOOD} companies whose tokens end together once each, a few at a time, and starve nobody`, async () => {
-      const flood = Array.from({ length: FLOOD }, (_, index) => String(9_341_470_000 + index))
-      const bystanders = Array.from({ length: BYSTANDERS }, (_, index) =>
+    it(`refresh ${COMPANIES} companies with expired tokens once each, with bounded concurrency, and serve the others meanwhile`, async () => {
+      const expired = Array.from({ length: COMPANIES }, (_, index) => String(9_341_470_000 + index))
+      const valid = Array.from({ length: VALID_COMPANIES }, (_, index) =>
         String(9_341_480_000 + index),
       )
-      await connectAll([...flood, ...bystanders])
-      gate.takeMostInHand()
+      await connectAll([...expired, ...valid])
+      tokenEndpoint.takeMaxInFlight()
 
-      gate.hold()
-      await expire(flood)
-      let answered = 0
-      const asked = flood.map((one, index) => askToken(one, index).finally(() => (answered += 1)))
-      // Every replica's slots are taken, by calls or by watching what another replica calls for.
-      await eventually(() => expect(gate.inHand()).toBeGreaterThanOrEqual(REFRESHES_IN_HAND))
+      tokenEndpoint.pause()
+      await expire(expired)
+      let responded = 0
+      const requests = expired.map((one, index) =>
+        requestToken(one, index).finally(() => (responded += 1)),
+      )
+      // Every replica's slots are in use, by calls or by waiting for another replica's call.
+      await eventually(() =>
+        expect(tokenEndpoint.inFlight()).toBeGreaterThanOrEqual(REFRESHES_IN_FLIGHT),
+      )
       const meanwhile = await Promise.all(
-        bystanders.map(async (one) => (await system.call(companyInfoUrl(system, one))).status),
+        valid.map(async (one) => (await system.call(companyInfoUrl(system, one))).status),
       )
-      expect(meanwhile).toEqual(Array(BYSTANDERS).fill(200))
-      expect(answered).toBe(0)
-      gate.release()
+      expect(meanwhile).toEqual(Array(VALID_COMPANIES).fill(200))
+      expect(responded).toBe(0)
+      tokenEndpoint.resume()
 
-      const answers = await Promise.all(asked)
-      expect(answers.map(({ status, version }) => `${status} ${version}`)).toEqual(
-        Array(FLOOD).fill('200 2'),
+      const responses = await Promise.all(requests)
+      expect(responses.map(({ status, version }) => `${status} ${version}`)).toEqual(
+        Array(COMPANIES).fill('200 2'),
       )
-      expect(new Set(answers.map(({ token }) => token)).size).toBe(FLOOD)
-      const calls = await sandboxOf(system).allCalls()
-      expect(flood.map((one) => calls.get(one))).toEqual(flood.map(() => onceGranted))
-      const most = gate.takeMostInHand()
-      expect(most).toBeLessThanOrEqual(REPLICAS * REFRESHES_IN_HAND)
+      expect(new Set(responses.map(({ token }) => token)).size).toBe(COMPANIES)
+      const calls = await sandboxClient(system).allCalls()
+      expect(expired.map((one) => calls.get(one))).toEqual(expired.map(() => onceGranted))
+      const maxInFlight = tokenEndpoint.takeMaxInFlight()
+      expect(maxInFlight).toBeLessThanOrEqual(REPLICAS * REFRESHES_IN_FLIGHT)
       console.log(
-        `${FLOOD} companies at once: ${FLOOD} provider calls, at most ${most} at a time; ` +
-          `${BYSTANDERS} gateway calls answered while all of them were held`,
+        `${COMPANIES} companies at once: ${COMPANIES} provider calls, at most ${maxInFlight} at a time; ` +
+          `${VALID_COMPANIES} gateway calls served while all of them were paused`,
       )
     }, 120_000)
 

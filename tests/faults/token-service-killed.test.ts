@@ -1,13 +1,13 @@
 /**
- * A token-service killed with SIGKILL at every point of the refresh protocol, under every way in which a
- * provider rotates. All processes are real; each rotation has its own provider, its own names, and one
- * company per point. The four sweeps run at the same time, each with two processes.
+ * Kills a token-service with SIGKILL at every failpoint of the refresh protocol, with every way in which a
+ * provider rotates refresh tokens. All processes are real; each rotation has its own provider, its own names,
+ * and one company per failpoint. The four rotations are tested concurrently, each with two processes.
  *
- * Every refresh that is killed comes a day after the company's last one, so that it rotates under `daily` as
- * well. What the protocol names beside the points below: after the provider rotated is `during the call` (the
- * answer is on its way) and `after answer` (it is here); after commit before event is `after commit` and
- * `before publish`. The commit is one script that stores the pair, its event and the release of the lease, so
- * before release is `before commit` on one side of it and `after commit` on the other.
+ * Every killed refresh happens a day after the company's last one, so that a provider that rotates daily
+ * rotates then. After the rotation there are two failpoints: `during the call`, with the response in flight,
+ * and `after answer`, with the response received. Between commit and event there are two as well: `after
+ * commit` and `before publish`. The commit is one Lua script that stores the pair and its event and releases
+ * the lease, so there is no failpoint between these.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -17,17 +17,16 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type ChannelModel, connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { credentialsOf, type Told } from '../support/credential-calls.ts'
-import { collectEvents, eventsOf } from '../support/credential-events.ts'
-import { type RefreshCalls, sandboxOf } from '../support/sandbox-control.ts'
-import { connectCompany } from '../support/story-steps.ts'
+import { tokenServiceClient, type ViewOrProblem } from '../support/clients/token-service.ts'
+import { collectCredentialEvents, eventsOf } from '../support/clients/credential-events.ts'
+import { type RefreshCalls, sandboxClient } from '../support/clients/sandbox.ts'
+import { connectCompany } from '../support/clients/user-actions.ts'
+import { diedAt, tokenServiceWithFailpoints } from '../support/processes/failpoints.ts'
 import { backend, type Personality, startSystem, type System } from '../support/system.ts'
-
-const DYING = 'test-support/dying-main.ts'
 
 const DAY_SECONDS = 86_400
 
-/** Settings of the sandbox, on top of those of the personality. */
+/** Settings of the sandbox that override those of the personality. */
 const rotations = {
   never: { personality: 'intuit', rotation: 'never' },
   'daily with grace': { personality: 'intuit', graceSeconds: DAY_SECONDS },
@@ -51,39 +50,46 @@ const points = [
 ] as const
 type Point = (typeof points)[number]
 
-/** Without grace a lost pair cannot be recovered: these rotations, and what the provider then sees. */
+/** Rotations without a grace period, where a lost pair cannot be recovered, with the provider's calls. */
 const unrecoverable = {
-  // The token before it is the same one: the value had not moved within its first day. Under the profile
-  // `intuit` the fault is provisional, so the token is tried again for a caller that insists.
+  // The previous token equals the current one, which did not change within its first day. With the profile
+  // `intuit` the fault is provisional, so a forced refresh tries the token again.
   intuit: { rejected: 1, callsByReading: 3, Final: false },
-  // The token that was used and the one before it, each tried once.
+  // The current and the previous token are tried once each.
   strict: { rejected: 2, callsByReading: 0, Final: true },
 } as const satisfies Partial<Record<Rotation, object>>
 const isUnrecoverable = (rotation: Rotation): rotation is keyof typeof unrecoverable =>
   rotation in unrecoverable
 
-/** The provider has rotated, and the only copy of the new pair dies with the process. */
-const answerLost: ReadonlySet<Point> = new Set(['during the call', 'after answer', 'before commit'])
+/** The provider has rotated, and the only copy of the new pair is lost with the process. */
+const responseLost: ReadonlySet<Point> = new Set([
+  'during the call',
+  'after answer',
+  'before commit',
+])
 
-/** Who dies relaying leaves an event that the next one might relay, and die with before it is forgotten. */
-const alone: ReadonlySet<Point> = new Set(['before publish', 'after confirm'])
+/**
+ * A process that dies while it relays leaves an event in the outbox. The next process would relay it and die
+ * of it, so each of these failpoints is tested separately.
+ */
+const testedSeparately: ReadonlySet<Point> = new Set(['before publish', 'after confirm'])
 
 const realmOf = (point: Point): string => String(9_341_453_000 + points.indexOf(point))
 const nameOf = (point: Point): string => `ACC-${realmOf(point)}`
 
 interface Outcome {
-  /** Of the refresh that is asked again after the kill. */
+  /** The status of the refresh that is repeated after the kill. */
   readonly status: number
   readonly recoverySeconds: number
-  readonly credential: Told<CredentialView>
+  readonly credential: ViewOrProblem<CredentialView>
   readonly isTokenAccepted: boolean
-  /** What the provider saw, with the refresh that was killed. */
-  readonly calls: Pick<RefreshCalls, 'granted' | 'refused' | 'reused'>
-  /** Provider calls that asking and reading again and again led to. */
+  /** The provider's calls, including the killed refresh. */
+  readonly calls: Pick<RefreshCalls, 'granted' | 'rejected' | 'reused'>
+  /** Provider calls caused by repeated requests and reads. */
   readonly callsByReading: number
-  /** One more refresh, or where the grant is lost a reconnect. */
+  /** After one more refresh, or after a reconnect if the grant is lost. */
   readonly afterwards: { readonly version: number | undefined; readonly isTokenAccepted: boolean }
-  /** `<version>/<kind>` in the order of their arrival. */
+  /** `<version>/<kind>` in the order of arrival. */
   readonly events: readonly string[]
 }
 
@@ -93,33 +99,33 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   const outcomes = new Map<string, Outcome>()
   const outcomeOf = (rotation: Rotation, point: Point): Outcome => {
     const outcome = outcomes.get(`${rotation}, ${point}`)
-    if (outcome === undefined) throw new Error(`nothing is known of ${rotation}, ${point}`)
+    if (outcome === undefined) throw new Error(`there is no outcome of ${rotation}, ${point}`)
     return outcome
   }
 
   beforeAll(async () => {
     broker = await connect(backend('TEST_AMQP_URL'))
     redis = new Redis(backend('TEST_REDIS_URL'))
-    // All of them to their end, so that none leaves processes behind when another fails.
-    const sweeps = await Promise.allSettled(
+    // Waits for all of them, so that a failure of one leaves no processes of the others behind.
+    const runs = await Promise.allSettled(
       rotationNames.map(async (rotation) => {
         const { personality } = rotations[rotation]
         await using system = await startSystem([], { personality })
-        const found = await sweep(system, rotation)
-        for (const [point, outcome] of found) outcomes.set(`${rotation}, ${point}`, outcome)
+        for (const [point, outcome] of await testAllPoints(system, rotation))
+          outcomes.set(`${rotation}, ${point}`, outcome)
       }),
     )
-    for (const done of sweeps) if (done.status === 'rejected') throw done.reason
+    for (const run of runs) if (run.status === 'rejected') throw run.reason
   }, 200_000)
   afterAll(async () => {
-    if (outcomes.size === rotationNames.length * points.length) printFigures(outcomeOf)
+    if (outcomes.size === rotationNames.length * points.length) printSummary(outcomeOf)
     redis.disconnect()
     await broker.close()
   })
 
-  async function sweep(system: System, rotation: Rotation): Promise<Map<Point, Outcome>> {
-    const provider = sandboxOf(system)
-    const service = credentialsOf(system)
+  async function testAllPoints(system: System, rotation: Rotation): Promise<Map<Point, Outcome>> {
+    const provider = sandboxClient(system)
+    const service = tokenServiceClient(system)
     const outboxRelayed = (): Promise<void> =>
       eventually(async () =>
         expect(await redis.xlen(`${system.redisKeyPrefix}credentials:outbox`)).toBe(0),
@@ -128,30 +134,30 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       await outboxRelayed()
       expect(await system.service('token-service').stop('SIGTERM')).toBe(0)
     }
-    const revive = async (): Promise<void> => {
+    const restart = async (): Promise<void> => {
       system.start('token-service')
       await system.ready('token-service')
     }
 
-    /** The provider lets the access token expire, somebody asks for a newer one, and the process dies. */
+    /** The access token expires at the provider, a caller requests a newer one, and the process dies. */
     async function kill(point: Point): Promise<void> {
       await provider.expire(realmOf(point))
-      const isFromOutside = point === 'during the call'
-      const dying = isFromOutside
+      const isKilledByTest = point === 'during the call'
+      const doomed = isKilledByTest
         ? system.start('token-service')
-        : system.start('token-service', { DIES_AT: point }, DYING)
+        : system.start('token-service', { DIES_AT: point }, tokenServiceWithFailpoints)
       await system.ready('token-service')
-      // Longer than it takes until the caller is dead.
-      if (isFromOutside) await provider.holdNextAnswer(9_000)
-      const asked = service.refresh(realmOf(point), { Version: 2 }).catch(() => null)
-      if (isFromOutside) {
+      // Longer than it takes until the process is killed.
+      if (isKilledByTest) await provider.delayNextTokenResponse(9_000)
+      const refreshing = service.refresh(realmOf(point), { Version: 2 }).catch(() => null)
+      if (isKilledByTest) {
         const rotated = async () => expect((await provider.calls(realmOf(point))).granted).toBe(1)
         await eventually(rotated)
       } else {
-        await eventually(() => expect(dying.output()).toContain(`died ${point}\n`))
+        await diedAt(doomed, point)
       }
-      expect(await dying.stop('SIGKILL')).toBeNull()
-      await asked
+      expect(await doomed.stop('SIGKILL')).toBeNull()
+      await refreshing
     }
 
     const isTokenAccepted = async (point: Point): Promise<boolean> =>
@@ -161,34 +167,34 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       const startedAt = performance.now()
       const { status } = await eventually(
         async () => {
-          const answer = await service.refresh(realmOf(point), { Version: 2 })
-          expect(answer.status).not.toBe(503)
-          return answer
+          const response = await service.refresh(realmOf(point), { Version: 2 })
+          expect(response.status).not.toBe(503)
+          return response
         },
         { seconds: 40 },
       )
       const recoverySeconds = (performance.now() - startedAt) / 1_000
-      const { granted, refused, reused } = await provider.calls(realmOf(point))
-      const found = {
+      const { granted, rejected, reused } = await provider.calls(realmOf(point))
+      const outcome = {
         status,
         recoverySeconds,
         credential: await service.credential(realmOf(point)),
         isTokenAccepted: await isTokenAccepted(point),
-        calls: { granted, refused, reused },
+        calls: { granted, rejected, reused },
       }
       for (let round = 0; round < 3; round += 1) {
         await service.token(realmOf(point))
         await service.refresh(realmOf(point), { Version: 2 })
-        // A grant whose fault is final is not tried again, even if a caller insists.
+        // A grant whose fault is final is not tried again, even by a forced refresh.
         if (status === 424) await service.refresh(realmOf(point), {})
       }
       const after = await provider.calls(realmOf(point))
-      const callsByReading = after.granted + after.refused - granted - refused
+      const callsByReading = after.granted + after.rejected - granted - rejected
       if (status === 424) await connectCompany(system, realmOf(point))
       else await service.refresh(realmOf(point), {})
       const { Version: version } = await service.credential(realmOf(point))
       const afterwards = { version, isTokenAccepted: await isTokenAccepted(point) }
-      return { ...found, callsByReading, afterwards }
+      return { ...outcome, callsByReading, afterwards }
     }
 
     const stateFile = join(system.dataDir, 'sandbox')
@@ -207,8 +213,8 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     }
 
     await startProvider()
-    await revive()
-    const events = await collectEvents(broker, system)
+    await restart()
+    const events = await collectCredentialEvents(broker, system)
     for (const point of points) {
       await connectCompany(system, realmOf(point))
       await service.refresh(realmOf(point), {})
@@ -216,38 +222,38 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     await stop()
     await oneDayLater()
 
-    const found = new Map<Point, Omit<Outcome, 'events'>>()
+    const outcomesByPoint = new Map<Point, Omit<Outcome, 'events'>>()
     async function killAndRecover(killed: readonly Point[]): Promise<void> {
       for (const point of killed) await kill(point)
-      await revive()
-      await Promise.all(killed.map(async (point) => found.set(point, await recover(point))))
+      await restart()
+      await Promise.all(
+        killed.map(async (point) => outcomesByPoint.set(point, await recover(point))),
+      )
       await stop()
     }
-    for (const point of alone) await killAndRecover([point])
-    await killAndRecover(points.filter((point) => !alone.has(point)))
+    for (const point of testedSeparately) await killAndRecover([point])
+    await killAndRecover(points.filter((point) => !testedSeparately.has(point)))
 
-    const told = await events.end()
+    const eventIds = await events.stop()
     return new Map(
-      [...found].map(([point, outcome]) => [
+      [...outcomesByPoint].map(([point, outcome]) => [
         point,
-        { ...outcome, events: eventsOf(nameOf(point), told) },
+        { ...outcome, events: eventsOf(nameOf(point), eventIds) },
       ]),
     )
   }
 
-  it('is killed at every point that the protocol names', async () => {
+  it('is killed at every failpoint of the protocol', async () => {
     await using system = await startSystem([])
-    const asked = system.start('token-service', { DIES_AT: 'which?' }, DYING)
-    const named = await eventually(() => {
-      const list = /\[.*\]/.exec(asked.output())
-      if (list === null) throw new Error('it has not told its points yet')
-      return JSON.parse(list[0]) as string[]
-    })
+    const started = system.start('token-service', { DIES_AT: 'which?' }, tokenServiceWithFailpoints)
+    // An unknown failpoint makes the process list the known ones and exit.
+    const [list] = await started.waitForOutput(/\[.*\]/)
+    const named = JSON.parse(list) as string[]
     expect([...named, 'during the call'].toSorted()).toEqual(points.toSorted())
   })
 
   const isRecoverable = (rotation: Rotation, point: Point): boolean =>
-    !isUnrecoverable(rotation) || !answerLost.has(point)
+    !isUnrecoverable(rotation) || !responseLost.has(point)
   const cases = rotationNames.flatMap((rotation) =>
     points.map((point) => ({ rotation, point, recoverable: isRecoverable(rotation, point) })),
   )
@@ -260,21 +266,21 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         status: 200,
         credential: { Status: 'active', Version: 3 },
         isTokenAccepted: true,
-        // Only a provider that rotated with the lost answer sees an old token, and takes it.
-        calls: answerLost.has(point)
-          ? { granted: 2, refused: 0, reused: rotation === 'never' ? 0 : 1 }
-          : { granted: 1, refused: 0, reused: 0 },
+        // After a lost response the provider receives the old token, and accepts it within the grace period.
+        calls: responseLost.has(point)
+          ? { granted: 2, rejected: 0, reused: rotation === 'never' ? 0 : 1 }
+          : { granted: 1, rejected: 0, reused: 0 },
         callsByReading: 0,
         afterwards: { version: 4, isTokenAccepted: true },
       })
       expect(outcome.credential).not.toHaveProperty('Fault')
-      // What was confirmed and not yet forgotten comes again, under the same id.
-      const again = point === 'after confirm' ? ['3/refreshed'] : []
+      // An event that was confirmed but not yet removed from the outbox is published again with the same id.
+      const duplicate = point === 'after confirm' ? ['3/refreshed'] : []
       expect(outcome.events).toEqual([
         '1/stored',
         '2/refreshed',
         '3/refreshed',
-        ...again,
+        ...duplicate,
         '4/refreshed',
       ])
     },
@@ -297,7 +303,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
             Message: `Couldn't refresh token for realm ${nameOf(point)}, {"error":"invalid_grant","error_description":"Incorrect or invalid refresh token"}`,
           },
         },
-        calls: { granted: 1, refused: rejected, reused: rejected },
+        calls: { granted: 1, rejected, reused: rejected },
         callsByReading,
         afterwards: { version: 3, isTokenAccepted: true },
         events: ['1/stored', '2/refreshed', '2/faulted', '3/stored'],
@@ -306,14 +312,14 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   )
 })
 
-/** What of the sandbox's state file this test changes. */
+/** The part of the sandbox's state file that this test changes. */
 interface SandboxState {
   readonly memory: {
     readonly grants: { readonly grants: Set<{ readonly current: { rotatedAt: number } }> }
   }
 }
 
-function printFigures(outcomeOf: (rotation: Rotation, point: Point) => Outcome): void {
+function printSummary(outcomeOf: (rotation: Rotation, point: Point) => Outcome): void {
   const rows = rotationNames.map((rotation) => {
     const all = points.map((point) => outcomeOf(rotation, point))
     const sum = (count: (outcome: Outcome) => number): number =>
@@ -325,10 +331,10 @@ function printFigures(outcomeOf: (rotation: Rotation, point: Point) => Outcome):
       `${sum(({ status }) => (status === 200 ? 0 : 1))} grants lost`,
       `${sum(({ credential }) => (credential.Fault?.Code === 'rotation_lost' ? 1 : 0))} faults rotation_lost`,
       `${sum(({ calls }) => calls.granted)} provider calls granted`,
-      `${sum(({ calls }) => calls.refused)} refused`,
+      `${sum(({ calls }) => calls.rejected)} rejected`,
       `${sum(({ calls }) => calls.reused)} with a rotated token`,
       `${distinct} events (${events - distinct} twice)`,
-      `back after at most ${Math.max(...all.map((outcome) => outcome.recoverySeconds)).toFixed(1)} s`,
+      `recovered after at most ${Math.max(...all.map((outcome) => outcome.recoverySeconds)).toFixed(1)} s`,
     ].join(', ')
   })
   console.log(rows.join('\n'))

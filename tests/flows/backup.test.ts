@@ -1,4 +1,3 @@
-import { execFile } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,9 +5,10 @@ import { fileURLToPath } from 'node:url'
 import { generateKeyRing } from '@integration-host/shared/secrets/envelope'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { StartedBackends } from '../support/backend.ts'
-import { startPrivateServers } from '../support/private-servers.ts'
-import { ask, connectCompany, runOf } from '../support/story-steps.ts'
+import type { StartedBackends } from '../support/backends/backend.ts'
+import { startPrivateServers } from '../support/backends/private-servers.ts'
+import { requestDemoApi, connectCompany, waitForRun } from '../support/clients/user-actions.ts'
+import { runProcess } from '../support/processes/start-process.ts'
 import { startSystem, type System } from '../support/system.ts'
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/backup.ts', import.meta.url))
@@ -22,7 +22,7 @@ describe('a backup', () => {
   const urlOf = (kind: 'postgres' | 'redis'): string => servers.backends[kind]?.url ?? ''
 
   beforeAll(async () => {
-    // A copy of Redis is one of the whole server: it has to be ours alone.
+    // A backup of Redis copies the whole server, so this test needs its own.
     servers = await startPrivateServers(['postgres', 'redis'])
     process.env['TEST_DATABASE_URL'] = urlOf('postgres')
     process.env['TEST_REDIS_URL'] = urlOf('redis')
@@ -31,8 +31,8 @@ describe('a backup', () => {
     system.start('token-service', { CREDENTIAL_KEYS: KEYS })
     await system.ready('token-service')
     expect((await connectCompany(system, REALM)).status).toBe(302)
-    await ask(system, '/queue?number=77')
-    await runOf(system, '77', 0, 'Completed')
+    await requestDemoApi(system, '/queue?number=77')
+    await waitForRun(system, '77', 0, 'Completed')
   })
   afterAll(async () => {
     await system[Symbol.asyncDispose]()
@@ -40,55 +40,45 @@ describe('a backup', () => {
     await rm(folder, { recursive: true })
   })
 
-  interface Ended {
-    readonly code: number
-    readonly out: string
-  }
-  const backup = (
+  async function backup(
     command: 'save' | 'drill',
     name: string,
     env: Readonly<Record<string, string>> = {},
-  ): Promise<Ended> =>
-    new Promise((resolve) => {
-      const child = execFile(
-        process.execPath,
-        [SCRIPT, command, join(folder, name)],
-        {
-          env: {
-            PATH: process.env['PATH'],
-            DATABASE_URL: system.databaseUrl,
-            REDIS_URL: urlOf('redis'),
-            REDIS_KEY_PREFIX: system.redisKeyPrefix,
-            DRILL_DATABASE_URL: urlOf('postgres'),
-            CREDENTIAL_KEYS: KEYS,
-            ...env,
-          },
-        },
-        (_, stdout, stderr) => resolve({ code: child.exitCode ?? -1, out: stdout + stderr }),
-      )
+  ): Promise<{ readonly code: number | null; readonly output: string }> {
+    const { code, stdout, stderr } = await runProcess([SCRIPT, command, join(folder, name)], {
+      env: {
+        DATABASE_URL: system.databaseUrl,
+        REDIS_URL: urlOf('redis'),
+        REDIS_KEY_PREFIX: system.redisKeyPrefix,
+        DRILL_DATABASE_URL: urlOf('postgres'),
+        CREDENTIAL_KEYS: KEYS,
+        ...env,
+      },
     })
+    return { code, output: stdout + stderr }
+  }
 
-  it('is saved while the system runs, and restored in a drill: every run, every credential', async () => {
+  it('is saved while the system runs, and a drill restores every run and credential', async () => {
     expect(await backup('save', 'first')).toMatchObject({ code: 0 })
-    const { code, out } = await backup('drill', 'first')
-    expect(out).toContain('postgres: 1 runs with 3 items')
-    expect(out).toContain('redis: 1 credentials, all of them can be decrypted')
+    const { code, output } = await backup('drill', 'first')
+    expect(output).toContain('postgres: 1 runs with 3 items')
+    expect(output).toContain('redis: 1 credentials, all of them can be decrypted')
     expect(code).toBe(0)
   })
 
-  it('is not overwritten by the next one', async () => {
+  it('is not overwritten by another backup of the same name', async () => {
     expect(await backup('save', 'first')).toMatchObject({ code: 1 })
     expect(await backup('drill', 'first')).toMatchObject({ code: 0 })
   })
 
-  it('leaves nothing behind after the drill, and tells no secret', async () => {
-    const { out } = await backup('drill', 'first')
+  it('leaves no database behind after the drill, and prints no secret', async () => {
+    const { output } = await backup('drill', 'first')
     const sql = postgres(urlOf('postgres'), { max: 1 })
     const left = await sql`select datname from pg_database where datname like 'restore_drill_%'`
     await sql.end()
     expect(left).toEqual([])
-    expect(out).not.toContain(KEYS.slice(3))
-    expect(out).not.toContain(new URL(urlOf('postgres')).password)
+    expect(output).not.toContain(KEYS.slice(3))
+    expect(output).not.toContain(new URL(urlOf('postgres')).password)
   })
 
   it.each([
@@ -103,15 +93,15 @@ describe('a backup', () => {
       bytes[20] = (bytes[20] ?? 0) ^ 1
       await writeFile(join(folder, copy, file), bytes)
     }
-    const { code, out } = await backup('drill', copy)
-    expect([code, out]).toEqual([1, expect.stringContaining(reason)])
+    const { code, output } = await backup('drill', copy)
+    expect([code, output]).toEqual([1, expect.stringContaining(reason)])
   })
 
-  it('fails the drill with other keys: the copy alone brings no credential back', async () => {
-    const { code, out } = await backup('drill', 'first', {
+  it('fails the drill with other keys, because a backup cannot be decrypted without its own', async () => {
+    const { code, output } = await backup('drill', 'first', {
       CREDENTIAL_KEYS: generateKeyRing().reveal(),
     })
-    expect([code, out]).toEqual([
+    expect([code, output]).toEqual([
       1,
       expect.stringContaining(
         `1 of 1 credentials cannot be decrypted with CREDENTIAL_KEYS, ACC-${REALM} first`,
@@ -119,13 +109,13 @@ describe('a backup', () => {
     ])
   })
 
-  it('fails the drill when its rows contradict each other', async () => {
+  it('fails the drill if its rows are inconsistent', async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`delete from "Order_Item" where "StepName" = 'csv'`
     await sql.end()
     expect(await backup('save', 'torn')).toMatchObject({ code: 0 })
-    const { code, out } = await backup('drill', 'torn')
-    expect([code, out]).toEqual([
+    const { code, output } = await backup('drill', 'torn')
+    expect([code, output]).toEqual([
       1,
       expect.stringContaining('1 completed runs have no completed item'),
     ])

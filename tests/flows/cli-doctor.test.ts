@@ -1,19 +1,15 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
-import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
 import { connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectCompany } from '../support/story-steps.ts'
+import { connectCompany } from '../support/clients/user-actions.ts'
+import { parseJsonLines, runCli } from '../support/processes/cli.ts'
 import { backend, startSystem, type System } from '../support/system.ts'
 
-const PROGRAM = fileURLToPath(new URL('../../packages/cli/src/main.ts', import.meta.url))
-
-interface Finding {
+interface CheckResult {
   readonly Subject: string
   readonly Check: string
   readonly Verdict: 'ok' | 'warning' | 'problem' | 'skipped'
@@ -29,7 +25,7 @@ describe('doctor over a running system', () => {
   })
   afterAll(() => system[Symbol.asyncDispose]())
 
-  const surroundings = (): Record<string, string> => ({
+  const addresses = (): Record<string, string> => ({
     REDIS_URL: backend('TEST_REDIS_URL'),
     DATABASE_URL: system.databaseUrl,
     AMQP_URL: backend('TEST_AMQP_URL'),
@@ -42,36 +38,25 @@ describe('doctor over a running system', () => {
     SERVICE_API_KEY: system.serviceKey,
   })
 
-  /** Runs the program as a process, as an operator would. */
   async function doctor(only: string, env: Readonly<Record<string, string>> = {}) {
-    const { PATH = '' } = process.env
-    const child = spawn(
-      process.execPath,
-      [PROGRAM, 'doctor', '--json', '--timeout', '3', '--only', only],
-      { env: { PATH, ...surroundings(), ...env }, stdio: ['ignore', 'pipe', 'pipe'] },
+    const { code, stdout, stderr } = await runCli(
+      ['doctor', '--json', '--timeout', '3', '--only', only],
+      { env: { ...addresses(), ...env } },
     )
-    const [out, err, [code]] = await Promise.all([
-      text(child.stdout),
-      text(child.stderr),
-      once(child, 'close') as Promise<[number | null]>,
-    ])
-    expect(out + err).not.toContain(system.serviceKey)
-    expect(out + err).not.toContain('a-wrong-password')
-    const findings = out
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line) as Finding)
-    const wrong = findings.filter(({ Verdict }) => Verdict === 'problem')
-    return { code, findings, wrong, err }
+    expect(stdout + stderr).not.toContain(system.serviceKey)
+    expect(stdout + stderr).not.toContain('a-wrong-password')
+    const results = parseJsonLines<CheckResult>(stdout)
+    const problems = results.filter(({ Verdict }) => Verdict === 'problem')
+    return { code, results, problems }
   }
 
-  it('finds nothing wrong with it', async () => {
-    const { code, findings, wrong } = await doctor(
+  it('reports no problem', async () => {
+    const { code, results, problems } = await doctor(
       'postgres,rabbitmq,provider,token-service,accounting-gateway,coordinator,demo-api',
     )
-    expect([code, wrong]).toEqual([0, []])
-    const told = findings.map(({ Subject, Check, Found }) => `${Subject} ${Check}: ${Found}`)
-    expect(told).toEqual(
+    expect([code, problems]).toEqual([0, []])
+    const reported = results.map(({ Subject, Check, Found }) => `${Subject} ${Check}: ${Found}`)
+    expect(reported).toEqual(
       expect.arrayContaining([
         expect.stringMatching(/^postgres migrations: all \d+ applied$/),
         'rabbitmq queues: 12 of 12 as they should be',
@@ -84,12 +69,12 @@ describe('doctor over a running system', () => {
     )
   })
 
-  it('reads what Redis says of itself', async () => {
+  it('checks the configuration of Redis', async () => {
     const redis = new Redis(backend('TEST_REDIS_URL'))
     const [, appendonly] = await redis.config('GET', 'appendonly')
     redis.disconnect()
-    const { findings } = await doctor('redis')
-    expect(findings).toEqual(
+    const { results } = await doctor('redis')
+    expect(results).toEqual(
       expect.arrayContaining([
         expect.objectContaining({ Check: 'version', Verdict: 'ok' }),
         expect.objectContaining({ Check: 'maxmemory-policy', Found: 'noeviction' }),
@@ -102,15 +87,15 @@ describe('doctor over a running system', () => {
     )
   })
 
-  it('names the credential that does not open with the keys at hand', async () => {
+  it('names the credential that the configured keys cannot decrypt', async () => {
     const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
     const sealed = (await redis.hget('ACC-1', 'RefreshToken')) ?? ''
-    // Whole, but in another's place.
+    // A valid ciphertext of another field: the field is authenticated as well.
     await redis.hset('ACC-1', 'RefreshToken', (await redis.hget('ACC-1', 'Authenticator')) ?? '')
-    const { code, wrong } = await doctor('token-service')
+    const { code, problems } = await doctor('token-service')
     await redis.hset('ACC-1', 'RefreshToken', sealed)
     redis.disconnect()
-    expect([code, wrong]).toMatchObject([
+    expect([code, problems]).toMatchObject([
       1,
       [
         {
@@ -122,10 +107,10 @@ describe('doctor over a running system', () => {
     ])
   })
 
-  it('tells a half-migrated database from one that is up to date', async () => {
+  it('distinguishes a half-migrated database from an up-to-date one', async () => {
     const sql = postgres(system.databaseUrl, { max: 1, onnotice: () => {} })
-    const migrations = async () => (await doctor('postgres')).findings.filter(isMigration)
-    const isMigration = ({ Check }: Finding): boolean => Check === 'migrations'
+    const migrations = async () => (await doctor('postgres')).results.filter(isMigration)
+    const isMigration = ({ Check }: CheckResult): boolean => Check === 'migrations'
     await sql`alter table "Order_Item" rename column "Data" to "Data_lost"`
     expect(await migrations()).toMatchObject([
       { Verdict: 'problem', Found: 'half-migrated: Order_Item.Data is missing' },
@@ -140,25 +125,25 @@ describe('doctor over a running system', () => {
     await sql.end()
   })
 
-  it('tells settings of a database that lose what was recorded, or refuse it', async () => {
+  it('reports database settings that lose or reject writes', async () => {
     const name = new URL(system.databaseUrl).pathname.slice(1)
     const sql = postgres(backend('TEST_DATABASE_URL'), { max: 1, onnotice: () => {} })
     await sql`alter database ${sql(name)} set synchronous_commit = off`
     await sql`alter database ${sql(name)} set default_transaction_read_only = on`
-    const { code, wrong } = await doctor('postgres')
+    const { code, problems } = await doctor('postgres')
     await sql`alter database ${sql(name)} reset all`
     await sql.end()
-    expect([code, wrong.map(({ Check, Found }) => [Check, Found])]).toEqual([
+    expect([code, problems.map(({ Check, Found }) => [Check, Found])]).toEqual([
       1,
       [
         ['synchronous_commit', 'off'],
         ['role', 'read only'],
       ],
     ])
-    expect((await doctor('postgres')).wrong).toEqual([])
+    expect((await doctor('postgres')).problems).toEqual([])
   })
 
-  it('tells which queue has other arguments, while the coordinator waits for it to be mended', async () => {
+  it('names the queue with incompatible arguments while the coordinator waits for it to be fixed', async () => {
     const name = `${system.amqpPrefix}steps.OrderProcess.report`
     const operator = await connect(backend('TEST_AMQP_URL'))
     const channel = await operator.createChannel()
@@ -168,9 +153,11 @@ describe('doctor over a running system', () => {
 
     const coordinator = system.start('coordinator')
     const reason = await eventually(async () => {
-      const answer = await fetch(`${coordinator.url}/health/ready`)
-      const report = (await answer.json()) as { dependencies: Record<string, { reason?: string }> }
-      expect([answer.status, report.dependencies['rabbitmq']?.reason]).toEqual([
+      const response = await fetch(`${coordinator.url}/health/ready`)
+      const report = (await response.json()) as {
+        dependencies: Record<string, { reason?: string }>
+      }
+      expect([response.status, report.dependencies['rabbitmq']?.reason]).toEqual([
         503,
         expect.stringContaining(`queue ${name} exists with another x-`),
       ])
@@ -178,9 +165,9 @@ describe('doctor over a running system', () => {
     })
     expect(coordinator.output().match(/the broker has it with other settings/g)).toHaveLength(1)
 
-    const { code, wrong } = await doctor('rabbitmq,coordinator')
+    const { code, problems } = await doctor('rabbitmq,coordinator')
     expect(code).toBe(1)
-    expect(wrong).toEqual([
+    expect(problems).toEqual([
       expect.objectContaining({
         Subject: 'rabbitmq',
         Check: 'queue',
@@ -197,41 +184,41 @@ describe('doctor over a running system', () => {
     await channel.deleteQueue(name)
     await operator.close()
     await system.ready('coordinator')
-    expect((await doctor('rabbitmq,coordinator')).wrong).toEqual([])
+    expect((await doctor('rabbitmq,coordinator')).problems).toEqual([])
   })
 
-  it('has one line for each backend where nobody listens', async () => {
-    const { code, findings } = await doctor('redis,postgres,rabbitmq,provider,demo-api', {
+  it('prints one line for each backend that refuses connections', async () => {
+    const { code, results } = await doctor('redis,postgres,rabbitmq,provider,demo-api', {
       REDIS_URL: 'redis://127.0.0.1:2',
       DATABASE_URL: 'postgresql://postgres@127.0.0.1:2/x',
       AMQP_URL: 'amqp://127.0.0.1:2',
       DISCOVERY_URL: 'http://127.0.0.1:2/x',
       DEMO_API_URL: 'http://127.0.0.1:2',
     })
-    expect([code, findings.map(({ Subject }) => Subject)]).toEqual([
+    expect([code, results.map(({ Subject }) => Subject)]).toEqual([
       1,
       ['redis', 'postgres', 'rabbitmq', 'provider', 'demo-api'],
     ])
-    for (const { Found } of findings) expect(Found).toBe('127.0.0.1:2: no process listens there')
+    for (const { Found } of results) expect(Found).toBe('127.0.0.1:2: no process listens there')
   })
 
-  it('says that a password is wrong, and shows none', async () => {
+  it('reports a wrong password without printing it', async () => {
     const url = new URL(backend('TEST_AMQP_URL'))
     url.password = 'a-wrong-password'
-    const { code, findings } = await doctor('rabbitmq', { AMQP_URL: url.href })
-    expect([code, findings]).toMatchObject([
+    const { code, results } = await doctor('rabbitmq', { AMQP_URL: url.href })
+    expect([code, results]).toMatchObject([
       1,
       [{ Found: `${url.host}: rejects the user, the password, or the virtual host` }],
     ])
   })
 
-  it('ends in time, with one line for each that takes connections and says nothing', async () => {
+  it('times out with one line for each backend that accepts connections and sends nothing', async () => {
     const sockets = new Set<Socket>()
-    const silent = createServer((socket) => void sockets.add(socket.on('error', () => {})))
-    silent.listen(0, '127.0.0.1')
-    await once(silent, 'listening')
-    const { port } = silent.address() as { port: number }
-    const { code, findings } = await doctor('redis,postgres,rabbitmq,provider,coordinator', {
+    const unresponsive = createServer((socket) => void sockets.add(socket.on('error', () => {})))
+    unresponsive.listen(0, '127.0.0.1')
+    await once(unresponsive, 'listening')
+    const { port } = unresponsive.address() as { port: number }
+    const { code, results } = await doctor('redis,postgres,rabbitmq,provider,coordinator', {
       REDIS_URL: `redis://127.0.0.1:${port}`,
       DATABASE_URL: `postgresql://postgres@127.0.0.1:${port}/x`,
       AMQP_URL: `amqp://127.0.0.1:${port}`,
@@ -239,15 +226,15 @@ describe('doctor over a running system', () => {
       COORDINATOR_URL: `http://127.0.0.1:${port}`,
     })
     for (const socket of sockets) socket.destroy()
-    silent.close()
+    unresponsive.close()
     expect(code).toBe(1)
-    expect(findings.map(({ Subject }) => Subject)).toEqual([
+    expect(results.map(({ Subject }) => Subject)).toEqual([
       'redis',
       'postgres',
       'rabbitmq',
       'provider',
       'coordinator',
     ])
-    for (const { Found } of findings) expect(Found).toContain('does not respond in time')
+    for (const { Found } of results) expect(Found).toContain('does not respond in time')
   })
 })

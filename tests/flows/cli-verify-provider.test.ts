@@ -1,16 +1,14 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { sandboxClient } from '../support/clients/sandbox.ts'
+import { CLI, parseJsonLines, runCli } from '../support/processes/cli.ts'
+import { startProcess } from '../support/processes/start-process.ts'
 import { startSystem, type System } from '../support/system.ts'
 
-const PROGRAM = fileURLToPath(new URL('../../packages/cli/src/main.ts', import.meta.url))
 const CLIENT_ID = 'client-id-canary-1'
 const CLIENT_SECRET = 'client-secret-canary-1'
 const REALM = '9341453908059889'
-/** What every token, code, name and address of the sandbox has in it. */
+/** Substrings of every token, code, name and address of the sandbox. */
 const SECRETS = [
   CLIENT_SECRET,
   REALM,
@@ -31,101 +29,79 @@ interface Line {
 
 interface Verification {
   readonly code: number | null
-  readonly err: string
+  readonly stderr: string
   readonly lines: readonly Line[]
-  /** Of one check, or of a step as a whole. */
+  /** Returns the line of one check, or of a step as a whole. */
   readonly line: (step: string, check?: string) => string | undefined
-  /** `step check: verdict` of all that are not as documented. */
+  /** `step check: verdict` for each line that deviates from the documentation. */
   readonly deviations: readonly string[]
 }
 
 describe('verify-provider against the sandbox', () => {
   let system: System
   let sandboxUrl: string
+  let sandbox: ReturnType<typeof sandboxClient>
 
   beforeAll(async () => {
     system = await startSystem([])
-    // Without REDIRECT any redirect URI on this machine is registered.
+    // Without REDIRECT the sandbox accepts any redirect URI on this machine.
     sandboxUrl = system.start('sandbox-provider', { CLIENT_ID, CLIENT_SECRET, REDIRECT: '' }).url
     await system.ready('sandbox-provider')
+    sandbox = sandboxClient(system)
   })
   afterAll(() => system[Symbol.asyncDispose]())
-  beforeEach(() => sandbox('POST', 'reset'))
-
-  async function sandbox(method: string, path: string, body?: unknown): Promise<void> {
-    const response = await fetch(`${sandboxUrl}/sandbox/${path}`, {
-      method,
-      headers: { 'Content-Type': 'application/json' },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    expect(response.ok).toBe(true)
-    await response.body?.cancel()
-  }
-  const fault = (what: object): Promise<void> => sandbox('POST', 'faults', what)
+  beforeEach(() => sandbox.reset())
 
   interface Options {
     readonly args?: readonly string[]
     readonly env?: Readonly<Record<string, string>>
-    /** What the person does with the address; default: connects the company. */
+    /** What the person does with the printed address. Default: connects the company. */
     readonly open?: (address: string) => Promise<unknown>
-    /** The process gets SIGINT, once, when it has written this. */
-    readonly interruptAt?: string
+    /** The process gets SIGINT when it has printed this. */
+    readonly interruptAt?: RegExp
   }
 
   const connect = (address: string): Promise<unknown> =>
     fetch(`${address}&sandbox_company=${REALM}:canary-company`)
 
-  /** Runs the program as a process, as a person with an account would. */
+  /** Runs the program as a person with an account would. */
   async function verify({
     args = [],
     env = {},
     open = connect,
     interruptAt,
   }: Options = {}): Promise<Verification> {
-    const { PATH = '' } = process.env
-    const child = spawn(
-      process.execPath,
-      [PROGRAM, 'verify-provider', '--yes', '--json', ...args],
-      {
-        env: {
-          PATH,
-          DISCOVERY_URL: `${sandboxUrl}/.well-known/openid_sandbox_configuration`,
-          CLIENT_ID,
-          CLIENT_SECRET,
-          REDIRECT: `http://127.0.0.1:${await freePort()}/callback`,
-          ACCOUNTING_URL: sandboxUrl,
-          ...env,
-        },
-        stdio: ['ignore', 'pipe', 'pipe'],
+    await using started = startProcess([CLI, 'verify-provider', '--yes', '--json', ...args], {
+      env: {
+        DISCOVERY_URL: `${sandboxUrl}/.well-known/openid_sandbox_configuration`,
+        CLIENT_ID,
+        CLIENT_SECRET,
+        REDIRECT: `http://127.0.0.1:${await freePort()}/callback`,
+        ACCOUNTING_URL: sandboxUrl,
+        ...env,
       },
-    )
-    let err = ''
-    const opened: Promise<unknown>[] = []
-    child.stderr.setEncoding('utf8').on('data', (data: string) => {
-      err += data
-      const address = /^(http\S+)\n/m.exec(err)?.[1]
-      if (address !== undefined && opened.length === 0) opened.push(open(address))
-      if (interruptAt !== undefined && !child.killed && err.includes(interruptAt))
-        child.kill('SIGINT')
     })
-    const [out, [code]] = await Promise.all([
-      text(child.stdout),
-      once(child, 'close') as Promise<[number | null]>,
-    ])
-    await Promise.all(opened)
-    const shown = out + err.replace(/^http\S+\n/m, '')
-    for (const secret of SECRETS) expect(shown).not.toContain(secret)
-    const lines = out
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line) as Line)
+    // Some runs end before they print the address.
+    const opened = started.waitForOutput(/^(http\S+)\n/m).then(
+      ([, address = '']) => open(address),
+      () => null,
+    )
+    if (interruptAt !== undefined) {
+      await started.waitForOutput(interruptAt)
+      await started.stop('SIGINT')
+    }
+    const { code, stdout, stderr } = await started.ended
+    await opened
+    const printed = stdout + stderr.replace(/^http\S+\n/m, '')
+    for (const secret of SECRETS) expect(printed).not.toContain(secret)
+    const lines = parseJsonLines<Line>(stdout)
     return {
       code,
-      err,
+      stderr,
       lines,
       line(step, check) {
-        const found = lines.find((one) => one.Step === step && one.Check === (check ?? null))
-        return found && `${found.Verdict}: ${found.Seen}`
+        const match = lines.find((one) => one.Step === step && one.Check === (check ?? null))
+        return match && `${match.Verdict}: ${match.Seen}`
       },
       deviations: lines
         .filter(({ Verdict }) => Verdict !== 'as documented')
@@ -136,8 +112,8 @@ describe('verify-provider against the sandbox', () => {
   }
 
   describe('as Intuit', () => {
-    it('finds everything as documented but the host', async () => {
-      const { code, lines, line, deviations, err } = await verify()
+    it('reports everything as documented except the host', async () => {
+      const { code, lines, line, deviations, stderr } = await verify()
       expect([code, deviations]).toEqual([
         0,
         ['discovery provider host: differs', 'previous token: skipped'],
@@ -147,23 +123,23 @@ describe('verify-provider against the sandbox', () => {
         'as documented: company …889; members: code, realmId, state',
       )
       expect(line('revocation', 'second revocation')).toBe('as documented: 400, empty body')
-      expect(err).not.toContain('still exists')
+      expect(stderr).not.toContain('still exists')
     })
 
     it('uses the previous refresh token once the value has changed', async () => {
-      await sandbox('PUT', 'settings', { rotation: 'always' })
+      await sandbox.set({ rotation: 'always' })
       const { code, line } = await verify()
       expect([code, line('refresh', 'refresh token value')]).toEqual([0, 'differs: changed'])
       expect(line('previous token', 'previous refresh token')).toBe(
         'as documented: rejected; the current one is still accepted',
       )
-      await sandbox('PUT', 'settings', { graceSeconds: 60 })
+      await sandbox.set({ graceSeconds: 60 })
       expect((await verify()).line('previous token', 'previous refresh token')).toBe(
         'as documented: accepted; returns the current value',
       )
     })
 
-    it('needs ACCOUNTING_URL for the accounting API, and leaves it out without', async () => {
+    it('skips the accounting API without ACCOUNTING_URL', async () => {
       const { code, line } = await verify({ env: { ACCOUNTING_URL: '' } })
       expect([code, line('discovery', 'accounting address')]).toEqual([
         0,
@@ -173,7 +149,7 @@ describe('verify-provider against the sandbox', () => {
         expect(line(step)).toBe('skipped: no accounting address: set ACCOUNTING_URL')
     })
 
-    it('leaves out the id token without openid, and the company without an accounting scope', async () => {
+    it('skips the id token without the scope openid, and the company without an accounting scope', async () => {
       const withoutOpenId = await verify({ env: { SCOPE: 'com.intuit.quickbooks.accounting' } })
       expect([withoutOpenId.code, withoutOpenId.line('id token')]).toEqual([
         0,
@@ -189,9 +165,9 @@ describe('verify-provider against the sandbox', () => {
   })
 
   describe('as a strict provider', () => {
-    beforeEach(() => sandbox('PUT', 'settings', { personality: 'strict' }))
+    beforeEach(() => sandbox.set({ personality: 'strict' }))
 
-    it('finds everything as the standards have it, with PKCE, nonce, iss and rotation', async () => {
+    it('reports everything as the standards require it, with PKCE, nonce, iss and rotation', async () => {
       const { code, line, deviations } = await verify({ env: { PROVIDER_PROFILE: 'generic' } })
       expect([code, deviations]).toEqual([0, ['create: skipped', 'revocation: skipped']])
       expect(line('id token', 'nonce')).toBe('as documented: repeated')
@@ -201,8 +177,8 @@ describe('verify-provider against the sandbox', () => {
       )
     })
 
-    it('revokes by a form, and the second time as RFC 7009 has it', async () => {
-      await sandbox('PUT', 'settings', { revokeOnReuse: false })
+    it('revokes with a form body, and a second time as RFC 7009 requires', async () => {
+      await sandbox.set({ revokeOnReuse: false })
       const { code, line } = await verify({ env: { PROVIDER_PROFILE: 'generic' } })
       expect([code, line('revocation', 'revocation')]).toEqual([
         0,
@@ -211,7 +187,7 @@ describe('verify-provider against the sandbox', () => {
       expect(line('revocation', 'second revocation')).toBe('as documented: 200, empty body')
     })
 
-    it('names what differs from Intuit', async () => {
+    it('lists the differences from Intuit', async () => {
       const { code, line, deviations } = await verify({ args: ['--no-create'] })
       expect([code, deviations]).toEqual([
         0,
@@ -231,15 +207,15 @@ describe('verify-provider against the sandbox', () => {
   })
 
   describe('with faults', () => {
-    it('does not go to the browser with a wrong key pair', async () => {
+    it('does not start the authorization with a wrong key pair', async () => {
       for (const wrong of [{ CLIENT_SECRET: 'another-secret' }, { CLIENT_ID: 'another-client' }]) {
-        const { code, line, err } = await verify({ env: wrong })
+        const { code, line, stderr } = await verify({ env: wrong })
         expect([code, line('key pair', 'key pair')]).toEqual([
           1,
           'failed: 401 invalid_client, JSON',
         ])
         expect(line('connect')).toBe('skipped: needs a key pair that the provider accepts')
-        expect(err).not.toContain('connect/oauth2')
+        expect(stderr).not.toContain('connect/oauth2')
       }
     })
 
@@ -257,7 +233,7 @@ describe('verify-provider against the sandbox', () => {
     })
 
     it('ends without a grant when the person denies', async () => {
-      const { code, line, err } = await verify({
+      const { code, line, stderr } = await verify({
         open: (address) => fetch(`${address}&sandbox_company=deny`),
       })
       expect([code, line('connect', 'callback')]).toEqual([
@@ -265,7 +241,7 @@ describe('verify-provider against the sandbox', () => {
         'failed: access_denied; members: error, state',
       ])
       expect(line('revocation')).toBe('skipped: needs a connected company')
-      expect(err).not.toMatch(/grant (of this run|may)/)
+      expect(stderr).not.toMatch(/grant (of this run|may)/)
     })
 
     it('names missing members of the discovery document', async () => {
@@ -275,22 +251,22 @@ describe('verify-provider against the sandbox', () => {
         revocation_endpoint: __,
         ...document
       } = (await response.json()) as Record<string, unknown>
-      await fault({ target: 'discovery', status: 200, body: document })
-      const { code, line, err } = await verify({ args: ['--no-create'] })
+      await sandbox.addFault({ target: 'discovery', status: 200, body: document })
+      const { code, line, stderr } = await verify({ args: ['--no-create'] })
       expect([code, line('discovery', 'discovery document')]).toEqual([
         0,
         'differs: missing: revocation_endpoint, claims_supported',
       ])
       expect(line('revocation')).toContain('no usable revocation_endpoint')
-      expect(err).toContain('The grant of this run still exists.')
+      expect(stderr).toContain('The grant of this run still exists.')
     })
 
     it.each([
       [{ status: 200, body: { issuer: 'canary' } }, /^failed: no usable issuer, authorization_end/],
       [{ status: 200, body: '<html>canary' }, 'failed: not a JSON object'],
       [{ status: 500 }, 'failed: 500 server_error, JSON'],
-    ])('has nothing to go on without a discovery document: %j', async (what, seen) => {
-      await fault({ target: 'discovery', ...what })
+    ])('skips all further steps without a usable discovery document: %j', async (what, seen) => {
+      await sandbox.addFault({ target: 'discovery', ...what })
       const { code, line, lines } = await verify()
       expect([code, line('discovery', 'discovery document')]).toEqual([
         1,
@@ -304,21 +280,24 @@ describe('verify-provider against the sandbox', () => {
       [{ status: 500, body: 'canary' }, 'failed: 500, neither JSON nor XML', true],
       [{ status: 400 }, 'failed: 400 invalid_grant, JSON', false],
       [{ drop: 'after' }, /^failed: no response \(/, true],
-    ])('says what may be left after a failed code exchange: %j', async (what, seen, mayExist) => {
-      const { code, line, err } = await verify({
-        async open(address) {
-          await fault({ target: 'token', ...what })
-          await connect(address)
-        },
-      })
-      expect([code, line('connect', 'code exchange') ?? line('connect')]).toEqual([
-        1,
-        expect.stringMatching(seen),
-      ])
-      expect(err.includes('a grant may exist')).toBe(mayExist)
-    })
+    ])(
+      'reports whether a grant may exist after a failed code exchange: %j',
+      async (what, seen, mayExist) => {
+        const { code, line, stderr } = await verify({
+          async open(address) {
+            await sandbox.addFault({ target: 'token', ...what })
+            await connect(address)
+          },
+        })
+        expect([code, line('connect', 'code exchange') ?? line('connect')]).toEqual([
+          1,
+          expect.stringMatching(seen),
+        ])
+        expect(stderr.includes('a grant may exist')).toBe(mayExist)
+      },
+    )
 
-    it('finds an id token that is not signed by the provider', async () => {
+    it('rejects an id token that the provider did not sign', async () => {
       const part = (value: object): string =>
         Buffer.from(JSON.stringify(value)).toString('base64url')
       const id_token = `${part({ alg: 'RS256', kid: 'canary' })}.${part({ aud: 'canary', nonce: 'canary' })}.canary`
@@ -330,7 +309,7 @@ describe('verify-provider against the sandbox', () => {
       }
       const { code, lines, line } = await verify({
         async open(address) {
-          await fault({ target: 'token', status: 200, body })
+          await sandbox.addFault({ target: 'token', status: 200, body })
           await connect(address)
         },
       })
@@ -348,9 +327,9 @@ describe('verify-provider against the sandbox', () => {
       expect(line('connect', 'code exchange')).toContain('missing: expires_in, x_refresh')
     })
 
-    it('shows a throttled call with the headers that tell the limit', async () => {
+    it('reports a throttled call with its rate-limit headers', async () => {
       const headers = { 'Retry-After': '30', 'X-Limit-Note': 'canary' }
-      await fault({ target: 'api', status: 429, headers })
+      await sandbox.addFault({ target: 'api', status: 429, headers })
       const { code, line } = await verify()
       expect([code, line('query', 'query')]).toEqual([1, 'failed: 429, XML, code 3001'])
       expect(line('limits', 'limit headers')).toBe('differs: retry-after: 30, x-limit-note')
@@ -358,14 +337,14 @@ describe('verify-provider against the sandbox', () => {
     })
 
     it('does not wait for a call without a response longer than --timeout', async () => {
-      await fault({ target: 'api', latencyMs: 120_000 })
+      await sandbox.addFault({ target: 'api', latencyMs: 120_000 })
       const { code, line } = await verify({ args: ['--timeout', '1'] })
       expect([code, line('query')]).toEqual([1, 'failed: no response within 1 s'])
       expect(line('create', 'create again')).toBe('as documented: the same Id')
     })
 
-    it('tries the key pair again only at the next run', async () => {
-      await fault({ target: 'token', status: 429 })
+    it('does not retry the key pair within a run after 429', async () => {
+      await sandbox.addFault({ target: 'token', status: 429 })
       const first = await verify()
       expect([first.code, first.line('key pair', 'key pair')]).toEqual([
         1,
@@ -374,49 +353,45 @@ describe('verify-provider against the sandbox', () => {
       expect((await verify()).code).toBe(0)
     })
 
-    it('says that the grant still exists if it cannot be revoked', async () => {
-      await fault({ target: 'revoke', status: 503, calls: 2 })
-      const { code, line, err } = await verify({ args: ['--no-create'] })
+    it('reports that the grant still exists if it cannot be revoked', async () => {
+      await sandbox.addFault({ target: 'revoke', status: 503, calls: 2 })
+      const { code, line, stderr } = await verify({ args: ['--no-create'] })
       expect([code, line('revocation', 'revocation')]).toEqual([
         1,
         expect.stringMatching(/^failed: 503/),
       ])
-      expect(err).toContain('The grant of this run still exists.')
+      expect(stderr).toContain('The grant of this run still exists.')
     })
 
-    it('shows at Ctrl-C what was seen, and says that the grant still exists', async () => {
-      await fault({ target: 'api', latencyMs: 120_000 })
-      const { code, line, err } = await verify({ interruptAt: '6/11 query' })
+    it('prints the results so far on Ctrl-C, and reports that the grant still exists', async () => {
+      await sandbox.addFault({ target: 'api', latencyMs: 120_000 })
+      const { code, line, stderr } = await verify({ interruptAt: /6\/11 query/ })
       expect(code).toBe(130)
       expect(line('refresh', 'expiry members')).toMatch(/^as documented/)
       expect(line('query')).toBe('skipped: stopped')
-      expect(err).toMatch(/The grant of this run still exists[^]*Stopped by SIGINT/)
+      expect(stderr).toMatch(/The grant of this run still exists[^]*Stopped by SIGINT/)
     })
   })
 
   describe('doctor', () => {
     async function keyPair(env: Readonly<Record<string, string>>): Promise<unknown> {
-      const { PATH = '' } = process.env
-      const child = spawn(process.execPath, [PROGRAM, 'doctor', '--only', 'provider', '--json'], {
+      const { stdout } = await runCli(['doctor', '--only', 'provider', '--json'], {
         env: {
-          PATH,
           DISCOVERY_URL: `${sandboxUrl}/.well-known/openid_configuration`,
           CLIENT_ID,
           CLIENT_SECRET,
           ...env,
         },
-        stdio: ['ignore', 'pipe', 'ignore'],
       })
-      const out = await text(child.stdout)
-      for (const secret of SECRETS) expect(out).not.toContain(secret)
-      const line = out.split('\n').find((one) => one.includes('"key pair"'))
+      for (const secret of SECRETS) expect(stdout).not.toContain(secret)
+      const line = stdout.split('\n').find((one) => one.includes('"key pair"'))
       return JSON.parse(line ?? '{}')
     }
 
     it.each(['intuit', 'strict'])(
       'checks the key pair without consent: %s',
       async (personality) => {
-        await sandbox('PUT', 'settings', { personality })
+        await sandbox.set({ personality })
         expect(await keyPair({})).toMatchObject({ Verdict: 'ok' })
         expect(await keyPair({ CLIENT_SECRET: 'another' })).toMatchObject({
           Verdict: 'problem',

@@ -1,20 +1,16 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectCompany } from '../support/story-steps.ts'
+import { connectCompany } from '../support/clients/user-actions.ts'
+import { parseJsonLines, runCli } from '../support/processes/cli.ts'
 import { startSystem, type System } from '../support/system.ts'
 
-const PROGRAM = fileURLToPath(new URL('../../packages/cli/src/main.ts', import.meta.url))
 const PASSPHRASE = 'correct horse battery staple'
 const REALMS = ['1', '2', '3']
 
-describe('the command line over two installations', () => {
+describe('the command line with two installations', () => {
   let source: System
   let target: System
   let folder: string
@@ -30,36 +26,31 @@ describe('the command line over two installations', () => {
     await rm(folder, { recursive: true })
   })
 
-  /** Starts the program as a process in `folder`, as a user would. */
+  /** Runs the program in `folder`, as a user would. */
   async function cli(system: System, ...args: readonly string[]) {
-    const { PATH = '' } = process.env
-    const child = spawn(process.execPath, [PROGRAM, ...args], {
+    const result = await runCli(args, {
       cwd: folder,
       env: {
-        PATH,
         TOKEN_SERVICE_URL: system.url('token-service'),
         SERVICE_API_KEY: system.serviceKey,
         EXPORT_PASSPHRASE: PASSPHRASE,
       },
-      stdio: ['ignore', 'pipe', 'pipe'],
     })
-    const [out, err, [code]] = await Promise.all([
-      text(child.stdout),
-      text(child.stderr),
-      once(child, 'close') as Promise<[number | null]>,
-    ])
-    for (const secret of [system.serviceKey, PASSPHRASE]) expect(out + err).not.toContain(secret)
-    return { code, out, err }
+    for (const secret of [system.serviceKey, PASSPHRASE])
+      expect(result.stdout + result.stderr).not.toContain(secret)
+    return result
   }
   async function json(system: System, ...args: readonly string[]) {
-    const { code, out } = await cli(system, ...args, '--json')
-    const lines = out.split('\n').filter((line) => line !== '')
-    return { code, lines: lines.map((line) => JSON.parse(line) as Record<string, unknown>) }
+    const { code, stdout } = await cli(system, ...args, '--json')
+    return { code, lines: parseJsonLines(stdout) }
   }
 
-  it('gives the address at which a company is connected, and shows it then', async () => {
-    const { code, out } = await cli(source, 'credentials', 'connect', '--realm', '1')
-    expect([code, out]).toEqual([0, expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\/.*state=/)])
+  it('prints the address that connects a company, and lists the connected companies', async () => {
+    const { code, stdout } = await cli(source, 'credentials', 'connect', '--realm', '1')
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\/.*state=/),
+    ])
     for (const realm of REALMS) await connectCompany(source, realm)
     const { lines } = await json(source, 'credentials', 'list')
     expect(lines.map(({ Name, Status }) => [Name, Status])).toEqual(
@@ -71,53 +62,53 @@ describe('the command line over two installations', () => {
     })
   })
 
-  it('refreshes', async () => {
+  it('refreshes a credential, and exits with 3 for an unknown one', async () => {
     expect(await json(source, 'credentials', 'refresh', 'ACC-1')).toMatchObject({
       code: 0,
       lines: [{ Name: 'ACC-1', Version: 2, Status: 'active' }],
     })
     expect(await cli(source, 'credentials', 'refresh', 'ACC-404')).toMatchObject({
       code: 3,
-      out: '',
+      stdout: '',
     })
   })
 
-  it('seals everything with the first key', async () => {
+  it('re-encrypts every credential with the active key', async () => {
     expect(await json(source, 'credentials', 'rotate-keys')).toMatchObject({
       code: 0,
       lines: [{ ActiveKey: 'k1', Total: 3, Current: 3, IsFinished: true }],
     })
   })
 
-  it('moves credentials: faulted as transferred here, usable there', async () => {
+  it('moves credentials: they are faulted as transferred at the source and usable at the target', async () => {
     const moved = await cli(source, 'credentials', 'export', '--all', '--out', 'all.ndjson')
-    expect([moved.code, moved.out]).toEqual([0, 'all.ndjson has ACC-1, ACC-2, ACC-3.\n'])
+    expect([moved.code, moved.stdout]).toEqual([0, 'all.ndjson has ACC-1, ACC-2, ACC-3.\n'])
     const file = await readFile(join(folder, 'all.ndjson'), 'utf8')
     expect(JSON.parse(file)).toMatchObject({ Names: ['ACC-1', 'ACC-2', 'ACC-3'] })
     const shown = await cli(source, 'credentials', 'show', 'ACC-1')
-    expect([shown.code, shown.out]).toEqual([4, expect.stringContaining('transferred')])
+    expect([shown.code, shown.stdout]).toEqual([4, expect.stringContaining('transferred')])
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(4)
 
     const imported = await cli(target, 'credentials', 'import', 'all.ndjson')
-    expect([imported.code, imported.out]).toEqual([0, '3 imported, 0 rejected\n'])
+    expect([imported.code, imported.stdout]).toEqual([0, '3 imported, 0 rejected\n'])
     const { lines } = await json(target, 'credentials', 'list')
     expect(lines.map(({ Status }) => Status)).toEqual(['active', 'active', 'active'])
     const again = await cli(target, 'credentials', 'import', 'all.ndjson')
-    expect([again.code, again.out]).toEqual([1, '0 imported, 3 rejected\n'])
+    expect([again.code, again.stdout]).toEqual([1, '0 imported, 3 rejected\n'])
   })
 
-  it('takes them back here from the same file', async () => {
+  it('imports them back at the source from the same file', async () => {
     expect(await cli(source, 'credentials', 'import', 'all.ndjson')).toMatchObject({ code: 0 })
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(0)
   })
 
-  it('removes', async () => {
+  it('removes a credential only with --yes', async () => {
     expect((await cli(source, 'credentials', 'remove', 'ACC-3')).code).toBe(2)
     expect((await cli(source, 'credentials', 'remove', 'ACC-3', '--yes')).code).toBe(0)
     expect((await cli(source, 'credentials', 'show', 'ACC-3')).code).toBe(3)
   })
 
-  it('lists all of it in the audit log, whose chain it recomputes', async () => {
+  it('lists these actions in the audit log, and verifies its hash chain', async () => {
     const actions = await eventually(async () => {
       const { lines } = await json(source, 'audit', 'list', '--name', 'ACC-3')
       expect(lines.at(-1)).toMatchObject({ What: 'removed' })
@@ -129,13 +120,13 @@ describe('the command line over two installations', () => {
     const head = String(lines[0]?.['Head'])
     expect((await cli(source, 'audit', 'verify', '--expect', head)).code).toBe(0)
     const other = await cli(target, 'audit', 'verify', '--expect', head)
-    expect([other.code, other.err]).toEqual([1, expect.stringContaining('is broken at entry')])
+    expect([other.code, other.stderr]).toEqual([1, expect.stringContaining('is broken at entry')])
   })
 
-  it('ends with 5 when the key is another installation’s, or nobody answers', async () => {
+  it('exits with 5 if the service key is wrong or the service is unavailable', async () => {
     const url = source.url('token-service')
-    const { code, err } = await cli(target, 'credentials', 'list', '--url', url)
-    expect([code, err]).toEqual([5, expect.stringContaining('rejects the service key')])
+    const { code, stderr } = await cli(target, 'credentials', 'list', '--url', url)
+    expect([code, stderr]).toEqual([5, expect.stringContaining('rejects the service key')])
     await source.service('token-service').stop('SIGKILL')
     expect((await cli(source, 'credentials', 'list')).code).toBe(5)
   })

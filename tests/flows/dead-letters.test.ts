@@ -1,15 +1,18 @@
-/** The policies of deploy/definitions.json, on a broker that has the queues already. Of RabbitMQ 4: `npm run test:compose`. */
+/**
+ * Imports the policies of deploy/definitions.json into a broker that already has the queues. `npm run test:compose`
+ * tests them with RabbitMQ 4.
+ */
 import { join } from 'node:path'
 import { processTopology } from '@integration-host/shared/contracts/topology'
 import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queue-arguments'
 import { connect } from 'amqplib'
 import { expect, it } from 'vitest'
-import { startMortalRabbitMq } from '../faults/support/mortal-servers.ts'
+import { startRestartableRabbitMq } from '../support/backends/restartable-servers.ts'
 
 const DEFINITIONS = join(import.meta.dirname, '../../deploy/definitions.json')
 
 it('keeps a dead letter that operators read and return more often than the default limit', async () => {
-  await using broker = await startMortalRabbitMq()
+  await using broker = await startRestartableRabbitMq()
   const connection = await connect(broker.url)
   const channel = await connection.createConfirmChannel()
   const [dead] = processTopology('OrderProcess', []).queues

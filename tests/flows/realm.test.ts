@@ -6,7 +6,12 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { companyInfoUrl, connectCompany } from '../support/story-steps.ts'
+import { sandboxClient } from '../support/clients/sandbox.ts'
+import {
+  companyInfoUrl,
+  connectCompany,
+  consentInBrowser,
+} from '../support/clients/user-actions.ts'
 import { backend, personalities, startSystem, type System } from '../support/system.ts'
 
 const REALM = '9341453908059889'
@@ -17,7 +22,7 @@ describe.each(personalities)(
   (personality) => {
     let system: System
     const events: { key: string; body: string }[] = []
-    let stopListening: () => Promise<void>
+    let stopConsuming: () => Promise<void>
 
     beforeAll(async () => {
       system = await startSystem(['sandbox-provider', 'token-service', 'accounting-gateway'], {
@@ -33,25 +38,19 @@ describe.each(personalities)(
           message && events.push({ key: message.fields.routingKey, body: String(message.content) }),
         { noAck: true },
       )
-      stopListening = () => connection.close()
+      stopConsuming = () => connection.close()
     })
     afterAll(async () => {
-      await stopListening()
+      await stopConsuming()
       await system[Symbol.asyncDispose]()
     })
 
-    const sandbox = (path: string, method: string, body?: unknown): Promise<Response> =>
-      fetch(`${system.url('sandbox-provider')}/sandbox/${path}`, {
-        method,
-        headers: { 'Content-Type': 'application/json' },
-        ...(body !== undefined && { body: JSON.stringify(body) }),
-      })
     const credential = async () =>
       (await system.call(`${system.url('token-service')}/credentials/${NAME}`)).json() as Promise<
         Record<string, unknown>
       >
 
-    it('is connected through the real redirects, and its credential stored encrypted', async () => {
+    it('is connected through the redirects of a browser, and its credential is stored encrypted', async () => {
       const finished = await connectCompany(system, REALM)
       expect(finished.status).toBe(302)
       expect(await credential()).toMatchObject({
@@ -73,46 +72,36 @@ describe.each(personalities)(
         expect(stored[field]).toMatch(/^1\.k1\./)
     })
 
-    it('cannot be taken over by a callback that names it for the grant of another company', async () => {
-      const started = await fetch(`${system.url('token-service')}/authorize`, {
-        redirect: 'manual',
-      })
-      const cookie = started.headers.getSetCookie().map((header) => header.split(';')[0])
-      const consent = new URL(started.headers.get('Location') ?? '')
-      consent.searchParams.set('sandbox_company', '666:Attacker')
-      const granted = await fetch(consent, { redirect: 'manual' })
-      const callback = new URL(granted.headers.get('Location') ?? '')
+    it('cannot be replaced by a callback that names it with the grant of another company', async () => {
+      const { callback, follow } = await consentInBrowser(system, '666', 'Attacker')
       callback.searchParams.set('realmId', REALM)
-      const answer = await fetch(callback, {
-        redirect: 'manual',
-        headers: { Cookie: cookie.join('; ') },
-      })
-      expect([answer.status, await answer.json()]).toEqual([
+      const response = await follow()
+      expect([response.status, await response.json()]).toEqual([
         409,
         expect.objectContaining({ code: 'realm_mismatch' }),
       ])
       expect(await credential()).toMatchObject({ Version: 1, Status: 'active' })
     })
 
-    it('is read through the gateway with the bearer added', async () => {
-      const answer = await system.call(companyInfoUrl(system, REALM))
-      expect(answer.status).toBe(200)
-      expect(answer.headers.get('intuit_tid')).toBeTruthy()
-      expect(await answer.json()).toMatchObject({
+    it('is read through the gateway, which adds the bearer token', async () => {
+      const response = await system.call(companyInfoUrl(system, REALM))
+      expect(response.status).toBe(200)
+      expect(response.headers.get('intuit_tid')).toBeTruthy()
+      expect(await response.json()).toMatchObject({
         QueryResponse: { CompanyInfo: [{ CompanyName: 'Test Company' }] },
       })
     })
 
-    it('is refreshed first when its token has expired, once', async () => {
-      await sandbox(`realms/${REALM}/expire`, 'POST')
-      const answers = await Promise.all(
+    it('is refreshed once for concurrent requests when its access token has expired', async () => {
+      await sandboxClient(system).expire(REALM)
+      const responses = await Promise.all(
         Array.from({ length: 8 }, () => system.call(companyInfoUrl(system, REALM))),
       )
-      expect(answers.map(({ status }) => status)).toEqual(Array(8).fill(200))
+      expect(responses.map(({ status }) => status)).toEqual(Array(8).fill(200))
       expect(await credential()).toMatchObject({ Version: 2 })
     })
 
-    it('publishes each transition on the exchange, without any token', async () => {
+    it('publishes an event for each transition, without any token', async () => {
       await eventually(() =>
         expect(events.map(({ key }) => key)).toEqual(['credential.stored', 'credential.refreshed']),
       )
@@ -125,14 +114,14 @@ describe.each(personalities)(
       expect(JSON.stringify(events)).not.toContain(token.Authenticator)
     })
 
-    it('is refreshed by the routine that is registered again after a restart', async () => {
-      // A token so short that it expires while no service is there to refresh it.
-      await sandbox('settings', 'PUT', { accessTokenSeconds: 2 })
+    it('is refreshed by the schedule that is restored after a restart', async () => {
+      // The token expires while no service runs that could refresh it.
+      await sandboxClient(system).set({ accessTokenSeconds: 2 })
       await system.call(`${system.url('token-service')}/credentials/${NAME}/refresh`, {
         method: 'POST',
       })
       expect(await system.service('token-service').stop('SIGTERM')).toBe(0)
-      await sandbox('settings', 'PUT', { accessTokenSeconds: 3_600 })
+      await sandboxClient(system).set({ accessTokenSeconds: 3_600 })
       system.start('token-service')
       await system.ready('token-service')
       // No caller requests the token.
@@ -141,13 +130,13 @@ describe.each(personalities)(
       )
     })
 
-    it('is faulted with the exact message when the provider has revoked it, and healed by a reconnect', async () => {
-      await sandbox(`realms/${REALM}/revoke`, 'POST')
-      const refused = await system.call(
+    it('is faulted with the specified message after the provider revoked it, until it is reconnected', async () => {
+      await sandboxClient(system).revoke(REALM)
+      const rejected = await system.call(
         `${system.url('token-service')}/credentials/${NAME}/refresh`,
         { method: 'POST' },
       )
-      expect([refused.status, await refused.json()]).toEqual([
+      expect([rejected.status, await rejected.json()]).toEqual([
         424,
         expect.objectContaining({ code: 'credential_faulted' }),
       ])
@@ -167,7 +156,7 @@ describe.each(personalities)(
       expect((await system.call(companyInfoUrl(system, REALM))).status).toBe(200)
     })
 
-    it('is revoked and forgotten on request', async () => {
+    it('is revoked and deleted on request', async () => {
       const removed = await system.call(`${system.url('token-service')}/credentials/${NAME}`, {
         method: 'DELETE',
       })

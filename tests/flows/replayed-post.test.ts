@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectCompany } from '../support/story-steps.ts'
+import { connectCompany } from '../support/clients/user-actions.ts'
+import { sandboxClient } from '../support/clients/sandbox.ts'
 import { personalities, startSystem, type System } from '../support/system.ts'
 
 const REALM = '9341453908059889'
@@ -15,21 +16,13 @@ describe.each(personalities)('a POST whose response is lost, at the provider %s'
   })
   afterAll(() => system[Symbol.asyncDispose]())
 
-  const sandbox = (path: string, init?: RequestInit): Promise<Response> =>
-    fetch(`${system.url('sandbox-provider')}/sandbox/${path}`, {
-      headers: { 'Content-Type': 'application/json' },
-      ...init,
-    })
-
   it.each([
     ['lost', [{ drop: 'after' }]],
     ['lost, and the next one a 502', [{ drop: 'after' }, { status: 502 }]],
   ])('creates its entity once if it is %s', async (name, faults) => {
-    for (const fault of faults) {
-      const body = JSON.stringify({ target: 'api', calls: 1, ...fault })
-      expect((await sandbox('faults', { method: 'POST', body })).status).toBe(201)
-    }
-    const before = await created()
+    const sandbox = sandboxClient(system)
+    for (const fault of faults) await sandbox.addFault({ target: 'api', calls: 1, ...fault })
+    const before = await sandbox.entitiesCreated(REALM)
     const response = await system.call(
       `${system.url('accounting-gateway')}/v3/company/${REALM}/customer?minorversion=75`,
       {
@@ -39,17 +32,10 @@ describe.each(personalities)('a POST whose response is lost, at the provider %s'
       },
     )
     await response.text()
-    // Intuit recognises the requestid. Nothing protects a POST to a provider of which nothing is known.
+    // Intuit recognises the requestid. With an unknown provider the gateway must not repeat a POST.
     expect(response.status).toBe(personality === 'intuit' ? 200 : 502)
     expect(response.headers.has('X-RequestId')).toBe(personality === 'intuit')
-    expect(await created()).toBe(before + 1)
-    await sandbox('faults', { method: 'DELETE' })
+    expect(await sandbox.entitiesCreated(REALM)).toBe(before + 1)
+    await sandbox.clearFaults()
   })
-
-  async function created(): Promise<number> {
-    const { realms } = (await (await sandbox('counters')).json()) as {
-      realms: Record<string, { entitiesCreated: number }>
-    }
-    return realms[REALM]?.entitiesCreated ?? 0
-  }
 })

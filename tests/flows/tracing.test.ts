@@ -2,9 +2,18 @@ import { randomBytes } from 'node:crypto'
 import postgres from 'postgres'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ask, companyInfoUrl, connectCompany, runOf } from '../support/story-steps.ts'
+import {
+  requestDemoApi,
+  companyInfoUrl,
+  connectCompany,
+  waitForRun,
+} from '../support/clients/user-actions.ts'
 import { serviceNames, startSystem, type System } from '../support/system.ts'
-import { startTraceCollector, type TraceCollector, treeOf } from '../support/trace-collector.ts'
+import {
+  startTraceCollector,
+  type TraceCollector,
+  treeOf,
+} from '../support/fakes/trace-collector.ts'
 
 const REALM = '9341453908059889'
 
@@ -20,9 +29,9 @@ beforeAll(async () => {
 afterAll(() => opened.disposeAsync())
 
 describe('the trace of an order', () => {
-  it('goes from /queue through RabbitMQ and Postgres to each step and the call that it makes', async () => {
-    await ask(system, '/queue?number=66')
-    await runOf(system, '66', 0, 'Completed')
+  it('contains the request, the messages, the statements, and each step with its call', async () => {
+    await requestDemoApi(system, '/queue?number=66')
+    await waitForRun(system, '66', 0, 'Completed')
     await eventually(() => {
       const queued = collector.spans.find(({ name }) => name === 'GET /queue')
       const trace = collector.spans.filter(({ traceId }) => traceId === queued?.traceId)
@@ -54,7 +63,7 @@ describe('the trace of an order', () => {
     })
   })
 
-  it('begins anew with a message that a pull sends: where the run came from is not kept', async () => {
+  it("starts with the sweeper's message for a run whose origin is unknown", async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData")
       values ('OrderProcess', 'by-hand', '"by-hand"')`
@@ -72,8 +81,8 @@ describe('the trace of an order', () => {
     })
   })
 
-  it('says which attempt of which step of which run a span is about, and what came of it', async () => {
-    await ask(system, '/queue?number=67')
+  it('names the process, run, step, attempt and outcome in the attributes of a step span', async () => {
+    await requestDemoApi(system, '/queue?number=67')
     await eventually(() =>
       expect(collector.spans.map(({ attributes }) => attributes)).toContainEqual({
         'integration.process': 'OrderProcess',
@@ -88,7 +97,7 @@ describe('the trace of an order', () => {
 })
 
 describe('the trace of a step that fails', () => {
-  it('says so by the class of the error, without its words', async () => {
+  it('has the error class, without the error message', async () => {
     await system.call(`${system.url('coordinator')}/processes/OrderProcess/transactions`, {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
@@ -108,16 +117,16 @@ describe('the trace of a step that fails', () => {
 })
 
 describe('the trace of a call to the accounting API', () => {
-  /** Reads the company as a caller that is traced itself, and waits for the tree below its span. */
+  /** Reads the company with a traceparent header, and waits for the tree below its span. */
   async function expectTree(expected: readonly string[]): Promise<void> {
     const caller = randomBytes(8).toString('hex')
     const traceparent = `00-${randomBytes(16).toString('hex')}-${caller}-01`
-    const answer = await system.call(companyInfoUrl(system, REALM), { headers: { traceparent } })
-    expect(answer.status).toBe(200)
+    const response = await system.call(companyInfoUrl(system, REALM), { headers: { traceparent } })
+    expect(response.status).toBe(200)
     await eventually(() => expect(treeOf(collector.spans, caller)).toEqual(expected))
   }
 
-  it('goes through the hand-out of the token to the provider', async () => {
+  it('contains the token request and the call to the provider', async () => {
     await connectCompany(system, REALM)
     await expectTree([
       'accounting-gateway: GET /v3/company/:realm/*',
@@ -129,7 +138,7 @@ describe('the trace of a call to the accounting API', () => {
     ])
   })
 
-  it('goes through the refresh when the provider does not take the token any more', async () => {
+  it('contains the refresh if the provider rejects the access token', async () => {
     const expiry = `${system.url('sandbox-provider')}/sandbox/realms/${REALM}/expire`
     expect((await fetch(expiry, { method: 'POST' })).status).toBe(200)
     await expectTree([
@@ -155,7 +164,7 @@ describe('the trace of a call to the accounting API', () => {
 })
 
 describe('tracing', () => {
-  it('tells nothing of a query, and only what its attributes name', () => {
+  it('exports no query string, and only the expected attributes', () => {
     const keys = new Set(collector.spans.flatMap(({ attributes }) => Object.keys(attributes)))
     expect([...keys].toSorted()).toEqual([
       'db.operation.name',
@@ -180,8 +189,8 @@ describe('tracing', () => {
     expect(collector.received().toString()).not.toMatch(/CompanyInfo|number=66/)
   })
 
-  // Hooks see each module, however it is loaded. The API without the SDK comes with the metrics.
-  const tellModules = `--import=data:text/javascript,${encodeURIComponent(
+  // A load hook sees every module, whether it is imported or required. The API without the SDK is always loaded.
+  const reportSdk = `--import=data:text/javascript,${encodeURIComponent(
     `import { registerHooks } from 'node:module'
     registerHooks({
       load(url, context, next) {
@@ -191,23 +200,23 @@ describe('tracing', () => {
     })`,
   )}`
 
-  it.each(serviceNames)('loads nothing in %s while no endpoint is set', async (name) => {
-    const untraced = await system.replica(name, { NODE_OPTIONS: tellModules })
+  it.each(serviceNames)('does not load the SDK in %s without an endpoint', async (name) => {
+    const untraced = await system.replica(name, { NODE_OPTIONS: reportSdk })
     expect(untraced.output()).not.toContain('loads the SDK')
     await untraced.stop('SIGKILL')
   })
 
   it.each([
-    ['loads the SDK where there is one', {}, true],
-    ['loads nothing with OTEL_SDK_DISABLED', { OTEL_SDK_DISABLED: 'true' }, false],
+    ['loads the SDK with an endpoint', {}, true],
+    ['does not load the SDK with OTEL_SDK_DISABLED', { OTEL_SDK_DISABLED: 'true' }, false],
   ])('%s', async (_, switches, isLoaded) => {
-    const env = { ...collector.env, ...switches, NODE_OPTIONS: tellModules }
+    const env = { ...collector.env, ...switches, NODE_OPTIONS: reportSdk }
     const replica = await system.replica('demo-api', env)
     expect(replica.output().includes('loads the SDK')).toBe(isLoaded)
     await replica.stop('SIGKILL')
   })
 
-  it('tells that the collector is away, and does not hold up a service that leaves then', async () => {
+  it('logs that the collector is unavailable, and does not delay the shutdown', async () => {
     const replica = await system.replica('demo-api', {
       ...collector.env,
       OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1',
@@ -223,16 +232,16 @@ describe('tracing', () => {
     expect(await replica.stop('SIGTERM')).toBe(0)
   })
 
-  it('sends what it has when a service leaves', async () => {
+  it('exports the remaining spans on shutdown', async () => {
     const replica = await system.replica('demo-api', {
       ...collector.env,
       OTEL_BSP_SCHEDULE_DELAY: '60000',
-      OTEL_SERVICE_NAME: 'leaving',
+      OTEL_SERVICE_NAME: 'shutting-down',
     })
     await (await fetch(`${replica.url}/queue?number=69`)).body?.cancel()
     expect(await replica.stop('SIGTERM')).toBe(0)
     expect(collector.spans).toContainEqual(
-      expect.objectContaining({ service: 'leaving', name: 'GET /queue' }),
+      expect.objectContaining({ service: 'shutting-down', name: 'GET /queue' }),
     )
   })
 })

@@ -11,11 +11,11 @@ export type Workspace = ReadonlyMap<
 
 interface Import {
   readonly specifier: string
-  /** `import type` and `export type`: gone before anything runs. */
+  /** `import type` and `export type`, which are erased before the program runs. */
   readonly isTypeOnly: boolean
 }
 
-/** Belongs in adapters, routes and `app.ts`; a domain folder works with the values these turn it into. */
+/** Packages that only adapters, routes and `app.ts` may import. They pass plain values to the domain folders. */
 export const technology: readonly string[] = [
   'hono',
   '@hono/node-server',
@@ -59,7 +59,7 @@ const platformExceptions: ReadonlyMap<string, readonly string[]> = new Map([
 
 const outerFolders = new Set(['adapters', 'routes'])
 
-/** The part of the field a file is about (`services/coordinator/src/worker`); undefined outside the domain and for tests. */
+/** Returns the domain folder of a file (`services/coordinator/src/worker`); undefined for other files and tests. */
 export function domainFolderOf(path: string): string | undefined {
   const [services, service, src, folder, ...rest] = path.split('/')
   if (services !== 'services' || src !== 'src' || folder === undefined || rest.length === 0) return
@@ -67,7 +67,7 @@ export function domainFolderOf(path: string): string | undefined {
   return outerFolders.has(folder) ? undefined : `services/${service}/src/${folder}`
 }
 
-/** Every breach of the import direction, one sentence each. */
+/** Returns every violation of the import direction, one sentence each. */
 export function importViolations(sources: Sources, workspace: Workspace): string[] {
   return [...sources].flatMap(([path, text]) => {
     const imports = importsOf(text)
@@ -89,7 +89,7 @@ function crossing(from: string, to: string): string | undefined {
   if (service !== undefined && service !== own) {
     if (own !== undefined) return 'services talk over HTTP and the broker, never by import'
     if (from.startsWith('packages/')) return 'packages know nothing of what is built on them'
-    // An example of a process is a part of the coordinator that lives elsewhere.
+    // An example of a process is loaded into the coordinator.
     if (!/^(?:host|examples)\//.test(from)) return 'only host/ imports services'
   }
   if (to.startsWith('host/') && (own !== undefined || from.startsWith('packages/'))) {
@@ -124,7 +124,7 @@ function domainViolations(path: string, sources: Sources, workspace: Workspace):
   return violations
 }
 
-/** The shortest way on which loading `start` loads technology through another file. */
+/** Returns the shortest import chain through which `start` loads technology from another file. */
 function detourToTechnology(
   start: string,
   sources: Sources,
@@ -150,7 +150,7 @@ function detourToTechnology(
   return undefined
 }
 
-// Between the first word and `from` stand names only: no quote, no bracket of a call, no other statement.
+// Only names may occur between the keyword and `from`: no quote, parenthesis or other statement.
 const staticImport =
   /\b(?:import|export)\s+(type\s)?(?:(?!\b(?:import|export)\b)[^'"`;()])*?\bfrom\s*['"]([^'"]+)['"]/g
 const bareImport = /\bimport\s*\(?\s*['"]([^'"]+)['"]/g
@@ -202,7 +202,7 @@ function resolveImport(from: string, specifier: string, workspace: Workspace): s
         after === undefined ? '' : wanted.slice(before.length, wanted.length - after.length)
       return normalize(join(folder, file.replace('*', star)))
     }
-    return `${folder}/${wanted}` // no such door: still an import of that package
+    return `${folder}/${wanted}` // not exported, but still an import of that package
   }
   return undefined
 }

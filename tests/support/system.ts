@@ -1,10 +1,8 @@
 /**
- * The whole system as its own processes on real Redis, RabbitMQ and Postgres, with names of its own:
- * a database, a Redis key prefix and an AMQP prefix per system, all removed at the end.
+ * The whole system: each service as its own process, on real Redis, RabbitMQ and PostgreSQL. Every system has
+ * its own database, Redis key prefix and AMQP prefix, which are removed when it is disposed.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,9 +12,10 @@ import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { DEVIATION } from './openapi/deviations.ts'
+import { type StartedProcess, startProcess } from './processes/start-process.ts'
 import { removeTopology } from './topology.ts'
 
-/** In the order of the design's table; any order of starting works. */
+/** The services can be started in any order. */
 export const serviceNames = [
   'token-service',
   'accounting-gateway',
@@ -26,13 +25,9 @@ export const serviceNames = [
 ] as const
 export type ServiceName = (typeof serviceNames)[number]
 
-export interface ServiceProcess {
+export interface ServiceProcess extends StartedProcess {
+  /** Where it was configured to listen; for port 0, `listeningUrl` finds the address. */
   readonly url: string
-  readonly pid: number
-  /** Everything it wrote so far, standard output and standard error together. */
-  output(): string
-  /** Ends it and resolves with its exit code once it is gone; null when a signal ended it. */
-  stop(signal: 'SIGTERM' | 'SIGKILL'): Promise<number | null>
 }
 
 export interface System extends AsyncDisposable {
@@ -43,34 +38,34 @@ export interface System extends AsyncDisposable {
   readonly redisKeyPrefix: string
   url(name: ServiceName): string
   service(name: ServiceName): ServiceProcess
-  /** Starts a service, without waiting until it is ready; `entry` in place of its main. */
+  /** Starts a service, without waiting until it is ready. Default of `entry`: its main. */
   start(name: ServiceName, env?: Readonly<Record<string, string>>, entry?: string): ServiceProcess
-  /** One more process of a service beside the started one, on a port of its own. Resolves when it is ready. */
+  /** Starts another replica of a service on a free port. Resolves when it is ready. */
   replica(name: ServiceName, env?: Readonly<Record<string, string>>): Promise<ServiceProcess>
-  /** Resolves when `/health/ready` of each answers 200. */
+  /** Resolves when `/health/ready` of each service responds 200. */
   ready(...names: readonly ServiceName[]): Promise<void>
-  /** A call with the service key. */
+  /** Sends a request with the service key. */
   call(url: string, init?: RequestInit): Promise<Response>
 }
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-// Under test a service is held to its OpenAPI document; a benchmark measures the service alone.
-const HELD =
+// Tests check each response against the service's OpenAPI document; benchmarks measure the service alone.
+const CONFORMANCE_CHECK =
   process.env['VITEST'] === undefined
     ? []
-    : ['--import', new URL('openapi/hold-process.ts', import.meta.url).href]
+    : ['--import', new URL('openapi/check-service-process.ts', import.meta.url).href]
 const READY_DEADLINE_MS = 60_000
 
-/** What the sandbox is (services/sandbox-provider/src/control/personalities.ts). */
+/** How the sandbox behaves (services/sandbox-provider/src/control/personalities.ts). */
 export const personalities = ['intuit', 'strict'] as const
 export type Personality = (typeof personalities)[number]
 
 export interface SystemOptions {
-  /** Of the sandbox; the services then assume the provider that this is. Default: `intuit`. */
+  /** Of the sandbox; the services get the matching provider profile. Default: `intuit`. */
   readonly personality?: Personality
 }
 
-/** Makes the system's own database and names; starts the services named, all of them when none is. */
+/** Creates the system's database and names, then starts the given services; default: all. */
 export async function startSystem(
   names: readonly ServiceName[] = serviceNames,
   { personality = 'intuit' }: SystemOptions = {},
@@ -129,7 +124,7 @@ export async function startSystem(
     'demo-api': { COORDINATOR_URL: url('coordinator') },
   }
 
-  /** The newest of each name; `all` has every one that was ever started. */
+  /** The latest process of each name; `all` has every process that was started. */
   const processes = new Map<ServiceName, ServiceProcess>()
   const all: ServiceProcess[] = []
   const startAt = (
@@ -138,12 +133,13 @@ export async function startSystem(
     env: Readonly<Record<string, string>>,
     entry = 'src/main.ts',
   ): ServiceProcess => {
-    const started = startProcess(`services/${name}/${entry}`, `http://127.0.0.1:${port}`, {
-      ...everywhere,
-      ...settings[name],
-      PORT: String(port),
-      ...env,
-    })
+    const started: ServiceProcess = {
+      url: `http://127.0.0.1:${port}`,
+      ...startProcess([...CONFORMANCE_CHECK, `services/${name}/${entry}`], {
+        cwd: ROOT,
+        env: { ...everywhere, ...settings[name], PORT: String(port), ...env },
+      }),
+    }
     all.push(started)
     return started
   }
@@ -209,7 +205,7 @@ export async function startSystem(
   return system
 }
 
-/** Where a backend is; the global setup has found it. */
+/** Returns the URL of a backend, which the global setup has found. */
 export function backend(
   variable: 'TEST_DATABASE_URL' | 'TEST_REDIS_URL' | 'TEST_AMQP_URL',
 ): string {
@@ -219,42 +215,15 @@ export function backend(
   return url
 }
 
-function startProcess(
-  entry: string,
-  url: string,
-  env: Readonly<Record<string, string>>,
-): ServiceProcess {
-  const { PATH = '' } = process.env
-  const child: ChildProcess = spawn(process.execPath, [...HELD, entry], {
-    cwd: ROOT,
-    env: { PATH, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  let output = ''
-  child.stdout?.on('data', (data: Buffer) => (output += data.toString()))
-  child.stderr?.on('data', (data: Buffer) => (output += data.toString()))
-  const gone = once(child, 'exit') as Promise<[number | null]>
-  return {
-    url,
-    pid: child.pid ?? 0,
-    output: () => output,
-    async stop(signal) {
-      if (child.exitCode === null && child.signalCode === null) child.kill(signal)
-      const [code] = await gone
-      return code
-    },
-  }
-}
-
 async function untilReady(name: ServiceName, url: string, output: () => string): Promise<void> {
   const deadline = Date.now() + READY_DEADLINE_MS
   while (Date.now() < deadline) {
-    const answer = await fetch(`${url}/health/ready`).catch(() => null)
-    await answer?.body?.cancel()
-    if (answer?.ok) return
+    const response = await fetch(`${url}/health/ready`).catch(() => null)
+    await response?.body?.cancel()
+    if (response?.ok) return
     await delay(25)
   }
-  throw new Error(`${name} was not ready in time; it wrote:\n${output()}`)
+  throw new Error(`${name} was not ready in time; output:\n${output()}`)
 }
 
 async function withServer<T>(work: (sql: postgres.Sql) => Promise<T>): Promise<T> {

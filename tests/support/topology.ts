@@ -14,7 +14,7 @@ const topologies = [
   credentialsTopology,
   processTopology('OrderProcess', ['order', 'report', 'csv']),
 ]
-/** What of a system outlives its processes on the broker. */
+/** Queues and exchanges of a system remain on the broker when its processes have ended. */
 export const queues = topologies.flatMap((topology) => topology.queues)
 export const exchanges = [
   ...topologies.flatMap((topology) => topology.exchanges),
@@ -22,7 +22,7 @@ export const exchanges = [
   { name: COORDINATORS_EXCHANGE, type: 'fanout' },
 ] as const
 
-/** Removes what a system declared under its prefix. Removing what is not there is no error. */
+/** Deletes what a system declared under its prefix. It is not an error if some of it does not exist. */
 export async function removeTopology(url: string, prefix: string): Promise<void> {
   const connection = await connect(url)
   const channel = await connection.createChannel()

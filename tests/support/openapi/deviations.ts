@@ -1,5 +1,5 @@
-/** Begins the line that a process of its own writes for an answer that is not as documented. */
+/** Prefix of the line that a service process writes for each response that deviates from its document. */
 export const DEVIATION = 'not as documented: '
 
-/** What was seen in this process and not yet told to a test. */
+/** Deviations seen in this process since the last test ended. */
 export const deviations: string[] = []

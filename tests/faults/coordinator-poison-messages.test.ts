@@ -1,0 +1,123 @@
+import { deadQueue, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { connect } from 'amqplib'
+import { describe, expect, it } from 'vitest'
+import { backend, startSystem } from '../support/system.ts'
+import { openDatabase } from '../support/faults/database-assertions.ts'
+import { orders, queueOrders } from '../support/faults/coordinators.ts'
+import { isFaultRun } from '../support/faults/scale.ts'
+import { stepQueuesOf } from '../support/faults/step-queues.ts'
+import { startStepTarget } from '../support/fakes/step-target.ts'
+
+const HEALTHY = 1_200
+const COPIES_OF_EACH = 15
+const RUNS = 9
+
+const good = {
+  v: 1,
+  Process: 'OrderProcess',
+  TransactionID: 'x',
+  ReplayID: 0,
+  Step: 'order',
+  Version: 0,
+}
+/** All are `malformed` except the last three. */
+const poison: readonly string[] = [
+  'not json',
+  '',
+  '\u{0}',
+  '[]',
+  'null',
+  '{}',
+  'x'.repeat(100_000),
+  ...[
+    { v: 2 },
+    { extra: 1 },
+    { TransactionID: '' },
+    { TransactionID: 'x'.repeat(129) },
+    { TransactionID: 'a\nb' },
+    { ReplayID: -1 },
+    { ReplayID: 1.5 },
+    { Version: '0' },
+    { Version: 2_147_483_648 },
+    { Step: '../x' },
+    { Step: 'nowhere' },
+    { Step: 'csv' },
+    { Process: 'UnknownProcess' },
+  ].map((fault) => JSON.stringify({ ...good, ...fault })),
+]
+
+describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
+  it('are dead-lettered with their reason, while healthy orders complete', async ({ annotate }) => {
+    await using target = await startStepTarget()
+    await using system = await startSystem([])
+    const coordinator = system.start('coordinator', { DEMO_API_URL: target.url })
+    await system.ready('coordinator')
+    await using database = await openDatabase(system)
+    const queues = stepQueuesOf(system)
+    const connection = await connect(backend('TEST_AMQP_URL'))
+    const channel = await connection.createConfirmChannel()
+    let queued = 0
+    let deadLettered = 0
+    const msWith = async (name: string, isPoisoned: boolean): Promise<number> => {
+      const startedAt = performance.now()
+      if (isPoisoned) {
+        for (let n = 0; n < COPIES_OF_EACH; n += 1)
+          for (const content of poison)
+            channel.publish(
+              system.amqpPrefix + STEPS_EXCHANGE,
+              'OrderProcess.order',
+              Buffer.from(content),
+            )
+        deadLettered += COPIES_OF_EACH * poison.length
+      }
+      await queueOrders(system, coordinator.url, orders(HEALTHY, name))
+      queued += HEALTHY
+      await eventually(async () => expect((await database.countRuns()).completed).toBe(queued))
+      const ms = performance.now() - startedAt
+      await eventually(async () =>
+        expect(await queues.ready()).toEqual(
+          deadLettered === 0 ? {} : { 'dead.OrderProcess': deadLettered },
+        ),
+      )
+      return ms
+    }
+    await msWith('warm', false)
+    // In pairs and in both orders, so that other load on the machine affects both alike.
+    const pairs: { healthy: number; poisoned: number; slower: number }[] = []
+    for (let run = 0; run < RUNS; run += 1) {
+      const isPoisonedFirst = run % 2 === 1
+      const first = await msWith(`a${run}-`, isPoisonedFirst)
+      const second = await msWith(`b${run}-`, !isPoisonedFirst)
+      const [healthy, poisoned] = isPoisonedFirst ? [second, first] : [first, second]
+      pairs.push({ healthy, poisoned, slower: poisoned / healthy - 1 })
+    }
+    const reasons: Record<string, number> = {}
+    await channel.consume(
+      system.amqpPrefix + deadQueue('OrderProcess'),
+      (message) => {
+        const reason = String(message?.properties.headers?.['reason'])
+        reasons[reason] = (reasons[reason] ?? 0) + 1
+      },
+      { noAck: true },
+    )
+    const copies = RUNS * COPIES_OF_EACH
+    await eventually(() =>
+      expect(reasons).toEqual({
+        malformed: (poison.length - 3) * copies,
+        unknown_step: copies,
+        wrong_queue: copies,
+        unknown_process: copies,
+      }),
+    )
+    await connection.close()
+    const median = (of: 'healthy' | 'poisoned' | 'slower'): number =>
+      pairs.map((pair) => pair[of]).toSorted((a, b) => a - b)[(RUNS - 1) / 2] ?? 0
+    // Printed, not asserted: durations depend on the machine.
+    const slower = (median('slower') * 100).toFixed(0)
+    await annotate(
+      `${poison.length} kinds of poison, ${deadLettered} messages: all dead-lettered with their reason; ${HEALTHY} healthy orders took ${median('healthy').toFixed(0)} ms alone and ${median('poisoned').toFixed(0)} ms among ${COPIES_OF_EACH * poison.length} poison messages (medians of ${RUNS}; ${slower} % slower, median of the pairs)`,
+      'figure',
+    )
+  }, 300_000)
+})

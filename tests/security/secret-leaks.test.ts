@@ -1,0 +1,644 @@
+/**
+ * Searches for leaked secrets. The test drives a whole system through success, failure and crash, records every
+ * secret of the run, and searches everything that the system wrote for all of them. As a control it plants a
+ * secret in each place and form, which proves that the search would find it.
+ *
+ * A token may occur only in the response that issues it, and in the `Authorization` header and the form of a
+ * call to the provider. Redis, RabbitMQ and PostgreSQL are searched through their protocols, not through their
+ * files and logs. A core dump, where the machine writes one, contains the memory of any program.
+ */
+import { randomBytes } from 'node:crypto'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import postgres from 'postgres'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { sandboxClient } from '../support/clients/sandbox.ts'
+import { requestDemoApi, companyInfoUrl, waitForRun } from '../support/clients/user-actions.ts'
+import { tokenServiceWithFailpoints } from '../support/processes/failpoints.ts'
+import {
+  backend,
+  type ServiceName,
+  serviceNames,
+  type ServiceProcess,
+  startSystem,
+  type System,
+} from '../support/system.ts'
+import { startHttpServer } from '../support/fakes/http-server.ts'
+import { startTraceCollector, type TraceCollector } from '../support/fakes/trace-collector.ts'
+import {
+  type KnownSecret,
+  knownSecret,
+  type WrittenData,
+  formsOf,
+  search,
+} from '../support/secrets/secret-search.ts'
+import {
+  exchangeNames,
+  type MessageRecorder,
+  readFolder,
+  readPostgres,
+  readRedis,
+  recordMessages,
+} from '../support/secrets/written-data.ts'
+import {
+  type LeakyResponse,
+  type RecordingProvider,
+  startRecordingProvider,
+} from '../support/secrets/recording-provider.ts'
+
+const REALM = '9341453908059889'
+const NAME = `ACC-${REALM}`
+const SECOND = 'ACC-4620816365291'
+const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
+
+const random = (kind: string): string => `${kind}-${randomBytes(24).toString('base64url')}`
+const hex = (text: string): string => Buffer.from(text).toString('hex')
+const base64 = (text: string): string => Buffer.from(text).toString('base64')
+
+/** Responses of the kind that providers and their proxies were seen to send, each leaking all it can. */
+const leakyResponses: readonly (readonly [string, LeakyResponse])[] = [
+  [
+    'an error description that repeats the token',
+    {
+      status: 400,
+      contentType: 'application/json',
+      body: ({ refreshToken }) =>
+        JSON.stringify({ error: 'invalid_request', error_description: `bad: ${refreshToken}` }),
+    },
+  ],
+  [
+    'the header and the form of the request in an HTML page',
+    {
+      status: 400,
+      contentType: 'text/html',
+      body: ({ authorization, form }) => `<pre>Authorization: ${authorization}\n\n${form}</pre>`,
+    },
+  ],
+  [
+    'the form in base64 and in hex',
+    {
+      status: 400,
+      contentType: 'text/plain',
+      body: ({ form }) => `dump: ${base64(form)} ${base64(`x${form}`)} ${hex(form)}`,
+    },
+  ],
+  [
+    'the new pair as XML',
+    {
+      status: 200,
+      contentType: 'application/xml',
+      body: ({ accessToken, nextRefreshToken }) =>
+        `<r><access_token>${accessToken}</access_token><RefreshToken>${nextRefreshToken}</RefreshToken></r>`,
+    },
+  ],
+  [
+    'the new pair with other member names',
+    {
+      status: 200,
+      contentType: 'application/json',
+      body: ({ accessToken, nextRefreshToken }) =>
+        JSON.stringify({ accessToken, data: { 'refresh-token': nextRefreshToken } }),
+    },
+  ],
+  [
+    'the new pair, truncated in the middle of a token',
+    {
+      status: 200,
+      contentType: 'application/json',
+      body: ({ accessToken, nextRefreshToken }) =>
+        JSON.stringify({ access_token: accessToken, refresh_token: nextRefreshToken }).slice(0, -8),
+    },
+  ],
+  [
+    'the new pair in a sentence',
+    {
+      status: 500,
+      contentType: 'text/plain',
+      body: ({ accessToken, nextRefreshToken }) =>
+        `could not save ${accessToken} and ${nextRefreshToken} of the user`,
+    },
+  ],
+]
+
+describe('the secrets of a system', () => {
+  const opened = new AsyncDisposableStack()
+  const secrets: KnownSecret[] = []
+  const processes: { readonly name: string; readonly process: ServiceProcess }[] = []
+  const recorded: WrittenData[] = []
+  let system: System
+  let settings: Partial<Record<ServiceName, Record<string, string>>>
+  let provider: RecordingProvider
+  let messages: MessageRecorder
+  let traces: TraceCollector
+
+  const register = (kind: string, value: string | Buffer): string => {
+    secrets.push(knownSecret(kind, value))
+    return value.toString()
+  }
+  const start = (
+    name: ServiceName,
+    env: Readonly<Record<string, string>> = {},
+    entry?: string,
+  ): ServiceProcess => {
+    const everywhere = { LOG_LEVEL: 'trace', ...traces.env }
+    const started = system.start(name, { ...everywhere, ...settings[name], ...env }, entry)
+    processes.push({ name, process: started })
+    return started
+  }
+  /** Records a whole response, apart from the secrets that it must contain. */
+  async function record(what: string, response: Response, issued: readonly string[] = []) {
+    const text = await response.text()
+    const head = [...response.headers].map((header) => header.join(': ')).join('\n')
+    const whole = issued.reduce(
+      (rest, value) => rest.replaceAll(value, 'issued'),
+      `${response.status}\n${head}\n\n${text}`,
+    )
+    recorded.push({ place: `response to ${what}`, bytes: Buffer.from(whole) })
+    return { status: response.status, headers: response.headers, text }
+  }
+  const call = async (name: ServiceName, path: string, init: RequestInit = {}) =>
+    record(
+      `${init.method ?? 'GET'} ${path} of ${name}`,
+      await system.call(system.url(name) + path, { redirect: 'manual', ...init }),
+    )
+  const post = (name: ServiceName, path: string, body: string | object = {}) =>
+    call(name, path, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    })
+
+  async function requestToken(name = NAME): Promise<string> {
+    const path = `/credentials/${name}/token`
+    const response = await system.call(system.url('token-service') + path)
+    const body = (await response.clone().json()) as { Authenticator?: string }
+    await record(
+      `GET ${path}`,
+      response,
+      body.Authenticator === undefined ? [] : [body.Authenticator],
+    )
+    return body.Authenticator ?? ''
+  }
+
+  /** Grants the consent of a company's owner. Resolves with the provider's redirect. */
+  async function consentTo(url: URL, realm: string): Promise<URL> {
+    url.searchParams.set('sandbox_company', `${realm}:Test Company`)
+    const granted = await fetch(url, { redirect: 'manual' })
+    const redirect = new URL(granted.headers.get('Location') ?? '')
+    register('authorization code', redirect.searchParams.get('code') ?? '')
+    return redirect
+  }
+
+  /** Connects a company as a browser does. `change` may manipulate the callback. */
+  async function connect(realm: string, change: (callback: URL) => void = () => {}) {
+    const started = await fetch(`${system.url('token-service')}/authorize`, { redirect: 'manual' })
+    const consent = new URL(started.headers.get('Location') ?? '')
+    const state = register('state', consent.searchParams.get('state') ?? '')
+    const cookie = started.headers.getSetCookie()[0]?.split(';')[0] ?? ''
+    const browser = register('browser cookie', cookie.split('=')[1] ?? '')
+    await record('GET /authorize', started, [state, browser])
+    const callback = await consentTo(consent, realm)
+    change(callback)
+    return record(
+      'GET /callback',
+      await fetch(callback, { redirect: 'manual', headers: { Cookie: cookie } }),
+    )
+  }
+
+  /** Connects a company as an application that receives the redirect itself does. Resolves with the code. */
+  async function connectForApplication(realm: string): Promise<string> {
+    const response = await system.call(`${system.url('token-service')}/authorizations`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: '{}',
+    })
+    const { url, state } = (await response.clone().json()) as { url: string; state: string }
+    await record('POST /authorizations', response, [register('state', state)])
+    const consent = new URL(url)
+    for (const name of ['code_challenge', 'code_challenge_method'])
+      consent.searchParams.delete(name)
+    const callback = await consentTo(consent, realm)
+    const Code = callback.searchParams.get('code') ?? ''
+    expect((await post('token-service', '/callback', { RealmID: realm, Code })).status).toBe(201)
+    return Code
+  }
+
+  async function expire(name: string): Promise<void> {
+    const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
+    const Expiry = new Date(Date.now() - 1_000).toISOString()
+    await redis.hset(name, { Expiry, RefreshedAt: new Date(Date.now() - 3_600_000).toISOString() })
+    redis.disconnect()
+  }
+
+  const refresh = (name: string) => post('token-service', `/credentials/${name}/refresh`)
+  /** Records are deleted and expire, so Redis is read at several points. */
+  const recordRedis = async (): Promise<void> => {
+    recorded.push(...(await readRedis(backend('TEST_REDIS_URL'), system.redisKeyPrefix)))
+  }
+
+  /** Starts the target of the steps, which reads the company through the gateway before it responds. */
+  async function startApplication(): Promise<string> {
+    const server = await startHttpServer(async (request, response) => {
+      const { status } = await record(
+        'the company, by an application',
+        await system.call(companyInfoUrl(system, REALM)),
+      )
+      expect(status).toBe(200)
+      const order = await fetch(system.url('demo-api') + request.url)
+      response.writeHead(order.status, {
+        'Content-Type': order.headers.get('Content-Type') ?? '',
+      })
+      response.end(await order.text())
+    })
+    return opened.use(server).url
+  }
+
+  beforeAll(async () => {
+    system = opened.use(await startSystem([]))
+    traces = opened.use(await startTraceCollector())
+    provider = opened.use(await startRecordingProvider(system.url('sandbox-provider')))
+    register('service key', system.serviceKey)
+    const CLIENT_SECRET = register('client secret', random('client-secret'))
+    const key = randomBytes(32)
+    register('encryption key', key)
+    register('encryption key as configured', key.toString('base64'))
+    const database = new URL(system.databaseUrl)
+    // A server that trusts local connections accepts any password.
+    database.password ||= random('database-password')
+    register('database password', database.password)
+    const discovery = `${provider.url}/.well-known/openid_configuration`
+    settings = {
+      'sandbox-provider': { CLIENT_SECRET, BASE_URL: provider.url },
+      'token-service': {
+        CLIENT_SECRET,
+        DISCOVERY_URL: discovery,
+        CREDENTIAL_KEYS: `k1:${key.toString('base64')}`,
+      },
+      'accounting-gateway': { DISCOVERY_URL: discovery, ACCOUNTING_URL: provider.url },
+      coordinator: { DATABASE_URL: database.href, DEMO_API_URL: await startApplication() },
+    }
+    // Intuit does not support PKCE, but a code verifier is a secret too.
+    start('sandbox-provider')
+    await system.ready('sandbox-provider')
+    await sandboxClient(system).set({ pkce: true })
+    for (const name of serviceNames) if (name !== 'sandbox-provider') start(name)
+    await system.ready(...serviceNames)
+    messages = opened.use(await recordMessages(backend('TEST_AMQP_URL'), system.amqpPrefix))
+
+    await exerciseSuccess()
+    await exerciseProviderFailures()
+    await exerciseRejections()
+    await exerciseOperations()
+    await exerciseCrashes()
+    await exerciseMisconfiguration()
+    await readAllRoutes()
+  }, 300_000)
+  afterAll(() => opened.disposeAsync())
+
+  async function exerciseSuccess(): Promise<void> {
+    expect((await connect(REALM)).status).toBe(302)
+    await sandboxClient(system).set({ pkce: false }) // the application's request below has no code challenge
+    await connectForApplication(SECOND.slice(4))
+    await requestToken()
+    expect((await refresh(NAME)).status).toBe(200)
+    expect(provider.bearers).not.toContain(await requestToken())
+    expect((await record('gateway', await system.call(companyInfoUrl(system, REALM)))).status).toBe(
+      200,
+    )
+    // The provider expires the token: the gateway requests a refresh and repeats the call.
+    await sandboxClient(system).expire(REALM)
+    expect((await record('gateway', await system.call(companyInfoUrl(system, REALM)))).status).toBe(
+      200,
+    )
+    expect((await requestDemoApi(system, '/queue?number=66')).status).toBe(200)
+    await waitForRun(system, '66', 0, 'Completed')
+    expect(provider.bearers).toContain(await requestToken())
+    await recordRedis()
+  }
+
+  async function exerciseProviderFailures(): Promise<void> {
+    for (const [index, [what, response]] of leakyResponses.entries()) {
+      // One company each: a call with an unknown outcome delays the next one of the same company.
+      const realm = String(4_620_816_365_000 + index)
+      const code = await connectForApplication(realm)
+      await expire(`ACC-${realm}`) // only then is a failed refresh a fault
+      // A valid OAuth error is final; after any other response the refresh is retried once.
+      if (response.status === 400) provider.leakNext(code, response)
+      else provider.leakNext(code, response, response)
+      expect((await refresh(`ACC-${realm}`)).status, what).toBe(503)
+      expect(provider.remainingLeaks(code), what).toBe(0)
+      await call('token-service', `/credentials/ACC-${realm}`)
+      await requestToken(`ACC-${realm}`)
+      await record('gateway', await system.call(companyInfoUrl(system, realm)))
+    }
+    await sandboxClient(system).revoke(SECOND.slice(4))
+    expect((await refresh(SECOND)).status).toBe(424)
+    await call('token-service', '/credentials')
+    await recordRedis()
+    await connectForApplication(SECOND.slice(4))
+  }
+
+  async function exerciseRejections(): Promise<void> {
+    const pasted = register('pasted secret', random('pasted'))
+    const token = await requestToken()
+    for (const name of serviceNames) {
+      for (const header of [`Bearer ${pasted}`, `Basic ${btoa(`:${pasted}`)}`, pasted])
+        for (const path of ['/credentials', '/processes', '/v3/company/1/query', '/queue', '/none'])
+          await record(
+            `a wrong key at ${name}`,
+            await fetch(system.url(name) + path, { headers: { Authorization: header } }),
+          )
+      await call(name, `/${pasted}?access_token=${pasted}&api_key=${pasted}`)
+      await post(name, '/callback', `{"RealmID":"1","Code":"${pasted}`)
+    }
+    // Each parameter of a callback is manipulated.
+    for (const manipulate of [
+      (url: URL) => url.searchParams.set('realmId', '77'),
+      (url: URL) => url.searchParams.set('iss', `https://${pasted}.example`),
+      (url: URL) => url.searchParams.set('state', pasted),
+      (url: URL) => url.searchParams.set('code', pasted),
+      (url: URL) => url.searchParams.append('code', pasted),
+      (url: URL) => {
+        url.searchParams.delete('code')
+        url.searchParams.set('error', pasted)
+        url.searchParams.set('error_description', pasted)
+      },
+    ])
+      expect((await connect(REALM, manipulate)).status).toBeGreaterThanOrEqual(400)
+    await call('token-service', `/authorize?return_to=https://evil.example/${pasted}`)
+    await post('token-service', '/authorizations', { return_to: `https://evil/${pasted}` })
+    for (const wrong of [token, pasted]) {
+      for (const path of [`/credentials/${wrong}`, `/credentials/${wrong}/token`])
+        await call('token-service', path)
+      await post('token-service', `/credentials/${NAME}/refresh`, { Version: wrong })
+      await post('token-service', '/callback', { RealmID: 'a b', Code: wrong })
+      await post('token-service', '/callback', 'x'.repeat(200_000) + wrong)
+      await call('accounting-gateway', `/v3/company/${REALM}%2F${wrong}/query`)
+      await call('accounting-gateway', `/v4/${wrong}`)
+      await post('coordinator', '/processes/OrderProcess/transactions', `{"${wrong}":`)
+    }
+    await recordRedis()
+  }
+
+  /** The operations: export, import, key rotation, removal. `readAllRoutes` reads the audit log. */
+  async function exerciseOperations(): Promise<void> {
+    const Passphrase = register('passphrase', random('passphrase'))
+    const wrong = register('wrong passphrase', random('passphrase'))
+    const exported = await post('token-service', '/exports', { Names: [SECOND], Passphrase })
+    expect(exported.status).toBe(200)
+    const Document: unknown = JSON.parse(exported.text)
+    const load = (body: object) => post('token-service', '/imports', { Document, ...body })
+    expect((await load({ Passphrase: wrong })).status).toBeGreaterThanOrEqual(400)
+    expect((await load({ Passphrase, Overwrite: true })).status).toBe(200)
+    expect((await post('token-service', '/key-rotations')).status).toBe(200)
+    const path = `/credentials/${SECOND}`
+    expect((await call('token-service', path, { method: 'DELETE' })).status).toBe(204)
+    await recordRedis()
+  }
+
+  async function exerciseCrashes(): Promise<void> {
+    const other = '4620816365292'
+    await connectForApplication(other)
+    const defects = { exception: NAME, rejection: `ACC-${other}` }
+    for (const [defect, name] of Object.entries(defects)) {
+      await system.service('token-service').stop('SIGKILL')
+      const doomed = start('token-service', { DIES_OF: defect }, tokenServiceWithFailpoints)
+      await system.ready('token-service')
+      await refresh(name).catch(() => null)
+      await eventually(() => expect(doomed.output()).toContain('"msg":"unexpected error"'))
+      await doomed.stop('SIGKILL')
+      await recordRedis()
+    }
+    start('token-service')
+    await system.ready('token-service')
+  }
+
+  /** Backends that reject the configured passwords, and settings that the services reject. */
+  async function exerciseMisconfiguration(): Promise<void> {
+    const withWrongPassword = (
+      variable: 'TEST_AMQP_URL' | 'TEST_DATABASE_URL' | 'TEST_REDIS_URL',
+    ): string => {
+      const url = new URL(backend(variable))
+      url.username = 'unknown-user'
+      url.password = register(`wrong password of ${variable}`, random('wrong-password'))
+      return url.href
+    }
+    const stop = async (name: ServiceName): Promise<void> => {
+      await system.service(name).stop('SIGTERM')
+    }
+    await stop('token-service')
+    const lockedOut = start('token-service', {
+      REDIS_URL: withWrongPassword('TEST_REDIS_URL'),
+      AMQP_URL: withWrongPassword('TEST_AMQP_URL'),
+    })
+    await eventually(() => expect(lockedOut.output()).toContain('rabbitmq'))
+    await call('token-service', '/health/ready')
+    await call('token-service', `/credentials/${NAME}/token`)
+    await stop('token-service')
+    await stop('coordinator')
+    const lockedOutCoordinator = start('coordinator', {
+      DATABASE_URL: withWrongPassword('TEST_DATABASE_URL'),
+    })
+    await eventually(() => expect(lockedOutCoordinator.output()).toContain('postgres'))
+    await call('coordinator', '/health/ready')
+    await stop('coordinator')
+
+    const short = register('rejected setting', random('short').slice(0, 20))
+    for (const env of [
+      { SERVICE_API_KEY: short },
+      { CREDENTIAL_KEYS: `k1:${short}` },
+      { DISCOVERY_URL: `https://user:${short}@provider.example/` },
+      { REDIS_URL: `rediss//:${short}@host` },
+      { CLIENT_SECRET: `${short},` },
+      { REDIRECT: `https://host/callback?secret=${short}` },
+    ]) {
+      const rejected = start('token-service', env)
+      await eventually(() => expect(rejected.output()).toContain(Object.keys(env)[0]))
+      await rejected.stop('SIGKILL')
+    }
+    start('token-service')
+    start('coordinator')
+    await system.ready('token-service', 'coordinator')
+  }
+
+  /** Reads the routes that need no key, and with the key every GET route of each OpenAPI document. */
+  async function readAllRoutes(): Promise<void> {
+    for (const name of serviceNames) {
+      for (const path of OPEN_PATHS)
+        await record(`${path} of ${name}`, await fetch(system.url(name) + path))
+      const document = await fetch(`${system.url(name)}/openapi.json`)
+      const { paths } = (await document.json()) as { paths: Record<string, object> }
+      for (const [path, methods] of Object.entries(paths)) {
+        // The token route was called before, event streams do not end, and `/authorize` starts an authorization.
+        if (!('get' in methods) || /token$|events|authorize|callback|sandbox|oauth2/.test(path))
+          continue
+        const values: Record<string, string> = { name: NAME, process: 'OrderProcess', id: '66' }
+        await call(
+          name,
+          path.replace(/\{(\w+)\}/g, (_, part: string) => values[part] ?? '1'),
+        )
+      }
+    }
+  }
+
+  const everything = async (): Promise<WrittenData[]> => [
+    ...processes.map(({ name, process }) => ({
+      place: `output of ${name}`,
+      bytes: Buffer.from(process.output()),
+    })),
+    ...recorded,
+    ...(await readRedis(backend('TEST_REDIS_URL'), system.redisKeyPrefix)),
+    ...(await messages.read()),
+    ...(await readPostgres(system.databaseUrl)),
+    ...(await readFolder(system.dataDir)),
+    { place: 'traces', bytes: traces.received() },
+  ]
+  const allSecrets = (): KnownSecret[] => [...secrets, ...provider.secrets()]
+
+  it('are all registered, each kind of them', () => {
+    const kinds = new Set(allSecrets().map(({ kind }) => kind))
+    expect([...kinds]).toEqual(
+      expect.arrayContaining([
+        'service key',
+        'client secret',
+        'client authentication',
+        'encryption key',
+        'authorization code',
+        'state',
+        'browser cookie',
+        'code that was sent',
+        'code_verifier that was sent',
+        'refresh_token that was sent',
+        'token that was sent',
+        'access_token that was issued',
+        'refresh_token that was issued',
+        'id_token that was issued',
+        'access token',
+      ]),
+    )
+    for (const { kind, value } of allSecrets())
+      expect(value.length, kind).toBeGreaterThanOrEqual(16)
+  })
+
+  it('occur in no output, key, message, row, file, metric, document, error, header or span', async () => {
+    const written = await everything()
+    const places = new Set(written.map(({ place }) => place.split(' ')[0]))
+    expect(places).toEqual(
+      new Set(['output', 'response', 'Redis', 'RabbitMQ', 'Postgres', 'file', 'traces']),
+    )
+    expect(new Set(traces.spans.map(({ service }) => service))).toEqual(new Set(serviceNames))
+    expect(search(allSecrets(), written)).toEqual([])
+  })
+
+  it('occur in no dump in the working directory', async () => {
+    const entries = await readdir(new URL('../../', import.meta.url))
+    expect(
+      entries.filter((name) => /^core(\.|$)|^report\..*json$|\.heapsnapshot$/.test(name)),
+    ).toEqual([])
+  })
+
+  describe('as a control', () => {
+    const planted: { readonly place: string; readonly secret: KnownSecret }[] = []
+    const plant = (place: string): string => {
+      const value = random('planted')
+      planted.push({ place, secret: knownSecret('planted', value) })
+      return value
+    }
+    let written: WrittenData[]
+
+    beforeAll(async () => {
+      const print = ['stdout', 'stderr']
+        .map((stream) => `process.${stream}.write('${plant('output of demo-api')}\\n')`)
+        .join(';')
+      const printing = start('demo-api', { NODE_OPTIONS: `--import=data:text/javascript,${print}` })
+      await eventually(() => expect(printing.output()).toContain('is taken'))
+      await printing.stop('SIGKILL')
+
+      const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
+      await redis.set('a-string', base64(`.${plant('Redis a-string')}`))
+      await redis.hset('a-hash', 'field', hex(plant('Redis a-hash')).toUpperCase())
+      await redis.hset('a-hash', plant('Redis a-hash'), 'value')
+      await redis.rpush('a-list', `x=${plant('Redis a-list')}&y`)
+      await redis.sadd('a-set', plant('Redis a-set').slice(-20))
+      await redis.zadd('a-zset', 1, base64(`..${plant('Redis a-zset')}`))
+      await redis.xadd('a-stream', '*', 'field', plant('Redis a-stream'))
+      await redis.set(`key-${plant('Redis key-')}`, '')
+      redis.disconnect()
+
+      for (const exchange of exchangeNames) {
+        const key = /steps/.test(exchange) ? 'OrderProcess.order' : 'OrderProcess'
+        const place = `RabbitMQ exchange ${exchange}`
+        messages.channel.publish(system.amqpPrefix + exchange, key, Buffer.from(plant(place)), {
+          headers: { reason: base64(plant(place)) },
+          messageId: plant(place),
+        })
+      }
+
+      const sql = postgres(system.databaseUrl, { max: 1, onnotice: () => {} })
+      await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status")
+        values ('Planted', 'x', ${sql.json({ deep: [plant('Postgres Order_Header')] })}, 'Completed')`
+      await sql`create table "Unknown_table" (bytes bytea)`
+      await sql`insert into "Unknown_table"
+        values (${Buffer.from(plant('Postgres Unknown_table'))})`
+      await sql.end()
+
+      const folder = join(system.dataDir, 'a', 'folder')
+      await mkdir(folder, { recursive: true })
+      const named = plant('file named-')
+      await writeFile(join(folder, `named-${named}`), '')
+      const inBase64url = Buffer.from(`{"x":"${plant('file a.bin')}"}`).toString('base64url')
+      await writeFile(join(folder, 'a.bin'), Buffer.from(`\0\u00ff${inBase64url}`))
+
+      const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint = '' } = traces.env
+      await fetch(endpoint, {
+        method: 'POST',
+        body: JSON.stringify({ resourceSpans: [], planted: plant('traces') }),
+      })
+
+      await using leakyServer = await startHttpServer((request, response) => {
+        const value = plant(`response to ${request.url}`)
+        if (request.url === '/header') response.setHeader('X-Token', encodeURIComponent(value))
+        response.end(request.url === '/header' ? '' : value)
+      })
+      for (const path of [...OPEN_PATHS, '/header'])
+        await record(path, await fetch(leakyServer.url + path))
+
+      written = await eventually(async () => {
+        const all = await everything()
+        // Messages arrive asynchronously; everything else has been written.
+        for (const { secret, place } of planted.filter((one) => one.place.startsWith('RabbitMQ')))
+          expect(search([secret], all).join(), place).toContain(place)
+        return all
+      })
+    })
+
+    it('are found in every place where one was planted', () => {
+      expect(planted.length).toBeGreaterThan(40)
+      for (const { place, secret } of planted)
+        expect(search([secret], written).join('\n'), place).toContain(`planted in ${place}`)
+    })
+
+    it('are found in every form', () => {
+      const value = randomBytes(33)
+      for (const [form, text] of formsOf(value))
+        expect(
+          search(
+            [{ kind: 'it', value }],
+            [{ place: 'a place', bytes: Buffer.from(`before${text}behind`, 'latin1') }],
+          ),
+        ).toContain(`it in a place (${form})`)
+      for (const before of ['', 'a', 'ab', 'abc'])
+        for (const encoding of ['base64', 'base64url', 'hex'] as const) {
+          const text = Buffer.concat([Buffer.from(before), value, Buffer.from('z')])
+          expect(
+            search(
+              [{ kind: 'it', value }],
+              [{ place: 'a place', bytes: Buffer.from(text.toString(encoding)) }],
+            ),
+          ).not.toEqual([])
+        }
+    })
+  })
+})

@@ -1,0 +1,21 @@
+export const backendKinds = ['postgres', 'redis', 'rabbitmq'] as const
+
+export type BackendKind = (typeof backendKinds)[number]
+
+/** A server that the tests may use. The user in `url` may create databases, queues and keys. */
+export interface Backend {
+  readonly url: string
+  /** Where it was found, for the line that each run prints. */
+  readonly origin: string
+}
+
+export interface StartedBackends {
+  readonly backends: Partial<Record<BackendKind, Backend>>
+  readonly stop: () => Promise<void>
+}
+
+export const labels: Record<BackendKind, string> = {
+  postgres: 'PostgreSQL',
+  redis: 'Redis',
+  rabbitmq: 'RabbitMQ',
+}

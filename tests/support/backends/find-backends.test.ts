@@ -1,0 +1,105 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { backendKinds } from './backend.ts'
+import { findBackends } from './find-backends.ts'
+import { probe } from './probes.ts'
+
+const schemes = { postgres: 'postgresql', redis: 'redis', rabbitmq: 'amqp' } as const
+
+let otherServer: Server
+let port: number
+const sockets = new Set<Socket>()
+
+beforeEach(async () => {
+  otherServer = createServer((socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {})
+  }).listen(0, '127.0.0.1')
+  await once(otherServer, 'listening')
+  port = (otherServer.address() as AddressInfo).port
+})
+
+afterEach(() => {
+  vi.unstubAllEnvs()
+  for (const socket of sockets) socket.destroy()
+  otherServer.close()
+})
+
+describe('probing a server', () => {
+  it('rejects an open port whose server sends nothing', async () => {
+    await expectNoServer('no response within 3 s')
+  })
+
+  it('rejects a web server for each kind of backend', async () => {
+    otherServer.on('connection', (socket: Socket) => {
+      socket.once('data', () => socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n'))
+    })
+    await expectNoServer(Error)
+  })
+})
+
+describe('finding the backends', () => {
+  it('reports an unresponsive server as an error without its URL if all variables are set', async () => {
+    const env = {
+      TEST_DATABASE_URL: `postgresql://user:hush@127.0.0.1:${port}/x`,
+      TEST_REDIS_URL: `redis://:hush@127.0.0.1:${port}`,
+      TEST_AMQP_URL: `amqp://user:hush@127.0.0.1:${port}`,
+    }
+    const message = await failureOf(env)
+    expect(message).toContain('TEST_DATABASE_URL is set')
+    expect(message).not.toContain('hush')
+  })
+
+  it('requires a Docker engine, not only the docker command', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'no-engine-'))
+    const script = '#!/bin/sh\necho "Cannot connect to the Docker daemon" >&2\nexit 1\n'
+    writeFileSync(join(folder, 'docker'), script, { mode: 0o755 })
+    vi.stubEnv('PATH', folder)
+    try {
+      expect(await failureOf({ TEST_BACKENDS: 'docker' })).toContain('Docker: no engine responds')
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
+  })
+
+  it('lists every remedy when no server is found', async () => {
+    const message = await failureOf({ TEST_BACKENDS: 'environment', TEST_REDIS_URL: 'redis://x' })
+    expect(message).toContain('Not found: PostgreSQL, Redis, RabbitMQ')
+    expect(message).toContain('not set: TEST_DATABASE_URL, TEST_AMQP_URL')
+    for (const remedy of [
+      'Docker',
+      'localhost',
+      'apt-get install',
+      'brew install',
+      'TEST_AMQP_URL',
+    ]) {
+      expect(message).toContain(remedy)
+    }
+  })
+
+  it('rejects an unknown level', async () => {
+    expect(await failureOf({ TEST_BACKENDS: 'kubernetes' })).toContain('environment, docker, local')
+  })
+})
+
+async function expectNoServer(reason: string | typeof Error): Promise<void> {
+  await Promise.all(
+    backendKinds.map((kind) =>
+      expect(probe(kind, `${schemes[kind]}://127.0.0.1:${port}`)).rejects.toThrow(reason),
+    ),
+  )
+}
+
+async function failureOf(env: NodeJS.ProcessEnv): Promise<string> {
+  try {
+    const { stop } = await findBackends(env)
+    await stop()
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+  throw new Error('backends were found')
+}

@@ -1,0 +1,77 @@
+/** Servers that belong to one test, which can kill them and start them again with the data on their disk. */
+import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { BackendKind } from './backend.ts'
+import { serverFolders } from './server-binaries.ts'
+import { type ServerSetup, setUpServer, startServer } from './server-commands.ts'
+import { ServerGroup } from './server-group.ts'
+
+const run = promisify(execFile)
+
+export interface RestartableServer extends AsyncDisposable {
+  readonly url: string
+  /** Ends the server abruptly, whatever it is doing. */
+  kill(): Promise<void>
+  /** Starts the killed server again. Resolves when it responds. */
+  restart(): Promise<void>
+}
+
+export interface RestartableRabbitMq extends RestartableServer {
+  /** Raises or clears the memory alarm. While it is on, the broker reads nothing from publishers. */
+  setAlarm(isOn: boolean): Promise<void>
+  /** Runs `rabbitmqctl` for this broker. Resolves with its standard output. */
+  control(...args: readonly string[]): Promise<string>
+}
+
+/** @throws {Error} when the server is not installed or does not start. */
+export async function startRestartableServer(
+  kind: 'postgres' | 'redis',
+): Promise<RestartableServer> {
+  return (await start(kind)).server
+}
+
+/** @throws {Error} when RabbitMQ is not installed or does not start. */
+export async function startRestartableRabbitMq(): Promise<RestartableRabbitMq> {
+  const { server, programs, setup } = await start('rabbitmq')
+  const control = async (...args: readonly string[]): Promise<string> =>
+    (await run(join(programs, 'rabbitmqctl'), args, { env: setup.command.env })).stdout
+  return {
+    ...server,
+    control,
+    async setAlarm(isOn) {
+      await control('set_vm_memory_high_watermark', isOn ? '0' : '0.9')
+    },
+  }
+}
+
+async function start(
+  kind: BackendKind,
+): Promise<{ server: RestartableServer; programs: string; setup: ServerSetup }> {
+  const programs = (await serverFolders([kind])).get(kind) ?? ''
+  const group = new ServerGroup()
+  try {
+    const setup = await setUpServer(kind, programs, group)
+    let running = await startServer(kind, setup, group)
+    const server: RestartableServer = {
+      url: setup.url,
+      async restart() {
+        running = await startServer(kind, setup, group)
+      },
+      async kill() {
+        if (setup.pidFile === undefined) return running.kill()
+        const [pid] = (await readFile(setup.pidFile, 'utf8')).split('\n')
+        const ended = running.ended
+        // SIGQUIT is how PostgreSQL stops at once without a checkpoint, all its processes together.
+        process.kill(Number(pid), kind === 'postgres' ? 'SIGQUIT' : 'SIGKILL')
+        await ended
+      },
+      [Symbol.asyncDispose]: () => group.stop(),
+    }
+    return { server, programs, setup }
+  } catch (error) {
+    await group.stop()
+    throw error
+  }
+}

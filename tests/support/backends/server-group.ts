@@ -1,0 +1,109 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, mkdtempSync, chmodSync, openSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+export interface ServerCommand {
+  readonly program: string
+  readonly args: readonly string[]
+  readonly env?: NodeJS.ProcessEnv
+  readonly logFile: string
+  /** The signal on which the server shuts down at once and cleanly. */
+  readonly stopSignal: 'TERM' | 'INT'
+  /** The account that runs the server if root must not. */
+  readonly user?: { readonly uid: number; readonly gid: number } | undefined
+}
+
+/**
+ * Ends the servers when its standard input ends. `ServerGroup.stop` closes it, or the system does because the
+ * test run has ended, for whatever reason: vitest exits immediately on Ctrl-C and runs no teardown.
+ * It reads one line `<signal> <process group>` for each server.
+ */
+const guardian = `
+  folder=$1 servers=
+  while read -r signal group; do servers="$servers $signal,$group"; done
+  for server in $servers; do kill -s "\${server%,*}" -- "-\${server#*,}"; done
+  tries=100
+  for server in $servers; do
+    while [ $tries -gt 0 ] && kill -s 0 -- "-\${server#*,}"; do tries=$((tries - 1)); sleep 0.1; done
+    kill -s KILL -- "-\${server#*,}"
+  done
+  rm -rf -- "$folder"
+`
+
+/** Servers that run as long as this test run, with all their files in one temporary folder. */
+export class ServerGroup {
+  readonly folder: string
+  readonly #guardian: ChildProcess
+
+  constructor() {
+    this.folder = mkdtempSync(join(tmpdir(), 'integration-host-tests-'))
+    // A server that another account runs owns a folder below this one, and needs access to this one.
+    chmodSync(this.folder, 0o711)
+    this.#guardian = spawn('sh', ['-c', guardian, 'guardian', this.folder], {
+      detached: true,
+      stdio: ['pipe', 'ignore', 'ignore'],
+    })
+  }
+
+  start(command: ServerCommand): Server {
+    const log = openSync(command.logFile, 'a')
+    const child = spawn(command.program, command.args, {
+      // A process group of its own: Ctrl-C is meant for the tests, and the guardian then ends the servers.
+      detached: true,
+      stdio: ['ignore', log, log],
+      env: command.env ?? process.env,
+      cwd: '/',
+      ...command.user,
+    })
+    closeSync(log)
+    if (child.pid !== undefined) {
+      this.#guardian.stdin?.write(`${command.stopSignal} ${child.pid}\n`)
+    }
+    return new Server(command, child)
+  }
+
+  async stop(): Promise<void> {
+    const ended = once(this.#guardian, 'exit')
+    this.#guardian.stdin?.end()
+    await ended
+  }
+}
+
+export class Server {
+  readonly #command: ServerCommand
+  readonly #child: ChildProcess
+  #startError: Error | undefined
+
+  constructor(command: ServerCommand, child: ChildProcess) {
+    this.#command = command
+    this.#child = child
+    child.on('error', (error) => {
+      this.#startError = error
+    })
+  }
+
+  /** Resolves when the process that was started has ended. */
+  get ended(): Promise<unknown> {
+    const { exitCode, signalCode } = this.#child
+    return exitCode === null && signalCode === null ? once(this.#child, 'exit') : Promise.resolve()
+  }
+
+  /** Ends the server as a power failure would. */
+  async kill(): Promise<void> {
+    const { ended } = this
+    this.#child.kill('SIGKILL')
+    await ended
+  }
+
+  /** @throws {Error} with the end of its log if the server has stopped. */
+  async assertRunning(): Promise<void> {
+    const { exitCode, signalCode } = this.#child
+    if (this.#startError === undefined && exitCode === null && signalCode === null) return
+    const log = await readFile(this.#command.logFile, 'utf8').catch(() => '')
+    const end = log.trim().split('\n').slice(-5).join(' | ')
+    throw new Error(`${this.#command.program} stopped: ${end || this.#startError?.message}`)
+  }
+}

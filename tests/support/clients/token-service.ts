@@ -1,0 +1,31 @@
+import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
+import type { System } from '../system.ts'
+
+/** A response of the token-service: the requested view, or a problem with its code. */
+export type ViewOrProblem<View> = Partial<View> & {
+  readonly status: number
+  readonly code?: string
+}
+
+/** The token-service's API for one company. */
+export function tokenServiceClient(system: System) {
+  const request = async <View>(
+    realm: string,
+    path = '',
+    init?: RequestInit,
+  ): Promise<ViewOrProblem<View>> => {
+    const url = `${system.url('token-service')}/credentials/ACC-${realm}${path}`
+    const response = await system.call(url, init)
+    return { ...((await response.json()) as Partial<View>), status: response.status }
+  }
+  return {
+    refresh: (realm: string, body: { readonly Version?: number }) =>
+      request<CredentialView>(realm, '/refresh', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify(body),
+      }),
+    credential: (realm: string) => request<CredentialView>(realm),
+    token: (realm: string) => request<AccessTokenView>(realm, '/token'),
+  }
+}

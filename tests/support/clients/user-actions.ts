@@ -1,0 +1,64 @@
+/** What a user or an application does with a running system, and what it then reads. */
+import type { TransactionView } from '@integration-host/shared/contracts/transaction'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { expect } from 'vitest'
+import type { System } from '../system.ts'
+
+/** A browser between the provider's redirect and the token-service's callback. */
+export interface GrantedConsent {
+  /** The callback URL with the parameters that the provider added. */
+  readonly callback: URL
+  readonly follow: () => Promise<Response>
+}
+
+/** Requests the consent of a company's owner as a browser does: redirect by redirect, keeping the cookie. */
+export async function consentInBrowser(
+  system: System,
+  realm: string,
+  company = 'Test Company',
+): Promise<GrantedConsent> {
+  const started = await fetch(`${system.url('token-service')}/authorize`, { redirect: 'manual' })
+  const cookie = started.headers.getSetCookie().map((header) => header.split(';')[0])
+  const consent = new URL(started.headers.get('Location') ?? '')
+  consent.searchParams.set('sandbox_company', `${realm}:${company}`)
+  const granted = await fetch(consent, { redirect: 'manual' })
+  const callback = new URL(granted.headers.get('Location') ?? '')
+  return {
+    callback,
+    follow: () => fetch(callback, { redirect: 'manual', headers: { Cookie: cookie.join('; ') } }),
+  }
+}
+
+/** Connects a company. Resolves with the response of the callback. */
+export const connectCompany = async (system: System, realm: string): Promise<Response> =>
+  (await consentInBrowser(system, realm)).follow()
+
+export const companyInfoUrl = (system: System, realm: string): string =>
+  `${system.url('accounting-gateway')}/v3/company/${realm}/query?query=${encodeURIComponent('select * from CompanyInfo')}`
+
+/** Sends a GET request to the demo API, which responds in plain text. */
+export async function requestDemoApi(
+  system: System,
+  path: string,
+): Promise<{ status: number; text: string }> {
+  const response = await fetch(`${system.url('demo-api')}${path}`)
+  return { status: response.status, text: await response.text() }
+}
+
+export const transactionUrl = (system: System, number: string): string =>
+  `${system.url('coordinator')}/processes/OrderProcess/transactions/${encodeURIComponent(number)}`
+
+/** Resolves with the run when it has reached `status`. */
+export const waitForRun = (
+  system: System,
+  number: string,
+  replayId: number,
+  status: TransactionView['Status'],
+): Promise<TransactionView> =>
+  eventually(async () => {
+    const response = await system.call(`${transactionUrl(system, number)}?replay=${replayId}`)
+    expect(response.status).toBe(200)
+    const run = (await response.json()) as TransactionView
+    expect(run.Status).toBe(status)
+    return run
+  })

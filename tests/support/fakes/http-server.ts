@@ -1,0 +1,34 @@
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+export interface HttpServer extends AsyncDisposable {
+  readonly url: string
+}
+
+/**
+ * Starts an HTTP server on a free loopback port. If `handle` rejects, the response is destroyed, so that the
+ * client sees a missing response. Disposing closes the open connections too.
+ */
+export async function startHttpServer(
+  handle: (request: IncomingMessage, response: ServerResponse) => void | Promise<void>,
+): Promise<HttpServer> {
+  async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      await handle(request, response)
+    } catch {
+      response.destroy()
+    }
+  }
+  const server = createServer((request, response) => void respond(request, response))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async [Symbol.asyncDispose]() {
+      server.close()
+      server.closeAllConnections()
+      await once(server, 'close')
+    },
+  }
+}

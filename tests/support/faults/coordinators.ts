@@ -1,0 +1,65 @@
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect } from 'vitest'
+import type { ServiceProcess, System } from '../system.ts'
+
+/** Node's default folder for its compile cache. */
+const compileCache = join(tmpdir(), 'node-compile-cache')
+
+/** Starts one more coordinator on a free port, without waiting until it is ready. */
+export const startAnotherCoordinator = (
+  system: System,
+  env: Readonly<Record<string, string>>,
+  entry?: string,
+): ServiceProcess =>
+  // A process that is killed soon spends most of its time on compiling, hence the cache.
+  system.start('coordinator', { NODE_COMPILE_CACHE: compileCache, ...env, PORT: '0' }, entry)
+
+const TRANSACTIONS = '/processes/OrderProcess/transactions'
+
+/** Sends `POST` to a path below the transactions. Returns the status; `null` if the coordinator died first. */
+export async function post(
+  system: System,
+  coordinator: string,
+  path: string,
+  body: unknown,
+): Promise<number | null> {
+  const response = await system
+    .call(`${coordinator}${TRANSACTIONS}${path}`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    })
+    .catch(() => null)
+  await response?.body?.cancel()
+  return response?.status ?? null
+}
+
+/** Queues an order whose initial data is its number, as the demo API does. */
+export const queueOrder = (system: System, coordinator: string, id: string) =>
+  post(system, coordinator, '', { TransactionID: id, InitialData: id })
+
+/** Queues all orders in one request. */
+export async function queueOrders(
+  system: System,
+  coordinator: string,
+  transactions: readonly { TransactionID: string; InitialData: string; Realm?: string }[],
+): Promise<void> {
+  const response = await system.call(`${coordinator}${TRANSACTIONS}/bulk`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(transactions),
+  })
+  expect(await response.json()).toMatchObject({ queued: transactions.length })
+}
+
+/** Returns `count` orders with the ids `<prefix>0`, `<prefix>1`, … */
+export const orders = (count: number, prefix: string) =>
+  Array.from({ length: count }, (_, n) => ({
+    TransactionID: `${prefix}${n}`,
+    InitialData: `${prefix}${n}`,
+  }))
+
+/** Counts the log lines with this message. */
+export const countLogLines = (process: ServiceProcess, message: string): number =>
+  process.output().split(`"msg":"${message}"`).length - 1

@@ -1,0 +1,72 @@
+import {
+  deadQueue,
+  delayName,
+  delays,
+  stepQueue,
+} from '@integration-host/shared/contracts/step-message'
+import { connect, type Channel } from 'amqplib'
+import { backend, type System } from '../system.ts'
+
+export const STEPS = ['order', 'report', 'csv'] as const
+type StepName = (typeof STEPS)[number]
+
+/** The queues of a system as RabbitMQ reports them, independent of what the services report. */
+export interface StepQueues {
+  /** Counts the messages that are ready, by queue. Empty queues are left out. */
+  ready(): Promise<Record<string, number>>
+  /** Describes each dead-lettered message with its reason: the coordinator's, or the broker's. */
+  deadLetters(): Promise<string[]>
+  /** Counts the consumers of the first step's queue. */
+  consumers(): Promise<number>
+  /** Deletes the ready messages of a step, as a broker that loses its disk would. Returns their number. */
+  purge(step: StepName): Promise<number>
+}
+
+export function stepQueuesOf(system: System): StepQueues {
+  const nameOf = (queue: string): string => system.amqpPrefix + queue
+  const stepQueueOf = (step: StepName): string => nameOf(stepQueue('OrderProcess', step))
+  const all = [
+    ...STEPS.map((step) => stepQueue('OrderProcess', step)),
+    deadQueue('OrderProcess'),
+    ...delays.map(({ name }) => delayName(name)),
+  ]
+  // A new connection each time: the broker may have restarted since the last one.
+  async function onChannel<Result>(work: (channel: Channel) => Promise<Result>): Promise<Result> {
+    const connection = await connect(backend('TEST_AMQP_URL'))
+    connection.on('error', () => {})
+    try {
+      return await work(await connection.createChannel())
+    } finally {
+      await connection.close()
+    }
+  }
+  return {
+    ready: () =>
+      onChannel(async (channel) => {
+        const counts: Record<string, number> = {}
+        for (const queue of all) {
+          const { messageCount } = await channel.checkQueue(nameOf(queue))
+          if (messageCount > 0) counts[queue] = messageCount
+        }
+        return counts
+      }),
+    deadLetters: () =>
+      onChannel(async (channel) => {
+        const described: string[] = []
+        for (;;) {
+          // Not acknowledged, so the messages return to the queue when the connection closes.
+          const message = await channel.get(nameOf(deadQueue('OrderProcess')))
+          if (message === false) return described
+          const { messageId, headers } = message.properties
+          const reason = headers?.['reason'] ?? headers?.['x-first-death-reason']
+          described.push(
+            `${messageId}: ${reason} ${message.content.toString()} ${JSON.stringify(headers)}`,
+          )
+        }
+      }),
+    consumers: () =>
+      onChannel(async (channel) => (await channel.checkQueue(stepQueueOf('order'))).consumerCount),
+    purge: (step) =>
+      onChannel(async (channel) => (await channel.purgeQueue(stepQueueOf(step))).messageCount),
+  }
+}

@@ -1,0 +1,90 @@
+import { describe, expect, it } from 'vitest'
+import { createResponseCheck, undocumented } from './conformance.ts'
+
+const thing = {
+  type: 'object',
+  required: ['id'],
+  properties: { id: { $ref: '#/components/schemas/Id' } },
+  additionalProperties: false,
+}
+const document = {
+  paths: {
+    '/things/{id}': {
+      get: {
+        responses: {
+          200: { content: { 'application/json': { schema: thing } } },
+          202: {},
+          204: {},
+        },
+      },
+      delete: { responses: { default: { content: { '*/*': {} } } } },
+    },
+    '/things/all': { get: { responses: { 200: { content: { 'text/csv': {} } } } } },
+  },
+  components: { schemas: { Id: { type: 'integer' } } },
+}
+
+const check = createResponseCheck(document)
+const deviationOf = (line: string, response: Response): Promise<string | null> => {
+  const [method = '', path = ''] = line.split(' ')
+  return check(new Request(`http://127.0.0.1${path}`, { method }), response)
+}
+const csv = (status = 200) =>
+  new Response('a,b', { status, headers: { 'Content-Type': 'text/csv; charset=utf-8' } })
+
+describe('a response conforms', () => {
+  it.each([
+    ['with the documented body', 'GET /things/1', Response.json({ id: 1 })],
+    [
+      'without a body where none is documented',
+      'GET /things/1',
+      new Response(null, { status: 204 }),
+    ],
+    ['without a body for HEAD', 'HEAD /things/1', new Response(null)],
+    ['at a literal path that also matches one with a variable', 'GET /things/all', csv()],
+    ['with any body where any is documented', 'DELETE /things/1', csv(418)],
+    ['with 405, which states that there is no such operation', 'PUT /things/1', csv(405)],
+    ['with 404 at an undocumented path', 'GET /nothing', csv(404)],
+  ])('%s', async (_, line, response) => {
+    expect(await deviationOf(line, response)).toBeNull()
+  })
+})
+
+describe('a response deviates', () => {
+  it.each([
+    ['with another status', 'GET /things/1', csv(418), 'the status is not documented'],
+    ['with another content type', 'GET /things/1', csv(), '"text/csv" is not documented'],
+    ['with a missing member', 'GET /things/1', Response.json({}), "required property 'id'"],
+    ['with an additional member', 'GET /things/1', Response.json({ id: 1, x: 1 }), 'additional'],
+    ['with a member of another type', 'GET /things/1', Response.json({ id: 'a' }), 'body/id'],
+    [
+      'with a body where none is documented',
+      'GET /things/1',
+      csv(202),
+      '"text/csv" is not documented',
+    ],
+    ['without the documented body', 'GET /things/1', new Response(null), 'body is missing'],
+    ['at an undocumented path', 'GET /nothing', csv(), 'no such operation'],
+  ])('%s', async (_, line, response, what) => {
+    expect(await deviationOf(line, response)).toContain(what)
+  })
+})
+
+describe('the documented operations and the routes', () => {
+  const routes = [
+    { method: 'ALL', path: '/*' },
+    { method: 'GET', path: '/things/:id{[0-9]+}' },
+    { method: 'DELETE', path: '/things/:id' },
+    { method: 'GET', path: '/things/all' },
+  ]
+
+  it('match, apart from middleware', () => {
+    expect(undocumented(routes, document)).toEqual([])
+  })
+
+  it('differ if a route is not documented or an operation has no route', () => {
+    expect(
+      undocumented([...routes.slice(0, 3), { method: 'PUT', path: '/new' }], document),
+    ).toEqual(['PUT /new is served, not documented', 'GET /things/all is documented, not served'])
+  })
+})

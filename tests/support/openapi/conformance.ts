@@ -1,0 +1,94 @@
+/** Compares what a service's OpenAPI document specifies with what the service does. */
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+
+export interface OpenApiDocument {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
+  readonly components: object
+}
+interface Operation {
+  readonly responses: Readonly<Record<string, { readonly content?: Content }>>
+}
+type Content = Readonly<Record<string, { readonly schema?: object }>>
+
+/** A route of the router. Middleware is mounted with the method `ALL`. */
+interface Route {
+  readonly method: string
+  readonly path: string
+}
+
+/** Returns the routes that are not documented, and the documented operations without a route. */
+export function undocumented(routes: readonly Route[], { paths }: OpenApiDocument): string[] {
+  const served = new Set(
+    routes.flatMap(({ method, path }) =>
+      method === 'ALL' ? [] : [`${method} ${path.replace(/:([^/{]+)(\{[^}]*\})?/g, '{$1}')}`],
+    ),
+  )
+  const documented = new Set(
+    Object.entries(paths).flatMap(([path, item]) =>
+      Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`),
+    ),
+  )
+  return [
+    ...[...served]
+      .filter((route) => !documented.has(route))
+      .map((route) => `${route} is served, not documented`),
+    ...[...documented]
+      .filter((route) => !served.has(route))
+      .map((route) => `${route} is documented, not served`),
+  ]
+}
+
+/** Returns a function that describes how a response deviates from the document; `null` if it conforms. */
+export function createResponseCheck(document: OpenApiDocument) {
+  // OpenAPI adds keywords to JSON Schema, hence not strict. Where a format matters the schema has a pattern too.
+  const ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true })
+  const validators = new Map<object, ValidateFunction>()
+  const validatorOf = (schema: object): ValidateFunction => {
+    const known = validators.get(schema)
+    if (known !== undefined) return known
+    const validator = ajv.compile({ ...schema, components: document.components })
+    validators.set(schema, validator)
+    return validator
+  }
+  const paths = Object.entries(document.paths)
+    .map(([path, item]) => ({ pattern: patternOf(path), item, variables: path.split('{').length }))
+    .toSorted((one, other) => one.variables - other.variables) // a literal path takes precedence over one with variables
+
+  const operationOf = (method: string, path: string): Operation | undefined =>
+    paths
+      .filter(({ pattern }) => pattern.test(path))
+      .flatMap(({ item }) => item[(method === 'HEAD' ? 'GET' : method).toLowerCase()] ?? [])[0]
+
+  return async (request: Request, response: Response): Promise<string | null> => {
+    const { method, url } = request
+    const { pathname } = new URL(url)
+    const { status } = response
+    const deviation = (what: string) => `${method} ${pathname} responded ${status}: ${what}`
+    if (status === 405) return null // the response itself states that there is no such operation
+    const operation = operationOf(method, pathname)
+    if (operation === undefined)
+      return status >= 400 && status < 500 ? null : deviation('no such operation is documented')
+    const documented = operation.responses[status] ?? operation.responses['default']
+    if (documented === undefined) return deviation('the status is not documented')
+    const { content = {} } = documented
+    if (response.body === null)
+      return method === 'HEAD' || Object.keys(content).every((type) => type === '*/*')
+        ? null
+        : deviation('the documented body is missing')
+    const type = response.headers.get('Content-Type')?.split(';')[0]?.trim().toLowerCase() ?? ''
+    const media = content[type] ?? content['*/*']
+    if (media === undefined) return deviation(`"${type}" is not documented`)
+    if (media.schema === undefined || !/^application\/(.+\+)?json$/.test(type)) return null
+    const validator = validatorOf(media.schema)
+    if (validator(await response.clone().json())) return null
+    return deviation(ajv.errorsText(validator.errors, { dataVar: 'body' }))
+  }
+}
+
+function patternOf(path: string): RegExp {
+  const segments = path.split('/').map((segment) => {
+    if (segment === '*') return '.*'
+    return segment.startsWith('{') ? '[^/]+' : segment.replaceAll('.', '\\.')
+  })
+  return new RegExp(`^${segments.join('/')}$`)
+}

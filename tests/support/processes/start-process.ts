@@ -1,0 +1,107 @@
+/** The one way in which tests start a Node process, read its output, and end it. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+
+const OUTPUT_DEADLINE_MS = 30_000
+
+export interface ProcessOptions {
+  /** The whole environment, apart from PATH: nothing else of this process is inherited. */
+  readonly env?: Readonly<Record<string, string>>
+  readonly cwd?: string
+}
+
+export interface ProcessResult {
+  /** The exit code; `null` if a signal ended the process. */
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface StartedProcess extends AsyncDisposable {
+  readonly pid: number
+  /** Resolves when the process has ended and all its output has been read. */
+  readonly ended: Promise<ProcessResult>
+  /** Everything written so far: standard output and standard error in the order of arrival. */
+  output(): string
+  /**
+   * Resolves with the first match of `pattern` in the output.
+   *
+   * @throws {Error} with the output so far if the process ends first, or after 30 s.
+   */
+  waitForOutput(pattern: RegExp): Promise<RegExpExecArray>
+  /** Sends `signal` if the process still runs. Resolves with its exit code, `null` if a signal ended it. */
+  stop(signal: NodeJS.Signals): Promise<number | null>
+}
+
+/** Starts Node with `args`, without waiting for anything. Disposing kills the process and awaits its end. */
+export function startProcess(
+  args: readonly string[],
+  { env = {}, cwd }: ProcessOptions = {},
+): StartedProcess {
+  const { PATH = '' } = process.env
+  const child = spawn(process.execPath, args, {
+    cwd,
+    env: { PATH, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const written = { stdout: '', stderr: '', both: '' }
+  const listeners = new Set<() => void>()
+  for (const stream of ['stdout', 'stderr'] as const)
+    child[stream].setEncoding('utf8').on('data', (text: string) => {
+      written[stream] += text
+      written.both += text
+      for (const listener of listeners) listener()
+    })
+  // `close` comes after `exit`, once both streams have been read to their ends.
+  const ended = once(child, 'close').then(([code]): ProcessResult => ({
+    code: code as number | null,
+    stdout: written.stdout,
+    stderr: written.stderr,
+  }))
+  const stop = async (signal: NodeJS.Signals): Promise<number | null> => {
+    if (child.exitCode === null && child.signalCode === null) child.kill(signal)
+    return (await ended).code
+  }
+  return {
+    pid: child.pid ?? 0,
+    ended,
+    output: () => written.both,
+    waitForOutput(pattern) {
+      const { promise, resolve, reject } = Promise.withResolvers<RegExpExecArray>()
+      const fail = (reason: string): void =>
+        reject(
+          new Error(`${reason} before its output matched ${pattern}; output:\n${written.both}`),
+        )
+      const check = (): void => {
+        const match = pattern.exec(written.both)
+        if (match !== null) resolve(match)
+      }
+      const timer = setTimeout(() => fail('30 s passed'), OUTPUT_DEADLINE_MS)
+      listeners.add(check)
+      check()
+      ended.then(() => fail('the process ended'), reject)
+      return promise.finally(() => {
+        clearTimeout(timer)
+        listeners.delete(check)
+      })
+    },
+    stop,
+    [Symbol.asyncDispose]: async () => void (await stop('SIGKILL')),
+  }
+}
+
+/** Runs Node with `args` to its end. */
+export const runProcess = (
+  args: readonly string[],
+  options?: ProcessOptions,
+): Promise<ProcessResult> => startProcess(args, options).ended
+
+/** Resolves with the URL at which a service of this project listens, as its log states it. */
+export async function listeningUrl(
+  started: Pick<StartedProcess, 'waitForOutput'>,
+): Promise<string> {
+  const { 1: url = '' } = await started.waitForOutput(
+    /"url":"(http:[^"]+)","msg":"service is listening"/,
+  )
+  return url
+}

@@ -1,0 +1,129 @@
+/**
+ * A proxy in front of the sandbox provider that records every secret in requests and responses, so that a
+ * search knows them all. On request it responds to a token call with a body that leaks these secrets.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { buffer } from 'node:stream/consumers'
+import { startHttpServer } from '../fakes/http-server.ts'
+import { type KnownSecret, knownSecret } from './secret-search.ts'
+
+/** The secrets that a response to one token request can leak. */
+export interface TokenCallSecrets {
+  /** The request body as the client sent it. */
+  readonly form: string
+  readonly refreshToken: string
+  readonly authorization: string
+  /** From the provider's own response, which the client never receives. */
+  readonly accessToken: string
+  readonly nextRefreshToken: string
+}
+
+/** A response that replaces the provider's own. */
+export interface LeakyResponse {
+  readonly status: number
+  readonly contentType: string
+  readonly body: (secrets: TokenCallSecrets) => string
+}
+
+export interface RecordingProvider extends AsyncDisposable {
+  readonly url: string
+  /** All secrets seen so far, without duplicates. */
+  secrets(): readonly KnownSecret[]
+  /** The bearer tokens of the calls to the accounting API. */
+  readonly bearers: readonly string[]
+  /**
+   * Replaces the responses to the next refreshes of the grant that `code` started, after the provider has
+   * granted them.
+   */
+  leakNext(code: string, ...responses: readonly LeakyResponse[]): void
+  /** Returns how many of these responses have not been used yet. */
+  remainingLeaks(code: string): number
+}
+
+const SECRET_PARAMETERS = ['refresh_token', 'code', 'code_verifier', 'token', 'client_secret']
+const SECRET_MEMBERS = ['access_token', 'refresh_token', 'id_token']
+
+/** @param target the URL of the provider */
+export async function startRecordingProvider(target: string): Promise<RecordingProvider> {
+  const seen = new Map<string, KnownSecret>()
+  const bearers: string[] = []
+  /** Refresh token → the authorization code that started its grant. */
+  const codes = new Map<string, string>()
+  const leaks = new Map<string, LeakyResponse[]>()
+  const record = (kind: string, value: string | null | undefined): void => {
+    if (value) seen.set(value, knownSecret(kind, value))
+  }
+
+  async function forward(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { authorization = '' } = request.headers
+    const body = await buffer(request)
+    const form = new URLSearchParams(
+      request.headers['content-type']?.startsWith('application/x-www-form-urlencoded')
+        ? body.toString()
+        : '',
+    )
+    record('client authentication', /^Basic (.+)$/.exec(authorization)?.[1])
+    const [, bearer] = /^Bearer (.+)$/.exec(authorization) ?? []
+    if (bearer !== undefined) {
+      bearers.push(bearer)
+      record('access token', bearer)
+    }
+    for (const name of SECRET_PARAMETERS) record(`${name} that was sent`, form.get(name))
+    if (request.headers['content-type']?.startsWith('application/json')) {
+      const document = tokensOf(body.toString())
+      for (const name of SECRET_PARAMETERS) record(`${name} that was sent`, document[name])
+    }
+
+    const { host: _, connection: __, ...headers } = request.headers
+    const upstream = await fetch(target + request.url, {
+      method: request.method ?? 'GET',
+      redirect: 'manual',
+      headers: headers as Record<string, string>,
+      ...(body.length > 0 && { body }),
+    })
+    const text = await upstream.text()
+    const members = form.has('grant_type') && upstream.ok ? tokensOf(text) : {}
+    for (const name of SECRET_MEMBERS) record(`${name} that was issued`, members[name])
+
+    const code = form.get('code') ?? codes.get(form.get('refresh_token') ?? '') ?? ''
+    if (members['refresh_token'] !== undefined) codes.set(members['refresh_token'], code)
+    const leak = form.has('refresh_token') ? leaks.get(code)?.shift() : undefined
+    if (leak !== undefined) {
+      response.writeHead(leak.status, { 'Content-Type': leak.contentType })
+      response.end(
+        leak.body({
+          form: body.toString(),
+          authorization,
+          refreshToken: form.get('refresh_token') ?? '',
+          accessToken: members['access_token'] ?? '',
+          nextRefreshToken: members['refresh_token'] ?? '',
+        }),
+      )
+      return
+    }
+    const headersOut = [...upstream.headers].filter(
+      ([name]) => !['connection', 'transfer-encoding', 'content-length'].includes(name),
+    )
+    response.writeHead(upstream.status, Object.fromEntries(headersOut))
+    response.end(text)
+  }
+
+  const server = await startHttpServer(forward)
+  return {
+    url: server.url,
+    secrets: () => [...seen.values()],
+    bearers,
+    leakNext: (code, ...responses) => void leaks.set(code, [...responses]),
+    remainingLeaks: (code) => leaks.get(code)?.length ?? 0,
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  }
+}
+
+function tokensOf(text: string): Readonly<Record<string, string | undefined>> {
+  try {
+    const document: unknown = JSON.parse(text)
+    return typeof document === 'object' && document !== null ? { ...document } : {}
+  } catch {
+    return {}
+  }
+}

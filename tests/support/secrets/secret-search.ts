@@ -1,0 +1,67 @@
+/** Searches everything that a system wrote for the secrets of a test run, in every likely encoding. */
+
+/** A failure names the kind of a secret; the value is never printed. */
+export interface KnownSecret {
+  readonly kind: string
+  readonly value: Buffer
+}
+
+/** Something that the system wrote, and where. */
+export interface WrittenData {
+  readonly place: string
+  readonly bytes: Buffer
+}
+
+export const knownSecret = (kind: string, value: string | Buffer): KnownSecret => ({
+  kind,
+  value: Buffer.from(value),
+})
+
+/** A truncated or masked secret is found by a part of this length. */
+const PART = 16
+
+/**
+ * Returns the encoded forms in which a secret may have been written, by name. Base64 comes in all three
+ * alignments, because a secret may start anywhere in a larger encoded value.
+ */
+export function formsOf(value: Buffer): ReadonlyMap<string, string> {
+  const raw = value.toString('latin1')
+  const forms = new Map([['raw', raw]])
+  if (value.length >= 2 * PART) {
+    // The first characters are left out: a prefix that names the kind of a token is not a secret.
+    forms.set('a part of it', raw.slice(PART, 2 * PART))
+    forms.set('its end', raw.slice(-PART))
+  }
+  forms.set('hex', value.toString('hex'))
+  forms.set('percent-encoded', encodeURIComponent(raw))
+  forms.set('percent-encoded whole', value.toString('hex').replace(/../g, '%$&'))
+  forms.set('JSON-escaped', JSON.stringify(raw).slice(1, -1))
+  for (const encoding of ['base64', 'base64url'] as const) {
+    for (const offset of [0, 1, 2]) {
+      const shifted = Buffer.concat([Buffer.alloc(offset), value])
+      // Without the characters that contain bits of the data before or after the secret.
+      const whole = shifted.toString(encoding).slice(offset === 0 ? 0 : offset + 1)
+      const shared = shifted.length % 3
+      const text = whole.replace(/=+$/, '')
+      forms.set(`${encoding} at ${offset}`, shared === 0 ? text : text.slice(0, -1))
+    }
+  }
+  return forms
+}
+
+/** Returns one line for each secret that the data contain: `<kind> in <place> (<form>)`. */
+export function search(secrets: readonly KnownSecret[], written: readonly WrittenData[]): string[] {
+  const wanted = secrets.map(({ kind, value }) => ({ kind, forms: [...formsOf(value)] }))
+  const hits = written.flatMap(({ place, bytes }) => {
+    const text = bytes.toString('latin1')
+    const lower = text.toLowerCase() // hexadecimal digits occur in both cases
+    return wanted.flatMap(({ kind, forms }) =>
+      forms
+        .filter(([form, value]) =>
+          /hex|whole/.test(form) ? lower.includes(value) : text.includes(value),
+        )
+        .map(([form]) => `${kind} in ${place} (${form})`),
+    )
+  })
+  return [...new Set(hits)]
+}
