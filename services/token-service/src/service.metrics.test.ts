@@ -1,4 +1,7 @@
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { deedOf, grantOf } from '../test-support/grants.ts'
 import { type ScriptedProvider, startScriptedProvider } from '../test-support/scripted-provider.ts'
@@ -61,6 +64,39 @@ describe('the figures of the token service', () => {
         /^credential_nearest_expiry_seconds\{[^}]*\} (\S+)$/m.exec(await metrics(service)) ?? []
       expect(Number(left)).toBeGreaterThan(3_500)
       expect(Number(left)).toBeLessThanOrEqual(3_600)
+    })
+  })
+
+  it('count a rotated pair that is lost at shutdown, and log the company that must reconnect', async () => {
+    const lines: string[] = []
+    const logger = createLogger('token-service', 'info', { write: (line) => lines.push(line) })
+    const registered = createMetrics('token-service')
+    const commit = async (): Promise<never> => {
+      throw new IntegrationError('store_unavailable', 'no store')
+    }
+    const service = opened.use(
+      await startTestService({
+        provider,
+        store: { ...store, commit },
+        keys,
+        logger,
+        metrics: registered,
+      }),
+    )
+    await service.connect('1')
+    await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
+    expect(await metrics(service)).toContain(
+      'credential_rotations_uncommitted{service="token-service"} 1',
+    )
+    await service[Symbol.asyncDispose]()
+    expect(await registered.read()).toContain(
+      'credential_refreshes_total{outcome="rotation_dropped",class="",service="token-service"} 1',
+    )
+    const [line = ''] = lines.filter((text) => text.includes('rotation_dropped'))
+    expect(JSON.parse(line)).toMatchObject({
+      level: 'error',
+      name: 'ACC-1',
+      remediation: expect.stringContaining('Reconnect ACC-1'),
     })
   })
 })

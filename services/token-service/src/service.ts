@@ -73,8 +73,12 @@ export async function startTokenService(
   const byRealm = config.METRICS_BY_REALM
   const refreshes = metrics.counter(
     'credential_refreshes_total',
-    'Refreshes by outcome (refreshed, failed, superseded) and, of those that failed, class',
+    'Refreshes by outcome (refreshed, failed, superseded, rotation_dropped) and, of those that failed, class',
     byRealm ? ['outcome', 'class', 'realm'] : ['outcome', 'class'],
+  )
+  const uncommitted = metrics.gauge(
+    'credential_rotations_uncommitted',
+    'Rotated token pairs that only this process has, because the store did not accept them yet',
   )
   const refusedIdTokens = metrics.counter(
     'id_tokens_refused_total',
@@ -175,7 +179,7 @@ export async function startTokenService(
           ...refreshLabels(report),
           ...(byRealm && { realm: report.name.slice('ACC-'.length) }),
         })
-        logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'refresh')
+        logRefresh(logger, report)
       },
       onError,
       ...(adapters.reach !== undefined && { reach: adapters.reach }),
@@ -240,6 +244,7 @@ export async function startTokenService(
     startSchedule({ store, routine, now, sleep, concurrency: SCHEDULED_AT_A_TIME, onError }),
   )
 
+  metrics.beforeEach(() => uncommitted.set(refreshRoutine.uncommitted()))
   let nextExpiryAt: number | null = null
   metrics.beforeEach(() =>
     nearestExpiry.set(nextExpiryAt === null ? Number.NaN : (nextExpiryAt - now()) / 1_000),
@@ -268,8 +273,16 @@ export async function startTokenService(
 
 /** `class` is empty but for a refresh that failed: then it is the fault's, or why none was laid. */
 function refreshLabels({ outcome }: RefreshReport): { outcome: string; class: string } {
-  if (outcome === 'refreshed' || outcome === 'superseded') return { outcome, class: '' }
+  if (outcome === 'refreshed' || outcome === 'superseded' || outcome === 'rotation_dropped')
+    return { outcome, class: '' }
   return { outcome: 'failed', class: outcome }
+}
+
+function logRefresh(logger: Logger, report: RefreshReport): void {
+  if (report.outcome === 'rotation_dropped') {
+    const remediation = `Reconnect ${report.name} unless its next refresh succeeds: the provider has rotated the refresh token, and the new one is lost.`
+    logger.error({ ...report, remediation }, 'rotated token pair dropped: the store is unavailable')
+  } else logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'refresh')
 }
 
 const isLoopback = (host: string): boolean =>

@@ -13,6 +13,7 @@ import { createHealth, type Health } from '@integration-host/shared/observabilit
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createLogger, type Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -102,6 +103,7 @@ const quickTiming: Partial<RefreshTiming> = {
   quietMs: 50,
   watchMs: 20,
   patienceMs: 8_000,
+  commitDeadlineMs: 500,
 }
 
 export interface ServiceOptions {
@@ -109,6 +111,7 @@ export interface ServiceOptions {
   readonly store: CredentialStore
   readonly authorizations?: AuthorizationStore
   readonly bus?: MessageBus
+  readonly metrics?: Metrics
   readonly keys: KeyRing
   readonly health?: Health
   readonly logger?: Logger
@@ -149,6 +152,7 @@ export async function startTestService(options: ServiceOptions): Promise<TestSer
       store: options.store,
       bus: options.bus ?? createInProcessBus(logger),
       timing: { ...quickTiming, ...options.timing },
+      ...(options.metrics !== undefined && { metrics: options.metrics }),
       ...(options.authorizations !== undefined && { authorizations: options.authorizations }),
       ...(options.reach !== undefined && { reach: options.reach }),
     },

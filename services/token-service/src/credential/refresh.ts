@@ -18,7 +18,8 @@
  * I5  Only an answer clears an intent. Who finds one of a holder that is gone waits until that holder's call
  *     can no longer be under way, and shows the same token once more.
  * I6  A pair that was received is in memory until it is stored. While the store is away its access token is
- *     served, and the commit is tried until it lands or is overtaken.
+ *     served, and the commit is tried until it lands or is overtaken. A process that shuts down tries for
+ *     `commitDeadlineMs` more; a pair that is dropped then is reported as `rotation_dropped`.
  * I7  A commit compares version and fence. A newer fence means that somebody may be spending the same
  *     version: the pair is not thrown away, but committed under a lease of its own, if it still fits.
  * I8  A new grant moves the version, so whatever a refresh in flight brings is refused.
@@ -93,6 +94,8 @@ export interface RefreshTiming {
   readonly watchMs: number
   /** How long a caller waits for another replica. */
   readonly patienceMs: number
+  /** I6: how long a process that shuts down keeps trying to store a rotated pair. */
+  readonly commitDeadlineMs: number
   /** How long after its rotation a previous token is still tried when the current one is rejected. */
   readonly graceMs: number
   /** I10: before each further try of a rejected refresh token; empty: the first rejection is final. */
@@ -106,12 +109,21 @@ export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryD
   quietMs: 2_000,
   watchMs: 50,
   patienceMs: 25_000,
+  commitDeadlineMs: 5_000,
 }
 
 /** What became of one refresh under the lease, for logs and metrics. Holds no secret. */
 export interface RefreshReport {
   readonly name: string
-  readonly outcome: 'refreshed' | FaultClass | 'throttled' | 'client_refused' | 'superseded'
+  readonly outcome:
+    | 'refreshed'
+    | FaultClass
+    | 'throttled'
+    | 'client_refused'
+    /** Another write moved the version while the provider was called: that pair is the newer one. */
+    | 'superseded'
+    /** The provider rotated the refresh token, and the new pair was lost with this process. */
+    | 'rotation_dropped'
   readonly calls: number
   readonly traceId: string | null
 }
@@ -148,6 +160,8 @@ export interface RefreshRoutine extends AsyncDisposable {
   refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult>
   /** The pair that is in memory and not stored yet (I6). */
   unstored(name: string): Credential | null
+  /** How many pairs are in memory only: the provider has rotated them, and a lost process loses them. */
+  uncommitted(): number
 }
 
 interface Landing {
@@ -412,14 +426,14 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         return null
       }
     }
-    const finish = (verdict: 'landed' | 'overtaken'): void => {
+    const finish = (verdict: 'landed' | 'overtaken' | 'dropped'): void => {
       landings.delete(name)
       keeping.stop()
       resolve()
       if (verdict === 'landed') deps.announce()
       deps.report({
         name,
-        outcome: verdict === 'landed' ? 'refreshed' : 'superseded',
+        outcome: REPORTED_OUTCOMES[verdict],
         calls,
         traceId: null,
       })
@@ -431,7 +445,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           await sleep(Math.min(1_000, 50 * 2 ** Math.min(attempt, 8)), unhurried)
           const later = await tryCommit()
           if (later !== null) return finish(later)
-          if (leaving.signal.aborted && performance.now() > leavingUntil) return finish('overtaken')
+          if (leaving.signal.aborted && performance.now() > leavingUntil) return finish('dropped')
         }
       })()
       return { kind: 'refreshed', credential }
@@ -525,8 +539,9 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   return {
     refresh,
     unstored: (name) => landings.get(name)?.credential ?? null,
+    uncommitted: () => landings.size,
     async [Symbol.asyncDispose]() {
-      leavingUntil = performance.now() + LANDING_PATIENCE_MS
+      leavingUntil = performance.now() + timing.commitDeadlineMs
       leaving.abort()
       await Promise.allSettled(flights.values())
       await Promise.all([...landings.values()].map(({ done }) => done))
@@ -537,8 +552,11 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
 const patient = (goal: RefreshGoal): RefreshGoal =>
   goal.kind === 'newer' ? { ...goal, isInsistent: false } : goal
 
-/** What a leaving process gives a pair that could not be stored yet. */
-const LANDING_PATIENCE_MS = 5_000
+const REPORTED_OUTCOMES = {
+  landed: 'refreshed',
+  overtaken: 'superseded',
+  dropped: 'rotation_dropped',
+} as const satisfies Record<string, RefreshReport['outcome']>
 
 interface LeaseKeeper {
   readonly stop: () => void
