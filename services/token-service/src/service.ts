@@ -32,7 +32,7 @@ import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRemoval } from './credential/removal.ts'
 import { startSchedule } from './credential/schedule.ts'
 import { createTransfers } from './credential/transfer.ts'
-import { breakOnRefusedClient } from './provider/client-breaker.ts'
+import { breakOnRejectedClient } from './provider/client-breaker.ts'
 
 export interface TokenServiceAdapters {
   readonly logger: Logger
@@ -125,7 +125,7 @@ export async function startTokenService(
       needsKeys: config.SCOPE.split(' ').includes('openid'),
     }),
   )
-  const provider = breakOnRefusedClient(
+  const provider = breakOnRejectedClient(
     createOpenIdProvider({
       discovery,
       profile,
@@ -144,13 +144,13 @@ export async function startTokenService(
     {
       // A distance, which a clock that is set must not stretch.
       now: () => performance.now(),
-      onChange(isRefused) {
-        refused.set(isRefused ? 1 : 0)
-        if (isRefused)
+      onChange(isRejected) {
+        refused.set(isRejected ? 1 : 0)
+        if (isRejected)
           logger.error(
-            'the provider refuses CLIENT_ID and CLIENT_SECRET: all token calls are held back',
+            'the provider rejects CLIENT_ID and CLIENT_SECRET: token calls are held back, but for probes',
           )
-        else logger.info('the provider takes the client credentials again')
+        else logger.info('the provider accepts the client credentials again')
       },
     },
   )
@@ -160,6 +160,7 @@ export async function startTokenService(
     createRefreshRoutine({
       store,
       provider,
+      heldBackMs: provider.heldBackMs,
       owner,
       refreshAheadMs,
       idleLimitMs,

@@ -679,8 +679,8 @@ describe('a provider that refuses the application', () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.knobs.secrets = ['rotated at the provider']
+    for (const realm of ['1', '2', '3']) await expire(`ACC-${realm}`)
     for (const realm of ['1', '2', '3']) {
-      await expire(`ACC-${realm}`)
       const { status, body } = await service.ask(`/credentials/ACC-${realm}/token`)
       expect([status, body['code']]).toEqual([503, 'provider_unavailable'])
       expect((await service.ask(`/credentials/ACC-${realm}`)).body).toMatchObject({
@@ -696,6 +696,21 @@ describe('a provider that refuses the application', () => {
         (await next.ask(`/credentials/ACC-${realm}/refresh`, { method: 'POST' })).body,
       ).toMatchObject({ Version: 2 })
     }
+  })
+
+  it('holds no realm up for longer than a moment when the rejection passes', async () => {
+    const service = await start()
+    for (const realm of ['1', '2', '3']) await service.connect(realm)
+    provider.script({ status: 401, body: '{"error":"invalid_client"}' })
+    const token = (realm: string) => service.ask(`/credentials/ACC-${realm}/token`)
+    for (const realm of ['1', '2', '3']) {
+      await expire(`ACC-${realm}`)
+      expect((await token(realm)).status).toBe(503)
+    }
+    const startedAt = performance.now()
+    for (const realm of ['2', '3', '1'])
+      await eventually(async () => expect((await token(realm)).status).toBe(200))
+    expect(performance.now() - startedAt).toBeLessThan(5_000)
   })
 })
 

@@ -34,7 +34,7 @@ function storeOf(commit: () => Promise<'committed'>) {
     release: async () => {},
     recordIntent: async () => 'recorded',
     commit,
-    settle: async () => 'settled',
+    settle: async (..._: Parameters<CredentialStore['settle']>) => 'settled',
   } satisfies Pick<CredentialStore, 'settle' | keyof RefreshDeps['store']>
 }
 
@@ -51,11 +51,12 @@ const granted: TokenOutcome = {
   },
 }
 
-function startRoutine(store: RefreshDeps['store']) {
+function startRoutine(store: RefreshDeps['store'], overrides: Partial<RefreshDeps> = {}) {
   const reports: RefreshReport[] = []
   const routine = createRefreshRoutine({
     store,
     provider: { refresh: async () => granted },
+    heldBackMs: () => 0,
     owner: 'test',
     refreshAheadMs: 600_000,
     idleLimitMs: 86_400_000,
@@ -73,6 +74,7 @@ function startRoutine(store: RefreshDeps['store']) {
     onError: (error) => {
       throw error
     },
+    ...overrides,
   })
   return { routine, reports }
 }
@@ -103,5 +105,46 @@ describe('shutting down with a rotated pair that is not stored (I6)', () => {
     await vi.advanceTimersByTimeAsync(2_000)
     await disposed
     expect(reports).toMatchObject([{ name: NAME, outcome: 'refreshed' }])
+  })
+})
+
+describe('a provider that rejects the client credentials', () => {
+  const rejected: TokenOutcome = {
+    kind: 'client_refused',
+    retryAfterMs: 1_000,
+    status: 401,
+    body: '{"error":"invalid_client"}',
+    traceId: null,
+  }
+
+  it('defers a refresh without a lease or a write while calls are held back', async () => {
+    const store = storeOf(async () => 'committed')
+    const writes = (['acquire', 'recordIntent', 'settle'] as const).map((name) =>
+      vi.spyOn(store, name),
+    )
+    let heldBackMs = 700
+    const { routine } = startRoutine(store, { heldBackMs: () => heldBackMs })
+    const goal = { kind: 'newer', version: 1, isInsistent: true } as const
+    expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({
+      kind: 'deferred',
+      retryAfterMs: 700,
+    })
+    for (const write of writes) expect(write).not.toHaveBeenCalled()
+    heldBackMs = 0
+    expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({ kind: 'refreshed' })
+  })
+
+  it('keeps the credential of the rejected call back exactly until the next probe', async () => {
+    const store = storeOf(async () => 'committed')
+    const settle = vi.spyOn(store, 'settle')
+    const { routine } = startRoutine(store, {
+      provider: { refresh: async () => rejected },
+      random: () => 0.999,
+    })
+    const result = await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+    expect(result).toMatchObject({ kind: 'deferred', retryAfterMs: 1_000 })
+    expect(settle.mock.calls.map(([, settlement]) => settlement)).toMatchObject([
+      { nextTryAt: Date.now() + 1_000, fault: null, attempts: 0 },
+    ])
   })
 })

@@ -134,6 +134,8 @@ export interface RefreshDeps {
     'get' | 'acquire' | 'renew' | 'release' | 'recordIntent' | 'commit' | 'settle'
   >
   readonly provider: Pick<Provider, 'refresh'>
+  /** Milliseconds for which no call is made because the provider rejects the client credentials; else 0. */
+  readonly heldBackMs: () => number
   /** This process, to the leases. */
   readonly owner: string
   readonly refreshAheadMs: number
@@ -246,6 +248,15 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return { kind: 'refreshed', credential: landing.credential }
         await Promise.race([landing.done, sleep(timing.watchMs, leaving.signal)])
       } else {
+        // Without a call to come there is nothing to take a lease or write an intent for, and the record keeps
+        // no time to wait until: the first call after the delay is the probe, whichever credential it is for.
+        const heldBackMs = deps.heldBackMs()
+        if (heldBackMs > 0) {
+          const credential = await store.get(name)
+          if (credential === null) return { kind: 'absent' }
+          const settled = settledBy(credential, goal)
+          return settled ?? { kind: 'deferred', credential, retryAfterMs: heldBackMs }
+        }
         const acquired = await store.acquire(name, owner, timing.leaseMs)
         if (acquired.kind === 'absent') return acquired
         if (acquired.kind === 'held') {
@@ -478,7 +489,11 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     const ends = ofClass?.endsGrant === true && rejectedPauseMs === null
     const nextTryAt = ends
       ? null
-      : at + (rejectedPauseMs ?? retryDelayMs(attempts, failure.retryAfterMs, random()))
+      : at +
+        (rejectedPauseMs ??
+          // The delay of a probe is exact: jitter would only put off the call that finds the client accepted.
+          (isClient ? failure.retryAfterMs : null) ??
+          retryDelayMs(attempts, failure.retryAfterMs, random()))
     // While a valid token is served, a provider that is unavailable for a moment is no fault of the credential.
     const isNeeded =
       goal.kind === 'newer' || freshness(credential, at, deps.refreshAheadMs) === 'expired'
