@@ -503,6 +503,31 @@ describe('the doors', () => {
     expect((await service.ask(`/credentials?${query}`)).status).toBe(400)
   })
 
+  it.each([
+    '/credentials?limt=1',
+    '/credentials?limit=1&limt=1',
+    '/credentials/ACC-1?limt=1',
+    '/credentials/ACC-1/token?limt=1',
+    '/key-check?limt=1',
+    '/audit?limt=1',
+  ])('GET %s is 400 and names the unknown query parameter', async (path) => {
+    const { status, body } = await service.ask(path)
+    expect([status, body['code']]).toEqual([400, 'invalid_request'])
+    expect(body['errors']).toEqual(['limt: is not a query parameter of this path'])
+  })
+
+  it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs'])(
+    'GET %s ignores unknown query parameters',
+    async (path) => {
+      expect((await service.call(`${path}?limt=1`)).status).toBe(200)
+    },
+  )
+
+  it('GET /callback ignores unknown query parameters (RFC 6749 §4.1.2)', async () => {
+    const { status, body } = await service.ask('/callback?limt=1')
+    expect([status, body['code']]).toEqual([400, 'authorization_invalid'])
+  })
+
   const bodies: readonly (readonly [string, string, number])[] = [
     ['no JSON', '{', 400],
     ['null', 'null', 400],

@@ -14,6 +14,7 @@ import {
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { DocumentSecret } from '../credential/export-document.ts'
@@ -138,9 +139,13 @@ export function custodyRoutes({
         summary: 'Whether the secrets of credentials open with CREDENTIAL_KEYS; nothing is written',
         responses: {
           200: jsonResponse('one page', KeyCheckPage),
-          ...problemResponses({ 400: 'bad cursor or limit', 503: 'the store is not available' }),
+          ...problemResponses({
+            400: 'bad cursor or limit, or an unknown query parameter',
+            503: 'the store is not available',
+          }),
         },
       }),
+      onlyKnownQuery(...Object.keys(KeyCheckQuery.shape)),
       validate('query', KeyCheckQuery),
       async (c) => {
         const { cursor = '', limit = 500 } = c.req.valid('query')
@@ -163,9 +168,13 @@ export function custodyRoutes({
         summary: 'The audit log in order, from the entry after `after` on',
         responses: {
           200: jsonResponse('one page', AuditPage),
-          ...problemResponses({ 400: 'bad after or limit', 503: 'the store is not available' }),
+          ...problemResponses({
+            400: 'bad after or limit, or an unknown query parameter',
+            503: 'the store is not available',
+          }),
         },
       }),
+      onlyKnownQuery(...Object.keys(AuditQuery.shape)),
       validate('query', AuditQuery),
       async (c) => {
         const { after = 0, limit = 100 } = c.req.valid('query')
