@@ -5,7 +5,7 @@
  *
  * Every refresh that is killed comes a day after the company's last one, so that it rotates under `daily` as
  * well. What the protocol names beside the points below: after the provider rotated is `during the call` (the
- * answer is on its way) and `after answer` (it is here); after commit before event is `after commit` and
+ * answer is on its way) and `after response` (it is here); after commit before event is `after commit` and
  * `before publish`. The commit is one script that stores the pair, its event and the release of the lease, so
  * before release is `before commit` on one side of it and `after commit` on the other.
  */
@@ -23,7 +23,7 @@ import { type RefreshCalls, sandboxOf } from '../support/sandbox-control.ts'
 import { connectCompany } from '../support/story-steps.ts'
 import { backend, type Personality, startSystem, type System } from '../support/system.ts'
 
-const DYING = 'test-support/dying-main.ts'
+const DYING = 'test-support/failpoint-main.ts'
 
 const DAY_SECONDS = 86_400
 
@@ -44,7 +44,7 @@ const points = [
   'before intent',
   'after intent',
   'during the call',
-  'after answer',
+  'after response',
   'before commit',
   'after commit',
   'after confirm',
@@ -63,7 +63,7 @@ const isUnrecoverable = (rotation: Rotation): rotation is keyof typeof unrecover
   rotation in unrecoverable
 
 /** The provider has rotated, and the only copy of the new pair dies with the process. */
-const answerLost: ReadonlySet<Point> = new Set(['during the call', 'after answer', 'before commit'])
+const answerLost: ReadonlySet<Point> = new Set(['during the call', 'after response', 'before commit'])
 
 /** Who dies relaying leaves an event that the next one might relay, and die with before it is forgotten. */
 const alone: ReadonlySet<Point> = new Set(['before publish', 'after confirm'])

@@ -407,7 +407,7 @@ describe('the secrets of a system', () => {
     const defects = { exception: NAME, rejection: `ACC-${other}` }
     for (const [defect, name] of Object.entries(defects)) {
       await system.service('token-service').stop('SIGKILL')
-      const dying = start('token-service', { DIES_OF: defect }, 'test-support/dying-main.ts')
+      const dying = start('token-service', { DIES_OF: defect }, 'test-support/failpoint-main.ts')
       await system.ready('token-service')
       await refresh(name).catch(() => null)
       await eventually(() => expect(dying.output()).toContain('"msg":"unexpected error"'))

@@ -6,7 +6,7 @@ import { connectRedis } from '@integration-host/shared/redis/connection'
 import { tracedStore } from '@integration-host/shared/observability/telemetry'
 import { createRedisAuthorizationStore } from './adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
-import { watchKeys } from './adapters/redis/key-canary.ts'
+import { watchKeys } from './adapters/redis/key-check-value.ts'
 import type { Config } from './config.ts'
 import { countRefusals, type TokenServiceAdapters } from './service.ts'
 

@@ -52,7 +52,7 @@ describe('the settings of token-service', () => {
   it.each([
     ['DISCOVERY_URL', 'ftp://canary/x'],
     ['DISCOVERY_URL', 'canary'],
-    ['REDIRECT', 'https://CANARY.example.com'],
+    ['REDIRECT', 'https://CHECK_VALUE.example.com'],
     ['REDIRECT', 'https://canary.example.com/callback?x=1'],
     ['REDIRECT', 'https://canary:pw@example.com/callback'],
     ['CLIENT_SECRET', 'canary,,x'],

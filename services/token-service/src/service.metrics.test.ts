@@ -3,7 +3,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { deedOf, grantOf } from '../test-support/grants.ts'
+import { auditContextOf, grantOf } from '../test-support/grants.ts'
 import { type ScriptedProvider, startScriptedProvider } from '../test-support/scripted-provider.ts'
 import { openTestFile, startTestService, testKeys } from '../test-support/service-fixture.ts'
 import type { CredentialStore } from './credential/credential-store.ts'
@@ -56,7 +56,7 @@ describe('the figures of the token service', () => {
     for (const hours of [2, 1, 3]) {
       const expiresAt = Date.now() + hours * HOUR_MS
       const grant = grantOf(`ACC-${hours}`, 'one', { expiresAt, refreshedAt: Date.now() })
-      await store.put(grant, expiresAt - 600_000, deedOf('granted'))
+      await store.put(grant, expiresAt - 600_000, auditContextOf('granted'))
     }
     const service = await start()
     await eventually(async () => {

@@ -12,22 +12,22 @@ import { tracedPort } from '@integration-host/shared/observability/telemetry'
 import { createMemoryAuthorizationStore } from './adapters/memory/authorization-store.ts'
 import { watchDiscovery } from './adapters/openid/discovery.ts'
 import { createOpenIdProvider } from './adapters/openid/provider.ts'
-import { relayCredentialEvents } from './adapters/rabbitmq/credential-events.ts'
+import { relayCredentialEvents } from './adapters/message-bus/credential-events.ts'
 import { createApp } from './app.ts'
 import { createAuthorization } from './authorization/authorization-request.ts'
 import type { AuthorizationStore } from './authorization/authorization-store.ts'
-import { createExchanges } from './authorization/code-exchange.ts'
+import { createCodeExchanges } from './authorization/code-exchange.ts'
 import type { TokenServiceConfig } from './config.ts'
 import { createAccessTokens } from './credential/access-token.ts'
 import type { CredentialStore } from './credential/credential-store.ts'
 import {
   createRefreshRoutine,
-  type RefreshPoint,
+  type Failpoint,
   type RefreshReport,
   type RefreshTiming,
   refreshTiming,
 } from './credential/refresh.ts'
-import { createHandOuts } from './credential/hand-outs.ts'
+import { createIssuanceLog } from './credential/token-issuance.ts'
 import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRemoval } from './credential/removal.ts'
 import { startSchedule } from './credential/schedule.ts'
@@ -45,7 +45,7 @@ export interface TokenServiceAdapters {
   /** Absent: the protocol's own numbers. */
   readonly timing?: Partial<RefreshTiming>
   /** Awaited at each named point of a refresh. */
-  readonly reach?: (point: RefreshPoint, name: string) => Promise<void> | void
+  readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
 /** From the first to the last byte of a provider call. */
@@ -155,7 +155,7 @@ export async function startTokenService(
     },
   )
   const events = opened.use(relayCredentialEvents({ bus, store, owner, sleep, onError }))
-  const announce = (): void => events.announce()
+  const notifyOutbox = (): void => events.wake()
   const refreshRoutine = opened.use(
     createRefreshRoutine({
       store,
@@ -174,7 +174,7 @@ export async function startTokenService(
       now,
       random: Math.random,
       sleep,
-      announce,
+      notifyOutbox,
       report(report) {
         refreshes.inc({
           ...refreshLabels(report),
@@ -183,14 +183,14 @@ export async function startTokenService(
         logRefresh(logger, report)
       },
       onError,
-      ...(adapters.reach !== undefined && { reach: adapters.reach }),
+      ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
     }),
   )
   const routine = tracedPort(refreshRoutine, { refresh: { name: 'refresh', kind: 'internal' } })
-  const handOuts = opened.use(createHandOuts({ store, now, announce }))
-  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, handOuts, now })
+  const issuanceLog = opened.use(createIssuanceLog({ store, now, notifyOutbox }))
+  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, issuanceLog, now })
   const exchanges = opened.use(
-    createExchanges({
+    createCodeExchanges({
       authorizations,
       provider,
       store,
@@ -198,19 +198,19 @@ export async function startTokenService(
       idleLimitMs,
       now,
       sleep,
-      announce,
+      notifyOutbox,
       report: (report) => logger.info(report, 'code exchange'),
     }),
   )
   const leaving = new AbortController()
-  const custody = {
+  const leaseDeps = {
     store,
     owner,
     leaseMs: refreshTiming.leaseMs,
-    patienceMs: refreshTiming.leaseMs,
+    waitTimeoutMs: refreshTiming.leaseMs,
     now,
     sleep,
-    announce,
+    notifyOutbox,
   }
   const app = createApp({
     logger,
@@ -229,13 +229,13 @@ export async function startTokenService(
     redirectUri: new URL(config.REDIRECT),
     store,
     accessTokens,
-    remove: createRemoval({ ...custody, provider }),
-    transfers: createTransfers({ ...custody, routine, refreshAheadMs }),
+    remove: createRemoval({ ...leaseDeps, provider }),
+    transfers: createTransfers({ ...leaseDeps, routine, refreshAheadMs }),
     rotateKeys: createKeyRotation({
       store,
       activeKeyId: config.CREDENTIAL_KEYS.activeKeyId,
       now,
-      announce,
+      notifyOutbox,
     }),
     auditLog: store,
     keyCheck: store,
@@ -245,7 +245,7 @@ export async function startTokenService(
     startSchedule({ store, routine, now, sleep, concurrency: SCHEDULED_AT_A_TIME, onError }),
   )
 
-  metrics.beforeEach(() => uncommitted.set(refreshRoutine.uncommitted()))
+  metrics.beforeEach(() => uncommitted.set(refreshRoutine.uncommittedCount()))
   let nextExpiryAt: number | null = null
   metrics.beforeEach(() =>
     nearestExpiry.set(nextExpiryAt === null ? Number.NaN : (nextExpiryAt - now()) / 1_000),

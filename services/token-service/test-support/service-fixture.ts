@@ -20,11 +20,11 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { createFileCredentialStore } from '../src/adapters/file/credential-store.ts'
 import { createRedisAuthorizationStore } from '../src/adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from '../src/adapters/redis/credential-store.ts'
-import { watchKeys } from '../src/adapters/redis/key-canary.ts'
+import { watchKeys } from '../src/adapters/redis/key-check-value.ts'
 import type { AuthorizationStore } from '../src/authorization/authorization-store.ts'
 import { readEmbeddedConfig } from '../src/config.ts'
 import type { CredentialStore } from '../src/credential/credential-store.ts'
-import type { RefreshPoint, RefreshTiming } from '../src/credential/refresh.ts'
+import type { Failpoint, RefreshTiming } from '../src/credential/refresh.ts'
 import { startTokenService } from '../src/service.ts'
 import { CLIENT_ID, CLIENT_SECRET, type ScriptedProvider } from './scripted-provider.ts'
 
@@ -99,10 +99,10 @@ export async function dropKeys(prefix: string): Promise<void> {
 /** Short waits in place of the protocol's own; the order of things is the same. */
 const quickTiming: Partial<RefreshTiming> = {
   leaseMs: 900,
-  strangerMs: 600,
-  quietMs: 50,
-  watchMs: 20,
-  patienceMs: 8_000,
+  foreignIntentMaxAgeMs: 600,
+  ambiguousRetryDelayMs: 50,
+  pollMs: 20,
+  waitTimeoutMs: 8_000,
   commitDeadlineMs: 500,
 }
 
@@ -117,7 +117,7 @@ export interface ServiceOptions {
   readonly logger?: Logger
   readonly env?: Readonly<Record<string, string>>
   readonly timing?: Partial<RefreshTiming>
-  readonly reach?: (point: RefreshPoint, name: string) => Promise<void> | void
+  readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
 export interface TestService extends AsyncDisposable {
@@ -154,7 +154,7 @@ export async function startTestService(options: ServiceOptions): Promise<TestSer
       timing: { ...quickTiming, ...options.timing },
       ...(options.metrics !== undefined && { metrics: options.metrics }),
       ...(options.authorizations !== undefined && { authorizations: options.authorizations }),
-      ...(options.reach !== undefined && { reach: options.reach }),
+      ...(options.failpoint !== undefined && { failpoint: options.failpoint }),
     },
   )
   const call = (path: string, init: RequestInit = {}): Promise<Response> =>

@@ -25,7 +25,7 @@ import {
   viewOf,
 } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
-import { factOf } from '../credential/journal.ts'
+import { auditFactOf } from '../credential/outbox.ts'
 import type { ExchangeOutcome, Provider } from '../provider/provider.ts'
 import type { AuthorizationStore, CodeClaim, ExchangeResult } from './authorization-store.ts'
 import { digest } from './digest.ts'
@@ -50,7 +50,7 @@ export interface CodeExchangeDeps {
   readonly idleLimitMs: number
   readonly now: () => number
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  readonly announce: () => void
+  readonly notifyOutbox: () => void
   readonly report: (report: {
     readonly name: string
     readonly outcome: string
@@ -59,7 +59,7 @@ export interface CodeExchangeDeps {
   }) => void
 }
 
-export interface Exchanges extends AsyncDisposable {
+export interface CodeExchanges extends AsyncDisposable {
   /**
    * The credential that the code brought, now or before.
    *
@@ -81,7 +81,7 @@ const CLAIM_TTL_MS = 60_000
 const RESULT_TTL_MS = 10 * 60_000
 const STORE_PATIENCE_MS = 5_000
 
-export function createExchanges(deps: CodeExchangeDeps): Exchanges {
+export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   const { authorizations, provider, store, now, sleep } = deps
   const leaving = new AbortController()
   const inHand = new Set<Promise<unknown>>()
@@ -116,10 +116,10 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
     const id = randomUUID()
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const deed = { at: now(), who, what: 'granted' } as const
+        const context = { at: now(), who, what: 'granted' } as const
         const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
-        const credential = await store.put(grant, dueAt, deed, { id })
-        deps.announce()
+        const credential = await store.put(grant, dueAt, context, { id })
+        deps.notifyOutbox()
         return viewOf(credential)
       } catch (error) {
         if (!hasCode(error, 'store_unavailable') || leaving.signal.aborted) throw error
@@ -167,9 +167,9 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
     })
     const result = await resultOf(wanted, outcome, startedAt)
     if (result.kind === 'failed') {
-      const deed = { at: now(), who: wanted.who, what: 'granted', outcome: result.code } as const
+      const context = { at: now(), who: wanted.who, what: 'granted', outcome: result.code } as const
       // Nothing hangs on it but the log, and the caller must hear of the failure all the same.
-      await store.record([factOf({ name, version: 0 }, deed)]).catch(() => {})
+      await store.record([auditFactOf({ name, version: 0 }, context)]).catch(() => {})
     }
     await authorizations.settleCode(wanted.code, { ...claim, result }, RESULT_TTL_MS).catch(() => {
       // The claim runs out by itself; what counts, the credential, is stored.

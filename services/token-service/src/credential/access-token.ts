@@ -3,8 +3,8 @@ import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type Credential, freshness } from './credential.ts'
 import type { CredentialStore } from './credential-store.ts'
-import type { HandOuts } from './hand-outs.ts'
-import { type RefreshResult, type RefreshRoutine, standstill } from './refresh.ts'
+import type { IssuanceLog } from './token-issuance.ts'
+import { type RefreshResult, type RefreshRoutine, refreshBlocked } from './refresh.ts'
 
 export interface AccessTokens {
   /**
@@ -25,9 +25,9 @@ const REMEMBERED = 5_000
 
 export function createAccessTokens(deps: {
   readonly store: Pick<CredentialStore, 'get'>
-  readonly routine: Pick<RefreshRoutine, 'refresh' | 'unstored'>
+  readonly routine: Pick<RefreshRoutine, 'refresh' | 'uncommitted'>
   readonly refreshAheadMs: number
-  readonly handOuts: Pick<HandOuts, 'count'>
+  readonly issuanceLog: Pick<IssuanceLog, 'count'>
   readonly now: () => number
 }): AccessTokens {
   const { store, routine, now, refreshAheadMs } = deps
@@ -41,7 +41,7 @@ export function createAccessTokens(deps: {
   }
 
   async function read(name: string): Promise<Credential | null> {
-    const unstored = routine.unstored(name)
+    const unstored = routine.uncommitted(name)
     try {
       const stored = await store.get(name)
       if (stored === null) remembered.delete(name)
@@ -58,13 +58,13 @@ export function createAccessTokens(deps: {
     }
   }
 
-  function handOut(
+  function issue(
     credential: Credential,
     who: string,
   ): Credential & { readonly accessToken: Secret } {
     const { name, version, accessToken } = credential
     if (accessToken === null) throw new TypeError('a usable credential has an access token')
-    deps.handOuts.count(name, version, who)
+    deps.issuanceLog.count(name, version, who)
     return { ...credential, accessToken }
   }
 
@@ -73,14 +73,14 @@ export function createAccessTokens(deps: {
       const credential = await read(name)
       if (credential === null) throw notFound(name)
       const state = freshness(credential, now(), refreshAheadMs)
-      if (state === 'fresh') return handOut(credential, who)
-      const standing = standstill(credential, now())
+      if (state === 'fresh') return issue(credential, who)
+      const standing = refreshBlocked(credential, now())
       if (state === 'due') {
         // In the background: what comes of it is in the record, and this caller is served already.
         if (standing === null) routine.refresh(name, { kind: 'fresh' }, who).catch(() => {})
-        return handOut(credential, who)
+        return issue(credential, who)
       }
-      return handOut(
+      return issue(
         refreshed(name, standing ?? (await routine.refresh(name, { kind: 'fresh' }, who))),
         who,
       )
@@ -91,7 +91,7 @@ export function createAccessTokens(deps: {
       if (here === null) throw notFound(name)
       // A version that never was is no newer than the one there is: else each report would be a rotation.
       const base = Math.min(version ?? here.version, here.version)
-      const goal = { kind: 'newer', version: base, isInsistent: version === null } as const
+      const goal = { kind: 'newer', version: base, force: version === null } as const
       const credential = refreshed(name, await routine.refresh(name, goal, who))
       remember(credential)
       return credential

@@ -76,7 +76,7 @@ export function openCredential(keys: KeyRing, fields: StoredFields): Credential 
 }
 
 /** The secrets beside the access token. @throws {DecryptionError} */
-export function openCustody(
+export function openGrantSecrets(
   keys: KeyRing,
   fields: StoredFields,
 ): Pick<Grant, 'refreshToken' | 'idToken' | 'previous'> {

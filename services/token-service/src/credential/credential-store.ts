@@ -14,7 +14,7 @@ import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Credential, CredentialSummary, Grant } from './credential.ts'
-import type { Deed, JournalEntry } from './journal.ts'
+import type { AuditContext, OutboxEntry } from './outbox.ts'
 
 export interface CredentialStore {
   get(name: string): Promise<Credential | null>
@@ -37,7 +37,7 @@ export interface CredentialStore {
    * no longer write. The version goes on from the last one the name ever had, also after a removal, and
    * from `atLeast`. Saying it twice with the same `id` stores once; what came after the first stays.
    */
-  put(grant: Grant, dueAt: number, deed: Deed, options?: PutOptions): Promise<Credential>
+  put(grant: Grant, dueAt: number, context: AuditContext, options?: PutOptions): Promise<Credential>
 
   /** Takes the lease of a credential for `leaseMs` and reads everything of it in the same step. */
   acquire(name: string, owner: string, leaseMs: number): Promise<Acquired>
@@ -60,18 +60,18 @@ export interface CredentialStore {
     lease: Lease,
     grant: Grant,
     dueAt: number,
-    deed: Deed,
+    context: AuditContext,
     isNoticeNew?: boolean,
   ): Promise<'committed' | 'fenced' | 'superseded'>
 
   /** Records a refresh that brought no pair, and releases the lease. */
-  settle(lease: Lease, settlement: Settlement, deed: Deed): Promise<'settled' | 'lost'>
+  settle(lease: Lease, settlement: Settlement, context: AuditContext): Promise<'settled' | 'lost'>
 
   /** Removes a credential with everything of it; `changed`, and nothing done, when it is not `version`. */
   remove(
     name: string,
     revoked: boolean,
-    deed: Deed,
+    context: AuditContext,
     version?: number,
   ): Promise<'removed' | 'changed' | 'absent'>
 
@@ -105,7 +105,11 @@ export interface CredentialStore {
    * The oldest journal entries that are audited and not yet trimmed; null while another replica relays
    * (one at a time keeps the order).
    */
-  readOutbox(owner: string, leaseMs: number, limit: number): Promise<readonly OutboxEntry[] | null>
+  readOutbox(
+    owner: string,
+    leaseMs: number,
+    limit: number,
+  ): Promise<readonly PendingEvents[] | null>
 
   /** Gives the relaying up, so that another replica need not wait for the lease to run out. */
   releaseOutbox(owner: string): Promise<void>
@@ -148,10 +152,10 @@ export interface Lease {
 export type Acquired =
   | { readonly kind: 'absent' }
   | { readonly kind: 'busy' }
-  | { readonly kind: 'held'; readonly custody: Custody }
+  | { readonly kind: 'acquired'; readonly leased: LeasedCredential }
 
 /** A credential under lease, with the secrets that only the refresh protocol and the revocation see. */
-export interface Custody {
+export interface LeasedCredential {
   readonly lease: Lease
   readonly credential: Credential
   readonly refreshToken: Secret | null
@@ -168,12 +172,12 @@ export interface Settlement {
   /** The fault to lay over the credential; null leaves it as it is. */
   readonly fault: Fault | null
   /** Whether the transition is worth an event. */
-  readonly isAnnounced: boolean
+  readonly isPublished: boolean
   /** True while it is open whether the provider has rotated: only an answer clears an intent. */
   readonly keepsIntent: boolean
 }
 
-export interface OutboxEntry {
+export interface PendingEvents {
   readonly id: string
-  readonly events: JournalEntry['events']
+  readonly events: OutboxEntry['events']
 }

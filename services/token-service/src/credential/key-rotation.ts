@@ -9,7 +9,7 @@ export interface KeyRotationDeps {
   readonly store: Pick<CredentialStore, 'list' | 'counts' | 'reseal' | 'retireKeys' | 'record'>
   readonly activeKeyId: string
   readonly now: () => number
-  readonly announce: () => void
+  readonly notifyOutbox: () => void
 }
 
 export type RotateKeys = (who: string, signal: AbortSignal) => AsyncGenerator<KeyRotationProgress>
@@ -29,7 +29,7 @@ export function createKeyRotation({
   store,
   activeKeyId,
   now,
-  announce,
+  notifyOutbox,
 }: KeyRotationDeps): RotateKeys {
   return async function* rotate(who, signal) {
     const { stored: Total } = await store.counts()
@@ -88,7 +88,7 @@ export function createKeyRotation({
         ...(counts.resealed > 0 && { Count: counts.resealed }),
       },
     ])
-    announce()
+    notifyOutbox()
     yield progress(true, retired)
   }
 }

@@ -26,8 +26,8 @@ import {
   usable,
 } from '../../test-support/service-fixture.ts'
 import type { CredentialStore } from './credential-store.ts'
-import { JournalEntry } from './journal.ts'
-import { type RefreshPoint, refreshPoints } from './refresh.ts'
+import { OutboxEntry } from './outbox.ts'
+import { type Failpoint, failpoints } from './refresh.ts'
 
 const NAME = 'ACC-1'
 let keys: KeyRing
@@ -66,7 +66,7 @@ const events = async (): Promise<string[]> => {
   // The relay trims what it has published; a bus of the process has nobody listening, so look at the record.
   const all = await redis.redis.xrange('credentials:outbox', '-', '+')
   return all.flatMap(([, [, entry]]) =>
-    JournalEntry.parse(JSON.parse(entry ?? '')).events.map(({ kind }) => kind),
+    OutboxEntry.parse(JSON.parse(entry ?? '')).events.map(({ kind }) => kind),
   )
 }
 
@@ -181,7 +181,7 @@ describe('a new pair', () => {
     const { body } = await service.ask(`/credentials/${NAME}/token`)
     const receivedAt = refreshes()[0]?.at ?? 0
     expect(Date.parse(String(body['Expiry']))).toBeLessThanOrEqual(receivedAt + 3_600_000)
-    const { lease, credential, refreshToken, previous } = await custody()
+    const { lease, credential, refreshToken, previous } = await leased()
     expect([lease.version, credential.environment]).toEqual([2, '1'])
     expect(refreshToken?.reveal()).not.toBe(previous?.token.reveal())
     expect(previous?.token.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
@@ -194,29 +194,29 @@ describe('a new pair', () => {
     provider.script({ members: { refresh_token: undefined, id_token: undefined } })
     await expire()
     await service.ask(`/credentials/${NAME}/token`)
-    const { refreshToken, previous, idToken } = await custody()
+    const { refreshToken, previous, idToken } = await leased()
     expect(refreshToken?.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
     expect([previous, idToken === null]).toEqual([null, false])
   })
 
-  async function custody() {
+  async function leased() {
     const acquired = await redis.store.acquire(NAME, 'test', 1_000)
-    if (acquired.kind !== 'held') throw new Error(acquired.kind)
-    return acquired.custody
+    if (acquired.kind !== 'acquired') throw new Error(acquired.kind)
+    return acquired.leased
   }
 })
 
 describe('a process that dies (I3, I5)', () => {
   /** Points after which the provider has rotated and the answer is gone with the process. */
-  const isSpent = (point: RefreshPoint): boolean =>
-    point === 'after answer' || point === 'before commit'
+  const isSpent = (point: Failpoint): boolean =>
+    point === 'after response' || point === 'before commit'
 
   describe.each(['never', 'with grace'] as const)('under rotation %s', (rotation) => {
-    it.each(refreshPoints)('%s: another replica brings a usable token', async (point) => {
+    it.each(failpoints)('%s: another replica brings a usable token', async (point) => {
       const doomed = mortal(redis.store)
       const first = await start({
         store: doomed.store,
-        reach: (at) => (at === point ? doomed.die() : undefined),
+        failpoint: (at) => (at === point ? doomed.die() : undefined),
       })
       await first.connect('1')
       provider.knobs.rotation = rotation === 'never' ? 'never' : 'always'
@@ -233,7 +233,7 @@ describe('a process that dies (I3, I5)', () => {
       const calls = {
         'before intent': 1,
         'after intent': 1,
-        'after answer': 2,
+        'after response': 2,
         'before commit': 2,
         'after commit': 1,
       }[point]
@@ -242,13 +242,13 @@ describe('a process that dies (I3, I5)', () => {
     })
   })
 
-  it.each(refreshPoints.filter((point) => !isSpent(point)))(
+  it.each(failpoints.filter((point) => !isSpent(point)))(
     '%s, under strict rotation: nothing is lost',
     async (point) => {
       const doomed = mortal(redis.store)
       const first = await start({
         store: doomed.store,
-        reach: (at) => (at === point ? doomed.die() : undefined),
+        failpoint: (at) => (at === point ? doomed.die() : undefined),
       })
       await first.connect('1')
       await expire()
@@ -263,7 +263,7 @@ describe('a process that dies (I3, I5)', () => {
     const doomed = mortal(redis.store)
     const first = await start({
       store: doomed.store,
-      reach: (at) => (at === 'before commit' ? doomed.die() : undefined),
+      failpoint: (at) => (at === 'before commit' ? doomed.die() : undefined),
     })
     await first.connect('1')
     await expire()
@@ -298,7 +298,7 @@ describe('a process that dies (I3, I5)', () => {
     const lost = first.call(`/credentials/${NAME}/token`).catch(() => {})
     await eventually(() => expect(refreshes()).toHaveLength(1))
     doomed.kill()
-    const survivor = await start({ timing: { strangerMs: 1_500 } })
+    const survivor = await start({ timing: { foreignIntentMaxAgeMs: 1_500 } })
     expect((await survivor.ask(`/credentials/${NAME}/token`)).status).toBe(200)
     answer.resolve()
     expect(refreshes()).toHaveLength(2)
@@ -314,7 +314,7 @@ describe('a holder that was paused (I7)', () => {
     const paused = mortalRenewals(redis.store)
     const first = await start({
       store: paused,
-      reach: (at) => (at === 'before commit' ? wake.promise : undefined),
+      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
     })
     await first.connect('1')
     await expire()
@@ -345,7 +345,7 @@ describe('a holder that was paused (I7)', () => {
   it('gives way to a new grant, whenever it comes (I8)', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
-      reach: (at) => (at === 'before commit' ? wake.promise : undefined),
+      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
     })
     await first.connect('1')
     await expire()
@@ -363,7 +363,7 @@ describe('a holder that was paused (I7)', () => {
     const first = await start({
       timing: { leaseMs: 300 },
       store: mortalRenewals(redis.store),
-      reach: (at) => (at === 'before commit' ? wake.promise : undefined),
+      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
     })
     await first.connect('1')
     await expire()
@@ -758,7 +758,7 @@ describe('Redis away', () => {
       service = await start({
         store: far.store,
         authorizations: far.authorizations,
-        reach: (at) => (at === 'before commit' ? line[trouble]() : undefined),
+        failpoint: (at) => (at === 'before commit' ? line[trouble]() : undefined),
       })
       await service.connect('1')
       await expire()

@@ -5,7 +5,6 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { grantOf } from '../../test-support/grants.ts'
 import type { TokenOutcome } from '../provider/provider.ts'
 import { credentialOf } from './credential.ts'
-import type { CredentialStore } from './credential-store.ts'
 import {
   createRefreshRoutine,
   type RefreshDeps,
@@ -18,8 +17,10 @@ const NAME = 'ACC-1'
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
+type RefreshStore = RefreshDeps['store']
+
 /** A store with one expired credential, whose commits fail until `commit` says otherwise. */
-function storeOf(commit: () => Promise<'committed'>) {
+function storeOf(commit: () => Promise<'committed'>): RefreshStore {
   const grant = grantOf(NAME, 'one', { expiresAt: 1, refreshedAt: 0 })
   const credential = credentialOf(grant, 1)
   const lease = { name: NAME, owner: 'test', fence: 1, version: 1 }
@@ -27,15 +28,15 @@ function storeOf(commit: () => Promise<'committed'>) {
   return {
     get: async () => credential,
     acquire: async () => ({
-      kind: 'held',
-      custody: { lease, credential, refreshToken, idToken, previous, intent: null },
+      kind: 'acquired',
+      leased: { lease, credential, refreshToken, idToken, previous, intent: null },
     }),
     renew: async () => true,
     release: async () => {},
     recordIntent: async () => 'recorded',
     commit,
-    settle: async (..._: Parameters<CredentialStore['settle']>) => 'settled',
-  } satisfies Pick<CredentialStore, 'settle' | keyof RefreshDeps['store']>
+    settle: async () => 'settled',
+  }
 }
 
 const granted: TokenOutcome = {
@@ -51,7 +52,7 @@ const granted: TokenOutcome = {
   },
 }
 
-function startRoutine(store: RefreshDeps['store'], overrides: Partial<RefreshDeps> = {}) {
+function startRoutine(store: RefreshStore, overrides: Partial<RefreshDeps> = {}) {
   const reports: RefreshReport[] = []
   const routine = createRefreshRoutine({
     store,
@@ -69,7 +70,7 @@ function startRoutine(store: RefreshDeps['store'], overrides: Partial<RefreshDep
         setTimeout(resolve, ms)
         signal.addEventListener('abort', () => resolve())
       }),
-    announce: () => {},
+    notifyOutbox: () => {},
     report: (report) => void reports.push(report),
     onError: (error) => {
       throw error
@@ -124,7 +125,7 @@ describe('a provider that rejects the client credentials', () => {
     )
     let heldBackMs = 700
     const { routine } = startRoutine(store, { heldBackMs: () => heldBackMs })
-    const goal = { kind: 'newer', version: 1, isInsistent: true } as const
+    const goal = { kind: 'newer', version: 1, force: true } as const
     expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({
       kind: 'deferred',
       retryAfterMs: 700,

@@ -12,8 +12,8 @@ import type { ExportDocument, ImportReport } from '@integration-host/shared/cont
 import { IntegrationError } from '@integration-host/shared/errors'
 import { notFound } from './access-token.ts'
 import { type Credential, expiryNotice, type Grant, refreshDueAt } from './credential.ts'
-import { type CredentialStore, type Custody, VersionConflict } from './credential-store.ts'
-import { type CustodyDeps, takeCustody } from './custody.ts'
+import { type CredentialStore, type LeasedCredential, VersionConflict } from './credential-store.ts'
+import { type LeaseDeps, acquireLease } from './lease.ts'
 import {
   type DocumentSecret,
   type ExportedCredential,
@@ -23,17 +23,17 @@ import {
 import { faultOf, isGrantRejected } from './fault.ts'
 import type { RefreshRoutine } from './refresh.ts'
 
-export interface TransferDeps extends CustodyDeps {
+export interface TransferDeps extends LeaseDeps {
   readonly store: Pick<CredentialStore, 'get' | 'acquire' | 'release' | 'settle' | 'put'>
   readonly routine: Pick<RefreshRoutine, 'refresh'>
   readonly refreshAheadMs: number
   readonly now: () => number
-  readonly announce: () => void
+  readonly notifyOutbox: () => void
 }
 
 export interface Transfers {
   /**
-   * Throws as {@link takeCustody} does, and `provider_unavailable` while it is open whether the provider has
+   * Throws as {@link acquireLease} does, and `provider_unavailable` while it is open whether the provider has
    * rotated a refresh token. Names that were marked until then can be exported again.
    */
   exportCredentials(
@@ -53,8 +53,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   const { store, now } = deps
 
   async function mark(name: string, who: string): Promise<ExportedCredential> {
-    const custody = await settledCustody(name, who)
-    const { lease, credential, refreshToken, idToken, previous } = custody
+    const leased = await leaseWithoutIntent(name, who)
+    const { lease, credential, refreshToken, idToken, previous } = leased
     const at = now()
     const told = { body: 'it was exported and is refreshed elsewhere', traceId: null }
     const settled = await store.settle(
@@ -63,7 +63,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
         attempts: credential.attempts,
         nextTryAt: null,
         fault: faultOf(name, 'transferred', told, { at, attempts: credential.attempts }),
-        isAnnounced: credential.fault?.Code !== 'transferred',
+        isPublished: credential.fault?.Code !== 'transferred',
         keepsIntent: false,
       },
       { at, who, what: 'exported' },
@@ -88,18 +88,18 @@ export function createTransfers(deps: TransferDeps): Transfers {
   }
 
   /** X1: a refresh that somebody left half done is brought to its end first. */
-  async function settledCustody(name: string, who: string): Promise<Custody> {
-    const custody = await takeCustody(name, deps)
-    if (custody.intent === null) return custody
-    await store.release(custody.lease)
-    const goal = { kind: 'newer', version: custody.lease.version, isInsistent: true } as const
+  async function leaseWithoutIntent(name: string, who: string): Promise<LeasedCredential> {
+    const leased = await acquireLease(name, deps)
+    if (leased.intent === null) return leased
+    await store.release(leased.lease)
+    const goal = { kind: 'newer', version: leased.lease.version, force: true } as const
     const result = await deps.routine.refresh(name, goal, who)
     if (result.kind === 'absent') throw notFound(name)
     if (result.kind === 'deferred')
       throw new IntegrationError('provider_unavailable', `a refresh of ${name} is in doubt`, {
         retryAfterSeconds: result.retryAfterMs / 1_000,
       })
-    return settledCustody(name, who)
+    return leaseWithoutIntent(name, who)
   }
 
   /** X3. Null: it may be imported. */
@@ -122,9 +122,9 @@ export function createTransfers(deps: TransferDeps): Transfers {
       expiryNoticeDays: expiryNotice(exported.hardExpiresAt, now()),
     }
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
-    const deed = { at: now(), who, what: 'imported' } as const
+    const context = { at: now(), who, what: 'imported' } as const
     const options = { atLeast: version, ...(over !== undefined && { over }) }
-    return (await store.put(grant, dueAt, deed, options)).version
+    return (await store.put(grant, dueAt, context, options)).version
   }
 
   return {
@@ -136,7 +136,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
       try {
         for (const name of wanted) exported.push(await mark(name, who))
       } finally {
-        deps.announce()
+        deps.notifyOutbox()
       }
       return sealDocument(exported, sealedWith, now())
     },
@@ -159,7 +159,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
           report.refused.push({ Name, Reason: 'somebody else has just stored one here' })
         }
       }
-      deps.announce()
+      deps.notifyOutbox()
       return report
     },
   }

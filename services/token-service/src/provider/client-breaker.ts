@@ -38,7 +38,7 @@ export interface BreakerOptions {
 /** The provider behind a circuit breaker. */
 export interface GuardedProvider extends Provider {
   /** Milliseconds until a call may go through; 0 while the provider accepts the client, or a probe is due. */
-  heldBackMs(): number
+  readonly heldBackMs: () => number
 }
 
 export function breakOnRejectedClient(

@@ -22,7 +22,7 @@ import {
   type Authorization,
   type Callback,
 } from '../authorization/authorization-request.ts'
-import type { Exchanges } from '../authorization/code-exchange.ts'
+import type { CodeExchanges } from '../authorization/code-exchange.ts'
 import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
 
@@ -36,7 +36,7 @@ const ExchangeBody = z.strictObject({ RealmID: Realm, Code })
 
 export interface AuthorizationRoutesDeps {
   readonly authorization: Authorization
-  readonly exchanges: Exchanges
+  readonly exchanges: CodeExchanges
   /** Keys for `POST /callback`, whose path is open for the provider's redirect. */
   readonly keys: readonly Secret[]
   /** Where the provider sends browsers back to: `REDIRECT`. */
@@ -177,7 +177,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       '/callback',
       describeRoute({
         tags,
-        summary: 'Exchanges a code that an application received itself',
+        summary: 'CodeExchanges a code that an application received itself',
         responses: {
           201: jsonResponse('the credential', CredentialView),
           ...problemResponses({

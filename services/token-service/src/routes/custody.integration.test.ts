@@ -236,8 +236,8 @@ describe('a transfer', () => {
     const source = await install()
     await source.service.connect('1')
     const acquired = await source.redis.store.acquire('ACC-1', 'a process that died', 50)
-    if (acquired.kind !== 'held') throw new Error('the lease must be free')
-    await source.redis.store.recordIntent(acquired.custody.lease)
+    if (acquired.kind !== 'acquired') throw new Error('the lease must be free')
+    await source.redis.store.recordIntent(acquired.leased.lease)
     expect((await exportFrom(source, ['ACC-1'])).status).toBe(200)
     expect(refreshes()).toBe(1)
     expect(await credential(source, 'ACC-1')).toMatchObject({

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
-import { deedOf, grantOf } from '../../../test-support/grants.ts'
+import { auditContextOf, grantOf } from '../../../test-support/grants.ts'
 import { openTestFile, testKeys } from '../../../test-support/service-fixture.ts'
 import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
 import { createFileCredentialStore } from './credential-store.ts'
@@ -49,7 +49,7 @@ describe('the credential file', () => {
 
   it('is for its owner only, sealed, and leaves no temporary file', async () => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     const path = join(folder, 'credentials.json')
     expect((await stat(path)).mode & 0o777).toBe(0o600)
     const text = await readFile(path, 'utf8')
@@ -73,7 +73,7 @@ describe('the credential file', () => {
     ['of a later format', (text: string) => text.replace('"format":1', '"format":2')],
   ])('refuses to start on a file that is %s, and leaves it as it is', async (_, damage) => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
     const path = join(folder, 'credentials.json')
     const damaged = damage(await readFile(path, 'utf8'))
@@ -84,7 +84,7 @@ describe('the credential file', () => {
 
   it('refuses to start with other keys, and leaves the file as it is', async () => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
     const path = join(folder, 'credentials.json')
     const before = await readFile(path, 'utf8')
@@ -96,12 +96,12 @@ describe('the credential file', () => {
 
   it('says unavailable when a write fails, and memory stays with the file', async () => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     // A folder in the place of the temporary file: no write can succeed, not even as root.
     const { mkdir, rmdir } = await import('node:fs/promises')
     await mkdir(join(folder, 'credentials.json.tmp'))
     const another = { ...grant, name: 'ACC-2' }
-    await expect(store.put(another, Date.now(), deedOf('granted'))).rejects.toMatchObject({
+    await expect(store.put(another, Date.now(), auditContextOf('granted'))).rejects.toMatchObject({
       code: 'store_unavailable',
     })
     await expect(store.acquire('ACC-1', 'a', 60_000)).rejects.toMatchObject({
@@ -109,14 +109,14 @@ describe('the credential file', () => {
     })
     expect(await store.get('ACC-2')).toBeNull()
     await rmdir(join(folder, 'credentials.json.tmp'))
-    expect(await store.acquire('ACC-1', 'b', 60_000)).toMatchObject({ kind: 'held' })
-    await store.put(another, Date.now(), deedOf('granted'))
+    expect(await store.acquire('ACC-1', 'b', 60_000)).toMatchObject({ kind: 'acquired' })
+    await store.put(another, Date.now(), auditContextOf('granted'))
     expect(await store.get('ACC-2')).not.toBeNull()
   })
 
   it('makes a file that was opened to others private again', async () => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
     const path = join(folder, 'credentials.json')
     await chmod(path, 0o644)

@@ -16,7 +16,7 @@ import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import {
   openCredential,
-  openCustody,
+  openGrantSecrets,
   intentOf,
   isOpenable,
   overlayFields,
@@ -27,7 +27,7 @@ import {
 } from '../../credential/credential-record.ts'
 import { credentialOf } from '../../credential/credential.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
-import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
+import { OutboxEntry, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import { appendEntries, readEntries } from './audit-file.ts'
 import {
   type Acquired,
@@ -38,7 +38,7 @@ import {
 
 const FILE_NAME = 'credentials.json'
 const AUDIT_FILE_NAME = 'audit.jsonl'
-const CANARY = 'these are the right keys'
+const CHECK_VALUE = 'these are the right keys'
 const CANARY_PLACE = { name: 'credentials:canary', field: 'canary', version: 1 }
 
 const FileState = z.object({
@@ -51,7 +51,7 @@ const FileState = z.object({
   removed: z.record(z.string(), z.int().positive()),
   due: z.record(z.string(), z.number()),
   /** The journal. */
-  outbox: z.array(JournalEntry.extend({ id: z.string() })),
+  outbox: z.array(OutboxEntry.extend({ id: z.string() })),
   audited: AuditHead.extend({
     /** The last journal entry that is in the audit file. */
     upTo: z.int().nonnegative(),
@@ -91,7 +91,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
     text = await readFile(path, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    const canary = keys.seal(CANARY, CANARY_PLACE)
+    const canary = keys.seal(CHECK_VALUE, CANARY_PLACE)
     return {
       format: 1,
       canary,
@@ -194,7 +194,7 @@ function openStore(options: {
   }
   const unchanged = <T>(answer: T) => ({ next: null, answer })
 
-  const journalled = (current: FileState, entry: JournalEntry): FileState => ({
+  const journalled = (current: FileState, entry: OutboxEntry): FileState => ({
     ...current,
     sequence: current.sequence + 1,
     outbox: [...current.outbox, { ...entry, id: String(current.sequence + 1) }],
@@ -242,7 +242,7 @@ function openStore(options: {
       }
     },
 
-    put: (grant, dueAt, deed, { atLeast = 0, id = '', over } = {}) =>
+    put: (grant, dueAt, context, { atLeast = 0, id = '', over } = {}) =>
       change((current) => {
         const { name } = grant
         const here = current.credentials[name]
@@ -265,7 +265,7 @@ function openStore(options: {
         return {
           next: journalled(
             stored,
-            journalOf(credential, deed, 'stored', grant.expiryNoticeDays !== null),
+            outboxEntryOf(credential, context, 'stored', grant.expiryNoticeDays !== null),
           ),
           answer: credential,
         }
@@ -281,10 +281,10 @@ function openStore(options: {
           const credential = openCredential(keys, fields)
           const fence = current.fence + 1
           const lease: Lease = { name, owner, fence, version: credential.version }
-          const custody = {
+          const leased = {
             lease,
             credential,
-            ...openCustody(keys, fields),
+            ...openGrantSecrets(keys, fields),
             intent: intentOf(fields, now()),
           }
           taken = lease
@@ -294,7 +294,7 @@ function openStore(options: {
             [name]: { ...fields, Fence: String(fence) },
           }
           // The fence must not come back after a restart, so it is written before the lease is used.
-          return { next: { ...current, fence, credentials }, answer: { kind: 'held', custody } }
+          return { next: { ...current, fence, credentials }, answer: { kind: 'acquired', leased } }
         })
       } catch (error) {
         if (leases.get(name)?.lease === taken) leases.delete(name)
@@ -322,7 +322,7 @@ function openStore(options: {
         return { next: { ...current, credentials }, answer: 'recorded' }
       }),
 
-    commit: (lease, grant, dueAt, deed, isNoticeNew) =>
+    commit: (lease, grant, dueAt, context, isNoticeNew) =>
       change<'committed' | 'fenced' | 'superseded'>((current) => {
         const fields = current.credentials[lease.name]
         const version = Number(fields?.['Version'])
@@ -337,11 +337,16 @@ function openStore(options: {
         }
         for (const field of overlayFields) delete renewed[field]
         const stored = withCredential(current, lease.name, renewed, dueAt)
-        const entry = journalOf(credentialOf(grant, version + 1), deed, 'refreshed', isNoticeNew)
+        const entry = outboxEntryOf(
+          credentialOf(grant, version + 1),
+          context,
+          'refreshed',
+          isNoticeNew,
+        )
         return { next: journalled(stored, entry), answer: 'committed' }
       }),
 
-    settle: (lease, settlement, deed) =>
+    settle: (lease, settlement, context) =>
       change<'settled' | 'lost'>((current) => {
         const fields = current.credentials[lease.name]
         if (fields === undefined || !isOf(fields, lease)) return unchanged('lost')
@@ -355,12 +360,12 @@ function openStore(options: {
         if (!settlement.keepsIntent) delete settled['Intent']
         if (holds(lease)) leases.delete(lease.name)
         const stored = withCredential(current, lease.name, settled, nextTryAt)
-        const kind = settlement.isAnnounced ? 'faulted' : null
-        const entry = journalOf({ ...summaryOf(settled), fault }, deed, kind)
+        const kind = settlement.isPublished ? 'faulted' : null
+        const entry = outboxEntryOf({ ...summaryOf(settled), fault }, context, kind)
         return { next: journalled(stored, entry), answer: 'settled' }
       }),
 
-    remove: (name, revoked, deed, version) =>
+    remove: (name, revoked, context, version) =>
       change<'removed' | 'changed' | 'absent'>((current) => {
         const fields = current.credentials[name]
         if (fields === undefined) return unchanged('absent')
@@ -373,7 +378,7 @@ function openStore(options: {
           due: without(current.due, name),
           removed: { ...current.removed, [name]: Number(fields['Version']) },
         }
-        const entry = journalOfRemoval(summaryOf(fields), deed, revoked)
+        const entry = removalEntryOf(summaryOf(fields), context, revoked)
         return { next: journalled(next, entry), answer: 'removed' }
       }),
 
@@ -469,7 +474,7 @@ function openStore(options: {
       change<readonly string[]>((current) => {
         if (keys.isCurrent(current.canary)) return unchanged([])
         const [, retired = ''] = current.canary.split('.')
-        const canary = keys.seal(CANARY, CANARY_PLACE)
+        const canary = keys.seal(CHECK_VALUE, CANARY_PLACE)
         return { next: { ...current, canary }, answer: [retired] }
       }),
   }

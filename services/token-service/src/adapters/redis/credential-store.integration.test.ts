@@ -7,7 +7,7 @@ import {
 } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { deedOf, grantOf } from '../../../test-support/grants.ts'
+import { auditContextOf, grantOf } from '../../../test-support/grants.ts'
 import {
   dropKeys,
   openTestRedis,
@@ -15,7 +15,7 @@ import {
   testKeys,
   usable,
 } from '../../../test-support/service-fixture.ts'
-import { factOf } from '../../credential/journal.ts'
+import { auditFactOf } from '../../credential/outbox.ts'
 import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
 
 const keys = testKeys()
@@ -50,7 +50,7 @@ credentialStoreContract('Redis', {
 describe('a credential in Redis', () => {
   it('is a hash with the fields of the contract, its secrets sealed, its keys without expiry', async () => {
     const { redis, store } = await openUsable()
-    await store.put(grantOf('ACC-9341453908059889', 'canary'), 1, deedOf('granted'))
+    await store.put(grantOf('ACC-9341453908059889', 'canary'), 1, auditContextOf('granted'))
     const stored = await redis.hgetall('ACC-9341453908059889')
     expect(stored).toMatchObject({
       Name: 'ACC-9341453908059889',
@@ -72,7 +72,7 @@ describe('a credential in Redis', () => {
     await store.put(
       { ...grantOf('ACC-1', 'canary'), idToken: null, environment: '' },
       1,
-      deedOf('granted'),
+      auditContextOf('granted'),
     )
     expect(await redis.hmget('ACC-1', 'StoreA', 'Environment', 'Previous')).toEqual(['', '', ''])
     await redis.hset('ACC-1', 'Authenticator', '')
@@ -116,8 +116,8 @@ describe('a credential in Redis', () => {
     'whose envelope was %s is refused, and its lease is free for the next one',
     async (_, tamper) => {
       const opening = await openUsable()
-      await opening.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
-      await opening.store.put(grantOf('ACC-2', 'canary'), 1, deedOf('granted'))
+      await opening.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
+      await opening.store.put(grantOf('ACC-2', 'canary'), 1, auditContextOf('granted'))
       await tamper(opening)
       await expect(opening.store.get('ACC-2')).rejects.toBeInstanceOf(DecryptionError)
       await expect(opening.store.acquire('ACC-2', 'a', 60_000)).rejects.toBeInstanceOf(
@@ -132,7 +132,7 @@ describe('a credential in Redis', () => {
 
   it('is relayed by one replica at a time', async () => {
     const { store } = await openUsable()
-    await store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
+    await store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
     await store.audit(10)
     expect(await store.readOutbox('a', 150, 10)).toHaveLength(1)
     expect(await store.readOutbox('b', 150, 10)).toBeNull()
@@ -158,7 +158,7 @@ describe('the keys of the store', () => {
   it('are refused when they are not the ones the store was written with, and nothing is overwritten', async () => {
     const right = await open(ring(keyText('k1')))
     await usable(right)
-    await right.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
+    await right.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
     const before = await right.redis.hgetall('credentials:canary')
 
     const sameId = await open(
@@ -170,7 +170,7 @@ describe('the keys of the store', () => {
     )
     await expect(sameId.store.get('ACC-1')).rejects.toMatchObject({ code: 'store_unavailable' })
     await expect(
-      sameId.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted')),
+      sameId.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted')),
     ).rejects.toMatchObject({
       code: 'store_unavailable',
     })
@@ -183,11 +183,11 @@ describe('the keys of the store', () => {
   it('may be added to: the new one seals, the old one still opens', async () => {
     const before = await open(ring(keyText('k1')))
     await usable(before)
-    await before.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
+    await before.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
     const after = await open(ring(keyText('k2'), keyText('k1')), before.prefix)
     await usable(after)
     expect((await after.store.get('ACC-1'))?.accessToken?.reveal()).toBe('access canary')
-    await after.store.put(grantOf('ACC-2', 'canary'), 1, deedOf('granted'))
+    await after.store.put(grantOf('ACC-2', 'canary'), 1, auditContextOf('granted'))
     expect(await after.redis.hget('ACC-2', 'Authenticator')).toMatch(/^1\.k2\./)
   })
 })
@@ -195,7 +195,7 @@ describe('the keys of the store', () => {
 describe('what is odd in Redis', () => {
   const factsOf = (count: number) =>
     Array.from({ length: count }, (_, n) =>
-      factOf({ name: `ACC-${n}`, version: 1 }, deedOf('handed_out')),
+      auditFactOf({ name: `ACC-${n}`, version: 1 }, auditContextOf('handed_out')),
     )
   const auditAll = async ({ store }: TestRedis) => {
     while ((await store.audit(500)) > 0);
@@ -207,7 +207,7 @@ describe('what is odd in Redis', () => {
   it('a name without its record makes no page short', async () => {
     const opening = await openUsable()
     for (const realm of ['1', '2', '3', '4'])
-      await opening.store.put(grantOf(`ACC-${realm}`, 'x'), 1, deedOf('granted'))
+      await opening.store.put(grantOf(`ACC-${realm}`, 'x'), 1, auditContextOf('granted'))
     await opening.redis.del('ACC-2')
     const page = await opening.store.list({ after: '', limit: 2 })
     expect(page.map(({ name }) => name)).toEqual(['ACC-1', 'ACC-3'])
@@ -215,15 +215,15 @@ describe('what is odd in Redis', () => {
 
   it('a fence does not come again after a failover that lost the last ones', async () => {
     const { redis, store } = await openUsable()
-    await store.put(grantOf('ACC-1', 'x'), 1, deedOf('granted'))
+    await store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
     const [record, counter] = [
       await redis.hgetall('ACC-1'),
       (await redis.get('credentials:fence')) ?? '',
     ]
     const fence = async (): Promise<number> => {
       const acquired = await store.acquire('ACC-1', 'a', 60_000)
-      if (acquired.kind !== 'held') throw new Error('the lease must be free')
-      return acquired.custody.lease.fence
+      if (acquired.kind !== 'acquired') throw new Error('the lease must be free')
+      return acquired.leased.lease.fence
     }
     const before = await fence()
     await redis.del('lease:ACC-1')
@@ -237,7 +237,7 @@ describe('what is odd in Redis', () => {
     const opening = await openUsable()
     await opening.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
     await opening.redis.xadd('credentials:outbox', '*', 'another', '{}')
-    await opening.store.put(grantOf('ACC-1', 'x'), 1, deedOf('granted'))
+    await opening.store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
     const { items } = await auditAll(opening)
     expect(items.map(({ What }) => What)).toEqual(['unreadable', 'unreadable', 'granted'])
     const outbox = (await opening.store.readOutbox('a', 1_000, 10)) ?? []

@@ -22,7 +22,7 @@ import { type KeyRing, DecryptionError } from '@integration-host/shared/secrets/
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
   openCredential,
-  openCustody,
+  openGrantSecrets,
   intentOf,
   isOpenable,
   overlayFields,
@@ -40,8 +40,8 @@ import {
   VersionConflict,
 } from '../../credential/credential-store.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
-import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
-import { retireCanaries } from './key-canary.ts'
+import { OutboxEntry, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
+import { retireKeyCheckValues } from './key-check-value.ts'
 import { defineScripts, type ScriptName } from './scripts.ts'
 
 const NAMES = 'credentials:names'
@@ -139,7 +139,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       return { stored, faulted, nextExpiryAt: nearest === undefined ? null : Number(nearest) }
     },
 
-    async put(grant, dueAt, deed, { atLeast = 0, id = '', over } = {}) {
+    async put(grant, dueAt, context, { atLeast = 0, id = '', over } = {}) {
       const { name } = grant
       const here = (await read(name, ['Version', 'Name']))?.['Version']
       if (over !== undefined && here !== over?.toString()) throw new VersionConflict()
@@ -147,7 +147,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       for (;;) {
         const version = Math.max(Number(last), atLeast) + 1
         const credential = credentialOf(grant, version)
-        const entry = journalOf(credential, deed, 'stored', grant.expiryNoticeDays !== null)
+        const entry = outboxEntryOf(credential, context, 'stored', grant.expiryNoticeDays !== null)
         const outcome = await script(
           'put',
           [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, FENCE, EXPIRY],
@@ -178,18 +178,18 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       const answer = (await script('acquire', [name, leaseKey(name), FENCE], [owner, leaseMs])) as
         | ['absent']
         | ['busy']
-        | ['held', number, number, string[]]
-      if (answer[0] !== 'held') return { kind: answer[0] }
+        | ['acquired', number, number, string[]]
+      if (answer[0] !== 'acquired') return { kind: answer[0] }
       const [, fence, storeNow, pairs] = answer
       const fields = pairsToFields(pairs)
       const lease: Lease = { name, owner, fence, version: Number(fields['Version']) }
       try {
         return {
-          kind: 'held',
-          custody: {
+          kind: 'acquired',
+          leased: {
             lease,
             credential: openCredential(keys, fields),
-            ...openCustody(keys, fields),
+            ...openGrantSecrets(keys, fields),
             intent: intentOf(fields, storeNow),
           },
         }
@@ -215,9 +215,9 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         | 'lost'
     },
 
-    async commit(lease, grant, dueAt, deed, isNoticeNew) {
+    async commit(lease, grant, dueAt, context, isNoticeNew) {
       const version = lease.version + 1
-      const entry = journalOf(credentialOf(grant, version), deed, 'refreshed', isNoticeNew)
+      const entry = outboxEntryOf(credentialOf(grant, version), context, 'refreshed', isNoticeNew)
       return (await script(
         'commit',
         [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX, EXPIRY],
@@ -236,12 +236,12 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       )) as 'committed' | 'fenced' | 'superseded'
     },
 
-    async settle(lease, settlement, deed) {
-      const { nextTryAt, fault, isAnnounced } = settlement
+    async settle(lease, settlement, context) {
+      const { nextTryAt, fault, isPublished } = settlement
       const fields = await read(lease.name, summaryFields)
       if (fields === null) return 'lost'
       const told = { ...summaryOf(fields), fault }
-      const entry = journalOf(told, deed, isAnnounced ? 'faulted' : null)
+      const entry = outboxEntryOf(told, context, isPublished ? 'faulted' : null)
       return (await script(
         'settle',
         [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX, EXPIRY],
@@ -261,12 +261,12 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       )) as 'settled' | 'lost'
     },
 
-    async remove(name, revoked, deed, version) {
+    async remove(name, revoked, context, version) {
       for (;;) {
         const fields = await read(name, summaryFields)
         if (fields === null) return 'absent'
         if (version !== undefined && fields['Version'] !== String(version)) return 'changed'
-        const entry = journalOfRemoval(summaryOf(fields), deed, revoked)
+        const entry = removalEntryOf(summaryOf(fields), context, revoked)
         const outcome = await script(
           'remove',
           [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, EXPIRY],
@@ -291,7 +291,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         | null
       return entries === null
         ? null
-        : entries.map(([id, pairs]) => ({ id, events: journalEntryOf(pairs)?.events ?? [] }))
+        : entries.map(([id, pairs]) => ({ id, events: parseOutboxEntry(pairs)?.events ?? [] }))
     },
 
     async releaseOutbox(relayOwner) {
@@ -303,7 +303,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     },
 
     async record(facts, id = randomUUID()) {
-      const entry: JournalEntry = { facts, events: [] }
+      const entry: OutboxEntry = { facts, events: [] }
       await script('record', [`recorded:${id}`, OUTBOX], [RECORDED_MS, JSON.stringify(entry)])
     },
 
@@ -382,7 +382,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       return isOpenable(keys, fields) ? 'opens' : 'refused'
     },
 
-    retireKeys: () => using(() => retireCanaries(redis, keys)),
+    retireKeys: () => using(() => retireKeyCheckValues(redis, keys)),
   }
 }
 
@@ -415,9 +415,9 @@ function pairsToFields(pairs: readonly string[]): StoredFields {
 
 type StreamEntry = [id: string, pairs: string[]]
 
-const journalEntryOf = (pairs: readonly string[]): JournalEntry | null => {
+const parseOutboxEntry = (pairs: readonly string[]): OutboxEntry | null => {
   try {
-    return JournalEntry.parse(JSON.parse(pairs[1] ?? ''))
+    return OutboxEntry.parse(JSON.parse(pairs[1] ?? ''))
   } catch {
     return null
   }
@@ -425,7 +425,7 @@ const journalEntryOf = (pairs: readonly string[]): JournalEntry | null => {
 
 /** An entry that cannot be read stops nobody: that there was one is the fact. */
 const factsOf = ([id, pairs]: StreamEntry): readonly AuditFact[] =>
-  journalEntryOf(pairs)?.facts ?? [
+  parseOutboxEntry(pairs)?.facts ?? [
     {
       At: new Date(Number(id.split('-')[0])).toISOString(),
       Who: 'unknown',

@@ -17,7 +17,7 @@ local fence = math.max(redis.call('INCR', KEYS[3]), seen + 1, ms)
 redis.call('SET', KEYS[3], fence)
 redis.call('SET', KEYS[2], ARGV[1] .. ':' .. fence, 'PX', ARGV[2])
 redis.call('HSET', KEYS[1], 'Fence', fence)
-return {'held', fence, ms, redis.call('HGETALL', KEYS[1])}
+return {'acquired', fence, ms, redis.call('HGETALL', KEYS[1])}
 `
 
 // KEYS: lease. ARGV: holder, lease ms.

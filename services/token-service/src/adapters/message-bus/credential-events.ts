@@ -9,7 +9,7 @@ import {
   CREDENTIALS_EXCHANGE,
   credentialRoutingKey,
 } from '@integration-host/shared/contracts/credential-event'
-import type { JournalEntry } from '../../credential/journal.ts'
+import type { OutboxEntry } from '../../credential/outbox.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/lifecycle'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
@@ -27,7 +27,7 @@ export interface CredentialEventsDeps {
 
 export interface CredentialEvents extends AsyncDisposable {
   /** Something new is in the outbox. */
-  announce(): void
+  wake(): void
 }
 
 const BATCH = 100
@@ -97,7 +97,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
 
   const looping = loop()
   return {
-    announce() {
+    wake() {
       // While the broker is away new events change nothing.
       if (failures === 0) pause.abort()
     },
@@ -109,7 +109,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
   }
 }
 
-const messageOf = ({ kind, event }: JournalEntry['events'][number]) => ({
+const messageOf = ({ kind, event }: OutboxEntry['events'][number]) => ({
   exchange: CREDENTIALS_EXCHANGE,
   routingKey: credentialRoutingKey(kind),
   messageId: credentialMessageId(event, kind),

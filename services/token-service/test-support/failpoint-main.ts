@@ -12,16 +12,16 @@ import { openBackends } from '../src/backends.ts'
 import { readConfig } from '../src/config.ts'
 import type { Grant } from '../src/credential/credential.ts'
 import type { CredentialStore } from '../src/credential/credential-store.ts'
-import { refreshPoints } from '../src/credential/refresh.ts'
+import { failpoints } from '../src/credential/refresh.ts'
 import { startTokenService } from '../src/service.ts'
 
-const points = [...refreshPoints, 'before publish', 'after confirm'] as const
+const points = [...failpoints, 'before publish', 'after confirm'] as const
 type Point = (typeof points)[number]
 
 const diesAt = points.find((point) => point === process.env['DIES_AT'])
 const diesOf = process.env['DIES_OF']
 
-async function reach(point: Point): Promise<void> {
+async function failpoint(point: Point): Promise<void> {
   if (point !== diesAt) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
@@ -31,9 +31,9 @@ async function reach(point: Point): Promise<void> {
 const untilConfirmed = (bus: MessageBus): MessageBus => ({
   ...bus,
   async publish(message) {
-    await reach('before publish')
+    await failpoint('before publish')
     await bus.publish(message)
-    await reach('after confirm')
+    await failpoint('after confirm')
   },
 })
 
@@ -70,7 +70,7 @@ await runService('token-service', async () => {
       ...backends,
       store: untilRefreshed(backends.store),
       bus: untilConfirmed(backends.bus),
-      reach,
+      failpoint,
     }),
   )
   const running = opened.move()

@@ -8,9 +8,9 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 
-const CANARIES = 'credentials:canary'
-const CANARY = 'these are the right keys'
-const placeOf = (keyId: string) => ({ name: CANARIES, field: keyId, version: 1 })
+const CHECK_VALUES = 'credentials:canary'
+const CHECK_VALUE = 'these are the right keys'
+const placeOf = (keyId: string) => ({ name: CHECK_VALUES, field: keyId, version: 1 })
 const RETRY_MS = 1_000
 
 export interface KeyCheck extends Disposable {
@@ -69,21 +69,25 @@ export function watchKeys(options: {
 /** @returns why the keys are not the right ones, null when they are */
 async function examine(redis: Redis, keys: KeyRing): Promise<string | null> {
   // Written only where there is none, so that a wrong ring never takes the place of the right one.
-  const mine = keys.seal(CANARY, placeOf(keys.activeKeyId))
-  const canaries = await redis.hgetall(CANARIES)
-  for (const [keyId, sealed] of Object.entries(canaries)) {
+  const mine = keys.seal(CHECK_VALUE, placeOf(keys.activeKeyId))
+  const checkValues = await redis.hgetall(CHECK_VALUES)
+  for (const [keyId, sealed] of Object.entries(checkValues)) {
     const reason = examineOne(keys, keyId, sealed)
     if (reason !== null) return reason
   }
-  if (keys.activeKeyId in canaries) return null
-  await redis.hsetnx(CANARIES, keys.activeKeyId, mine)
+  if (keys.activeKeyId in checkValues) return null
+  await redis.hsetnx(CHECK_VALUES, keys.activeKeyId, mine)
   // Another replica may have been first, with another key of the same id.
-  return examineOne(keys, keys.activeKeyId, (await redis.hget(CANARIES, keys.activeKeyId)) ?? '')
+  return examineOne(
+    keys,
+    keys.activeKeyId,
+    (await redis.hget(CHECK_VALUES, keys.activeKeyId)) ?? '',
+  )
 }
 
 function examineOne(keys: KeyRing, keyId: string, sealed: string): string | null {
   try {
-    return keys.open(sealed, placeOf(keyId)) === CANARY
+    return keys.open(sealed, placeOf(keyId)) === CHECK_VALUE
       ? null
       : 'CREDENTIAL_KEYS does not fit the store'
   } catch (error) {
@@ -93,9 +97,12 @@ function examineOne(keys: KeyRing, keyId: string, sealed: string): string | null
 }
 
 /** Takes away what tells that other keys than the active one have sealed here; their ids. */
-export async function retireCanaries(redis: Redis, keys: KeyRing): Promise<readonly string[]> {
-  const others = (await redis.hkeys(CANARIES)).filter((id) => id !== keys.activeKeyId)
-  if (others.length > 0) await redis.hdel(CANARIES, ...others)
+export async function retireKeyCheckValues(
+  redis: Redis,
+  keys: KeyRing,
+): Promise<readonly string[]> {
+  const others = (await redis.hkeys(CHECK_VALUES)).filter((id) => id !== keys.activeKeyId)
+  if (others.length > 0) await redis.hdel(CHECK_VALUES, ...others)
   return others
 }
 

@@ -9,7 +9,7 @@ import {
 import type { CredentialSummary } from './credential.ts'
 
 /** Who did what to a credential, and how it ended. */
-export interface Deed {
+export interface AuditContext {
   /** Epoch ms. */
   readonly at: number
   /** `routine`, `browser` or `key <fingerprint>`. */
@@ -21,28 +21,28 @@ export interface Deed {
 }
 
 /** What one write left, as it is stored. */
-export const JournalEntry = z.object({
+export const OutboxEntry = z.object({
   facts: z.array(AuditFact).readonly(),
   events: z
     .array(z.object({ kind: z.enum(credentialEventKinds), event: CredentialEvent }))
     .readonly(),
 })
-export type JournalEntry = z.output<typeof JournalEntry>
+export type OutboxEntry = z.output<typeof OutboxEntry>
 
-type Told = Pick<
+type EventSource = Pick<
   CredentialSummary,
   'name' | 'environment' | 'expiresAt' | 'version' | 'fault' | 'hardExpiresAt' | 'expiryNoticeDays'
 >
 
 /** The entry of a transition that other services are told of as `kind`, or of none when it is null. */
-export function journalOf(
-  credential: Told,
-  deed: Deed,
+export function outboxEntryOf(
+  credential: EventSource,
+  context: AuditContext,
   kind: CredentialEventKind | null,
   isNoticeNew = false,
-): JournalEntry {
-  const event = eventOf(credential, deed.at)
-  const fact = factOf(credential, deed)
+): OutboxEntry {
+  const event = eventOf(credential, context.at)
+  const fact = auditFactOf(credential, context)
   const notice = {
     ...fact,
     What: 'expiring',
@@ -58,17 +58,21 @@ export function journalOf(
 }
 
 /** The entry of a removal. */
-export const journalOfRemoval = (credential: Told, deed: Deed, revoked: boolean): JournalEntry => ({
-  facts: [factOf(credential, deed)],
+export const removalEntryOf = (
+  credential: EventSource,
+  context: AuditContext,
+  revoked: boolean,
+): OutboxEntry => ({
+  facts: [auditFactOf(credential, context)],
   events: [
-    { kind: 'removed', event: { ...eventOf({ ...credential, fault: null }, deed.at), revoked } },
+    { kind: 'removed', event: { ...eventOf({ ...credential, fault: null }, context.at), revoked } },
   ],
 })
 
-/** What the audit log is told of a deed. */
-export const factOf = (
-  { name, version }: Pick<Told, 'name' | 'version'>,
-  { at, who, what, outcome = 'ok', traceId = null }: Deed,
+/** What the audit log is told of a context. */
+export const auditFactOf = (
+  { name, version }: Pick<EventSource, 'name' | 'version'>,
+  { at, who, what, outcome = 'ok', traceId = null }: AuditContext,
 ): AuditFact => ({
   At: new Date(at).toISOString(),
   Who: who,
@@ -79,7 +83,7 @@ export const factOf = (
   ...(traceId !== null && { TraceId: traceId }),
 })
 
-const eventOf = (credential: Told, at: number): CredentialEvent => ({
+const eventOf = (credential: EventSource, at: number): CredentialEvent => ({
   Name: credential.name,
   Environment: credential.environment,
   Expiry: new Date(credential.expiresAt).toISOString(),

@@ -6,9 +6,9 @@
 import { randomUUID } from 'node:crypto'
 import type { AuditFact } from '@integration-host/shared/contracts/audit'
 import type { CredentialStore } from './credential-store.ts'
-import { factOf } from './journal.ts'
+import { auditFactOf } from './outbox.ts'
 
-export interface HandOuts extends AsyncDisposable {
+export interface IssuanceLog extends AsyncDisposable {
   count(name: string, version: number, who: string): void
 }
 
@@ -16,12 +16,12 @@ const GATHER_MS = 1_000
 /** While the store is away: different ones beyond this many are told as one fact without a name. */
 const MOST = 10_000
 
-export function createHandOuts(deps: {
+export function createIssuanceLog(deps: {
   readonly store: Pick<CredentialStore, 'record'>
   readonly now: () => number
-  readonly announce: () => void
-}): HandOuts {
-  const { store, now, announce } = deps
+  readonly notifyOutbox: () => void
+}): IssuanceLog {
+  const { store, now, notifyOutbox } = deps
   let gathered = new Map<string, { readonly fact: AuditFact; count: number }>()
   /** On its way, or tried again: the same facts under the same id, so that they count once. */
   let batch: { readonly id: string; readonly facts: readonly AuditFact[] } | null = null
@@ -35,7 +35,7 @@ export function createHandOuts(deps: {
     else if (gathered.size >= MOST && name !== '') return count('', 0, 'many')
     else
       gathered.set(key, {
-        fact: factOf({ name, version }, { at: now(), who, what: 'handed_out' }),
+        fact: auditFactOf({ name, version }, { at: now(), who, what: 'handed_out' }),
         count: 1,
       })
     timer ??= setTimeout(() => void flush(), GATHER_MS)
@@ -54,7 +54,7 @@ export function createHandOuts(deps: {
         batch ??= take()
         await store.record(batch.facts, batch.id)
         batch = null
-        announce()
+        notifyOutbox()
       }
     } catch {
       timer ??= setTimeout(() => void flush(), GATHER_MS)

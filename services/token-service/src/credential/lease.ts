@@ -1,14 +1,14 @@
 /** Takes a credential under lease for other things than its refresh. */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { notFound } from './access-token.ts'
-import type { CredentialStore, Custody } from './credential-store.ts'
+import type { CredentialStore, LeasedCredential } from './credential-store.ts'
 
-export interface CustodyDeps {
+export interface LeaseDeps {
   readonly store: Pick<CredentialStore, 'acquire'>
   readonly owner: string
   readonly leaseMs: number
   /** How long a refresh in flight is waited for: its pair must not outlive what is done here. */
-  readonly patienceMs: number
+  readonly waitTimeoutMs: number
   readonly sleep: (ms: number) => Promise<void>
 }
 
@@ -17,12 +17,12 @@ export interface CustodyDeps {
  * refreshed all the time.
  * @throws {DecryptionError}
  */
-export async function takeCustody(name: string, deps: CustodyDeps): Promise<Custody> {
-  const until = performance.now() + deps.patienceMs
+export async function acquireLease(name: string, deps: LeaseDeps): Promise<LeasedCredential> {
+  const until = performance.now() + deps.waitTimeoutMs
   for (;;) {
     const acquired = await deps.store.acquire(name, deps.owner, deps.leaseMs)
     if (acquired.kind === 'absent') throw notFound(name)
-    if (acquired.kind === 'held') return acquired.custody
+    if (acquired.kind === 'acquired') return acquired.leased
     if (performance.now() >= until)
       throw new IntegrationError('provider_unavailable', `${name} is being refreshed`, {
         retryAfterSeconds: 2,
