@@ -42,23 +42,28 @@ import {
 import { isGrantRejected } from '../../credential/fault.ts'
 import { OutboxEntry, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import { retireKeyCheckValues } from './key-check-value.ts'
-import { defineScripts, type ScriptName } from './scripts.ts'
+import { defineScripts, type RunScript } from './scripts.ts'
 
-const NAMES = 'credentials:names'
-const DUE = 'credentials:due'
-const EXPIRY = 'credentials:expiry'
-const FAULTED = 'credentials:faulted'
-const OUTBOX = 'credentials:outbox'
-const REMOVED = 'credentials:removed'
-const AUDIT = 'credentials:audit'
-const AUDIT_HEAD = 'credentials:audit-head'
-const FENCE = 'credentials:fence'
-const leaseKey = (name: string): string => `lease:${name}`
-const RELAY = leaseKey(OUTBOX)
-/** Facts that go into the audit log in one step, and the rest of the entry that reaches the number. */
+/** The keys of the store beside those of one credential, by the names that the scripts use. */
+const KEYS = {
+  names: 'credentials:names',
+  due: 'credentials:due',
+  expiry: 'credentials:expiry',
+  faulted: 'credentials:faulted',
+  outbox: 'credentials:outbox',
+  removed: 'credentials:removed',
+  fence: 'credentials:fence',
+  auditLog: 'credentials:audit',
+  auditHead: 'credentials:audit-head',
+  relayLease: 'lease:credentials:outbox',
+} as const
+/** All keys that a script about the credential `name` may use. */
+const keysOf = (name: string) => ({ ...KEYS, credential: name, lease: `lease:${name}` })
+
+/** Facts that go into the audit log in one step; the outbox entry that reaches the number is included whole. */
 const AUDIT_FACTS = 10_000
-/** How long a record is known that is said again. */
-const RECORDED_MS = 600_000
+/** How long a record is recognised that is sent again because its reply was lost. */
+const MARKER_MS = 600_000
 
 const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator'] as const
 
@@ -85,11 +90,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       throw unavailable(error)
     }
   }
-  const script = (
-    name: ScriptName,
-    scriptKeys: readonly string[],
-    args: readonly (string | number)[],
-  ): Promise<unknown> => using(() => runScript(name, scriptKeys, args))
+  const script: RunScript = (name, scriptKeys, args) =>
+    using(() => runScript(name, scriptKeys, args))
 
   async function read(name: string, fields: readonly string[]): Promise<StoredFields | null> {
     const values = await using(() => redis.hmget(name, ...fields))
@@ -98,7 +100,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
   /** Where the chain ends when its head is gone. */
   async function newestEntry(): Promise<AuditHead> {
-    const [newest] = await using(() => redis.xrevrange(AUDIT, '+', '-', 'COUNT', 1))
+    const [newest] = await using(() => redis.xrevrange(KEYS.auditLog, '+', '-', 'COUNT', 1))
     return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
   }
 
@@ -113,7 +115,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       // A name without its record was removed in between. Its page is filled up: a short one is the last.
       for (let from = after === '' ? '-' : `(${after}`; found.length < limit;) {
         const names = await using(() =>
-          redis.zrangebylex(NAMES, from, '+', 'LIMIT', 0, limit - found.length),
+          redis.zrangebylex(KEYS.names, from, '+', 'LIMIT', 0, limit - found.length),
         )
         if (names.length === 0) break
         from = `(${names.at(-1)}`
@@ -131,9 +133,9 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     async counts() {
       const [stored, faulted, [, nearest]] = await using(() =>
         Promise.all([
-          redis.zcard(NAMES),
-          redis.scard(FAULTED),
-          redis.zrange(EXPIRY, '0', '0', 'WITHSCORES'),
+          redis.zcard(KEYS.names),
+          redis.scard(KEYS.faulted),
+          redis.zrange(KEYS.expiry, '0', '0', 'WITHSCORES'),
         ]),
       )
       return { stored, faulted, nextExpiryAt: nearest === undefined ? null : Number(nearest) }
@@ -143,26 +145,21 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       const { name } = grant
       const here = (await read(name, ['Version', 'Name']))?.['Version']
       if (over !== undefined && here !== over?.toString()) throw new VersionConflict()
-      let last = here ?? (await using(() => redis.hget(REMOVED, name))) ?? '0'
+      let last = here ?? (await using(() => redis.hget(KEYS.removed, name))) ?? '0'
       for (;;) {
         const version = Math.max(Number(last), atLeast) + 1
         const credential = credentialOf(grant, version)
         const entry = outboxEntryOf(credential, context, 'stored', grant.expiryNoticeDays !== null)
-        const outcome = await script(
-          'put',
-          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, FENCE, EXPIRY],
-          [
-            last,
-            name,
-            dueAt,
-            grant.expiresAt,
-            JSON.stringify(entry),
-            id,
-            overlayFields.length,
-            ...overlayFields,
-            ...flat(sealGrant(keys, grant, version)),
-          ],
-        )
+        const outcome = await script('put', keysOf(name), {
+          name,
+          lastVersion: last,
+          dueAt: String(dueAt),
+          expiresAt: String(grant.expiresAt),
+          entry: JSON.stringify(entry),
+          putId: id,
+          overlayFields,
+          fields: flat(sealGrant(keys, grant, version)),
+        })
         if (outcome === 'stored') return credential
         if (outcome === 'stored before') {
           const fields = await read(name, CREDENTIAL_FIELDS)
@@ -175,12 +172,12 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     },
 
     async acquire(name, owner, leaseMs) {
-      const answer = (await script('acquire', [name, leaseKey(name), FENCE], [owner, leaseMs])) as
+      const reply = (await script('acquire', keysOf(name), { owner, leaseMs: String(leaseMs) })) as
         | ['absent']
         | ['busy']
         | ['acquired', number, number, string[]]
-      if (answer[0] !== 'acquired') return { kind: answer[0] }
-      const [, fence, storeNow, pairs] = answer
+      if (reply[0] !== 'acquired') return { kind: reply[0] }
+      const [, fence, storeNow, pairs] = reply
       const fields = pairsToFields(pairs)
       const lease: Lease = { name, owner, fence, version: Number(fields['Version']) }
       try {
@@ -194,23 +191,23 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           },
         }
       } catch (error) {
-        // What does not open stays as it is; the next one to look must not wait for our lease to end.
-        await script('release', [leaseKey(name)], [holder(lease)])
+        // A record that cannot be decrypted stays as it is; the next caller must not wait for our lease to expire.
+        await script('release', keysOf(name), { holder: holder(lease) })
         throw error
       }
     },
 
     async renew(lease, leaseMs) {
-      return (await script('renew', [leaseKey(lease.name)], [holder(lease), leaseMs])) === 1
+      const args = { holder: holder(lease), leaseMs: String(leaseMs) }
+      return (await script('renew', keysOf(lease.name), args)) === 1
     },
 
     async release(lease) {
-      await script('release', [leaseKey(lease.name)], [holder(lease)])
+      await script('release', keysOf(lease.name), { holder: holder(lease) })
     },
 
     async recordIntent(lease) {
-      const args = [holder(lease), lease.fence, lease.version]
-      return (await script('recordIntent', [lease.name, leaseKey(lease.name)], args)) as
+      return (await script('recordIntent', keysOf(lease.name), leaseArguments(lease))) as
         | 'recorded'
         | 'lost'
     },
@@ -218,47 +215,34 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     async commit(lease, grant, dueAt, context, isNoticeNew) {
       const version = lease.version + 1
       const entry = outboxEntryOf(credentialOf(grant, version), context, 'refreshed', isNoticeNew)
-      return (await script(
-        'commit',
-        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX, EXPIRY],
-        [
-          holder(lease),
-          lease.fence,
-          lease.version,
-          lease.name,
-          dueAt,
-          grant.expiresAt,
-          JSON.stringify(entry),
-          overlayFields.length,
-          ...overlayFields,
-          ...flat(sealGrant(keys, grant, version)),
-        ],
-      )) as 'committed' | 'fenced' | 'superseded'
+      return (await script('commit', keysOf(lease.name), {
+        ...leaseArguments(lease),
+        dueAt: String(dueAt),
+        expiresAt: String(grant.expiresAt),
+        entry: JSON.stringify(entry),
+        overlayFields,
+        fields: flat(sealGrant(keys, grant, version)),
+      })) as 'committed' | 'fenced' | 'superseded'
     },
 
     async settle(lease, settlement, context) {
       const { nextTryAt, fault, isPublished } = settlement
       const fields = await read(lease.name, summaryFields)
       if (fields === null) return 'lost'
-      const told = { ...summaryOf(fields), fault }
-      const entry = outboxEntryOf(told, context, isPublished ? 'faulted' : null)
-      return (await script(
-        'settle',
-        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX, EXPIRY],
-        [
-          holder(lease),
-          lease.fence,
-          lease.version,
-          lease.name,
-          nextTryAt ?? '',
-          nextTryAt === null ? '' : new Date(nextTryAt).toISOString(),
-          settlement.attempts,
-          settlement.keepsIntent ? 1 : 0,
-          fault === null ? '' : JSON.stringify(fault),
-          JSON.stringify(entry),
-          isGrantRejected(fault) ? 1 : 0,
-        ],
-      )) as 'settled' | 'lost'
+      const source = { ...summaryOf(fields), fault }
+      const entry = outboxEntryOf(source, context, isPublished ? 'faulted' : null)
+      return (await script('settle', keysOf(lease.name), {
+        ...leaseArguments(lease),
+        attempts: String(settlement.attempts),
+        ...(nextTryAt !== null && {
+          dueAt: String(nextTryAt),
+          nextTryAt: new Date(nextTryAt).toISOString(),
+        }),
+        ...(fault !== null && { fault: JSON.stringify(fault) }),
+        keepsIntent: settlement.keepsIntent,
+        isGrantRejected: isGrantRejected(fault),
+        entry: JSON.stringify(entry),
+      })) as 'settled' | 'lost'
     },
 
     async remove(name, revoked, context, version) {
@@ -267,50 +251,53 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         if (fields === null) return 'absent'
         if (version !== undefined && fields['Version'] !== String(version)) return 'changed'
         const entry = removalEntryOf(summaryOf(fields), context, revoked)
-        const outcome = await script(
-          'remove',
-          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, EXPIRY],
-          [fields['Version'] ?? '', name, JSON.stringify(entry)],
-        )
+        const outcome = await script('remove', keysOf(name), {
+          name,
+          version: fields['Version'] ?? '',
+          entry: JSON.stringify(entry),
+        })
         if (outcome !== 'changed') return outcome as 'removed' | 'absent'
       }
     },
 
     async takeDue(now, limit, holdMs) {
-      const [names, nextAt] = (await script('takeDue', [DUE], [now, limit, now + holdMs])) as [
-        string[],
-        string,
-      ]
+      const [names, nextAt] = (await script('takeDue', KEYS, {
+        now: String(now),
+        limit: String(limit),
+        postponedUntil: String(now + holdMs),
+      })) as [string[], string]
       return { names, nextAt: nextAt === '' ? null : Number(nextAt) }
     },
 
     async readOutbox(owner, leaseMs, limit) {
-      const keysOf = [RELAY, OUTBOX, AUDIT_HEAD]
-      const entries = (await script('readOutbox', keysOf, [owner, leaseMs, limit])) as
-        | StreamEntry[]
-        | null
+      const args = { owner, leaseMs: String(leaseMs), limit: String(limit) }
+      const entries = (await script('readOutbox', KEYS, args)) as StreamEntry[] | null
       return entries === null
         ? null
         : entries.map(([id, pairs]) => ({ id, events: parseOutboxEntry(pairs)?.events ?? [] }))
     },
 
     async releaseOutbox(relayOwner) {
-      await script('release', [RELAY], [relayOwner])
+      await script('release', { lease: KEYS.relayLease }, { holder: relayOwner })
     },
 
     async trimOutbox(ids) {
-      if (ids.length > 0) await using(() => redis.xdel(OUTBOX, ...ids))
+      if (ids.length > 0) await using(() => redis.xdel(KEYS.outbox, ...ids))
     },
 
     async record(facts, id = randomUUID()) {
       const entry: OutboxEntry = { facts, events: [] }
-      await script('record', [`recorded:${id}`, OUTBOX], [RECORDED_MS, JSON.stringify(entry)])
+      const recordKeys = { outbox: KEYS.outbox, recordedMarker: `recorded:${id}` }
+      const args = { markerMs: String(MARKER_MS), entry: JSON.stringify(entry) }
+      await script('record', recordKeys, args)
     },
 
     async audit(limit) {
-      const [seq, hash, upTo] = await using(() => redis.hmget(AUDIT_HEAD, 'Seq', 'Hash', 'UpTo'))
+      const [seq, hash, upTo] = await using(() =>
+        redis.hmget(KEYS.auditHead, 'Seq', 'Hash', 'UpTo'),
+      )
       const after = upTo ? `(${upTo}` : '-'
-      const unaudited = await using(() => redis.xrange(OUTBOX, after, '+', 'COUNT', limit))
+      const unaudited = await using(() => redis.xrange(KEYS.outbox, after, '+', 'COUNT', limit))
       const found: StreamEntry[] = []
       const facts: AuditFact[] = []
       // Bounded by facts: an entry of hand-outs has thousands, and a command takes only so many arguments.
@@ -325,26 +312,22 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       const entries = chain(head, facts)
       const { Seq, Hash } = entries.at(-1) ?? head
       // Another replica was faster: its entries are these.
-      await script(
-        'appendAudit',
-        [AUDIT_HEAD, AUDIT],
-        [
-          hash ?? '',
-          Seq,
-          Hash,
-          last[0],
-          options.auditEntries,
-          ...entries.map((e) => JSON.stringify(e)),
-        ],
-      )
+      await script('appendAudit', KEYS, {
+        previousHash: hash ?? '',
+        seq: String(Seq),
+        hash: Hash,
+        upTo: last[0],
+        maxEntries: String(options.auditEntries),
+        entries: entries.map((entry) => JSON.stringify(entry)),
+      })
       return found.length
     },
 
     async readAudit(after, limit) {
       const batch = redis
         .pipeline()
-        .xrange(AUDIT, `${after + 1}-0`, '+', 'COUNT', limit)
-        .hmget(AUDIT_HEAD, 'Seq', 'Hash')
+        .xrange(KEYS.auditLog, `${after + 1}-0`, '+', 'COUNT', limit)
+        .hmget(KEYS.auditHead, 'Seq', 'Hash')
       const [entries, head] = ((await using(() => batch.exec())) ?? []).map(([error, value]) => {
         if (error !== null) throw unavailable(error)
         return value
@@ -362,12 +345,13 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         try {
           const renewed = resealed(keys, fields)
           if (renewed === null) return 'current'
-          const triples = Object.entries(renewed).flatMap(([field, sealed]) => [
+          const changes = Object.entries(renewed).flatMap(([field, sealed]) => [
             field,
             fields[field] ?? '',
             sealed,
           ])
-          const outcome = await script('reseal', [name], [fields['Version'] ?? '', ...triples])
+          const args = { version: fields['Version'] ?? '', changes }
+          const outcome = await script('reseal', keysOf(name), args)
           if (outcome === 'resealed') return 'resealed'
         } catch (error) {
           if (error instanceof DecryptionError) return 'refused'
@@ -387,6 +371,14 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 }
 
 const holder = (lease: Lease): string => `${lease.owner}:${lease.fence}`
+
+/** What a script needs to know of the lease under which it writes. */
+const leaseArguments = (lease: Lease) => ({
+  name: lease.name,
+  holder: holder(lease),
+  fence: String(lease.fence),
+  version: String(lease.version),
+})
 
 const flat = (fields: StoredFields): string[] => Object.entries(fields).flat()
 
