@@ -40,30 +40,30 @@ export interface TokenServiceAdapters {
   readonly store: CredentialStore
   readonly bus: MessageBus
   readonly metrics?: Metrics
-  /** Absent: kept in this process, which is right where there is only this one. */
+  /** Default: in memory, which is correct only while there is one replica. */
   readonly authorizations?: AuthorizationStore
-  /** Absent: the protocol's own numbers. */
+  /** Overrides the defaults of the refresh protocol. */
   readonly timing?: Partial<RefreshTiming>
-  /** Awaited at each named point of a refresh. */
+  /** Awaited at each failpoint of a refresh. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
-/** From the first to the last byte of a provider call. */
+/** From the start of a provider request to the last byte of its response. */
 const PROVIDER_DEADLINE_MS = 10_000
-const REFRESHES_AT_A_TIME = 32
-const SCHEDULED_AT_A_TIME = 16
-const COUNT_EVERY_MS = 10_000
+const MAX_REFRESHES = 32
+const MAX_SCHEDULED_REFRESHES = 16
+const COUNT_INTERVAL_MS = 10_000
 
-/** The same ring, counting each stored secret that it refused. */
+/** Wraps a key ring so that each stored secret that it cannot decrypt is counted. */
 export function countRefusals(keys: KeyRing, metrics: Metrics): KeyRing {
   const refusals = metrics.counter(
     'envelopes_refused_total',
-    'Stored secrets that did not open: changed, moved, or sealed with another key',
+    'Stored secrets that could not be decrypted: changed, moved, or sealed with another key',
   )
   return watchRefusals(keys, () => refusals.inc())
 }
 
-/** Builds the service from its settings and adapters and serves until disposed. The adapters stay the caller's. */
+/** Builds the service from its settings and adapters and serves until disposed. The caller disposes the adapters. */
 export async function startTokenService(
   config: TokenServiceConfig,
   adapters: TokenServiceAdapters,
@@ -82,21 +82,22 @@ export async function startTokenService(
   )
   const refusedIdTokens = metrics.counter(
     'id_tokens_refused_total',
-    'Id tokens of a refresh that did not check out',
+    'Id tokens of a refresh that were not valid',
   )
-  const latency = metrics.histogram('provider_request_duration_seconds', 'Time the provider took', [
-    'call',
-    'outcome',
-  ])
+  const latency = metrics.histogram(
+    'provider_request_duration_seconds',
+    'Duration of requests to the provider',
+    ['call', 'outcome'],
+  )
   const stored = metrics.gauge('credentials_stored', 'Credentials in the store')
   const faulted = metrics.gauge('credentials_faulted', 'Credentials with a fault')
   const nearestExpiry = metrics.gauge(
     'credential_nearest_expiry_seconds',
-    'Until the next access token of a grant that lives expires; negative when that is past, NaN when there is none',
+    'Time until the next access token of a living grant expires; negative if it has, NaN if there is none',
   )
   const refused = metrics.gauge(
     'provider_client_refused',
-    '1 while the provider refuses the client credentials',
+    '1 while the provider rejects the client credentials',
   )
 
   const owner = randomUUID()
@@ -106,7 +107,7 @@ export async function startTokenService(
   const refreshAheadMs = config.REFRESH_AHEAD_SECONDS * 1_000
   const profile = config.PROVIDER_PROFILE
   const idleLimitMs = (config.IDLE_LIMIT_DAYS ?? profile.grant.idleLimitDays) * 86_400_000
-  // A store that is away tells so itself, once; every other error is worth its line.
+  // An unavailable store is logged once, by its health check; every other error is logged here.
   const onError = (error: unknown): void => {
     if (hasCode(error, 'store_unavailable') || hasCode(error, 'shutting_down')) return
     logger.error({ err: error }, 'background work failed')
@@ -117,7 +118,7 @@ export async function startTokenService(
   if (discoveryUrl.protocol === 'http:' && !isLoopback(discoveryUrl.hostname)) {
     logger.warn(
       { host: discoveryUrl.hostname },
-      'DISCOVERY_URL is plain http: tokens travel unprotected',
+      'DISCOVERY_URL is plain http: tokens are sent unencrypted',
     )
   }
   const discovery = opened.use(
@@ -138,19 +139,22 @@ export async function startTokenService(
       observe: (call, outcome, ms) => latency.observe({ call, outcome }, ms / 1_000),
       onIdTokenRejected: (member) => {
         refusedIdTokens.inc()
-        logger.warn({ member }, 'id token of a refresh is not valid: not kept, the tokens are')
+        logger.warn(
+          { member },
+          'id token of a refresh is not valid: the id token is dropped, the token pair is kept',
+        )
       },
     }),
     {
-      // A distance, which a clock that is set must not stretch.
+      // Monotonic: the delay of a probe must not change when the system clock is set.
       now: () => performance.now(),
       onChange(isRejected) {
         refused.set(isRejected ? 1 : 0)
         if (isRejected)
           logger.error(
-            'the provider rejects CLIENT_ID and CLIENT_SECRET: token calls are held back, but for probes',
+            'provider rejects CLIENT_ID and CLIENT_SECRET: only probes are sent to the token endpoint',
           )
-        else logger.info('the provider accepts the client credentials again')
+        else logger.info('provider accepts the client credentials again')
       },
     },
   )
@@ -170,7 +174,7 @@ export async function startTokenService(
         rejectedGrantRetryDelaysMs: profile.grant.rejectedGrantRetryDelaysMs,
         ...adapters.timing,
       },
-      concurrency: REFRESHES_AT_A_TIME,
+      concurrency: MAX_REFRESHES,
       now,
       random: Math.random,
       sleep,
@@ -202,7 +206,7 @@ export async function startTokenService(
       report: (report) => logger.info(report, 'code exchange'),
     }),
   )
-  const leaving = new AbortController()
+  const shutdown = new AbortController()
   const leaseDeps = {
     store,
     owner,
@@ -239,10 +243,10 @@ export async function startTokenService(
     }),
     auditLog: store,
     keyCheck: store,
-    leaving: leaving.signal,
+    shutdown: shutdown.signal,
   })
   opened.use(
-    startSchedule({ store, routine, now, sleep, concurrency: SCHEDULED_AT_A_TIME, onError }),
+    startSchedule({ store, routine, now, sleep, concurrency: MAX_SCHEDULED_REFRESHES, onError }),
   )
 
   metrics.beforeEach(() => uncommitted.set(refreshRoutine.uncommittedCount()))
@@ -260,19 +264,19 @@ export async function startTokenService(
       onError(error)
     }
   }
-  const counting = setInterval(() => void count(), COUNT_EVERY_MS)
+  const counting = setInterval(() => void count(), COUNT_INTERVAL_MS)
   opened.defer(() => clearInterval(counting))
   void count()
 
   const server = opened.use(
     await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
   )
-  opened.defer(() => leaving.abort())
+  opened.defer(() => shutdown.abort())
   const running = opened.move()
   return { url: server.url, [Symbol.asyncDispose]: () => running.disposeAsync() }
 }
 
-/** `class` is empty but for a refresh that failed: then it is the fault's, or why none was laid. */
+/** The labels of a refresh. `class` is empty unless it failed: then it is the class of the failure. */
 function refreshLabels({ outcome }: RefreshReport): { outcome: string; class: string } {
   if (outcome === 'refreshed' || outcome === 'superseded' || outcome === 'rotation_dropped')
     return { outcome, class: '' }

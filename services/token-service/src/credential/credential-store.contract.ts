@@ -427,7 +427,10 @@ export function credentialStoreContract(
 
     it('tells whether the secrets of a credential open, and of one that is not there', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
-      expect([await store.opens('ACC-1'), await store.opens('ACC-2')]).toEqual(['opens', 'absent'])
+      expect([await store.checkDecryption('ACC-1'), await store.checkDecryption('ACC-2')]).toEqual([
+        'decryptable',
+        'absent',
+      ])
     })
 
     it('goes on from a version that somebody else had, where it is higher', async () => {

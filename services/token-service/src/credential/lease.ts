@@ -1,4 +1,4 @@
-/** Takes a credential under lease for other things than its refresh. */
+/** Acquires the lease of a credential for other operations than its refresh. */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { notFound } from './access-token.ts'
 import type { CredentialStore, LeasedCredential } from './credential-store.ts'
@@ -7,14 +7,14 @@ export interface LeaseDeps {
   readonly store: Pick<CredentialStore, 'acquire'>
   readonly owner: string
   readonly leaseMs: number
-  /** How long a refresh in flight is waited for: its pair must not outlive what is done here. */
+  /** How long to wait for a refresh in flight: its pair must not be stored after the operation. */
   readonly waitTimeoutMs: number
   readonly sleep: (ms: number) => Promise<void>
 }
 
 /**
- * @throws {IntegrationError} `credential_not_found`, `store_unavailable`, `provider_unavailable`: it is being
- * refreshed all the time.
+ * @throws {IntegrationError} `credential_not_found`, `store_unavailable`, `provider_unavailable`: another
+ * process still had the lease after `waitTimeoutMs`.
  * @throws {DecryptionError}
  */
 export async function acquireLease(name: string, deps: LeaseDeps): Promise<LeasedCredential> {

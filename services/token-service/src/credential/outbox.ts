@@ -1,4 +1,4 @@
-/** What a write leaves behind it, in the same step: facts for the audit log, events for other services. */
+/** The outbox entry of a write, stored in the same step: facts for the audit log, events for other services. */
 import { z } from 'zod'
 import { AuditFact } from '@integration-host/shared/contracts/audit'
 import {
@@ -8,19 +8,19 @@ import {
 } from '@integration-host/shared/contracts/credential-event'
 import type { CredentialSummary } from './credential.ts'
 
-/** Who did what to a credential, and how it ended. */
+/** Who did what to a credential, and with which outcome. */
 export interface AuditContext {
   /** Epoch ms. */
   readonly at: number
   /** `routine`, `browser` or `key <fingerprint>`. */
   readonly who: string
   readonly what: AuditFact['What']
-  /** `ok` when absent. */
+  /** Default: `ok`. */
   readonly outcome?: string
   readonly traceId?: string | null
 }
 
-/** What one write left, as it is stored. */
+/** The stored form of an entry. */
 export const OutboxEntry = z.object({
   facts: z.array(AuditFact).readonly(),
   events: z
@@ -34,7 +34,10 @@ type EventSource = Pick<
   'name' | 'environment' | 'expiresAt' | 'version' | 'fault' | 'hardExpiresAt' | 'expiryNoticeDays'
 >
 
-/** The entry of a transition that other services are told of as `kind`, or of none when it is null. */
+/**
+ * The entry of a transition; `null` for `kind` publishes no event of it. With `isNoticeNew` the expiry notice of
+ * the grant is audited and published as well.
+ */
 export function outboxEntryOf(
   credential: EventSource,
   context: AuditContext,

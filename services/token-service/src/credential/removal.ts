@@ -1,4 +1,4 @@
-/** Ends a credential: its grant is revoked at the provider, then the credential is removed in any case. */
+/** Removes a credential: revokes its grant at the provider, and deletes the record in any case. */
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import type { Provider } from '../provider/provider.ts'
 import { notFound } from './access-token.ts'
@@ -13,11 +13,11 @@ export interface RemovalDeps extends LeaseDeps {
 }
 
 export interface Removed {
-  /** The provider confirmed that the grant has ended. */
+  /** Whether the provider confirmed that the grant has ended. */
   readonly isRevoked: boolean
 }
 
-/** The function throws as {@link acquireLease} does, except for a record that does not open: it is removed. */
+/** The returned function throws as {@link acquireLease} does, but removes a record that cannot be decrypted. */
 export function createRemoval(deps: RemovalDeps): (name: string, who: string) => Promise<Removed> {
   const { store, provider, now } = deps
   return async (name, who) => {
@@ -26,7 +26,7 @@ export function createRemoval(deps: RemovalDeps): (name: string, who: string) =>
         if (error instanceof DecryptionError) return null
         throw error
       })
-      // An exported grant belongs to another installation by now: revoking it here would end it there.
+      // An exported grant is used by another installation: revoking it here would end it there.
       const isElsewhere = leased?.credential.fault?.Code === 'transferred'
       const token = leased?.refreshToken ?? leased?.credential.accessToken ?? null
       const revoked = token !== null && !isElsewhere && (await provider.revoke(token))
@@ -38,7 +38,7 @@ export function createRemoval(deps: RemovalDeps): (name: string, who: string) =>
         deps.notifyOutbox()
         return { isRevoked: revoked }
       }
-      // A reconnect came in between: the credential is not the one that was revoked.
+      // The company was reconnected meanwhile: the stored grant is not the one that was revoked.
     }
   }
 }

@@ -1,12 +1,12 @@
 /**
- * Hands credentials over to another installation, so that two never refresh the same grant: each use of a
- * refresh token can end the other's.
+ * Transfers credentials to another installation, so that two never refresh the same grant: each rotation can
+ * invalidate the other's token.
  *
- * X1  A credential is marked as transferred before its tokens leave, under its lease: no refresh is in flight,
- *     and none begins here afterwards.
- * X2  An export whose answer was lost is asked for again. The tokens stay under the mark until then.
- * X3  What is imported never takes the place of a usable credential, or of a newer one of the same grant,
- *     unless somebody insists.
+ * X1  A credential is marked as transferred before its tokens are exported, under its lease: no refresh is in
+ *     flight, and none starts here afterwards.
+ * X2  An export whose response was lost can be requested again: the tokens stay stored under the mark.
+ * X3  An import never replaces a usable credential, or a newer version of the same grant, unless the caller
+ *     requests to overwrite.
  */
 import type { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -33,15 +33,15 @@ export interface TransferDeps extends LeaseDeps {
 
 export interface Transfers {
   /**
-   * Throws as {@link acquireLease} does, and `provider_unavailable` while it is open whether the provider has
-   * rotated a refresh token. Names that were marked until then can be exported again.
+   * Throws as {@link acquireLease} does, and `provider_unavailable` while the provider may have rotated a refresh
+   * token without a response. Credentials that were marked before the error can be exported again.
    */
   exportCredentials(
     names: readonly string[],
     sealedWith: DocumentSecret,
     who: string,
   ): Promise<ExportDocument>
-  /** @throws {IntegrationError} `invalid_request`: the document does not open. `store_unavailable`. */
+  /** @throws {IntegrationError} `invalid_request`: the document cannot be decrypted. `store_unavailable`. */
   importCredentials(
     document: ExportDocument,
     sealedWith: DocumentSecret,
@@ -56,19 +56,19 @@ export function createTransfers(deps: TransferDeps): Transfers {
     const leased = await leaseWithoutIntent(name, who)
     const { lease, credential, refreshToken, idToken, previous } = leased
     const at = now()
-    const told = { body: 'it was exported and is refreshed elsewhere', traceId: null }
+    const reason = { body: 'it was exported and is refreshed elsewhere', traceId: null }
     const settled = await store.settle(
       lease,
       {
         attempts: credential.attempts,
         nextTryAt: null,
-        fault: faultOf(name, 'transferred', told, { at, attempts: credential.attempts }),
+        fault: faultOf(name, 'transferred', reason, { at, attempts: credential.attempts }),
         isPublished: credential.fault?.Code !== 'transferred',
         keepsIntent: false,
       },
       { at, who, what: 'exported' },
     )
-    // A reconnect came in between: its grant is the one to hand over.
+    // The company was reconnected meanwhile: the new grant is the one to export.
     if (settled === 'lost') return mark(name, who)
     const { environment, version, expiresAt, refreshedAt, idleExpiresAt, hardExpiresAt } =
       credential
@@ -87,7 +87,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
     }
   }
 
-  /** X1: a refresh that somebody left half done is brought to its end first. */
+  /** Acquires the lease (X1); a refresh whose outcome is unknown is completed first. */
   async function leaseWithoutIntent(name: string, who: string): Promise<LeasedCredential> {
     const leased = await acquireLease(name, deps)
     if (leased.intent === null) return leased
@@ -102,8 +102,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
     return leaseWithoutIntent(name, who)
   }
 
-  /** X3. Null: it may be imported. */
-  function objection(here: Credential | null, exported: ExportedCredential): string | null {
+  /** Why a credential must not be imported (X3); `null` if it may be. */
+  function rejectionReason(here: Credential | null, exported: ExportedCredential): string | null {
     if (here === null) return null
     if (!isGrantRejected(here.fault)) return `version ${here.version} is usable here`
     return here.version > exported.version
@@ -111,7 +111,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
       : null
   }
 
-  async function takeOver(
+  async function importOne(
     exported: ExportedCredential,
     who: string,
     over: number | null | undefined,
@@ -130,7 +130,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
   return {
     async exportCredentials(names, sealedWith, who) {
       const wanted = [...new Set(names)]
-      // All of them or none, as far as it can be known before.
+      // A missing credential is reported before any is marked, so that all are exported or none.
       for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
       const exported: ExportedCredential[] = []
       try {
@@ -146,17 +146,17 @@ export function createTransfers(deps: TransferDeps): Transfers {
       for (const exported of await openDocument(document, sealedWith)) {
         const Name = exported.name
         const here = overwrite ? null : await store.get(Name)
-        const Reason = objection(here, exported)
+        const Reason = rejectionReason(here, exported)
         if (Reason !== null) {
           report.refused.push({ Name, Reason })
           continue
         }
         try {
           const over = overwrite ? undefined : (here?.version ?? null)
-          report.imported.push({ Name, Version: await takeOver(exported, who, over) })
+          report.imported.push({ Name, Version: await importOne(exported, who, over) })
         } catch (error) {
           if (!(error instanceof VersionConflict)) throw error
-          report.refused.push({ Name, Reason: 'somebody else has just stored one here' })
+          report.refused.push({ Name, Reason: 'another process has just stored one here' })
         }
       }
       deps.notifyOutbox()

@@ -32,7 +32,7 @@ export interface CredentialRoutesDeps {
   readonly remove: (name: string, who: string) => Promise<Removed>
 }
 
-/** Credentials without their secrets, and the one call that hands out an access token. */
+/** Credentials without their secrets, and the one route that issues an access token. */
 export function credentialRoutes({ store, accessTokens, remove }: CredentialRoutesDeps): Hono {
   const tags = ['credentials']
   return new Hono()

@@ -18,7 +18,7 @@ import {
   openCredential,
   openGrantSecrets,
   intentOf,
-  isOpenable,
+  isDecryptable,
   overlayFields,
   resealed,
   type StoredFields,
@@ -382,15 +382,15 @@ function openStore(options: {
         return { next: journalled(next, entry), answer: 'removed' }
       }),
 
-    async takeDue(at, limit, holdMs) {
+    async takeDue(at, limit, postponeMs) {
       const times = Object.entries(state.due)
         .map(([name, dueAt]) => ({ name, dueAt: Math.max(dueAt, heldUntil.get(name) ?? 0) }))
         .toSorted((a, b) => a.dueAt - b.dueAt)
       const taken = times.filter(({ dueAt }) => dueAt <= at).slice(0, limit)
-      for (const { name } of taken) heldUntil.set(name, at + holdMs)
+      for (const { name } of taken) heldUntil.set(name, at + postponeMs)
       const left = [
         ...times.slice(taken.length).map(({ dueAt }) => dueAt),
-        ...taken.map(() => at + holdMs),
+        ...taken.map(() => at + postponeMs),
       ]
       return {
         names: taken.map(({ name }) => name),
@@ -464,10 +464,10 @@ function openStore(options: {
         }
       }),
 
-    async opens(name) {
+    async checkDecryption(name) {
       const fields = state.credentials[name]
       if (fields === undefined) return 'absent'
-      return isOpenable(keys, fields) ? 'opens' : 'refused'
+      return isDecryptable(keys, fields) ? 'decryptable' : 'refused'
     },
 
     retireKeys: () =>

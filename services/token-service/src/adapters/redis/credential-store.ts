@@ -24,7 +24,7 @@ import {
   openCredential,
   openGrantSecrets,
   intentOf,
-  isOpenable,
+  isDecryptable,
   overlayFields,
   resealed,
   secretFields,
@@ -260,11 +260,11 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       }
     },
 
-    async takeDue(now, limit, holdMs) {
+    async takeDue(now, limit, postponeMs) {
       const [names, nextAt] = (await script('takeDue', KEYS, {
         now: String(now),
         limit: String(limit),
-        postponedUntil: String(now + holdMs),
+        postponedUntil: String(now + postponeMs),
       })) as [string[], string]
       return { names, nextAt: nextAt === '' ? null : Number(nextAt) }
     },
@@ -360,10 +360,10 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       }
     },
 
-    async opens(name) {
+    async checkDecryption(name) {
       const fields = await read(name, ['Name', 'Version', ...secretFields])
       if (fields === null) return 'absent'
-      return isOpenable(keys, fields) ? 'opens' : 'refused'
+      return isDecryptable(keys, fields) ? 'decryptable' : 'refused'
     },
 
     retireKeys: () => using(() => retireKeyCheckValues(redis, keys)),
