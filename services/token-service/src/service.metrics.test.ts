@@ -30,8 +30,8 @@ const metrics = async ({ url }: { readonly url: string }): Promise<string> =>
   (await fetch(`${url}/metrics`)).text()
 const refuse = (error: string) => ({ status: 400, body: JSON.stringify({ error }) })
 
-describe('the figures of the token service', () => {
-  it('tell a refresh that failed by the class of its fault, and name no realm', async () => {
+describe('the metrics of token-service', () => {
+  it('count a failed refresh by the class of its fault, without a realm label', async () => {
     const service = await start()
     await service.connect('4620816365291')
     provider.script(refuse('invalid_grant'))
@@ -43,7 +43,7 @@ describe('the figures of the token service', () => {
     expect(text).not.toContain('4620816365291')
   })
 
-  it('name the realm where METRICS_BY_REALM is on', async () => {
+  it('have a realm label if METRICS_BY_REALM is on', async () => {
     const service = await start({ METRICS_BY_REALM: 'on' })
     await service.connect('1')
     await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
@@ -52,7 +52,7 @@ describe('the figures of the token service', () => {
     )
   })
 
-  it('count down to the nearest expiry', async () => {
+  it('show the time to the nearest expiry', async () => {
     for (const hours of [2, 1, 3]) {
       const expiresAt = Date.now() + hours * HOUR_MS
       const grant = grantOf(`ACC-${hours}`, 'one', { expiresAt, refreshedAt: Date.now() })

@@ -62,7 +62,7 @@ export function credentialStoreContract(
       )
     const log = async () => (await store.readAudit(0, 100)).items
 
-    it('gives back what was put, version 1 first, and nothing for a name it does not know', async () => {
+    it('returns a stored grant with version 1, and null for an unknown name', async () => {
       expect(await store.get('ACC-1')).toBeNull()
       const put = await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const got = await store.get('ACC-1')
@@ -80,7 +80,7 @@ export function credentialStoreContract(
       expect(put).toMatchObject({ name: 'ACC-1', version: 1 })
     })
 
-    it('keeps everything over a restart', async () => {
+    it('keeps everything across a restart', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       await store.recordIntent(lease)
@@ -101,7 +101,7 @@ export function credentialStoreContract(
         return acquired.leased
       })
 
-    it('gives out one lease at a time, with a growing fence and the secrets', async () => {
+    it('grants one lease at a time, with a growing fence and the secrets', async () => {
       expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({ kind: 'absent' })
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
@@ -119,7 +119,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1', 'b')).lease.fence).toBeGreaterThan(first.lease.fence)
     })
 
-    it('lets a lease run out, and renews it only for its holder', async () => {
+    it('lets a lease expire, and renews it only for its holder', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       expect(await store.renew({ ...lease, owner: 'b' }, 60_000)).toBe(false)
@@ -128,7 +128,7 @@ export function credentialStoreContract(
       expect(await store.renew(lease, 60_000)).toBe(false)
     })
 
-    it('commits the next pair, keeps the one before, and clears lease, intent and fault', async () => {
+    it('commits the next pair, keeps the previous token, and clears lease, intent and fault', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
       expect(await store.settle(first.lease, settlement(), auditContextOf('faulted'))).toBe(
@@ -161,7 +161,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'faulted 1', 'refreshed 2'])
     })
 
-    it('says committed again when the same commit is told twice', async () => {
+    it('returns committed for the same commit twice', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
@@ -171,7 +171,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('refuses the commit of a holder that another one has come after', async () => {
+    it('rejects the commit of a holder after another process acquired the lease', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const stale = await held('ACC-1', 'a', 30)
       await untilHeld('ACC-1')
@@ -188,7 +188,7 @@ export function credentialStoreContract(
       expect(await store.get('ACC-1')).toMatchObject({ version: 1, fault: null })
     })
 
-    it('takes the commit of a holder whose lease ran out while nobody else came', async () => {
+    it('accepts the commit of a holder whose lease expired, if no other process acquired it', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', 20)
       await new Promise((done) => setTimeout(done, 60))
@@ -197,7 +197,7 @@ export function credentialStoreContract(
       ).toBe('committed')
     })
 
-    it('lets a new grant win over a refresh in flight', async () => {
+    it('rejects the commit of a refresh in flight after a new grant', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -214,7 +214,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1')).intent).toBeNull()
     })
 
-    it('lays a fault over a credential whose tokens stay, until a new grant takes it away', async () => {
+    it('lays a fault over a credential and keeps its tokens, until a new grant removes the fault', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
       const faulted = await store.get('ACC-1')
@@ -229,7 +229,7 @@ export function credentialStoreContract(
       expect(await store.counts()).toMatchObject({ stored: 1, faulted: 0 })
     })
 
-    it('knows the nearest expiry among those that are still refreshed', async () => {
+    it('counts the nearest expiry among credentials that are still refreshed', async () => {
       const nearest = async () => (await store.counts()).nextExpiryAt
       const at = (expiresAt: number) => ({ expiresAt })
       expect(await nearest()).toBeNull()
@@ -248,7 +248,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('settles without a fault: the try is put off, an intent in doubt stays', async () => {
+    it('settles without a fault: postpones the next try and keeps an ambiguous intent', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -273,7 +273,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1'])
     })
 
-    it('removes a credential with all of it; the version goes on when the name comes back', async () => {
+    it('removes a credential completely; a later grant of the name continues its versions', async () => {
       expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('absent')
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
@@ -320,7 +320,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('hands out what is due once, earliest first, and again when nobody brings it back', async () => {
+    it('returns due names once, earliest first, and again if no refresh follows', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
@@ -341,7 +341,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('keeps events in order until they are trimmed, and none holds a secret', async () => {
+    it('keeps events in order until they are trimmed, without secrets', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-2', 'two'), START, auditContextOf('granted'))
       await store.remove('ACC-1', false, auditContextOf('removed'))
@@ -357,7 +357,7 @@ export function credentialStoreContract(
       expect(JSON.stringify(entries)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('writes every transition into the audit log, chained, and no event goes before its facts', async () => {
+    it('audits every transition in a chain, and returns no event before its facts are audited', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted', { who: 'browser' }))
       const { lease } = await held('ACC-1')
       expect(await store.readOutbox('relay', 1_000, 100)).toEqual([])
@@ -388,7 +388,7 @@ export function credentialStoreContract(
       expect(JSON.stringify(items)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('audits each fact once, whoever does it and however often, also after a restart', async () => {
+    it('audits each fact once, by any process and also after a restart', async () => {
       await store.record([auditFactOf({ name: 'ACC-1', version: 1 }, auditContextOf('handed_out'))])
       await Promise.all([store.audit(100), store.audit(100), store.audit(100)])
       store = await reopen()

@@ -1,5 +1,6 @@
 /** The faults of a credential: their classes, whether a retry can help, and what to do. */
 import type { Fault } from '@integration-host/shared/contracts/credential'
+import { backoffMs } from '@integration-host/shared/process/lifecycle'
 import type { ProviderResponse } from '../provider/provider.ts'
 
 /**
@@ -170,6 +171,7 @@ export function retryDelayMs(
       Math.min(RETRY_CAP_MS, Math.max(retryAfterMs, 0)) * (1 + random / 5) + random * 500,
     )
   }
-  const ceilingMs = Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** Math.min(attempts - 1, 20))
-  return Math.floor(ceilingMs / 2 + (random * ceilingMs) / 2)
+  // Between half of the ceiling and all of it: a refresh is not tried again at once.
+  const upperHalf = 0.5 + random / 2
+  return backoffMs(attempts, { baseMs: RETRY_BASE_MS, capMs: RETRY_CAP_MS, random: upperHalf })
 }

@@ -72,7 +72,7 @@ export const removalEntryOf = (
   ],
 })
 
-/** What the audit log is told of a context. */
+/** The fact that the audit log gets; it is chained to an entry later. */
 export const auditFactOf = (
   { name, version }: Pick<EventSource, 'name' | 'version'>,
   { at, who, what, outcome = 'ok', traceId = null }: AuditContext,

@@ -37,17 +37,17 @@ credentialStoreContract('the credential file', {
 const grant = grantOf('ACC-1', 'canary', { idToken: null })
 
 describe('the credential file', () => {
-  const refusal = async (folder: string, ring: KeyRing = keys): Promise<string> => {
+  const startupError = async (folder: string, ring: KeyRing = keys): Promise<string> => {
     try {
       reopened = await createFileCredentialStore(folder, ring)
     } catch (error) {
       expect(error).toBeInstanceOf(StartupError)
       return (error as Error).message
     }
-    throw new Error('the start was not refused')
+    throw new Error('the store was opened')
   }
 
-  it('is for its owner only, sealed, and leaves no temporary file', async () => {
+  it('has mode 0600 and encrypted secrets, and leaves no temporary file', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     const path = join(folder, 'credentials.json')
@@ -61,9 +61,9 @@ describe('the credential file', () => {
     ])
   })
 
-  it('refuses a second owner of the folder, naming it', async () => {
+  it('rejects a second process on the folder and names the folder', async () => {
     const { folder } = await open()
-    expect(await refusal(folder)).toContain(`${folder} is in use by another process`)
+    expect(await startupError(folder)).toContain(`${folder} is in use by another process`)
   })
 
   it.each([
@@ -71,30 +71,30 @@ describe('the credential file', () => {
     ['empty', () => ''],
     ['not ours', () => '{"hello": 1}'],
     ['of a later format', (text: string) => text.replace('"format":1', '"format":2')],
-  ])('refuses to start on a file that is %s, and leaves it as it is', async (_, damage) => {
+  ])('does not start on a file that is %s, and leaves it unchanged', async (_, damage) => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
     const path = join(folder, 'credentials.json')
     const damaged = damage(await readFile(path, 'utf8'))
     await writeFile(path, damaged)
-    expect(await refusal(folder)).toContain(`${path} is damaged`)
+    expect(await startupError(folder)).toContain(`${path} is damaged`)
     expect(await readFile(path, 'utf8')).toBe(damaged)
   })
 
-  it('refuses to start with other keys, and leaves the file as it is', async () => {
+  it('does not start with other keys, and leaves the file unchanged', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
     const path = join(folder, 'credentials.json')
     const before = await readFile(path, 'utf8')
-    expect(await refusal(folder, testKeys())).toContain(
+    expect(await startupError(folder, testKeys())).toContain(
       `${path} was written with other CREDENTIAL_KEYS`,
     )
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
-  it('says unavailable when a write fails, and memory stays with the file', async () => {
+  it('throws store_unavailable if a write fails, and keeps memory equal to the file', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     // A folder in the place of the temporary file: no write can succeed, not even as root.
@@ -114,7 +114,7 @@ describe('the credential file', () => {
     expect(await store.get('ACC-2')).not.toBeNull()
   })
 
-  it('makes a file that was opened to others private again', async () => {
+  it('restores mode 0600 of a file that others could read', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()

@@ -4,9 +4,9 @@
  *   credentials:names    zset, score 0: names in order     credentials:faulted  set of faulted names
  *   credentials:due      zset: name → next refresh, ms     credentials:removed  hash: name → last version
  *   credentials:expiry   zset: name → expiry, ms, of those whose grant is not rejected
- *   credentials:outbox   stream: the journal               credentials:fence    counter of leases given
+ *   credentials:outbox   stream: outbox entries            credentials:fence    counter of fencing tokens
  *   credentials:audit    stream: the audit log, ids <Seq>-0
- *   credentials:audit-head  hash: Seq and Hash of the newest entry, UpTo: the last journal entry in the log
+ *   credentials:audit-head  hash: Seq and Hash of the newest entry, UpTo: the last outbox entry in the log
  *   lease:<name>         holder, with expiry               lease:credentials:outbox  the relaying replica
  */
 import { randomUUID } from 'node:crypto'
@@ -41,6 +41,7 @@ import {
 } from '../../credential/credential-store.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
 import { OutboxEntry, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
+import { parseJson } from '../parse-json.ts'
 import { retireKeyCheckValues } from './key-check-value.ts'
 import { defineScripts, type RunScript } from './scripts.ts'
 
@@ -70,9 +71,9 @@ const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator'] as const
 export interface RedisCredentialStoreOptions {
   readonly redis: Redis
   readonly keys: KeyRing
-  /** Throws while the store must not be used: not connected, or its records are not for these keys. */
+  /** Throws while the store must not be used: not connected, or the keys do not match its records. */
   readonly ensureUsable: () => void
-  /** The newest audit entries that are kept, about. */
+  /** About how many of the newest audit entries are kept. */
   readonly auditEntries: number
 }
 
@@ -80,7 +81,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
   const { redis, keys, ensureUsable } = options
   const runScript = defineScripts(redis)
 
-  // The one door where the driver's errors become ours.
+  // The only place where errors of the driver are mapped.
   async function using<T>(call: () => Promise<T>): Promise<T> {
     ensureUsable()
     try {
@@ -98,7 +99,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     return toFields(fields, values)
   }
 
-  /** Where the chain ends when its head is gone. */
+  /** The end of the chain according to the log itself, for a head that was lost. */
   async function newestEntry(): Promise<AuditHead> {
     const [newest] = await using(() => redis.xrevrange(KEYS.auditLog, '+', '-', 'COUNT', 1))
     return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
@@ -112,7 +113,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async list({ after, limit }) {
       const found: CredentialSummary[] = []
-      // A name without its record was removed in between. Its page is filled up: a short one is the last.
+      // A name without its record was removed in between. The page is filled up: a shorter one is the last.
       for (let from = after === '' ? '-' : `(${after}`; found.length < limit;) {
         const names = await using(() =>
           redis.zrangebylex(KEYS.names, from, '+', 'LIMIT', 0, limit - found.length),
@@ -166,7 +167,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           return fields === null ? credential : openCredential(keys, fields)
         }
         if (over !== undefined) throw new VersionConflict()
-        // Somebody wrote in between: this grant is the newer one all the same, one version further on.
+        // Another process wrote in between. This grant is the newer one nevertheless, with the version after that.
         last = String(outcome)
       }
     },
@@ -300,7 +301,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       const unaudited = await using(() => redis.xrange(KEYS.outbox, after, '+', 'COUNT', limit))
       const found: StreamEntry[] = []
       const facts: AuditFact[] = []
-      // Bounded by facts: an entry of hand-outs has thousands, and a command takes only so many arguments.
+      // Bounded by facts: one entry of token issuances has thousands, and all go into one script call.
       for (const entry of unaudited) {
         if (facts.length >= AUDIT_FACTS) break
         found.push(entry)
@@ -311,7 +312,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       const head = seq && hash ? { Seq: Number(seq), Hash: hash } : await newestEntry()
       const entries = chain(head, facts)
       const { Seq, Hash } = entries.at(-1) ?? head
-      // Another replica was faster: its entries are these.
+      // No effect if another replica was faster: it has appended the same entries.
       await script('appendAudit', KEYS, {
         previousHash: hash ?? '',
         seq: String(Seq),
@@ -388,7 +389,7 @@ const unavailable = (cause: unknown): IntegrationError =>
     retryAfterSeconds: 1,
   })
 
-// A hash that does not exist has no fields: all of them come as null.
+// HMGET of a hash that does not exist returns null for every field.
 function toFields(
   names: readonly string[],
   values: readonly (string | null)[],
@@ -407,15 +408,10 @@ function pairsToFields(pairs: readonly string[]): StoredFields {
 
 type StreamEntry = [id: string, pairs: string[]]
 
-const parseOutboxEntry = (pairs: readonly string[]): OutboxEntry | null => {
-  try {
-    return OutboxEntry.parse(JSON.parse(pairs[1] ?? ''))
-  } catch {
-    return null
-  }
-}
+const parseOutboxEntry = (pairs: readonly string[]): OutboxEntry | null =>
+  OutboxEntry.safeParse(parseJson(pairs[1] ?? '')).data ?? null
 
-/** An entry that cannot be read stops nobody: that there was one is the fact. */
+/** An entry that cannot be parsed must not stop the audit: the fact that it existed is audited. */
 const factsOf = ([id, pairs]: StreamEntry): readonly AuditFact[] =>
   parseOutboxEntry(pairs)?.facts ?? [
     {
