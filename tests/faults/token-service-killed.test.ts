@@ -63,7 +63,11 @@ const isUnrecoverable = (rotation: Rotation): rotation is keyof typeof unrecover
   rotation in unrecoverable
 
 /** The provider has rotated, and the only copy of the new pair dies with the process. */
-const answerLost: ReadonlySet<Point> = new Set(['during the call', 'after response', 'before commit'])
+const answerLost: ReadonlySet<Point> = new Set([
+  'during the call',
+  'after response',
+  'before commit',
+])
 
 /** Who dies relaying leaves an event that the next one might relay, and die with before it is forgotten. */
 const alone: ReadonlySet<Point> = new Set(['before publish', 'after confirm'])

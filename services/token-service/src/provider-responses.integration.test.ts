@@ -1,7 +1,6 @@
 /**
- * What an odd answer of the token endpoint does to the service and its records, over real HTTP and Redis.
- * `P-01` and so on are the rows of the catalogue; adapters/openid/provider.test.ts has them at the adapter,
- * in every variation.
+ * The effect of unusual responses of the token endpoint on the service and its records, over real HTTP and
+ * Redis. adapters/openid/provider.test.ts has more variations of them, at the adapter.
  */
 import { gzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -31,7 +30,7 @@ const page = '<!doctype html><title>Sign in</title>'
 interface Row {
   readonly what: string
   readonly answer: Scripted
-  /** How often a refresh and a code exchange ask in all: an answer that is none is asked for again. */
+  /** The number of requests of a refresh and of a code exchange: an unusable response is retried. */
   readonly calls: { readonly refresh: number; readonly exchange: number }
   /** Class and body of the fault that a refresh leaves when the token has expired. */
   readonly fault: { readonly code: string; readonly body: string | RegExp }
@@ -248,7 +247,7 @@ describe('a code exchange whose response is', () => {
     await Promise.all(
       rows.map(async ({ what, answer }) => {
         await using rig = await open()
-        // What it asked beyond these would succeed, and be stored.
+        // A further request would succeed and be stored.
         rig.provider.script(answer, answer, answer)
         const { status, body } = await rig.service.connect(REALM).then(async (response) => ({
           status: response.status,

@@ -1,9 +1,9 @@
 /**
- * The service as a process that ends itself with SIGKILL at the point of the protocol that `DIES_AT` names:
- * nothing is flushed, released or told. With another value it tells the points there are, and leaves.
+ * The service as a process that kills itself with SIGKILL at the failpoint that `DIES_AT` names: nothing is
+ * flushed, released or reported. With another value it prints the failpoints and exits.
  *
- * `DIES_OF=exception` or `rejection` lets it die of a defect instead: with a pair of tokens in hand, and an
- * error that tells both.
+ * `DIES_OF=exception` or `rejection` makes it crash of a defect instead, while it has an uncommitted pair, with
+ * an error that contains both tokens.
  */
 import { writeSync } from 'node:fs'
 import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
@@ -25,7 +25,7 @@ async function failpoint(point: Point): Promise<void> {
   if (point !== diesAt) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
-  await new Promise(() => {}) // not one step further, should the signal take its time
+  await new Promise(() => {}) // the signal may arrive late: nothing more may run until then
 }
 
 const untilConfirmed = (bus: MessageBus): MessageBus => ({
@@ -49,7 +49,7 @@ const untilRefreshed = (store: CredentialStore): CredentialStore => ({
   ...store,
   async commit(lease, grant, ...rest) {
     if (diesOf === undefined) return store.commit(lease, grant, ...rest)
-    // Not the caller's to catch.
+    // Outside the caller's promise chain, so that it cannot be caught there.
     if (diesOf === 'rejection') void Promise.reject(defect(grant))
     else
       setImmediate(() => {

@@ -1,4 +1,4 @@
-/** Token services for tests: real Redis and RabbitMQ under names of their own, or embedded adapters. */
+/** Token services for tests, on Redis under a key prefix of their own or on embedded adapters. */
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -32,7 +32,7 @@ export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
 export const silent: Logger = createLogger('test', 'silent')
 export const testKeys = (): KeyRing => parseKeyRing(generateKeyRing())
 
-/** Redis under a prefix of its own; `close` removes what was written. */
+/** A Redis store under a key prefix of its own; {@link dropKeys} deletes its keys. */
 export interface TestRedis extends AsyncDisposable {
   readonly prefix: string
   readonly redis: Redis
@@ -78,7 +78,7 @@ export async function openTestRedis(options: {
   }
 }
 
-/** Resolves when the store of a test can be used. */
+/** Resolves when the store of a test is available. */
 export async function usable({ health }: { readonly health: Health }): Promise<void> {
   await eventually(() => {
     const { status, dependencies } = health.report()
@@ -86,7 +86,7 @@ export async function usable({ health }: { readonly health: Health }): Promise<v
   })
 }
 
-/** Takes away everything under a prefix. */
+/** Deletes all keys under a prefix. */
 export async function dropKeys(prefix: string): Promise<void> {
   const redis = new Redis(process.env['TEST_REDIS_URL'] ?? '')
   for await (const keys of redis.scanStream({ match: `${prefix}*`, count: 1_000 })) {
@@ -96,7 +96,7 @@ export async function dropKeys(prefix: string): Promise<void> {
   redis.disconnect()
 }
 
-/** Short waits in place of the protocol's own; the order of things is the same. */
+/** Shorter delays than the protocol's own, in the same proportions. */
 const quickTiming: Partial<RefreshTiming> = {
   leaseMs: 900,
   foreignIntentMaxAgeMs: 600,
@@ -122,11 +122,11 @@ export interface ServiceOptions {
 
 export interface TestService extends AsyncDisposable {
   readonly url: string
-  /** Calls with the service key. */
+  /** Sends a request with the service key. */
   call(path: string, init?: RequestInit): Promise<Response>
   /** Stores a credential as `POST /callback` does. */
   connect(realm: string): Promise<Response>
-  /** The status and body of a call, read as JSON. */
+  /** Sends a request with the service key and reads status and JSON body. */
   ask(path: string, init?: RequestInit): Promise<{ status: number; body: Record<string, unknown> }>
 }
 
@@ -171,10 +171,10 @@ export async function startTestService(options: ServiceOptions): Promise<TestSer
     call,
     connect: (realm) => call('/callback', json({ RealmID: realm, Code: provider.authorize() })),
     async ask(path, init) {
-      const answer = await call(path, init)
-      const body = await answer.text()
+      const response = await call(path, init)
+      const body = await response.text()
       return {
-        status: answer.status,
+        status: response.status,
         body: body === '' ? {} : (JSON.parse(body) as Record<string, unknown>),
       }
     },

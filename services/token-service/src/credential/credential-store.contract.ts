@@ -425,7 +425,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('tells whether the secrets of a credential open, and of one that is not there', async () => {
+    it('checks whether the secrets of a credential can be decrypted, and returns absent for an unknown name', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       expect([await store.checkDecryption('ACC-1'), await store.checkDecryption('ACC-2')]).toEqual([
         'decryptable',
@@ -433,7 +433,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('goes on from a version that somebody else had, where it is higher', async () => {
+    it('continues from the version of an imported credential if it is higher', async () => {
       const put = (atLeast: number) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { atLeast })
       expect((await put(7)).version).toBe(8)

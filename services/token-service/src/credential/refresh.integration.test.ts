@@ -451,7 +451,7 @@ describe('a provider that fails', () => {
       },
     })
     expect(await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')).toEqual(before)
-    // Not hammered: whoever asks again within the pause is told without a call.
+    // Further callers during the back-off get the same error without a request to the provider.
     for (const _ of [1, 2, 3])
       expect((await service.call(`/credentials/${NAME}/token`)).status).toBe(503)
     expect(refreshes()).toHaveLength(2)

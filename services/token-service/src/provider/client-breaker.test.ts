@@ -73,7 +73,7 @@ describe('the breaker on rejected client credentials', () => {
     expect([calls, provider.heldBackMs()]).toEqual([32, 1_000])
   })
 
-  it('allows one probe at a time, and asks other callers to retry after 1 s', async () => {
+  it('allows one probe at a time, and tells other callers to retry after 1 s', async () => {
     for (const delayMs of [1_000, 2_000, 4_000, 8_000]) {
       await refresh()
       clock += delayMs

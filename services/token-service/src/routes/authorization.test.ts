@@ -1,4 +1,4 @@
-/** The authorization routes under attack: rows S-30 to S-42 and B-60 to B-69 of the catalogue. */
+/** The authorization routes under attack. */
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { text } from 'node:stream/consumers'

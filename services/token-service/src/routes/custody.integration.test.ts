@@ -189,7 +189,7 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1/token')).body['Authenticator']).toBe(token)
     const refreshed = await target.service.ask('/credentials/ACC-1/refresh', json({}))
     expect(refreshed).toMatchObject({ status: 200, body: { Version: 4, Status: 'active' } })
-    // The source serves what it has until that expires, and shows the refresh token to nobody.
+    // The source issues its access token until that expires, and never sends the refresh token again.
     const before = refreshes()
     expect((await source.service.ask('/credentials/ACC-1/token')).status).toBe(200)
     await expire(source, 'ACC-1')

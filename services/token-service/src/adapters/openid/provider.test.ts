@@ -156,10 +156,10 @@ describe('the provider over HTTP', () => {
   )
 
   it('tries all client secrets within one deadline, which foreign intents rely on', async () => {
-    await reopen(['wrong', 'wrong as well'], 400)
+    await reopen(['wrong', 'wrong as well'], 1_500)
     scripted.knobs.secrets = ['another']
-    scripted.knobs.latencyMs = 300
-    // The first is refused in time, the second could not be.
+    scripted.knobs.latencyMs = 1_000
+    // The first one is rejected within the deadline, for the second one there is not enough time.
     expect(await provider.refresh(new Secret('any'))).toMatchObject({ kind: 'unknown' })
   })
 
@@ -412,7 +412,7 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
   ],
   ...['unauthorized_client', 'unsupported_grant_type', 'something_of_tomorrow'].map(
     (error): readonly [string, Scripted, Record<string, unknown>] => [
-      `${error}`,
+      error,
       { status: 400, ...body({ error }) },
       { kind: 'refused', error },
     ],
