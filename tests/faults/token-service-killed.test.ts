@@ -5,7 +5,7 @@
  *
  * Every killed refresh happens a day after the company's last one, so that a provider that rotates daily
  * rotates then. After the rotation there are two failpoints: `during the call`, with the response in flight,
- * and `after answer`, with the response received. Between commit and event there are two as well: `after
+ * and `after response`, with the response received. Between commit and event there are two as well: `after
  * commit` and `before publish`. The commit is one Lua script that stores the pair and its event and releases
  * the lease, so there is no failpoint between these.
  */
@@ -43,7 +43,7 @@ const points = [
   'before intent',
   'after intent',
   'during the call',
-  'after answer',
+  'after response',
   'before commit',
   'after commit',
   'after confirm',
@@ -64,7 +64,7 @@ const isUnrecoverable = (rotation: Rotation): rotation is keyof typeof unrecover
 /** The provider has rotated, and the only copy of the new pair is lost with the process. */
 const responseLost: ReadonlySet<Point> = new Set([
   'during the call',
-  'after answer',
+  'after response',
   'before commit',
 ])
 

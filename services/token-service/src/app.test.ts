@@ -100,7 +100,7 @@ describe('an authorization', () => {
     expect([finished.status, finished.headers.get('Location')]).toEqual([302, RETURN_TO])
   })
 
-  it('of another company than the one to reconnect is refused, and its code not spent', async () => {
+  it('of another company than the one to reconnect is rejected without using its code', async () => {
     const { body } = await service.ask('/authorizations', json({ realm: '77' }))
     const code = provider.authorize(new URL(String(body['url'])))
     expect(
@@ -110,7 +110,7 @@ describe('an authorization', () => {
     expect((await service.ask('/credentials/ACC-78')).status).toBe(404)
   })
 
-  it('that was refused is told, and stores nothing', async () => {
+  it('that was denied is reported, and stores nothing', async () => {
     const started = await startInBrowser()
     const denied = await callback(
       { error: 'access_denied', error_description: '<script>', state: started.state },
@@ -132,7 +132,7 @@ describe('an authorization', () => {
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('shows a person a page where a program gets a problem document', async () => {
+  it('responds to a browser with a page and to a program with a problem document', async () => {
     const answer = await callback({ error: 'access_denied', state: 'unknown' }, '', {
       Accept: 'text/html',
     })
@@ -143,7 +143,7 @@ describe('an authorization', () => {
     expect(await answer.text()).toContain('<h1>The authorization cannot be completed</h1>')
   })
 
-  it('keeps two tabs of one browser apart', async () => {
+  it('works in two tabs of one browser at the same time', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)
     expect(two.cookie).toBe(one.cookie)
@@ -162,7 +162,7 @@ describe('an authorization', () => {
     }
   })
 
-  it('is refused from another browser, and used up by the try', async () => {
+  it('is rejected from another browser, which uses up its state', async () => {
     const mine = await startInBrowser()
     const theirs = await startInBrowser()
     const query = { code: provider.authorize(mine.consent), realmId: '1', state: mine.state }
@@ -175,7 +175,7 @@ describe('an authorization', () => {
     expect(exchanges()).toHaveLength(0)
   })
 
-  it('works once: the same callback later is refused, and the credential stays', async () => {
+  it('is accepted once: the same callback later is rejected, and the credential stays', async () => {
     const started = await startInBrowser()
     const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
     expect((await callback(query, started.cookie)).status).toBe(302)
@@ -190,7 +190,7 @@ describe('an authorization', () => {
     })
   })
 
-  it('is not used up by a look ahead with HEAD', async () => {
+  it('is not used up by a HEAD request', async () => {
     const started = await startInBrowser()
     const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
     const path = `${service.url}/callback?${new URLSearchParams(query).toString()}`
@@ -199,7 +199,7 @@ describe('an authorization', () => {
     expect((await callback(query, started.cookie)).status).toBe(302)
   })
 
-  it('from another issuer is refused (RFC 9207); from the right one it is taken', async () => {
+  it('is rejected from another issuer and accepted from the right one (RFC 9207)', async () => {
     const mixedUp = await startInBrowser()
     const code = provider.authorize(mixedUp.consent)
     expect(
@@ -239,7 +239,7 @@ describe('an authorization', () => {
     ['a state of 10,000 characters', `code=a&realmId=1&state=${'s'.repeat(10_000)}`],
     ['a state that is no text', 'code=a&realmId=1&state=%ff%fe'],
     ['nothing at all', ''],
-  ])('with %s is refused without a call to the provider', async (_, query) => {
+  ])('with %s is rejected without a request to the provider', async (_, query) => {
     const answer = await callback(query)
     expect(answer.status).toBe(400)
     expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
@@ -269,7 +269,7 @@ describe('an authorization', () => {
     '/relative',
     'http://localhost/\r\nSet-Cookie: x',
     '',
-  ])('does not lead to %j afterwards', async (returnTo) => {
+  ])('does not redirect to %j', async (returnTo) => {
     const refused = await service.ask('/authorizations', json({ return_to: returnTo }))
     expect([refused.status, refused.body['code']]).toEqual([400, 'invalid_request'])
     if (returnTo === '') return
@@ -277,7 +277,7 @@ describe('an authorization', () => {
     expect(answer.status).toBe(400)
   })
 
-  it('takes no realm from the browser that starts', async () => {
+  it('ignores a realm that the browser sends at the start', async () => {
     expect(
       (await startInBrowser('?return_to=http://localhost/a&return_to=http://localhost/b')).answer
         .status,
@@ -294,14 +294,14 @@ describe('with a public https address and origins of its own', () => {
   )
   afterEach(() => closing.disposeAsync())
 
-  it('the cookie is bound to the host and to https', async () => {
+  it('binds the cookie to the host and to https', async () => {
     const { setCookie } = await startInBrowser()
     expect(setCookie).toMatch(
       /^__Host-authorization=[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; Secure; SameSite=Lax$/,
     )
   })
 
-  it('return_to leads to these origins only', async () => {
+  it('redirects to these origins only', async () => {
     for (const [returnTo, status] of [
       ['https://b.example.com/x', 201],
       ['https://app.example.com:444/', 400],
@@ -322,7 +322,7 @@ describe('a code that an application received itself', () => {
   const post = (code: string, realm = '1') =>
     service.ask('/callback', json({ RealmID: realm, Code: code }))
 
-  it('is exchanged once, however often and at once it is posted', async () => {
+  it('is exchanged once for concurrent and later posts of it', async () => {
     const code = provider.authorize()
     provider.knobs.latencyMs = 50
     const answers = await Promise.all(Array.from({ length: 10 }, () => post(code)))
@@ -335,7 +335,7 @@ describe('a code that an application received itself', () => {
     expect((await service.ask('/credentials/ACC-2')).status).toBe(404)
   })
 
-  it('that the provider refuses stores nothing, and is not shown to it again', async () => {
+  it('that the provider rejects stores nothing, and is not sent again', async () => {
     const refused = await post('no-such-code')
     expect([refused.status, refused.body['code'], refused.body['detail']]).toEqual([
       502,
@@ -350,7 +350,7 @@ describe('a code that an application received itself', () => {
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('is tried three times, one after the other, while the provider gives no usable answer', async () => {
+  it('is sent three times, one after the other, while the provider gives no usable response', async () => {
     provider.script({ cuts: 'before' }, { status: 500, body: 'x' })
     expect((await post(provider.authorize())).status).toBe(201)
     expect(exchanges()).toHaveLength(3)
@@ -371,7 +371,7 @@ describe('a code that an application received itself', () => {
   })
 })
 
-describe('the doors', () => {
+describe('access to the routes', () => {
   beforeAll(() => open())
   afterAll(() => closing.disposeAsync())
 
@@ -427,7 +427,7 @@ describe('the doors', () => {
     },
   )
 
-  it('answers a second key of SERVICE_API_KEYS as well', async () => {
+  it('accepts every key of SERVICE_API_KEYS', async () => {
     await closing.disposeAsync()
     await open({ SERVICE_API_KEYS: 'another-key-0123456789-0123456789-01' })
     const answer = await service.call('/credentials', {
@@ -480,7 +480,7 @@ describe('the doors', () => {
       body: { code: 'credential_not_found' },
     })
   })
-  it('of a name that is not there: refresh and removal are 404', async () => {
+  it('a refresh and a removal of an unknown name are 404', async () => {
     expect((await service.ask('/credentials/ACC-404/refresh', { method: 'POST' })).status).toBe(404)
     expect((await service.ask('/credentials/ACC-404/refresh', json({ Version: 3 }))).status).toBe(
       404,
@@ -501,6 +501,31 @@ describe('the doors', () => {
     'cursor=',
   ])('GET /credentials?%s is 400', async (query) => {
     expect((await service.ask(`/credentials?${query}`)).status).toBe(400)
+  })
+
+  it.each([
+    '/credentials?limt=1',
+    '/credentials?limit=1&limt=1',
+    '/credentials/ACC-1?limt=1',
+    '/credentials/ACC-1/token?limt=1',
+    '/key-check?limt=1',
+    '/audit?limt=1',
+  ])('GET %s is 400 and names the unknown query parameter', async (path) => {
+    const { status, body } = await service.ask(path)
+    expect([status, body['code']]).toEqual([400, 'invalid_request'])
+    expect(body['errors']).toEqual(['limt: is not a query parameter of this path'])
+  })
+
+  it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs'])(
+    'GET %s ignores unknown query parameters',
+    async (path) => {
+      expect((await service.call(`${path}?limt=1`)).status).toBe(200)
+    },
+  )
+
+  it('GET /callback ignores unknown query parameters (RFC 6749 §4.1.2)', async () => {
+    const { status, body } = await service.ask('/callback?limt=1')
+    expect([status, body['code']]).toEqual([400, 'authorization_invalid'])
   })
 
   const bodies: readonly (readonly [string, string, number])[] = [
@@ -591,7 +616,7 @@ describe('credentials', () => {
     expect(seen).toEqual(['ACC-1', 'ACC-2', 'ACC-3', 'ACC-4', 'ACC-5'])
   })
 
-  it('hand out a token in the shape of the contract, not to be kept by anybody', async () => {
+  it('issue a token in the form of the contract, with Cache-Control: no-store', async () => {
     await service.connect('1')
     const answer = await service.call('/credentials/ACC-1/token')
     expect([answer.status, answer.headers.get('Cache-Control')]).toEqual([200, 'no-store'])
@@ -617,7 +642,7 @@ describe('credentials', () => {
     expect((await service.ask('/credentials/ACC-1', { method: 'DELETE' })).status).toBe(404)
   })
 
-  it('have their own door into the metrics, with few labels and no realm', async () => {
+  it('have metrics with few labels and without a realm', async () => {
     await service.connect('4620816365291')
     await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })
     const metrics = await (await fetch(`${service.url}/metrics`)).text()
@@ -628,7 +653,7 @@ describe('credentials', () => {
     expect(metrics).not.toContain('4620816365291')
   })
 
-  it('leave no token, code, verifier or key in any log line, through success and failure alike', async () => {
+  it('write no token, code, verifier or key to the log, on success or failure', async () => {
     const started = await startInBrowser()
     const code = provider.authorize(started.consent)
     await callback({ code, realmId: '1', state: started.state }, started.cookie)

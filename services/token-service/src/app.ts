@@ -13,19 +13,19 @@ export interface AppDeps extends AuthorizationRoutesDeps, CredentialRoutesDeps, 
   readonly metrics: Metrics
 }
 
-/** Bodies but those of imports are a few identifiers. */
+/** Request bodies hold a few identifiers, except those of imports. */
 const MAX_BODY_BYTES = 16_384
 
 export const createApp = (deps: AppDeps): Hono =>
   createServiceApp(
     {
       name: 'token-service',
-      purpose: 'Keeps the OAuth 2.0 credential of each realm and hands out valid access tokens.',
+      purpose: 'Keeps the OAuth 2.0 credential of each realm and issues valid access tokens.',
       logger: deps.logger,
       health: deps.health,
       metrics: deps.metrics,
       keys: deps.keys,
-      // A browser that comes from the provider has no key. POST /callback asks for it by itself.
+      // A browser that the provider redirects has no key. POST /callback checks for one itself.
       openPaths: ['/callback', '/authorize', '/connected'],
       maxBodyBytes: MAX_BODY_BYTES,
       maxBodyBytesAt: { '/imports': MAX_IMPORT_BYTES },

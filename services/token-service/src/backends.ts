@@ -6,14 +6,14 @@ import { connectRedis } from '@integration-host/shared/redis/connection'
 import { tracedStore } from '@integration-host/shared/observability/telemetry'
 import { createRedisAuthorizationStore } from './adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
-import { watchKeys } from './adapters/redis/key-canary.ts'
+import { watchKeys } from './adapters/redis/key-check-value.ts'
 import type { Config } from './config.ts'
 import { countRefusals, type TokenServiceAdapters } from './service.ts'
 
-/** What a hand-out, a refresh and a code exchange do. */
+/** The operations of a token issuance, a refresh and a code exchange. */
 const TRACED = ['get', 'put', 'acquire', 'recordIntent', 'commit', 'settle', 'release'] as const
 
-/** Redis and RabbitMQ as the settings name them, opened in the background: neither has to be there yet. */
+/** Connects to Redis and RabbitMQ in the background: neither has to be available yet. */
 export async function openBackends(
   config: Config,
 ): Promise<TokenServiceAdapters & AsyncDisposable> {

@@ -13,11 +13,11 @@ import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { Secret } from '@integration-host/shared/secrets/secret'
 
-/** A URL that is compared or fetched exactly as written, so nothing of it may change in parsing. */
+/** A URL that is compared or fetched exactly as written, so parsing must not change it. */
 const exactUrl = () =>
   z
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
-    // zod goes on to a refinement after a failed format unless told to stop.
+    // By default zod runs a refinement even if the format check failed.
     .refine(isNormal, {
       error: 'must be in its normal form: lower-case host, a path, no credentials, no fragment',
       when: ({ issues }) => issues.length === 0,
@@ -74,7 +74,7 @@ const settings = {
   SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),
-  /** Absent: the profile's. */
+  /** Default: the profile's. */
   IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
@@ -93,7 +93,7 @@ const Config = EmbeddedConfig.extend({
 /** Every setting of the service, for the reference in docs/settings.md. */
 export const reference = Config
 
-/** The settings without backends: what the service itself needs, and all that an embedding host gives. */
+/** The settings without backends: those that an embedding host provides. */
 export type TokenServiceConfig = z.output<typeof EmbeddedConfig>
 export type Config = z.output<typeof Config>
 

@@ -39,7 +39,7 @@ function run(
 }
 
 describe('token-service as a process', () => {
-  it('with bad settings says all of them in one message, shows no value, and leaves with 1', async () => {
+  it('reports all bad settings in one message without their values, and exits with 1', async () => {
     const child = run({
       PORT: '7217canary',
       CLIENT_SECRET: 'canary,',
@@ -66,7 +66,7 @@ describe('token-service as a process', () => {
     expect(told + (await child.output)).not.toContain('canary')
   })
 
-  it('on a port that is taken says so and leaves with 1', async () => {
+  it('reports a port that is in use, and exits with 1', async () => {
     const taken = createServer().listen(0, '127.0.0.1')
     cleanup.defer(() => void taken.close())
     await once(taken, 'listening')
@@ -90,7 +90,7 @@ describe('token-service as a process', () => {
     ...env,
   })
 
-  it('starts with nothing there, says what it waits for, becomes ready when all of it comes, and leaves with 0', async () => {
+  it('starts without its dependencies, reports which are missing, becomes ready with them, and exits with 0', async () => {
     const provider = cleanup.use(await startScriptedProvider())
     provider.knobs.discoveryStatus = 503
     const redis = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))
@@ -172,7 +172,7 @@ describe('token-service as a process', () => {
     expect(output).not.toMatch(/at-[0-9a-f]{48}|rt-[0-9a-f]{48}|code-[0-9a-f]{48}/)
   })
 
-  it('is small when idle', async () => {
+  it('uses little memory when idle', async () => {
     const provider = cleanup.use(await startScriptedProvider())
     const prefix = `test-${randomBytes(5).toString('hex')}`
     cleanup.defer(() => dropKeys(`${prefix}:`))

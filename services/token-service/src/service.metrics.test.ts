@@ -1,6 +1,9 @@
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { deedOf, grantOf } from '../test-support/grants.ts'
+import { auditContextOf, grantOf } from '../test-support/grants.ts'
 import { type ScriptedProvider, startScriptedProvider } from '../test-support/scripted-provider.ts'
 import { openTestFile, startTestService, testKeys } from '../test-support/service-fixture.ts'
 import type { CredentialStore } from './credential/credential-store.ts'
@@ -27,8 +30,8 @@ const metrics = async ({ url }: { readonly url: string }): Promise<string> =>
   (await fetch(`${url}/metrics`)).text()
 const refuse = (error: string) => ({ status: 400, body: JSON.stringify({ error }) })
 
-describe('the figures of the token service', () => {
-  it('tell a refresh that failed by the class of its fault, and name no realm', async () => {
+describe('the metrics of token-service', () => {
+  it('count a failed refresh by the class of its fault, without a realm label', async () => {
     const service = await start()
     await service.connect('4620816365291')
     provider.script(refuse('invalid_grant'))
@@ -40,7 +43,7 @@ describe('the figures of the token service', () => {
     expect(text).not.toContain('4620816365291')
   })
 
-  it('name the realm where METRICS_BY_REALM is on', async () => {
+  it('have a realm label if METRICS_BY_REALM is on', async () => {
     const service = await start({ METRICS_BY_REALM: 'on' })
     await service.connect('1')
     await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
@@ -49,11 +52,11 @@ describe('the figures of the token service', () => {
     )
   })
 
-  it('count down to the nearest expiry', async () => {
+  it('show the time to the nearest expiry', async () => {
     for (const hours of [2, 1, 3]) {
       const expiresAt = Date.now() + hours * HOUR_MS
       const grant = grantOf(`ACC-${hours}`, 'one', { expiresAt, refreshedAt: Date.now() })
-      await store.put(grant, expiresAt - 600_000, deedOf('granted'))
+      await store.put(grant, expiresAt - 600_000, auditContextOf('granted'))
     }
     const service = await start()
     await eventually(async () => {
@@ -61,6 +64,39 @@ describe('the figures of the token service', () => {
         /^credential_nearest_expiry_seconds\{[^}]*\} (\S+)$/m.exec(await metrics(service)) ?? []
       expect(Number(left)).toBeGreaterThan(3_500)
       expect(Number(left)).toBeLessThanOrEqual(3_600)
+    })
+  })
+
+  it('count a rotated pair that is lost at shutdown, and log the company that must reconnect', async () => {
+    const lines: string[] = []
+    const logger = createLogger('token-service', 'info', { write: (line) => lines.push(line) })
+    const registered = createMetrics('token-service')
+    const commit = async (): Promise<never> => {
+      throw new IntegrationError('store_unavailable', 'no store')
+    }
+    const service = opened.use(
+      await startTestService({
+        provider,
+        store: { ...store, commit },
+        keys,
+        logger,
+        metrics: registered,
+      }),
+    )
+    await service.connect('1')
+    await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
+    expect(await metrics(service)).toContain(
+      'credential_rotations_uncommitted{service="token-service"} 1',
+    )
+    await service[Symbol.asyncDispose]()
+    expect(await registered.read()).toContain(
+      'credential_refreshes_total{outcome="rotation_dropped",class="",service="token-service"} 1',
+    )
+    const [line = ''] = lines.filter((text) => text.includes('rotation_dropped'))
+    expect(JSON.parse(line)).toMatchObject({
+      level: 'error',
+      name: 'ACC-1',
+      remediation: expect.stringContaining('Reconnect ACC-1'),
     })
   })
 })

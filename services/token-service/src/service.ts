@@ -12,27 +12,27 @@ import { tracedPort } from '@integration-host/shared/observability/telemetry'
 import { createMemoryAuthorizationStore } from './adapters/memory/authorization-store.ts'
 import { watchDiscovery } from './adapters/openid/discovery.ts'
 import { createOpenIdProvider } from './adapters/openid/provider.ts'
-import { relayCredentialEvents } from './adapters/rabbitmq/credential-events.ts'
+import { relayCredentialEvents } from './adapters/message-bus/credential-events.ts'
 import { createApp } from './app.ts'
 import { createAuthorization } from './authorization/authorization-request.ts'
 import type { AuthorizationStore } from './authorization/authorization-store.ts'
-import { createExchanges } from './authorization/code-exchange.ts'
+import { createCodeExchanges } from './authorization/code-exchange.ts'
 import type { TokenServiceConfig } from './config.ts'
 import { createAccessTokens } from './credential/access-token.ts'
 import type { CredentialStore } from './credential/credential-store.ts'
 import {
   createRefreshRoutine,
-  type RefreshPoint,
+  type Failpoint,
   type RefreshReport,
   type RefreshTiming,
   refreshTiming,
 } from './credential/refresh.ts'
-import { createHandOuts } from './credential/hand-outs.ts'
+import { createIssuanceLog } from './credential/token-issuance.ts'
 import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRemoval } from './credential/removal.ts'
 import { startSchedule } from './credential/schedule.ts'
 import { createTransfers } from './credential/transfer.ts'
-import { breakOnRefusedClient } from './provider/client-breaker.ts'
+import { breakOnRejectedClient } from './provider/client-breaker.ts'
 
 export interface TokenServiceAdapters {
   readonly logger: Logger
@@ -40,30 +40,30 @@ export interface TokenServiceAdapters {
   readonly store: CredentialStore
   readonly bus: MessageBus
   readonly metrics?: Metrics
-  /** Absent: kept in this process, which is right where there is only this one. */
+  /** Default: in memory, which is correct only while there is one replica. */
   readonly authorizations?: AuthorizationStore
-  /** Absent: the protocol's own numbers. */
+  /** Overrides the defaults of the refresh protocol. */
   readonly timing?: Partial<RefreshTiming>
-  /** Awaited at each named point of a refresh. */
-  readonly reach?: (point: RefreshPoint, name: string) => Promise<void> | void
+  /** Awaited at each failpoint of a refresh. */
+  readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
-/** From the first to the last byte of a provider call. */
+/** From the start of a provider request to the last byte of its response. */
 const PROVIDER_DEADLINE_MS = 10_000
-const REFRESHES_AT_A_TIME = 32
-const SCHEDULED_AT_A_TIME = 16
-const COUNT_EVERY_MS = 10_000
+const MAX_REFRESHES = 32
+const MAX_SCHEDULED_REFRESHES = 16
+const COUNT_INTERVAL_MS = 10_000
 
-/** The same ring, counting each stored secret that it refused. */
+/** Wraps a key ring so that each stored secret that it cannot decrypt is counted. */
 export function countRefusals(keys: KeyRing, metrics: Metrics): KeyRing {
   const refusals = metrics.counter(
     'envelopes_refused_total',
-    'Stored secrets that did not open: changed, moved, or sealed with another key',
+    'Stored secrets that could not be decrypted: changed, moved, or sealed with another key',
   )
   return watchDecryptionFailures(keys, () => refusals.inc())
 }
 
-/** Builds the service from its settings and adapters and serves until disposed. The adapters stay the caller's. */
+/** Builds the service from its settings and adapters and serves until disposed. The caller disposes the adapters. */
 export async function startTokenService(
   config: TokenServiceConfig,
   adapters: TokenServiceAdapters,
@@ -73,26 +73,31 @@ export async function startTokenService(
   const byRealm = config.METRICS_BY_REALM
   const refreshes = metrics.counter(
     'credential_refreshes_total',
-    'Refreshes by outcome (refreshed, failed, superseded) and, of those that failed, class',
+    'Refreshes by outcome (refreshed, failed, superseded, rotation_dropped) and, of those that failed, class',
     byRealm ? ['outcome', 'class', 'realm'] : ['outcome', 'class'],
+  )
+  const uncommitted = metrics.gauge(
+    'credential_rotations_uncommitted',
+    'Rotated token pairs that only this process has, because the store did not accept them yet',
   )
   const refusedIdTokens = metrics.counter(
     'id_tokens_refused_total',
-    'Id tokens of a refresh that did not check out',
+    'Id tokens of a refresh that were not valid',
   )
-  const latency = metrics.histogram('provider_request_duration_seconds', 'Time the provider took', [
-    'call',
-    'outcome',
-  ])
+  const latency = metrics.histogram(
+    'provider_request_duration_seconds',
+    'Duration of requests to the provider',
+    ['call', 'outcome'],
+  )
   const stored = metrics.gauge('credentials_stored', 'Credentials in the store')
   const faulted = metrics.gauge('credentials_faulted', 'Credentials with a fault')
   const nearestExpiry = metrics.gauge(
     'credential_nearest_expiry_seconds',
-    'Until the next access token of a grant that lives expires; negative when that is past, NaN when there is none',
+    'Time until the next access token of a living grant expires; negative if it has, NaN if there is none',
   )
   const refused = metrics.gauge(
     'provider_client_refused',
-    '1 while the provider refuses the client credentials',
+    '1 while the provider rejects the client credentials',
   )
 
   const owner = randomUUID()
@@ -102,7 +107,7 @@ export async function startTokenService(
   const refreshAheadMs = config.REFRESH_AHEAD_SECONDS * 1_000
   const profile = config.PROVIDER_PROFILE
   const idleLimitMs = (config.IDLE_LIMIT_DAYS ?? profile.grant.idleLimitDays) * 86_400_000
-  // A store that is away tells so itself, once; every other error is worth its line.
+  // An unavailable store is logged once, by its health check; every other error is logged here.
   const onError = (error: unknown): void => {
     if (hasCode(error, 'store_unavailable') || hasCode(error, 'shutting_down')) return
     logger.error({ err: error }, 'background work failed')
@@ -113,7 +118,7 @@ export async function startTokenService(
   if (discoveryUrl.protocol === 'http:' && !isLoopback(discoveryUrl.hostname)) {
     logger.warn(
       { host: discoveryUrl.hostname },
-      'DISCOVERY_URL is plain http: tokens travel unprotected',
+      'DISCOVERY_URL is plain http: tokens are sent unencrypted',
     )
   }
   const discovery = opened.use(
@@ -121,7 +126,7 @@ export async function startTokenService(
       needsKeys: config.SCOPE.split(' ').includes('openid'),
     }),
   )
-  const provider = breakOnRefusedClient(
+  const provider = breakOnRejectedClient(
     createOpenIdProvider({
       discovery,
       profile,
@@ -134,28 +139,32 @@ export async function startTokenService(
       observe: (call, outcome, ms) => latency.observe({ call, outcome }, ms / 1_000),
       onIdTokenRejected: (member) => {
         refusedIdTokens.inc()
-        logger.warn({ member }, 'id token of a refresh is not valid: not kept, the tokens are')
+        logger.warn(
+          { member },
+          'id token of a refresh is not valid: the id token is dropped, the token pair is kept',
+        )
       },
     }),
     {
-      // A distance, which a clock that is set must not stretch.
+      // Monotonic: the delay of a probe must not change when the system clock is set.
       now: () => performance.now(),
-      onChange(isRefused) {
-        refused.set(isRefused ? 1 : 0)
-        if (isRefused)
+      onChange(isRejected) {
+        refused.set(isRejected ? 1 : 0)
+        if (isRejected)
           logger.error(
-            'the provider refuses CLIENT_ID and CLIENT_SECRET: all token calls are held back',
+            'provider rejects CLIENT_ID and CLIENT_SECRET: only probes are sent to the token endpoint',
           )
-        else logger.info('the provider takes the client credentials again')
+        else logger.info('provider accepts the client credentials again')
       },
     },
   )
   const events = opened.use(relayCredentialEvents({ bus, store, owner, sleep, onError }))
-  const announce = (): void => events.announce()
+  const notifyOutbox = (): void => events.wake()
   const refreshRoutine = opened.use(
     createRefreshRoutine({
       store,
       provider,
+      heldBackMs: provider.heldBackMs,
       owner,
       refreshAheadMs,
       idleLimitMs,
@@ -165,27 +174,27 @@ export async function startTokenService(
         rejectedGrantRetryDelaysMs: profile.grant.rejectedGrantRetryDelaysMs,
         ...adapters.timing,
       },
-      concurrency: REFRESHES_AT_A_TIME,
+      concurrency: MAX_REFRESHES,
       now,
       random: Math.random,
       sleep,
-      announce,
+      notifyOutbox,
       report(report) {
         refreshes.inc({
           ...refreshLabels(report),
           ...(byRealm && { realm: report.name.slice('ACC-'.length) }),
         })
-        logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'refresh')
+        logRefresh(logger, report)
       },
       onError,
-      ...(adapters.reach !== undefined && { reach: adapters.reach }),
+      ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
     }),
   )
   const routine = tracedPort(refreshRoutine, { refresh: { name: 'refresh', kind: 'internal' } })
-  const handOuts = opened.use(createHandOuts({ store, now, announce }))
-  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, handOuts, now })
+  const issuanceLog = opened.use(createIssuanceLog({ store, now, notifyOutbox }))
+  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, issuanceLog, now })
   const exchanges = opened.use(
-    createExchanges({
+    createCodeExchanges({
       authorizations,
       provider,
       store,
@@ -193,19 +202,19 @@ export async function startTokenService(
       idleLimitMs,
       now,
       sleep,
-      announce,
+      notifyOutbox,
       report: (report) => logger.info(report, 'code exchange'),
     }),
   )
-  const leaving = new AbortController()
-  const custody = {
+  const shutdown = new AbortController()
+  const leaseDeps = {
     store,
     owner,
     leaseMs: refreshTiming.leaseMs,
-    patienceMs: refreshTiming.leaseMs,
+    waitTimeoutMs: refreshTiming.leaseMs,
     now,
     sleep,
-    announce,
+    notifyOutbox,
   }
   const app = createApp({
     logger,
@@ -224,22 +233,23 @@ export async function startTokenService(
     redirectUri: new URL(config.REDIRECT),
     store,
     accessTokens,
-    remove: createRemoval({ ...custody, provider }),
-    transfers: createTransfers({ ...custody, routine, refreshAheadMs }),
+    remove: createRemoval({ ...leaseDeps, provider }),
+    transfers: createTransfers({ ...leaseDeps, routine, refreshAheadMs }),
     rotateKeys: createKeyRotation({
       store,
       activeKeyId: config.CREDENTIAL_KEYS.activeKeyId,
       now,
-      announce,
+      notifyOutbox,
     }),
     auditLog: store,
     keyCheck: store,
-    leaving: leaving.signal,
+    shutdown: shutdown.signal,
   })
   opened.use(
-    startSchedule({ store, routine, now, sleep, concurrency: SCHEDULED_AT_A_TIME, onError }),
+    startSchedule({ store, routine, now, sleep, concurrency: MAX_SCHEDULED_REFRESHES, onError }),
   )
 
+  metrics.beforeEach(() => uncommitted.set(refreshRoutine.uncommittedCount()))
   let nextExpiryAt: number | null = null
   metrics.beforeEach(() =>
     nearestExpiry.set(nextExpiryAt === null ? Number.NaN : (nextExpiryAt - now()) / 1_000),
@@ -254,22 +264,30 @@ export async function startTokenService(
       onError(error)
     }
   }
-  const counting = setInterval(() => void count(), COUNT_EVERY_MS)
+  const counting = setInterval(() => void count(), COUNT_INTERVAL_MS)
   opened.defer(() => clearInterval(counting))
   void count()
 
   const server = opened.use(
     await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
   )
-  opened.defer(() => leaving.abort())
+  opened.defer(() => shutdown.abort())
   const running = opened.move()
   return { url: server.url, [Symbol.asyncDispose]: () => running.disposeAsync() }
 }
 
-/** `class` is empty but for a refresh that failed: then it is the fault's, or why none was laid. */
+/** The labels of a refresh. `class` is empty unless it failed: then it is the class of the failure. */
 function refreshLabels({ outcome }: RefreshReport): { outcome: string; class: string } {
-  if (outcome === 'refreshed' || outcome === 'superseded') return { outcome, class: '' }
+  if (outcome === 'refreshed' || outcome === 'superseded' || outcome === 'rotation_dropped')
+    return { outcome, class: '' }
   return { outcome: 'failed', class: outcome }
+}
+
+function logRefresh(logger: Logger, report: RefreshReport): void {
+  if (report.outcome === 'rotation_dropped') {
+    const remediation = `Reconnect ${report.name} unless its next refresh succeeds: the provider has rotated the refresh token, and the new one is lost.`
+    logger.error({ ...report, remediation }, 'rotated token pair dropped: the store is unavailable')
+  } else logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'refresh')
 }
 
 const isLoopback = (host: string): boolean =>

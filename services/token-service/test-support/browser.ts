@@ -1,9 +1,9 @@
-/** The browser's part of an authorization: no redirect is followed, so that each can be looked at. */
+/** The browser's part of an authorization. No redirect is followed, so that tests can check each one. */
 
-/** What a browser has after `/authorize`. */
+/** The result of `/authorize` in a browser. */
 export interface StartedInBrowser {
   readonly answer: Response
-  /** Where the provider would ask the company's owner. */
+  /** The provider's page on which the company's owner consents. */
   readonly consent: URL
   readonly setCookie: string
   /** As the browser sends it back. */

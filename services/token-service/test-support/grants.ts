@@ -1,10 +1,10 @@
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Grant } from '../src/credential/credential.ts'
-import type { Deed } from '../src/credential/journal.ts'
+import type { AuditContext } from '../src/credential/outbox.ts'
 
 export const START = Date.parse('2026-01-01T00:00:00.000Z')
 
-/** A grant whose secrets carry a mark. */
+/** A grant whose secrets contain `mark`. */
 export const grantOf = (name: string, mark: string, overrides: Partial<Grant> = {}): Grant => ({
   name,
   environment: name.slice('ACC-'.length),
@@ -20,7 +20,10 @@ export const grantOf = (name: string, mark: string, overrides: Partial<Grant> = 
   ...overrides,
 })
 
-export const deedOf = (what: Deed['what'], overrides: Partial<Deed> = {}): Deed => ({
+export const auditContextOf = (
+  what: AuditContext['what'],
+  overrides: Partial<AuditContext> = {},
+): AuditContext => ({
   at: START,
   who: 'key 01234567',
   what,

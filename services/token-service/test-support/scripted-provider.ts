@@ -1,6 +1,6 @@
 /**
- * A provider that speaks HTTP and does what a test says: discovery document, JWKS with a real RS256 key,
- * token and revocation endpoint. Grants rotate as told; the next answers can be scripted.
+ * A fake provider over HTTP: discovery document, JWKS with a real RS256 key, token and revocation endpoint.
+ * Rotation is configurable, and the next responses can be scripted.
  */
 import { createHash, createSign, generateKeyPairSync, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -20,19 +20,19 @@ const jwkOf = ({ publicKey }: typeof firstKey, kid: string) => ({
 export const CLIENT_ID = 'test-client'
 export const CLIENT_SECRET = 'test-client-secret-0123456789'
 
-/** What the token endpoint does with one request, instead of its normal answer. */
+/** How the token endpoint handles one request, instead of its normal response. */
 export interface Scripted {
-  /** Rotate the grant before answering so: the answer is what gets lost. */
+  /** Rotate the grant before this response, as if the response with the new pair was lost. */
   readonly rotatesFirst?: boolean
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Buffer
-  /** Merged over a normal answer; undefined takes a member away. */
+  /** Merged over a normal response; `undefined` removes a member. */
   readonly members?: Readonly<Record<string, unknown>>
-  /** Cut the connection, before or in the middle of the answer. */
+  /** Close the connection before or within the response. */
   readonly cuts?: 'before' | 'within'
   readonly latencyMs?: number
-  /** Resolved by the test when the answer may go. */
+  /** Resolved by the test when the response may be sent. */
   readonly until?: Promise<void>
 }
 
@@ -62,14 +62,14 @@ export interface ScriptedProvider extends AsyncDisposable {
   /** Token requests in the order they came. */
   readonly requests: TokenRequest[]
   readonly revocations: RevocationRequest[]
-  /** How many token requests were in hand at once, at most. */
+  /** The largest number of token requests in flight at the same time. */
   readonly mostAtOnce: number
   readonly knobs: {
     rotation: 'always' | 'never'
     graceMs: number
     lifetimeSeconds: number
     latencyMs: number
-    /** Secrets that are taken; others are `invalid_client`. */
+    /** Accepted client secrets; others are `invalid_client`. */
     secrets: string[]
     pkce: boolean
     /** Whether `iss` in the authorization response is promised (RFC 9207). */
@@ -80,7 +80,7 @@ export interface ScriptedProvider extends AsyncDisposable {
     jwks: unknown
     revocationStatus: number
     revocationBody: string
-    /** Members over the normal ones of the discovery document; undefined takes one away. */
+    /** Members over the normal ones of the discovery document; `undefined` removes one. */
     metadata: Record<string, unknown>
     /** Whether id tokens repeat the nonce of the authorization request. */
     echoesNonce: boolean
@@ -90,11 +90,11 @@ export interface ScriptedProvider extends AsyncDisposable {
   }
   /** Scripts the next token requests, one each. */
   script(...steps: readonly Scripted[]): void
-  /** What the authorize page would send to the callback: a code, for the parameters of an authorize URL. */
+  /** Issues a code, as the authorization page would for the parameters of an authorization URL. */
   authorize(url?: URL): string
   /** Publishes a second key beside the first, and signs with it from now on. */
   rotateKey(): void
-  /** Kills every grant. */
+  /** Revokes every grant. */
   revokeAll(): void
 }
 
@@ -170,13 +170,13 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     requests.push({ grant, form, authorization, headers, at: Date.now() })
     const step = steps.shift() ?? {}
     const isPlain = step.status === undefined && step.cuts === undefined && step.body === undefined
-    const answer =
+    const reply =
       isPlain || step.rotatesFirst || step.cuts === 'within' ? decide(form, authorization) : null
     await new Promise((done) => setTimeout(done, step.latencyMs ?? knobs.latencyMs))
     await step.until
     if (step.cuts === 'before') return void response.destroy()
     if (step.cuts === 'within') {
-      const whole = JSON.stringify(answer?.body)
+      const whole = JSON.stringify(reply?.body)
       response.writeHead(200, {
         'Content-Type': 'application/json',
         'Content-Length': Buffer.byteLength(whole),
@@ -186,8 +186,8 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
       return
     }
     const added = { intuit_tid: 'trace-1-0123456789', ...step.headers }
-    if (isPlain && answer !== null)
-      return send(response, answer.status, { ...answer.body, ...step.members }, added)
+    if (isPlain && reply !== null)
+      return send(response, reply.status, { ...reply.body, ...step.members }, added)
     response.writeHead(step.status ?? 200, { 'Content-Type': 'application/json', ...added })
     response.end(step.body ?? '')
   }
@@ -196,22 +196,24 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
     form: URLSearchParams,
     authorization: string,
   ): { status: number; body: Record<string, unknown> } {
-    const refused = (status: number, error: string) => ({ status, body: { error } })
+    const rejected = (status: number, error: string) => ({ status, body: { error } })
     const basic = Buffer.from(authorization.replace(/^Basic /, ''), 'base64')
       .toString('utf8')
       .split(':')
     const [id = '', secret = ''] = basic.map((part) =>
       decodeURIComponent(part.replaceAll('+', ' ')),
     )
-    if (id !== CLIENT_ID || !knobs.secrets.includes(secret)) return refused(401, 'invalid_client')
-    if (form.get('grant_type') === 'authorization_code') return exchange(form, refused)
-    if (form.get('grant_type') !== 'refresh_token') return refused(400, 'unsupported_grant_type')
-    const shown = form.get('refresh_token') ?? ''
-    const grant = grants.find((known) => known.refreshToken === shown || known.retired.has(shown))
-    if (grant === undefined || grant.isRevoked) return refused(400, 'invalid_grant')
-    const retiredAt = grant.retired.get(shown)
+    if (id !== CLIENT_ID || !knobs.secrets.includes(secret)) return rejected(401, 'invalid_client')
+    if (form.get('grant_type') === 'authorization_code') return exchange(form, rejected)
+    if (form.get('grant_type') !== 'refresh_token') return rejected(400, 'unsupported_grant_type')
+    const presented = form.get('refresh_token') ?? ''
+    const grant = grants.find(
+      (known) => known.refreshToken === presented || known.retired.has(presented),
+    )
+    if (grant === undefined || grant.isRevoked) return rejected(400, 'invalid_grant')
+    const retiredAt = grant.retired.get(presented)
     if (retiredAt !== undefined && Date.now() - retiredAt >= knobs.graceMs)
-      return refused(400, 'invalid_grant')
+      return rejected(400, 'invalid_grant')
     if (knobs.rotation === 'always') {
       grant.retired.set(grant.refreshToken, Date.now())
       grant.refreshToken = random('rt')
@@ -221,13 +223,13 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
 
   function exchange(
     form: URLSearchParams,
-    refused: (status: number, error: string) => { status: number; body: Record<string, unknown> },
+    rejected: (status: number, error: string) => { status: number; body: Record<string, unknown> },
   ) {
     const code = codes.get(form.get('code') ?? '')
-    if (code === undefined || code.isUsed) return refused(400, 'invalid_grant')
+    if (code === undefined || code.isUsed) return rejected(400, 'invalid_grant')
     const verifier = form.get('code_verifier') ?? ''
     if (code.challenge !== null && code.challenge !== sha256(verifier))
-      return refused(400, 'invalid_grant') // RFC 7636 §4.6
+      return rejected(400, 'invalid_grant') // RFC 7636 §4.6
     code.isUsed = true
     const grant: GrantState = { refreshToken: random('rt'), retired: new Map(), isRevoked: false }
     grants.push(grant)
@@ -309,7 +311,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
 
 const sha256 = (value: string): string => createHash('sha256').update(value).digest('base64url')
 
-/** Values that can be searched for: every token and code of a run starts so. */
+/** Values that tests can search for: every token and code starts with its kind. */
 const random = (kind: 'at' | 'rt' | 'code'): string => `${kind}-${randomBytes(24).toString('hex')}`
 
 function send(

@@ -1,4 +1,4 @@
-/** Token services for tests: real Redis and RabbitMQ under names of their own, or embedded adapters. */
+/** Token services for tests, on Redis under a key prefix of their own or on embedded adapters. */
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -13,17 +13,18 @@ import { createHealth, type Health } from '@integration-host/shared/observabilit
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createLogger, type Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { createFileCredentialStore } from '../src/adapters/file/credential-store.ts'
 import { createRedisAuthorizationStore } from '../src/adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from '../src/adapters/redis/credential-store.ts'
-import { watchKeys } from '../src/adapters/redis/key-canary.ts'
+import { watchKeys } from '../src/adapters/redis/key-check-value.ts'
 import type { AuthorizationStore } from '../src/authorization/authorization-store.ts'
 import { readEmbeddedConfig } from '../src/config.ts'
 import type { CredentialStore } from '../src/credential/credential-store.ts'
-import type { RefreshPoint, RefreshTiming } from '../src/credential/refresh.ts'
+import type { Failpoint, RefreshTiming } from '../src/credential/refresh.ts'
 import { startTokenService } from '../src/service.ts'
 import { CLIENT_ID, CLIENT_SECRET, type ScriptedProvider } from './scripted-provider.ts'
 
@@ -31,7 +32,7 @@ export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
 export const silent: Logger = createLogger('test', 'silent')
 export const testKeys = (): KeyRing => parseKeyRing(generateKeyRing())
 
-/** Redis under a prefix of its own; `close` removes what was written. */
+/** A Redis store under a key prefix of its own; {@link dropKeys} deletes its keys. */
 export interface TestRedis extends AsyncDisposable {
   readonly prefix: string
   readonly redis: Redis
@@ -77,7 +78,7 @@ export async function openTestRedis(options: {
   }
 }
 
-/** Resolves when the store of a test can be used. */
+/** Resolves when the store of a test is available. */
 export async function usable({ health }: { readonly health: Health }): Promise<void> {
   await eventually(() => {
     const { status, dependencies } = health.report()
@@ -85,7 +86,7 @@ export async function usable({ health }: { readonly health: Health }): Promise<v
   })
 }
 
-/** Takes away everything under a prefix. */
+/** Deletes all keys under a prefix. */
 export async function dropKeys(prefix: string): Promise<void> {
   const redis = new Redis(process.env['TEST_REDIS_URL'] ?? '')
   for await (const keys of redis.scanStream({ match: `${prefix}*`, count: 1_000 })) {
@@ -95,13 +96,14 @@ export async function dropKeys(prefix: string): Promise<void> {
   redis.disconnect()
 }
 
-/** Short waits in place of the protocol's own; the order of things is the same. */
+/** Shorter delays than the protocol's own, in the same proportions. */
 const quickTiming: Partial<RefreshTiming> = {
   leaseMs: 900,
-  strangerMs: 600,
-  quietMs: 50,
-  watchMs: 20,
-  patienceMs: 8_000,
+  foreignIntentMaxAgeMs: 600,
+  ambiguousRetryDelayMs: 50,
+  pollMs: 20,
+  waitTimeoutMs: 8_000,
+  commitDeadlineMs: 500,
 }
 
 export interface ServiceOptions {
@@ -109,21 +111,22 @@ export interface ServiceOptions {
   readonly store: CredentialStore
   readonly authorizations?: AuthorizationStore
   readonly bus?: MessageBus
+  readonly metrics?: Metrics
   readonly keys: KeyRing
   readonly health?: Health
   readonly logger?: Logger
   readonly env?: Readonly<Record<string, string>>
   readonly timing?: Partial<RefreshTiming>
-  readonly reach?: (point: RefreshPoint, name: string) => Promise<void> | void
+  readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
 export interface TestService extends AsyncDisposable {
   readonly url: string
-  /** Calls with the service key. */
+  /** Sends a request with the service key. */
   call(path: string, init?: RequestInit): Promise<Response>
   /** Stores a credential as `POST /callback` does. */
   connect(realm: string): Promise<Response>
-  /** The status and body of a call, read as JSON. */
+  /** Sends a request with the service key and reads status and JSON body. */
   ask(path: string, init?: RequestInit): Promise<{ status: number; body: Record<string, unknown> }>
 }
 
@@ -149,8 +152,9 @@ export async function startTestService(options: ServiceOptions): Promise<TestSer
       store: options.store,
       bus: options.bus ?? createInProcessBus(logger),
       timing: { ...quickTiming, ...options.timing },
+      ...(options.metrics !== undefined && { metrics: options.metrics }),
       ...(options.authorizations !== undefined && { authorizations: options.authorizations }),
-      ...(options.reach !== undefined && { reach: options.reach }),
+      ...(options.failpoint !== undefined && { failpoint: options.failpoint }),
     },
   )
   const call = (path: string, init: RequestInit = {}): Promise<Response> =>
@@ -167,10 +171,10 @@ export async function startTestService(options: ServiceOptions): Promise<TestSer
     call,
     connect: (realm) => call('/callback', json({ RealmID: realm, Code: provider.authorize() })),
     async ask(path, init) {
-      const answer = await call(path, init)
-      const body = await answer.text()
+      const response = await call(path, init)
+      const body = await response.text()
       return {
-        status: answer.status,
+        status: response.status,
         body: body === '' ? {} : (JSON.parse(body) as Record<string, unknown>),
       }
     },

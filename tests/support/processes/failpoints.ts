@@ -8,7 +8,7 @@ import type { ServiceProcess } from '../system.ts'
 export const coordinatorWithFailpoints = 'test-support/failpoint-main.ts'
 
 /** The token-service's entry with failpoints. It needs `DIES_AT` (a failpoint) or `DIES_OF` (a defect). */
-export const tokenServiceWithFailpoints = 'test-support/dying-main.ts'
+export const tokenServiceWithFailpoints = 'test-support/failpoint-main.ts'
 
 /** Resolves when the process has reached the failpoint and has ended. */
 export async function diedAt(service: ServiceProcess, failpoint: string): Promise<void> {

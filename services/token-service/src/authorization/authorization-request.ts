@@ -1,4 +1,4 @@
-/** The start of an authorization and the check of its callback: state, PKCE, nonce, issuer, browser, realm. */
+/** Starts an authorization and validates its callback: state, PKCE, nonce, issuer, browser, realm. */
 import { randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Secret } from '@integration-host/shared/secrets/secret'
@@ -6,7 +6,7 @@ import type { Provider } from '../provider/provider.ts'
 import type { AuthorizationRequest, AuthorizationStore, CodeClaim } from './authorization-store.ts'
 import { digest } from './digest.ts'
 
-/** A state lives ten minutes. */
+/** How long a state is valid. */
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
 export interface StartedAuthorization {
@@ -15,18 +15,18 @@ export interface StartedAuthorization {
   readonly expiresAt: number
 }
 
-/** The provider's redirect, as it came. */
+/** The parameters of the provider's redirect, not validated yet. */
 export interface Callback {
   readonly state: string
   readonly code: string | null
   readonly realm: string | null
   readonly error: string | null
   readonly issuer: string | null
-  /** The cookie of the browser that brings it. */
+  /** The cookie of the browser that sends it. */
   readonly browser: string | null
 }
 
-/** A callback that belongs to a request of ours. */
+/** A callback that belongs to an authorization request of this service. */
 export type CheckedCallback =
   | {
       readonly kind: 'granted'
@@ -35,7 +35,7 @@ export type CheckedCallback =
       readonly realm: string
     }
   | { readonly kind: 'denied'; readonly request: AuthorizationRequest }
-  /** The same callback again while the first one is still being worked on. */
+  /** The same callback again while the first one is still in flight. */
   | { readonly kind: 'repeated'; readonly code: string; readonly realm: string }
 
 export interface AuthorizationDeps {
@@ -45,7 +45,7 @@ export interface AuthorizationDeps {
   readonly scope: string
   /** Scopes that make the provider's callback name a company; empty: it always does. */
   readonly realmScopes: readonly string[]
-  /** Origins that `return_to` may lead to; null: http on this machine's loopback. */
+  /** Origins that `return_to` may lead to; `null`: http on the loopback interface. */
   readonly returnToOrigins: readonly string[] | null
   readonly now: () => number
 }
@@ -96,7 +96,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
 
     async check(callback) {
       const { state, code, realm } = callback
-      const request = await authorizations.take(state)
+      const request = await authorizations.consume(state)
       if (request === null) {
         if (
           code !== null &&
@@ -107,7 +107,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
         }
         throw invalid('the state is unknown, used or expired')
       }
-      // From here on the state is used up: whoever guesses has one try.
+      // The state is used up from here on: an attacker who guesses has one attempt.
       if (
         request.browser !== null &&
         (callback.browser === null || digest(callback.browser) !== request.browser)
@@ -117,7 +117,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       const issuer = await provider.issuer()
       const isForeign =
         callback.issuer === null ? issuer.isAlwaysSent : callback.issuer !== issuer.identifier
-      if (isForeign) throw invalid('the answer comes from another provider') // RFC 9207 §2.4
+      if (isForeign) throw invalid('the response comes from another provider') // RFC 9207 §2.4
       if (callback.error !== null) return { kind: 'denied', request }
       if (code === null) throw invalid('the callback has no code')
       if (realm === null) throw noCompany(deps)
@@ -132,11 +132,11 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
   }
 }
 
-/** Browsers send a request twice when they are unsure; then state, code and company are all the same. */
+/** A browser may send the same request twice, for example after a reload: state, code and company are equal. */
 const isRepetition = (claim: CodeClaim | null, { state, realm }: Callback): boolean =>
   claim?.result === null && claim.state === digest(state) && claim.realm === realm
 
-/** RFC 6749 knows no company: a provider adds it, and Intuit does so only for certain scopes. */
+/** RFC 6749 has no company parameter: a provider adds it, and Intuit does so only for certain scopes. */
 function noCompany({ scope, realmScopes }: AuthorizationDeps): IntegrationError {
   const hasScope =
     realmScopes.length === 0 || scope.split(' ').some((name) => realmScopes.includes(name))

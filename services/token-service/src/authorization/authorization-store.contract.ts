@@ -21,20 +21,20 @@ export function authorizationStoreContract(
       store = await open()
     })
 
-    it('hands a request out once, to one of many that ask at the same time', async () => {
+    it('returns a request once, to one of many concurrent callers', async () => {
       await store.begin('state', request, 60_000)
-      const taken = await Promise.all(Array.from({ length: 10 }, () => store.take('state')))
+      const taken = await Promise.all(Array.from({ length: 10 }, () => store.consume('state')))
       expect(taken.filter((found) => found !== null)).toEqual([request])
-      expect(await store.take('other')).toBeNull()
+      expect(await store.consume('other')).toBeNull()
     })
 
-    it('forgets a request after its time', async () => {
+    it('deletes a request when its time to live has passed', async () => {
       await store.begin('state', request, 20)
       await new Promise((done) => setTimeout(done, 60))
-      expect(await store.take('state')).toBeNull()
+      expect(await store.consume('state')).toBeNull()
     })
 
-    it('lets one claim a code; the others see the claim and then its result', async () => {
+    it('accepts one claim of a code; later ones get that claim and then its result', async () => {
       const answers = await Promise.all(
         Array.from({ length: 10 }, () => store.claimCode('code', claim, 60_000)),
       )
@@ -52,7 +52,7 @@ export function authorizationStoreContract(
       expect(await store.readCode('another')).toBeNull()
     })
 
-    it('lets a code be claimed again when the claim has run out', async () => {
+    it('accepts a new claim of a code when the first one has expired', async () => {
       await store.claimCode('code', claim, 20)
       await new Promise((done) => setTimeout(done, 60))
       expect(await store.claimCode('code', claim, 60_000)).toBeNull()

@@ -1,42 +1,42 @@
 /**
- * The port to what lives for minutes: authorization requests that wait for their callback, and claims of
- * codes. One contract suite runs against each adapter. All methods throw `IntegrationError`
- * `store_unavailable` when the store cannot be used.
+ * The port to the short-lived records of an authorization: requests that wait for their callback, and the
+ * records by which one replica exchanges a code. One contract suite runs against each adapter. All methods throw
+ * `IntegrationError` `store_unavailable` when the store cannot be used.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ErrorCode } from '@integration-host/shared/errors'
 
 export interface AuthorizationStore {
-  /** Keeps a request until its state is taken, at most `ttlMs`. */
+  /** Stores a request until its state is consumed, at most for `ttlMs`. */
   begin(state: string, request: AuthorizationRequest, ttlMs: number): Promise<void>
 
-  /** Hands a request out once. */
-  take(state: string): Promise<AuthorizationRequest | null>
+  /** Returns the request of a state and deletes it; `null` if it is unknown, consumed or expired. */
+  consume(state: string): Promise<AuthorizationRequest | null>
 
-  /** Claims a code for `ttlMs`; null: it is ours now. Else what became of the first claim. */
+  /** Claims a code for `ttlMs`. Resolves with the earlier claim, or with `null` if this one is the first. */
   claimCode(code: string, claim: CodeClaim, ttlMs: number): Promise<CodeClaim | null>
 
-  /** The claim of a code as it stands, null when there is none. */
+  /** The current claim of a code; `null` if there is none. */
   readCode(code: string): Promise<CodeClaim | null>
 
-  /** Writes the result into the claim, for `ttlMs` more. */
+  /** Stores the claim with its result, for another `ttlMs`. */
   settleCode(code: string, claim: CodeClaim, ttlMs: number): Promise<void>
 }
 
 export interface AuthorizationRequest {
   readonly nonce: string
-  /** Null when the provider offers no S256 challenge. */
+  /** `null` if the provider does not support the S256 challenge. */
   readonly codeVerifier: string | null
-  /** The company that must come back, when this is a reconnect. */
+  /** The company that must be chosen, if this is a reconnect; else `null`. */
   readonly realm: string | null
   readonly returnTo: string | null
-  /** Digest of the cookie of the browser that started; null when a holder of the service key did. */
+  /** Digest of the cookie of the browser that started; `null` if a holder of a service key did. */
   readonly browser: string | null
 }
 
 export interface CodeClaim {
   readonly realm: string
-  /** Digest of the state the code came with; null when it came without. */
+  /** Digest of the state that the code was sent with; `null` if there was none. */
   readonly state: string | null
   readonly returnTo: string | null
   readonly result: ExchangeResult | null

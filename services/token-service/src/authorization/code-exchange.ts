@@ -1,21 +1,22 @@
 /**
  * The exchange of an authorization code for a stored credential.
  *
- * E1  A code is shown to the provider by one claimant, over all replicas: providers revoke what a code
- *     bought when it comes a second time (RFC 6749 §4.1.2). Everyone else gets the claimant's result.
- * E2  Two retries, one after the other, for a call that never left or whose outcome is unknown; never
- *     after an answer.
- * E3  A grant that was received is stored, however long the store is away; a credential is stored only after
- *     a whole, valid answer.
+ * E1  Across all replicas, one claimant sends a code to the provider: providers revoke the tokens of a code that
+ *     is presented a second time (RFC 6749 §4.1.2). All other callers get the claimant's result.
+ * E2  At most two retries, one after the other, for a request that was never sent or whose outcome is unknown;
+ *     never after a response.
+ * E3  A received grant is stored, however long the store is unavailable; a credential is stored only after a
+ *     complete, valid response.
  * E4  The realm in a callback comes from a browser, whose user can change it. The id token comes from the
  *     provider: if it names another company, the tokens are not stored. If it names none, the callback's
- *     realm is what is known, and the first API call shows whether it is right: the accounting API accepts
+ *     realm is used, and the first API call shows whether it is right: the accounting API accepts
  *     a token for its own company only (docs/adr/0017).
  */
 import { randomUUID } from 'node:crypto'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import {
   expiryNotice,
@@ -25,7 +26,7 @@ import {
   viewOf,
 } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
-import { factOf } from '../credential/journal.ts'
+import { auditFactOf } from '../credential/outbox.ts'
 import type { ExchangeOutcome, Provider } from '../provider/provider.ts'
 import type { AuthorizationStore, CodeClaim, ExchangeResult } from './authorization-store.ts'
 import { digest } from './digest.ts'
@@ -33,12 +34,12 @@ import { digest } from './digest.ts'
 export interface CodeToExchange {
   readonly code: string
   readonly realm: string
-  /** Of our own authorization request; all null for a code another application received. */
+  /** From our own authorization request; all `null` for a code that another application received. */
   readonly state: string | null
   readonly nonce: string | null
   readonly codeVerifier: string | null
   readonly returnTo: string | null
-  /** Who brought it, to the audit log. */
+  /** The caller, for the audit log. */
   readonly who: string
 }
 
@@ -50,7 +51,7 @@ export interface CodeExchangeDeps {
   readonly idleLimitMs: number
   readonly now: () => number
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  readonly announce: () => void
+  readonly notifyOutbox: () => void
   readonly report: (report: {
     readonly name: string
     readonly outcome: string
@@ -59,15 +60,15 @@ export interface CodeExchangeDeps {
   }) => void
 }
 
-export interface Exchanges extends AsyncDisposable {
+export interface CodeExchanges extends AsyncDisposable {
   /**
-   * The credential that the code brought, now or before.
+   * The credential that the code was exchanged for, by this call or an earlier one.
    *
    * @throws {IntegrationError} `code_exchange_failed`, `provider_unavailable`, `store_unavailable`,
-   * `authorization_invalid`: the code was given for another company.
+   * `authorization_invalid`: the code was issued for another company.
    */
   exchange(code: CodeToExchange): Promise<CredentialView>
-  /** Where the browser of a repeated callback goes: what the first one's claim says. */
+  /** The result of the first callback, for the browser of a repeated one. */
   repeated(
     code: string,
     realm: string,
@@ -76,18 +77,18 @@ export interface Exchanges extends AsyncDisposable {
 
 const RETRIES = 2
 const RETRY_PAUSE_MS = 500
-/** An exchange in hand is over within this time; then its claim may be taken again. */
+/** An exchange in flight ends within this time; after it the code can be claimed again. */
 const CLAIM_TTL_MS = 60_000
 const RESULT_TTL_MS = 10 * 60_000
-const STORE_PATIENCE_MS = 5_000
+const STORE_WAIT_MS = 5_000
 
-export function createExchanges(deps: CodeExchangeDeps): Exchanges {
+export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   const { authorizations, provider, store, now, sleep } = deps
-  const leaving = new AbortController()
-  const inHand = new Set<Promise<unknown>>()
+  const shutdown = new AbortController()
+  const inFlight = new Set<Promise<unknown>>()
   const track = <T>(work: Promise<T>): Promise<T> => {
-    const tracked = work.finally(() => inHand.delete(tracked)).catch(() => {})
-    inHand.add(tracked)
+    const tracked = work.finally(() => inFlight.delete(tracked)).catch(() => {})
+    inFlight.add(tracked)
     return work
   }
 
@@ -105,9 +106,9 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
         nonce: wanted.nonce,
       })
       const isRetryable = outcome.kind === 'never_sent' || outcome.kind === 'unknown'
-      if (!isRetryable || calls > RETRIES || leaving.signal.aborted)
+      if (!isRetryable || calls > RETRIES || shutdown.signal.aborted)
         return { outcome, startedAt, calls }
-      await sleep(RETRY_PAUSE_MS * calls, leaving.signal)
+      await sleep(RETRY_PAUSE_MS * calls, shutdown.signal)
     }
   }
 
@@ -116,14 +117,14 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
     const id = randomUUID()
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const deed = { at: now(), who, what: 'granted' } as const
+        const context = { at: now(), who, what: 'granted' } as const
         const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
-        const credential = await store.put(grant, dueAt, deed, { id })
-        deps.announce()
+        const credential = await store.put(grant, dueAt, context, { id })
+        deps.notifyOutbox()
         return viewOf(credential)
       } catch (error) {
-        if (!hasCode(error, 'store_unavailable') || leaving.signal.aborted) throw error
-        await sleep(Math.min(1_000, 50 * 2 ** Math.min(attempt, 8)), leaving.signal)
+        if (!hasCode(error, 'store_unavailable') || shutdown.signal.aborted) throw error
+        await sleep(backoffMs(attempt, { baseMs: 100, capMs: 1_000, random: 1 }), shutdown.signal)
       }
     }
   }
@@ -137,7 +138,7 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
     const { tokens } = outcome
     // E4
     if (tokens.realm !== null && tokens.realm !== realm) {
-      const detail = 'the provider gave tokens of another company than the callback names'
+      const detail = 'the provider issued tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }
     }
     const limits = grantLimits(tokens, startedAt, deps.idleLimitMs)
@@ -167,17 +168,17 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
     })
     const result = await resultOf(wanted, outcome, startedAt)
     if (result.kind === 'failed') {
-      const deed = { at: now(), who: wanted.who, what: 'granted', outcome: result.code } as const
-      // Nothing hangs on it but the log, and the caller must hear of the failure all the same.
-      await store.record([factOf({ name, version: 0 }, deed)]).catch(() => {})
+      const context = { at: now(), who: wanted.who, what: 'granted', outcome: result.code } as const
+      // Only the audit log depends on it, and the caller must get the failure in any case.
+      await store.record([auditFactOf({ name, version: 0 }, context)]).catch(() => {})
     }
     await authorizations.settleCode(wanted.code, { ...claim, result }, RESULT_TTL_MS).catch(() => {
-      // The claim runs out by itself; what counts, the credential, is stored.
+      // The claim expires by itself, and the credential is stored.
     })
     return result
   }
 
-  /** Waits for whoever has the claim. */
+  /** Waits for the result of the claimant. */
   async function awaitResult(code: string, first: CodeClaim): Promise<ExchangeResult> {
     const until = performance.now() + CLAIM_TTL_MS
     for (
@@ -186,8 +187,8 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
       claim = await authorizations.readCode(code)
     ) {
       if (claim.result !== null) return claim.result
-      if (leaving.signal.aborted) break
-      await sleep(50, leaving.signal)
+      if (shutdown.signal.aborted) break
+      await sleep(50, shutdown.signal)
     }
     return {
       kind: 'failed',
@@ -213,25 +214,23 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
       if (first !== null && first.realm !== wanted.realm) {
         throw new IntegrationError(
           'authorization_invalid',
-          'the code was given for another company',
+          'the code was issued for another company',
         )
       }
       if (first !== null) return settled(await awaitResult(wanted.code, first))
       const work = track(claimed(wanted, claim))
-      // The grant is stored when the store is back (E3); the caller need not wait that long.
-      const giveUp = new AbortController()
-      const late = sleep(CLAIM_TTL_MS / 2 + STORE_PATIENCE_MS, giveUp.signal).then(() => null)
+      // The grant is stored once the store is available (E3); the caller does not wait that long.
+      const settledFirst = new AbortController()
+      const late = sleep(CLAIM_TTL_MS / 2 + STORE_WAIT_MS, settledFirst.signal).then(() => null)
       try {
         const result = await Promise.race([work, late])
         if (result !== null) return settled(result)
       } finally {
-        giveUp.abort()
+        settledFirst.abort()
       }
-      throw new IntegrationError(
-        'store_unavailable',
-        'the credential is not stored yet; ask again',
-        { retryAfterSeconds: 5 },
-      )
+      throw new IntegrationError('store_unavailable', 'the credential is not stored yet; retry', {
+        retryAfterSeconds: 5,
+      })
     },
 
     async repeated(code, realm) {
@@ -246,8 +245,8 @@ export function createExchanges(deps: CodeExchangeDeps): Exchanges {
     },
 
     async [Symbol.asyncDispose]() {
-      leaving.abort()
-      await Promise.all(inHand)
+      shutdown.abort()
+      await Promise.all(inFlight)
     },
   }
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
 
-/** What stands in for a state, a code or a cookie where only its identity matters. */
+/** The SHA-256 of a state, a code or a cookie, stored where only equality matters. */
 export const digest = (value: string): string =>
   createHash('sha256').update(value).digest('base64url')

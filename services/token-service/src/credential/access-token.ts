@@ -1,10 +1,10 @@
-/** Hands out access tokens that are valid now, and refreshes ahead of time and on request. */
+/** Issues access tokens that are valid now, and refreshes ahead of time and on request. */
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type Credential, freshness } from './credential.ts'
 import type { CredentialStore } from './credential-store.ts'
-import type { HandOuts } from './hand-outs.ts'
-import { type RefreshResult, type RefreshRoutine, standstill } from './refresh.ts'
+import type { IssuanceLog } from './token-issuance.ts'
+import { type RefreshResult, type RefreshRoutine, refreshBlocked } from './refresh.ts'
 
 export interface AccessTokens {
   /**
@@ -20,51 +20,51 @@ export interface AccessTokens {
   renew(name: string, version: number | null, who: string): Promise<Credential>
 }
 
-/** Tokens kept for the time the store is away. */
-const REMEMBERED = 5_000
+/** How many credentials are cached for the time the store is unavailable. */
+const MAX_CACHED = 5_000
 
 export function createAccessTokens(deps: {
   readonly store: Pick<CredentialStore, 'get'>
-  readonly routine: Pick<RefreshRoutine, 'refresh' | 'unstored'>
+  readonly routine: Pick<RefreshRoutine, 'refresh' | 'uncommitted'>
   readonly refreshAheadMs: number
-  readonly handOuts: Pick<HandOuts, 'count'>
+  readonly issuanceLog: Pick<IssuanceLog, 'count'>
   readonly now: () => number
 }): AccessTokens {
   const { store, routine, now, refreshAheadMs } = deps
-  const remembered = new Map<string, Credential>()
+  const cached = new Map<string, Credential>()
 
-  function remember(credential: Credential): void {
-    remembered.delete(credential.name)
-    remembered.set(credential.name, credential)
-    const [oldest] = remembered.keys()
-    if (remembered.size > REMEMBERED && oldest !== undefined) remembered.delete(oldest)
+  function cache(credential: Credential): void {
+    cached.delete(credential.name)
+    cached.set(credential.name, credential)
+    const [oldest] = cached.keys()
+    if (cached.size > MAX_CACHED && oldest !== undefined) cached.delete(oldest)
   }
 
   async function read(name: string): Promise<Credential | null> {
-    const unstored = routine.unstored(name)
+    const uncommitted = routine.uncommitted(name)
     try {
       const stored = await store.get(name)
-      if (stored === null) remembered.delete(name)
-      else remember(stored)
-      return unstored !== null && (stored === null || unstored.version > stored.version)
-        ? unstored
+      if (stored === null) cached.delete(name)
+      else cache(stored)
+      return uncommitted !== null && (stored === null || uncommitted.version > stored.version)
+        ? uncommitted
         : stored
     } catch (error) {
-      // Without the store a token known to be valid is still valid.
-      const known = unstored ?? remembered.get(name)
+      // While the store is unavailable, a token that was read before is served until it expires.
+      const known = uncommitted ?? cached.get(name)
       if (hasCode(error, 'store_unavailable') && known !== undefined && now() < known.expiresAt)
         return known
       throw error
     }
   }
 
-  function handOut(
+  function issue(
     credential: Credential,
     who: string,
   ): Credential & { readonly accessToken: Secret } {
     const { name, version, accessToken } = credential
     if (accessToken === null) throw new TypeError('a usable credential has an access token')
-    deps.handOuts.count(name, version, who)
+    deps.issuanceLog.count(name, version, who)
     return { ...credential, accessToken }
   }
 
@@ -73,27 +73,28 @@ export function createAccessTokens(deps: {
       const credential = await read(name)
       if (credential === null) throw notFound(name)
       const state = freshness(credential, now(), refreshAheadMs)
-      if (state === 'fresh') return handOut(credential, who)
-      const standing = standstill(credential, now())
+      if (state === 'fresh') return issue(credential, who)
+      const blocked = refreshBlocked(credential, now())
       if (state === 'due') {
-        // In the background: what comes of it is in the record, and this caller is served already.
-        if (standing === null) routine.refresh(name, { kind: 'fresh' }, who).catch(() => {})
-        return handOut(credential, who)
+        // In the background: this caller gets the current token, and the result is in the record.
+        if (blocked === null) routine.refresh(name, { kind: 'fresh' }, who).catch(() => {})
+        return issue(credential, who)
       }
-      return handOut(
-        refreshed(name, standing ?? (await routine.refresh(name, { kind: 'fresh' }, who))),
+      return issue(
+        refreshed(name, blocked ?? (await routine.refresh(name, { kind: 'fresh' }, who))),
         who,
       )
     },
 
     async renew(name, version, who) {
-      const here = await read(name)
-      if (here === null) throw notFound(name)
-      // A version that never was is no newer than the one there is: else each report would be a rotation.
-      const base = Math.min(version ?? here.version, here.version)
-      const goal = { kind: 'newer', version: base, isInsistent: version === null } as const
+      const stored = await read(name)
+      if (stored === null) throw notFound(name)
+      // A version above the stored one never existed. It counts as the stored one, or each report of such a
+      // version would rotate the token.
+      const base = Math.min(version ?? stored.version, stored.version)
+      const goal = { kind: 'newer', version: base, force: version === null } as const
       const credential = refreshed(name, await routine.refresh(name, goal, who))
-      remember(credential)
+      cache(credential)
       return credential
     },
   }

@@ -1,5 +1,5 @@
 /**
- * A credential as it is stored, the same for every store: flat text fields, the secrets among them sealed
+ * The stored form of a credential, the same for every store: flat text fields, the secrets among them sealed
  * to their place (name, field, version). The empty string stands for an absent secret.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
@@ -9,7 +9,7 @@ import type { Credential, CredentialSummary, ExpiryNoticeDays, Grant } from './c
 
 export type StoredFields = Readonly<Record<string, string>>
 
-/** The fields that tell of a credential without its secrets. */
+/** The fields without secrets. */
 export const summaryFields = [
   'Name',
   'Environment',
@@ -27,10 +27,10 @@ export const summaryFields = [
 /** The fields whose values are envelopes. */
 export const secretFields = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
 
-/** Fields laid over a token pair; a new pair takes them away. */
+/** The fields laid over a token pair; a new pair removes them. */
 export const overlayFields = ['Fault', 'Attempts', 'NextTryAt', 'Intent'] as const
 
-/** The fields of a new pair. */
+/** The fields that store a new pair. */
 export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredFields {
   const seal = (field: string, secret: Secret | null): string =>
     secret === null ? '' : keys.seal(secret.reveal(), { name: grant.name, field, version })
@@ -53,7 +53,7 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
   }
 }
 
-/** What a record tells without opening a secret. */
+/** Reads a record without decrypting a secret. */
 export function summaryOf(fields: StoredFields): CredentialSummary {
   return {
     name: fields['Name'] ?? '',
@@ -75,8 +75,8 @@ export function openCredential(keys: KeyRing, fields: StoredFields): Credential 
   return { ...summaryOf(fields), accessToken: openField(keys, fields, 'Authenticator') }
 }
 
-/** The secrets beside the access token. @throws {DecryptionError} */
-export function openCustody(
+/** Decrypts the secrets beside the access token. @throws {DecryptionError} */
+export function openGrantSecrets(
   keys: KeyRing,
   fields: StoredFields,
 ): Pick<Grant, 'refreshToken' | 'idToken' | 'previous'> {
@@ -99,7 +99,7 @@ function openField(keys: KeyRing, fields: StoredFields, field: string): Secret |
 }
 
 /**
- * The secrets of a record sealed anew with the active key, in their places; null when they all are already.
+ * The secrets of a record re-encrypted with the active key, by field; `null` if all of them are already.
  *
  * @throws {DecryptionError}
  */
@@ -116,8 +116,8 @@ export function resealed(keys: KeyRing, fields: StoredFields): StoredFields | nu
   )
 }
 
-/** Whether each secret of a record opens, in its place. */
-export function isOpenable(keys: KeyRing, fields: StoredFields): boolean {
+/** Whether each secret of a record can be decrypted in its place. */
+export function isDecryptable(keys: KeyRing, fields: StoredFields): boolean {
   try {
     for (const field of secretFields) openField(keys, fields, field)
     return true
@@ -127,11 +127,14 @@ export function isOpenable(keys: KeyRing, fields: StoredFields): boolean {
   }
 }
 
-/** The age of a record's intent, `version:fence:ms`. One of another version tells nothing of this one. */
+/**
+ * The age of a record's intent, stored as `version:fence:ms`; `null` if there is none. An intent of another
+ * version says nothing about the current pair.
+ */
 export function intentOf(
   fields: StoredFields,
   storeNow: number,
 ): { readonly ageMs: number } | null {
-  const [spent, , at] = (fields['Intent'] ?? '').split(':')
-  return spent === fields['Version'] ? { ageMs: Math.max(0, storeNow - Number(at)) } : null
+  const [version, , at] = (fields['Intent'] ?? '').split(':')
+  return version === fields['Version'] ? { ageMs: Math.max(0, storeNow - Number(at)) } : null
 }

@@ -4,14 +4,14 @@ import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit
 import { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { deedOf, grantOf, START } from '../../test-support/grants.ts'
+import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
 import {
   type CredentialStore,
-  type Custody,
+  type LeasedCredential,
   type Settlement,
   VersionConflict,
 } from './credential-store.ts'
-import { factOf } from './journal.ts'
+import { auditFactOf } from './outbox.ts'
 
 /** For a lease that has to last over a few commands on a busy machine, and is waited for all the same. */
 const LONG_MS = 2_000
@@ -27,7 +27,7 @@ const settlement = (overrides: Partial<Settlement> = {}): Settlement => ({
   attempts: 1,
   nextTryAt: null,
   fault,
-  isAnnounced: true,
+  isPublished: true,
   keepsIntent: false,
   ...overrides,
 })
@@ -47,10 +47,10 @@ export function credentialStoreContract(
       store = await open()
     })
 
-    const held = async (name: string, owner = 'a', leaseMs = 60_000): Promise<Custody> => {
+    const held = async (name: string, owner = 'a', leaseMs = 60_000): Promise<LeasedCredential> => {
       const acquired = await store.acquire(name, owner, leaseMs)
-      if (acquired.kind !== 'held') throw new Error(`the lease of ${name} is ${acquired.kind}`)
-      return acquired.custody
+      if (acquired.kind !== 'acquired') throw new Error(`the lease of ${name} is ${acquired.kind}`)
+      return acquired.leased
     }
     const outbox = async (limit = 100) => {
       await store.audit(1_000)
@@ -62,9 +62,9 @@ export function credentialStoreContract(
       )
     const log = async () => (await store.readAudit(0, 100)).items
 
-    it('gives back what was put, version 1 first, and nothing for a name it does not know', async () => {
+    it('returns a stored grant with version 1, and null for an unknown name', async () => {
       expect(await store.get('ACC-1')).toBeNull()
-      const put = await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+      const put = await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const got = await store.get('ACC-1')
       expect(got).toMatchObject({
         name: 'ACC-1',
@@ -80,8 +80,8 @@ export function credentialStoreContract(
       expect(put).toMatchObject({ name: 'ACC-1', version: 1 })
     })
 
-    it('keeps everything over a restart', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+    it('keeps everything across a restart', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       await store.recordIntent(lease)
       store = await reopen()
@@ -94,16 +94,16 @@ export function credentialStoreContract(
     })
 
     /** The lease of a holder that is gone runs out. */
-    const untilHeld = (name: string): Promise<Custody> =>
+    const untilHeld = (name: string): Promise<LeasedCredential> =>
       eventually(async () => {
         const acquired = await store.acquire(name, 'b', 60_000)
-        if (acquired.kind !== 'held') throw new Error('the lease did not run out')
-        return acquired.custody
+        if (acquired.kind !== 'acquired') throw new Error('the lease did not run out')
+        return acquired.leased
       })
 
-    it('gives out one lease at a time, with a growing fence and the secrets', async () => {
+    it('grants one lease at a time, with a growing fence and the secrets', async () => {
       expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({ kind: 'absent' })
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
       expect(first.lease).toMatchObject({ name: 'ACC-1', owner: 'a', version: 1 })
       expect([
@@ -119,8 +119,8 @@ export function credentialStoreContract(
       expect((await held('ACC-1', 'b')).lease.fence).toBeGreaterThan(first.lease.fence)
     })
 
-    it('lets a lease run out, and renews it only for its holder', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+    it('lets a lease expire, and renews it only for its holder', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       expect(await store.renew({ ...lease, owner: 'b' }, 60_000)).toBe(false)
       expect(await store.renew(lease, LONG_MS)).toBe(true)
@@ -128,10 +128,12 @@ export function credentialStoreContract(
       expect(await store.renew(lease, 60_000)).toBe(false)
     })
 
-    it('commits the next pair, keeps the one before, and clears lease, intent and fault', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+    it('commits the next pair, keeps the previous token, and clears lease, intent and fault', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
-      expect(await store.settle(first.lease, settlement(), deedOf('faulted'))).toBe('settled')
+      expect(await store.settle(first.lease, settlement(), auditContextOf('faulted'))).toBe(
+        'settled',
+      )
       const { lease } = await held('ACC-1')
       expect(await store.recordIntent(lease)).toBe('recorded')
       const previous = { token: new Secret('refresh one'), retiredAt: START }
@@ -140,7 +142,7 @@ export function credentialStoreContract(
           lease,
           grantOf('ACC-1', 'two', { previous }),
           START + 5,
-          deedOf('refreshed'),
+          auditContextOf('refreshed'),
         ),
       ).toBe('committed')
       expect(await store.get('ACC-1')).toMatchObject({
@@ -159,55 +161,62 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'faulted 1', 'refreshed 2'])
     })
 
-    it('says committed again when the same commit is told twice', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+    it('returns committed for the same commit twice', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
-      await store.commit(lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))
-      expect(await store.commit(lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))).toBe(
-        'committed',
-      )
+      await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
+      expect(
+        await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed')),
+      ).toBe('committed')
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('refuses the commit of a holder that another one has come after', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+    it('rejects the commit of a holder after another process acquired the lease', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const stale = await held('ACC-1', 'a', 30)
       await untilHeld('ACC-1')
       expect(
-        await store.commit(stale.lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed')),
+        await store.commit(
+          stale.lease,
+          grantOf('ACC-1', 'two'),
+          START,
+          auditContextOf('refreshed'),
+        ),
       ).toBe('fenced')
       expect(await store.recordIntent(stale.lease)).toBe('lost')
-      expect(await store.settle(stale.lease, settlement(), deedOf('faulted'))).toBe('lost')
+      expect(await store.settle(stale.lease, settlement(), auditContextOf('faulted'))).toBe('lost')
       expect(await store.get('ACC-1')).toMatchObject({ version: 1, fault: null })
     })
 
-    it('takes the commit of a holder whose lease ran out while nobody else came', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+    it('accepts the commit of a holder whose lease expired, if no other process acquired it', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', 20)
       await new Promise((done) => setTimeout(done, 60))
-      expect(await store.commit(lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))).toBe(
-        'committed',
-      )
+      expect(
+        await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed')),
+      ).toBe('committed')
     })
 
-    it('lets a new grant win over a refresh in flight', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+    it('rejects the commit of a refresh in flight after a new grant', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
-      expect(await store.put(grantOf('ACC-1', 'new'), START, deedOf('granted'))).toMatchObject({
+      expect(
+        await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted')),
+      ).toMatchObject({
         version: 2,
       })
-      expect(await store.commit(lease, grantOf('ACC-1', 'late'), START, deedOf('refreshed'))).toBe(
-        'superseded',
-      )
-      expect(await store.settle(lease, settlement(), deedOf('faulted'))).toBe('lost')
+      expect(
+        await store.commit(lease, grantOf('ACC-1', 'late'), START, auditContextOf('refreshed')),
+      ).toBe('superseded')
+      expect(await store.settle(lease, settlement(), auditContextOf('faulted'))).toBe('lost')
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access new')
       expect((await held('ACC-1')).intent).toBeNull()
     })
 
-    it('lays a fault over a credential whose tokens stay, until a new grant takes it away', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
-      await store.settle((await held('ACC-1')).lease, settlement(), deedOf('faulted'))
+    it('lays a fault over a credential and keeps its tokens, until a new grant removes the fault', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
       const faulted = await store.get('ACC-1')
       expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
       expect(faulted?.accessToken?.reveal()).toBe('access one')
@@ -215,42 +224,42 @@ export function credentialStoreContract(
       // A grant that has ended expires once and for all: that is the fault's to tell.
       expect(await store.counts()).toEqual({ stored: 1, faulted: 1, nextExpiryAt: null })
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
-      await store.put(grantOf('ACC-1', 'new'), START, deedOf('granted'))
+      await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
       expect(await store.get('ACC-1')).toMatchObject({ fault: null, attempts: 0 })
       expect(await store.counts()).toMatchObject({ stored: 1, faulted: 0 })
     })
 
-    it('knows the nearest expiry among those that are still refreshed', async () => {
+    it('counts the nearest expiry among credentials that are still refreshed', async () => {
       const nearest = async () => (await store.counts()).nextExpiryAt
       const at = (expiresAt: number) => ({ expiresAt })
       expect(await nearest()).toBeNull()
-      await store.put(grantOf('ACC-1', 'one', at(START + 9_000)), START, deedOf('granted'))
-      await store.put(grantOf('ACC-2', 'one', at(START + 5_000)), START, deedOf('granted'))
+      await store.put(grantOf('ACC-1', 'one', at(START + 9_000)), START, auditContextOf('granted'))
+      await store.put(grantOf('ACC-2', 'one', at(START + 5_000)), START, auditContextOf('granted'))
       expect(await nearest()).toBe(START + 5_000)
       const { lease } = await held('ACC-2')
-      const retry = settlement({ fault: null, isAnnounced: false, nextTryAt: START + 99_000 })
-      await store.settle(lease, retry, deedOf('faulted'))
+      const retry = settlement({ fault: null, isPublished: false, nextTryAt: START + 99_000 })
+      await store.settle(lease, retry, auditContextOf('faulted'))
       expect(await nearest()).toBe(START + 5_000)
       const again = await held('ACC-2')
       const renewed = grantOf('ACC-2', 'two', at(START + 20_000))
-      await store.commit(again.lease, renewed, START, deedOf('refreshed'))
+      await store.commit(again.lease, renewed, START, auditContextOf('refreshed'))
       expect(await nearest()).toBe(START + 9_000)
-      await store.remove('ACC-1', true, deedOf('removed'))
+      await store.remove('ACC-1', true, auditContextOf('removed'))
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('settles without a fault: the try is put off, an intent in doubt stays', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+    it('settles without a fault: postpones the next try and keeps an ambiguous intent', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
       const later = settlement({
         fault: null,
-        isAnnounced: false,
+        isPublished: false,
         nextTryAt: START + 500,
         keepsIntent: true,
         attempts: 3,
       })
-      await store.settle(lease, later, deedOf('faulted'))
+      await store.settle(lease, later, auditContextOf('faulted'))
       expect(await store.get('ACC-1')).toMatchObject({
         fault: null,
         attempts: 3,
@@ -259,20 +268,20 @@ export function credentialStoreContract(
       expect((await store.takeDue(START + 499, 10, 1_000)).nextAt).toBe(START + 500)
       const next = await held('ACC-1')
       expect(next.intent).not.toBeNull()
-      await store.settle(next.lease, { ...later, keepsIntent: false }, deedOf('faulted'))
+      await store.settle(next.lease, { ...later, keepsIntent: false }, auditContextOf('faulted'))
       expect((await held('ACC-1')).intent).toBeNull()
       expect(await events()).toEqual(['stored 1'])
     })
 
-    it('removes a credential with all of it; the version goes on when the name comes back', async () => {
-      expect(await store.remove('ACC-1', true, deedOf('removed'))).toBe('absent')
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
+    it('removes a credential completely; a later grant of the name continues its versions', async () => {
+      expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('absent')
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
-      expect(await store.remove('ACC-1', true, deedOf('removed'))).toBe('removed')
+      expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('removed')
       expect(await store.get('ACC-1')).toBeNull()
-      expect(await store.commit(lease, grantOf('ACC-1', 'late'), START, deedOf('refreshed'))).toBe(
-        'superseded',
-      )
+      expect(
+        await store.commit(lease, grantOf('ACC-1', 'late'), START, auditContextOf('refreshed')),
+      ).toBe('superseded')
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       expect(await store.list({ after: '', limit: 10 })).toEqual([])
       expect(await store.counts()).toEqual({ stored: 0, faulted: 0, nextExpiryAt: null })
@@ -281,7 +290,9 @@ export function credentialStoreContract(
         kind: 'removed',
         event: { Name: 'ACC-1', Version: 1, revoked: true },
       })
-      expect(await store.put(grantOf('ACC-1', 'again'), START, deedOf('granted'))).toMatchObject({
+      expect(
+        await store.put(grantOf('ACC-1', 'again'), START, auditContextOf('granted')),
+      ).toMatchObject({
         version: 2,
       })
     })
@@ -290,7 +301,7 @@ export function credentialStoreContract(
       await store.put(
         grantOf('ACC-1', 'one', { refreshToken: null, idToken: null }),
         START,
-        deedOf('granted'),
+        auditContextOf('granted'),
       )
       expect(await held('ACC-1')).toMatchObject({
         refreshToken: null,
@@ -301,7 +312,7 @@ export function credentialStoreContract(
 
     it('lists credentials by name, page by page, without a secret', async () => {
       for (const realm of ['b', '10', 'a', '9', 'B'])
-        await store.put(grantOf(`ACC-${realm}`, realm), START, deedOf('granted'))
+        await store.put(grantOf(`ACC-${realm}`, realm), START, auditContextOf('granted'))
       const first = await store.list({ after: '', limit: 3 })
       expect(first.map(({ name }) => name)).toEqual(['ACC-10', 'ACC-9', 'ACC-B'])
       const rest = await store.list({ after: 'ACC-B', limit: 3 })
@@ -309,10 +320,10 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('hands out what is due once, earliest first, and again when nobody brings it back', async () => {
-      await store.put(grantOf('ACC-late', 'x'), START + 30, deedOf('granted'))
-      await store.put(grantOf('ACC-soon', 'x'), START + 10, deedOf('granted'))
-      await store.put(grantOf('ACC-next', 'x'), START + 20, deedOf('granted'))
+    it('returns due names once, earliest first, and again if no refresh follows', async () => {
+      await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
+      await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
+      await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
       expect(await store.takeDue(START + 5, 10, 1_000)).toEqual({ names: [], nextAt: START + 10 })
       expect(await store.takeDue(START + 30, 2, 1_000)).toEqual({
         names: ['ACC-soon', 'ACC-next'],
@@ -330,10 +341,10 @@ export function credentialStoreContract(
       ])
     })
 
-    it('keeps events in order until they are trimmed, and none holds a secret', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
-      await store.put(grantOf('ACC-2', 'two'), START, deedOf('granted'))
-      await store.remove('ACC-1', false, deedOf('removed'))
+    it('keeps events in order until they are trimmed, without secrets', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await store.put(grantOf('ACC-2', 'two'), START, auditContextOf('granted'))
+      await store.remove('ACC-1', false, auditContextOf('removed'))
       const entries = await outbox(2)
       const told = entries.flatMap(({ events: some }) => some)
       expect(told.map(({ kind, event: { Name } }) => `${kind} ${Name}`)).toEqual([
@@ -346,16 +357,16 @@ export function credentialStoreContract(
       expect(JSON.stringify(entries)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('writes every transition into the audit log, chained, and no event goes before its facts', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted', { who: 'browser' }))
+    it('audits every transition in a chain, and returns no event before its facts are audited', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted', { who: 'browser' }))
       const { lease } = await held('ACC-1')
       expect(await store.readOutbox('relay', 1_000, 100)).toEqual([])
-      const again = settlement({ fault: null, isAnnounced: false, nextTryAt: START + 500 })
+      const again = settlement({ fault: null, isPublished: false, nextTryAt: START + 500 })
       const failed = { who: 'routine', outcome: 'provider_unavailable', traceId: 'tid-1' }
-      await store.settle(lease, again, deedOf('refresh_failed', failed))
+      await store.settle(lease, again, auditContextOf('refresh_failed', failed))
       const { lease: next } = await held('ACC-1')
-      await store.commit(next, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))
-      await store.remove('ACC-1', true, deedOf('removed'))
+      await store.commit(next, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
+      await store.remove('ACC-1', true, auditContextOf('removed'))
       expect(await events()).toEqual(['stored 1', 'refreshed 2', 'removed 2'])
       const items = await log()
       expect(
@@ -377,13 +388,13 @@ export function credentialStoreContract(
       expect(JSON.stringify(items)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('audits each fact once, whoever does it and however often, also after a restart', async () => {
-      await store.record([factOf({ name: 'ACC-1', version: 1 }, deedOf('handed_out'))])
+    it('audits each fact once, by any process and also after a restart', async () => {
+      await store.record([auditFactOf({ name: 'ACC-1', version: 1 }, auditContextOf('handed_out'))])
       await Promise.all([store.audit(100), store.audit(100), store.audit(100)])
       store = await reopen()
       await store.record([
-        factOf({ name: 'ACC-1', version: 2 }, deedOf('handed_out')),
-        factOf({ name: 'ACC-2', version: 1 }, deedOf('handed_out')),
+        auditFactOf({ name: 'ACC-1', version: 2 }, auditContextOf('handed_out')),
+        auditFactOf({ name: 'ACC-2', version: 1 }, auditContextOf('handed_out')),
       ])
       while ((await store.audit(1)) > 0);
       const items = await log()
@@ -399,11 +410,11 @@ export function credentialStoreContract(
     it('keeps what is known of the end of a grant, and announces a notice with the pair', async () => {
       const hardExpiresAt = START + 29 * 86_400_000
       const limits = { hardExpiresAt, idleExpiresAt: START + 1_000_000 }
-      await store.put(grantOf('ACC-1', 'one', limits), START, deedOf('granted'))
+      await store.put(grantOf('ACC-1', 'one', limits), START, auditContextOf('granted'))
       const { lease, credential } = await held('ACC-1')
       expect(credential).toMatchObject({ ...limits, expiryNoticeDays: null })
       const noticed = grantOf('ACC-1', 'two', { ...limits, expiryNoticeDays: 30 })
-      await store.commit(lease, noticed, START, deedOf('refreshed'), true)
+      await store.commit(lease, noticed, START, auditContextOf('refreshed'), true)
       expect(await store.get('ACC-1')).toMatchObject({ ...limits, expiryNoticeDays: 30 })
       expect(await events()).toEqual(['stored 1', 'refreshed 2', 'expiring 2'])
       expect((await outbox())[1]?.events[1]?.event.HardExpiry).toBe('2026-01-30T00:00:00.000Z')
@@ -414,14 +425,17 @@ export function credentialStoreContract(
       ])
     })
 
-    it('tells whether the secrets of a credential open, and of one that is not there', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
-      expect([await store.opens('ACC-1'), await store.opens('ACC-2')]).toEqual(['opens', 'absent'])
+    it('checks whether the secrets of a credential can be decrypted, and returns absent for an unknown name', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      expect([await store.checkDecryption('ACC-1'), await store.checkDecryption('ACC-2')]).toEqual([
+        'decryptable',
+        'absent',
+      ])
     })
 
-    it('goes on from a version that somebody else had, where it is higher', async () => {
+    it('continues from the version of an imported credential if it is higher', async () => {
       const put = (atLeast: number) =>
-        store.put(grantOf('ACC-1', 'x'), START, deedOf('imported'), { atLeast })
+        store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { atLeast })
       expect((await put(7)).version).toBe(8)
       expect((await put(3)).version).toBe(9)
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access x')
@@ -429,10 +443,10 @@ export function credentialStoreContract(
 
     it('stores a grant once that is put again because its answer was lost', async () => {
       const put = () =>
-        store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'), { id: 'this grant' })
+        store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'), { id: 'this grant' })
       await put()
       const { lease } = await held('ACC-1')
-      await store.commit(lease, grantOf('ACC-1', 'two'), START, deedOf('refreshed'))
+      await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
       expect(await put()).toMatchObject({ version: 2 })
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh two')
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
@@ -440,7 +454,7 @@ export function credentialStoreContract(
 
     it('puts only over the version that was meant, where one was', async () => {
       const put = (over: number | null) =>
-        store.put(grantOf('ACC-1', 'x'), START, deedOf('imported'), { over })
+        store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { over })
       await expect(put(1)).rejects.toThrow(VersionConflict)
       await put(null)
       await expect(put(null)).rejects.toThrow(VersionConflict)
@@ -448,9 +462,10 @@ export function credentialStoreContract(
     })
 
     it('removes only the version that was meant, where one was', async () => {
-      await store.put(grantOf('ACC-1', 'one'), START, deedOf('granted'))
-      await store.put(grantOf('ACC-1', 'two'), START, deedOf('granted'))
-      const remove = (version: number) => store.remove('ACC-1', true, deedOf('removed'), version)
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await store.put(grantOf('ACC-1', 'two'), START, auditContextOf('granted'))
+      const remove = (version: number) =>
+        store.remove('ACC-1', true, auditContextOf('removed'), version)
       expect(await remove(1)).toBe('changed')
       expect(await store.get('ACC-1')).toMatchObject({ version: 2 })
       expect(await remove(2)).toBe('removed')

@@ -74,7 +74,7 @@ describe('the end of a grant', () => {
   })
 
   it.each([
-    ['the setting, where the answer tells nothing', null, 100 * DAY],
+    ['the setting, if the response has no limit', null, 100 * DAY],
     ['the answer, where it is shorter', 30 * 86_400, 30 * DAY],
     ['the setting, where the answer is longer', 101 * 86_400, 100 * DAY],
   ])('by idleness is that of %s', (_, idleSeconds, expected) => {

@@ -1,36 +1,36 @@
 import type { CredentialView, Fault } from '@integration-host/shared/contracts/credential'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 
-/** What is known of a credential without opening a secret. Times are epoch milliseconds. */
+/** A credential without its secrets. Times are epoch milliseconds. */
 export interface CredentialSummary {
   readonly name: string
   /** The realm; empty where none is known. */
   readonly environment: string
   readonly expiresAt: number
-  /** When the request that brought this version was started. */
+  /** When the request was started whose response brought this version. */
   readonly refreshedAt: number
-  /** Counts token pairs: moves with each new pair and with nothing else. */
+  /** Counts token pairs: grows with each new pair and with nothing else. */
   readonly version: number
-  /** The provider ends a grant that was not refreshed until then. */
+  /** The provider ends a grant that is not refreshed by then. */
   readonly idleExpiresAt: number
-  /** The provider ends the grant then, however often it is refreshed; null where it did not say. */
+  /** The provider ends the grant then, however often it is refreshed; `null` if it did not say. */
   readonly hardExpiresAt: number | null
-  /** The hard expiry was announced as this many days away or fewer; null: not yet. */
+  /** The last notice published of the hard expiry, in days before it; `null`: none yet. */
   readonly expiryNoticeDays: ExpiryNoticeDays | null
   /** An overlay: the pair below it is kept, and its access token is served until it expires. */
   readonly fault: Fault | null
   /** Refreshes that failed since the last success. */
   readonly attempts: number
-  /** No refresh before this time, unless a person asks. */
+  /** No refresh before this time, unless it is forced; `null`: no restriction. */
   readonly nextTryAt: number | null
 }
 
 export interface Credential extends CredentialSummary {
-  /** Null where the record's `Authenticator` is the empty string. */
+  /** `null` if the record's `Authenticator` is the empty string. */
   readonly accessToken: Secret | null
 }
 
-/** A whole token pair to be stored: after a code exchange or a refresh. */
+/** A complete token pair to be stored: after a code exchange, a refresh or an import. */
 export interface Grant extends Pick<
   CredentialSummary,
   | 'name'
@@ -41,18 +41,18 @@ export interface Grant extends Pick<
   | 'hardExpiresAt'
   | 'expiryNoticeDays'
 > {
-  /** Null in an imported one that came without. */
+  /** `null` in an imported credential that had none. */
   readonly accessToken: Secret | null
-  /** Null when the provider gave none: such a credential lives until its access token expires. */
+  /** `null` if the provider gave none: such a credential can be used until its access token expires. */
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null
-  /** The refresh token before this one: providers with a grace period still take it. */
+  /** The previous refresh token, which providers with a grace period still accept. */
   readonly previous: { readonly token: Secret; readonly retiredAt: number } | null
 }
 
 export type Freshness = 'fresh' | 'due' | 'expired'
 
-/** Whether a credential is good, good but to be refreshed by now, or has no valid access token. */
+/** `fresh`: valid and not due; `due`: valid, but its refresh is due; `expired`: no valid access token. */
 export function freshness(
   credential: Pick<
     Credential,
@@ -67,9 +67,9 @@ export function freshness(
 
 /**
  * When the proactive refresh of a credential starts: `refreshAheadMs` before expiry, ±20 % by realm so
- * that realms connected together do not come back together. Never earlier than half the lifetime: a
- * short-lived token would otherwise be due from its first moment, and be refreshed for ever. And well
- * before the provider would end the grant for being idle, whatever the lifetime of its access tokens.
+ * that realms connected together are not refreshed together. Never earlier than half the lifetime: a
+ * short-lived token would otherwise be due at once, and be refreshed endlessly. And well before the
+ * provider would end the grant for being idle, whatever the lifetime of its access tokens.
  */
 export function refreshDueAt(
   {
@@ -83,20 +83,20 @@ export function refreshDueAt(
   const jitter = spread(name)
   const aheadMs = refreshAheadMs * (0.8 + 0.4 * jitter)
   const dueAt = expiresAt - Math.min(aheadMs, Math.max(0, expiresAt - refreshedAt) / 2)
-  const touchAt = refreshedAt + (idleExpiresAt - refreshedAt) * (0.5 + 0.2 * jitter)
-  return Math.floor(Math.min(dueAt, touchAt))
+  const idleRefreshAt = refreshedAt + (idleExpiresAt - refreshedAt) * (0.5 + 0.2 * jitter)
+  return Math.floor(Math.min(dueAt, idleRefreshAt))
 }
 
 const DAY_MS = 86_400_000
 const noticeDays = [7, 30, 90] as const
 export type ExpiryNoticeDays = (typeof noticeDays)[number]
 
-/** The notice that is due of a grant's hard expiry: it is that many days away or fewer. Null: none yet. */
+/** The notice of a grant's hard expiry that is due: it is that many days away or fewer; `null`: none yet. */
 export const expiryNotice = (hardExpiresAt: number | null, now: number): ExpiryNoticeDays | null =>
   (hardExpiresAt !== null && noticeDays.find((days) => hardExpiresAt - now <= days * DAY_MS)) ||
   null
 
-/** How long a provider keeps a grant, as an answer tells it, in epoch ms. */
+/** How long the provider keeps a grant according to its response, in epoch ms. */
 export function grantLimits(
   tokens: { readonly idleSeconds: number | null; readonly hardSeconds: number | null },
   startedAt: number,
@@ -120,12 +120,12 @@ export function spread(name: string): number {
   return ((hash ^ (hash >>> 13)) >>> 0) / 2 ** 32
 }
 
-/** A lifetime of a token response that gives none (the seed, section 8). */
+/** The lifetime of an access token whose response has no usable `expires_in` (RFC 6749 §5.1 makes it optional). */
 const DEFAULT_LIFETIME_SECONDS = 3_000
-/** No access token is trusted longer, whatever the provider says: a wrong number must not stop refreshing. */
+/** The longest lifetime that is believed: a wrong number must not keep a credential from being refreshed. */
 const MAX_LIFETIME_SECONDS = 86_400
 
-/** Seconds of `expires_in` as it came: a positive number, also as text; else the default. Never lengthened. */
+/** Seconds from a received `expires_in`: a positive number, also as text, at most a day; else the default. */
 export function lifetimeSeconds(expiresIn: unknown): number {
   const isNumeric = typeof expiresIn === 'string' && /^\s*\d+(\.\d+)?\s*$/.test(expiresIn)
   const seconds = isNumeric ? Number(expiresIn) : expiresIn
@@ -134,7 +134,7 @@ export function lifetimeSeconds(expiresIn: unknown): number {
   return Math.min(seconds, MAX_LIFETIME_SECONDS)
 }
 
-/** The credential as callers see it: everything but the secrets. */
+/** The credential as the API shows it: everything but the secrets. */
 export function viewOf(credential: CredentialSummary): CredentialView {
   return {
     Name: credential.name,
@@ -150,7 +150,7 @@ export function viewOf(credential: CredentialSummary): CredentialView {
   }
 }
 
-/** The credential that a stored grant amounts to. */
+/** The credential that a stored grant makes. */
 export const credentialOf = (grant: Grant, version: number): Credential => ({
   name: grant.name,
   environment: grant.environment,

@@ -1,4 +1,4 @@
-/** Seals credentials into a document for another installation, and opens one. */
+/** Encrypts credentials into a document for another installation, and decrypts one. */
 import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:crypto'
 import { promisify } from 'node:util'
 import { z } from 'zod'
@@ -7,7 +7,7 @@ import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Secret } from '@integration-host/shared/secrets/secret'
 
-/** What the document is sealed with. */
+/** What the document is encrypted with. */
 export type DocumentSecret =
   | { readonly kind: 'passphrase'; readonly passphrase: Secret }
   | { readonly kind: 'key'; readonly key: Buffer }
@@ -17,13 +17,13 @@ const secret = z
   .min(1)
   .transform((text) => new Secret(text))
 
-/** Up to the year 9999: what is later has another form as text, and none from some point on. */
+/** Up to the year 9999: later times have another form in ISO 8601, and the latest have none. */
 const time = z.number().min(0).max(253_402_300_799_999)
 
 const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
-  // Versions go on from it, and stay whole numbers in Redis and JSON.
+  // Later versions count on from it, and must stay exact integers in Redis and JSON.
   version: z
     .int()
     .positive()
@@ -37,7 +37,7 @@ const ExportedCredential = z.object({
   idToken: secret.nullable(),
   previous: z.object({ token: secret, retiredAt: time }).nullable(),
 })
-/** A credential with all that its next custodian needs. Times are epoch ms. */
+/** A credential with all that the importing installation needs. Times are epoch ms. */
 export type ExportedCredential = z.output<typeof ExportedCredential>
 
 const FORMAT = 'integration-host-credentials/1'
@@ -54,7 +54,7 @@ const derive = promisify(scrypt) as (
 
 let deriving: Promise<unknown> = Promise.resolve()
 
-/** One derivation at a time: each takes 128 MiB and one of the four threads that files and names wait for. */
+/** One derivation at a time: each needs 128 MiB and one of the four threads that file and DNS calls share. */
 function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
   if (sealedWith.kind === 'key') return Promise.resolve(sealedWith.key)
   const derived = deriving.then(() =>
@@ -64,7 +64,7 @@ function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
   return derived
 }
 
-/** Everything beside the ciphertext, in one spelling. */
+/** The authenticated part of the document beside the ciphertext, in one canonical form. */
 const additionalData = ({
   Format,
   ExportedAt,
@@ -121,10 +121,10 @@ export async function openDocument(
   const { Kdf } = document
   const isForKey = Kdf.Name === 'none'
   if (isForKey !== (sealedWith.kind === 'key'))
-    throw refused(`the document was sealed with a ${isForKey ? 'key' : 'passphrase'}`)
+    throw invalid(`the document was sealed with a ${isForKey ? 'key' : 'passphrase'}`)
   const key = await keyOf(sealedWith, Buffer.from(Kdf.Name === 'none' ? '' : Kdf.Salt, 'base64'))
   const sealed = Buffer.from(document.Ciphertext, 'base64')
-  if (sealed.length < TAG_BYTES) throw refused('the document is cut short')
+  if (sealed.length < TAG_BYTES) throw invalid('the document is truncated')
   const nonce = Buffer.from(document.Nonce, 'base64')
   const decipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES })
   decipher.setAAD(additionalData(document))
@@ -134,13 +134,13 @@ export async function openDocument(
     text =
       decipher.update(sealed.subarray(0, -TAG_BYTES), undefined, 'utf8') + decipher.final('utf8')
   } catch {
-    throw refused('the passphrase or key does not fit, or the document was changed')
+    throw invalid('the passphrase or key is wrong, or the document was changed')
   }
   try {
     return z.array(ExportedCredential).parse(JSON.parse(text))
   } catch {
-    throw refused('the document opens, and holds no credentials in this format')
+    throw invalid('the document was decrypted, but holds no credentials in this format')
   }
 }
 
-const refused = (why: string): IntegrationError => new IntegrationError('invalid_request', why)
+const invalid = (why: string): IntegrationError => new IntegrationError('invalid_request', why)

@@ -13,7 +13,7 @@ import {
 describe('a fault', () => {
   const at = Date.parse('2026-01-01T00:00:00.000Z')
 
-  it('has the message that is contract, and says what to do', () => {
+  it('has the message of the contract and a remedy', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',
@@ -33,7 +33,7 @@ describe('a fault', () => {
     expect(isTerminal(fault)).toBe(true)
   })
 
-  it('is provisional while the rejected token will be tried again, and says when', () => {
+  it('is provisional, with NextTryAt, while the rejected token will be tried again', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',
@@ -65,7 +65,7 @@ describe('a fault', () => {
     expect([isTerminal(stored), isProvisional(stored)]).toEqual([true, false])
   })
 
-  it('ends a grant only where a new one is needed', () => {
+  it('ends a grant only if a new one is needed', () => {
     const of = (
       code: 'provider_unavailable' | 'provider_rejected' | 'rotation_lost' | 'no_refresh_token',
     ) => isTerminal(faultOf('ACC-1', code, { body: '', traceId: null }, { at, attempts: 1 }))
@@ -90,7 +90,7 @@ describe('a body that is shown', () => {
     'Basic authentication is required',
     'request 0f8fad5b-d9cb-469f-a165-70867728950e of 4bf92f3577b34da6a3ce929d0e0e4736 failed',
     '',
-  ])('stays as it came when it holds no token: %s', (body) => {
+  ])('is unchanged if it holds no token: %s', (body) => {
     expect(presentableBody(body, ['rt-secret'])).toBe(body)
   })
 
@@ -116,7 +116,7 @@ describe('a body that is shown', () => {
     ['a new token under another name', `{"token":{"value":"${issued}"}}`],
     ['a new token in words', `could not save ${issued} for you`],
     ['a JWT', 'bad eyJhbGciOiJub25lIn0.eyJzdWIiOiJjYW5hcnkifQ.Y2FuYXJ5'],
-  ])('shows no token: %s', (_, body) => {
+  ])('has its tokens redacted: %s', (_, body) => {
     const shown = presentableBody(body, [sent])
     expect(shown).toContain('[redacted]')
     const canary = /canar|Y2FuYXJ5|63616e617279/
@@ -139,7 +139,7 @@ describe('a body that is shown', () => {
     'eyJ',
     'refresh_token=',
     `${'x'.repeat(39)} `,
-  ])('is looked at once: a megabyte of %j does not outlast the test', (part) => {
+  ])('is redacted in linear time: a megabyte of %j', (part) => {
     // Where the cost grows with the square of the length, this takes a minute.
     const body = part.repeat(1_048_576 / part.length)
     expect(presentableBody(body, [sent]).length).toBeLessThanOrEqual(1_001)
@@ -156,7 +156,7 @@ describe('the delay until the next try', () => {
     expect(retryDelayMs(1_000, null, 0)).toBe(RETRY_CAP_MS / 2)
   })
 
-  it('is never shorter than the provider asks, and bounded when it asks for years', () => {
+  it('is never shorter than Retry-After, and bounded if that is years', () => {
     for (const random of [0, 0.5, 0.999]) {
       expect(retryDelayMs(1, 30_000, random)).toBeGreaterThanOrEqual(30_000)
       expect(retryDelayMs(1, 1e12, random)).toBeLessThan(RETRY_CAP_MS * 1.3)

@@ -1,5 +1,6 @@
-/** What a failed refresh means: its class, whether trying again can help, and what to do. */
+/** The faults of a credential: their classes, whether a retry can help, and what to do. */
 import type { Fault } from '@integration-host/shared/contracts/credential'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { ProviderResponse } from '../provider/provider.ts'
 
 /**
@@ -110,8 +111,8 @@ export function faultOf(
 const BODY_LIMIT = 1_000
 
 /**
- * The body of a token endpoint's response as it may be shown: bounded, and without anything that is or was
- * a token. An ordinary error body is kept byte for byte.
+ * The body of a token endpoint's response as it may be shown: bounded, and with everything redacted that is or
+ * was a token. An ordinary error body is kept byte for byte.
  */
 export function presentableBody(body: string, secrets: readonly string[]): string {
   let shown = body
@@ -126,20 +127,20 @@ export function presentableBody(body: string, secrets: readonly string[]): strin
     for (const form of new Set(forms)) shown = shown.replaceAll(form, REDACTED)
   }
   shown = shown
-    // Members of a token response in JSON, a form or XML, also when the answer was cut in the middle of one.
+    // Members of a token response in JSON, a form or XML, also if the response was truncated within one.
     .replace(new RegExp(`((?:${MEMBERS})\\\\?"\\s*:\\s*\\\\?")[^"\\\\]*`, 'gi'), `$1${REDACTED}`)
     .replace(new RegExp(`((?:${MEMBERS})=)[^&\\s"<]+`, 'gi'), `$1${REDACTED}`)
     .replace(new RegExp(`(<(?:${MEMBERS})[^<>]*>)[^<]*`, 'gi'), `$1${REDACTED}`)
-    // A request that the answer repeats, and JSON web tokens.
+    // A request that the response echoes, and JSON web tokens.
     .replace(/\b(Basic|Bearer)\s+[\w+/=.~%-]{16,}/gi, `$1 ${REDACTED}`)
     .replace(/eyJ[\w-]{8,}(?:\.[\w-]*){0,4}/g, REDACTED)
-    // Whatever else is as long as a token, under any name and in any encoding. A UUID has 36 characters.
+    // Any other text as long as a token, under any name and in any encoding. A UUID has 36 characters.
     .replace(/(?<![\w~+-])[\w~+-]{40,}/g, REDACTED)
   return shown.length > BODY_LIMIT ? `${shown.slice(0, BODY_LIMIT)}…` : shown
 }
 
 const MEMBERS = 'access_?token|refresh_?token|id_?token|client_?secret'
-/** A text however JSON, a form, XML or a language that escapes more than it must would spell it. */
+/** Matches a text in every escaping: JSON, form, XML, and with characters escaped that need not be. */
 function anySpelling(text: string): RegExp {
   const either = (hex: string): string =>
     hex.replace(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)
@@ -165,11 +166,12 @@ export function retryDelayMs(
   random: number,
 ): number {
   if (retryAfterMs !== null) {
-    // Up to a fifth later than told: realms that were sent away together must not come back together.
+    // Up to a fifth later than requested: realms that were throttled together must not return together.
     return Math.floor(
       Math.min(RETRY_CAP_MS, Math.max(retryAfterMs, 0)) * (1 + random / 5) + random * 500,
     )
   }
-  const ceilingMs = Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** Math.min(attempts - 1, 20))
-  return Math.floor(ceilingMs / 2 + (random * ceilingMs) / 2)
+  // Between half of the ceiling and all of it: a refresh is not tried again at once.
+  const upperHalf = 0.5 + random / 2
+  return backoffMs(attempts, { baseMs: RETRY_BASE_MS, capMs: RETRY_CAP_MS, random: upperHalf })
 }

@@ -1,6 +1,6 @@
 /**
- * Seals every stored credential with the active key, while it is read and refreshed: each record is replaced
- * only as it was read, and whoever writes one meanwhile seals it with the active key anyway.
+ * Re-encrypts every stored credential with the active key while the service runs: a record is replaced only if
+ * it is unchanged since it was read, and a concurrent write encrypts it with the active key anyway.
  */
 import type { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
 import type { CredentialStore } from './credential-store.ts'
@@ -9,27 +9,28 @@ export interface KeyRotationDeps {
   readonly store: Pick<CredentialStore, 'list' | 'counts' | 'reseal' | 'retireKeys' | 'record'>
   readonly activeKeyId: string
   readonly now: () => number
-  readonly announce: () => void
+  readonly notifyOutbox: () => void
 }
 
 export type RotateKeys = (who: string, signal: AbortSignal) => AsyncGenerator<KeyRotationProgress>
 
 const PAGE = 500
-const FIRST_REFUSED = 10
-/** Beyond these somebody goes on sealing with the old key: it is not free, and nobody waits for ever. */
-const MOST_PASSES = 5
-/** Credentials under way at a time. */
-const AT_A_TIME = 50
+const MAX_NAMED = 10
+/** If records with the old key still appear then, a replica keeps using that key, and it cannot be retired. */
+const MAX_PASSES = 5
+/** Credentials that are re-encrypted concurrently. */
+const CONCURRENCY = 50
 
 /**
- * The function tells its progress page by page; the last one `IsFinished`. Keys retire only when all
- * credentials opened. It throws `store_unavailable`; what was done until then stays done.
+ * The returned function yields its progress after each page; the last value has `IsFinished`. Keys are retired
+ * only if every credential could be decrypted. It throws `store_unavailable`; records that were re-encrypted
+ * before that stay so.
  */
 export function createKeyRotation({
   store,
   activeKeyId,
   now,
-  announce,
+  notifyOutbox,
 }: KeyRotationDeps): RotateKeys {
   return async function* rotate(who, signal) {
     const { stored: Total } = await store.counts()
@@ -48,22 +49,21 @@ export function createKeyRotation({
       IsFinished: isFinished,
       RetiredKeys: [...retired],
     })
-    // A replica that has the new key second still seals with the old one: passes until one finds nothing.
+    // A replica whose active key is still the old one writes records with it: repeated until a pass finds none.
     let found = -1
-    for (let pass = 1; found !== 0 && pass <= MOST_PASSES; pass += 1) {
+    for (let pass = 1; found !== 0 && pass <= MAX_PASSES; pass += 1) {
       found = 0
       counts.refused = 0
       firstRefused.length = 0
       for (let after = '', isLast = false; !isLast;) {
         const names = (await store.list({ after, limit: PAGE })).map(({ name }) => name)
-        for (let start = 0; start < names.length; start += AT_A_TIME) {
+        for (let start = 0; start < names.length; start += CONCURRENCY) {
           await Promise.all(
-            names.slice(start, start + AT_A_TIME).map(async (name) => {
+            names.slice(start, start + CONCURRENCY).map(async (name) => {
               const outcome = await store.reseal(name)
               if (outcome === 'resealed') found += 1
               if (outcome !== 'current' || pass === 1) counts[outcome] += 1
-              if (outcome === 'refused' && firstRefused.length < FIRST_REFUSED)
-                firstRefused.push(name)
+              if (outcome === 'refused' && firstRefused.length < MAX_NAMED) firstRefused.push(name)
             }),
           )
         }
@@ -88,7 +88,7 @@ export function createKeyRotation({
         ...(counts.resealed > 0 && { Count: counts.resealed }),
       },
     ])
-    announce()
+    notifyOutbox()
     yield progress(true, retired)
   }
 }

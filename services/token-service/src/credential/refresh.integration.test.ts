@@ -26,8 +26,8 @@ import {
   usable,
 } from '../../test-support/service-fixture.ts'
 import type { CredentialStore } from './credential-store.ts'
-import { JournalEntry } from './journal.ts'
-import { type RefreshPoint, refreshPoints } from './refresh.ts'
+import { OutboxEntry } from './outbox.ts'
+import { type Failpoint, failpoints } from './refresh.ts'
 
 const NAME = 'ACC-1'
 let keys: KeyRing
@@ -51,7 +51,7 @@ async function start(options: Partial<ServiceOptions> = {}): Promise<TestService
   return cleanup.use(await startTestService({ provider, store, authorizations, keys, ...options }))
 }
 
-/** As if the hour of the access token were over. */
+/** Makes the access token of a credential an expired one. */
 async function expire(name = NAME): Promise<void> {
   await redis.redis.hset(
     name,
@@ -63,17 +63,17 @@ async function expire(name = NAME): Promise<void> {
 }
 const refreshes = () => provider.requests.filter(({ grant }) => grant === 'refresh_token')
 const events = async (): Promise<string[]> => {
-  // The relay trims what it has published; a bus of the process has nobody listening, so look at the record.
+  // The events are read from the outbox, because the in-process bus has no subscriber.
   const all = await redis.redis.xrange('credentials:outbox', '-', '+')
   return all.flatMap(([, [, entry]]) =>
-    JournalEntry.parse(JSON.parse(entry ?? '')).events.map(({ kind }) => kind),
+    OutboxEntry.parse(JSON.parse(entry ?? '')).events.map(({ kind }) => kind),
   )
 }
 
-/** A store whose process has died: nothing it says arrives any more. */
-function mortal(store: CredentialStore) {
+/** A store of a process that can be killed: every call fails after that. */
+function killable(store: CredentialStore) {
   let isDead = false
-  const dying = new Proxy(store, {
+  const proxied = new Proxy(store, {
     get:
       (target, method: keyof CredentialStore) =>
       (...args: never[]) =>
@@ -82,7 +82,7 @@ function mortal(store: CredentialStore) {
           : (target[method] as (...given: never[]) => unknown)(...args),
   })
   return {
-    store: dying,
+    store: proxied,
     die: () => {
       isDead = true
       throw new Error('killed')
@@ -94,7 +94,7 @@ function mortal(store: CredentialStore) {
 }
 
 describe('single flight (I1)', () => {
-  it('asks the provider once, however many callers ask three replicas at the same time', async () => {
+  it('sends one request to the provider for any number of concurrent callers at three replicas', async () => {
     const services = [await start()]
     for (const _ of [2, 3]) {
       const replica = await openTestRedis({ keys, prefix: redis.prefix })
@@ -115,7 +115,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('spends one refresh on many reports of the same bad version, and none on a late one', async () => {
+  it('refreshes once for many concurrent reports of one rejected version, and not for a later one', async () => {
     const service = await start()
     await service.connect('1')
     const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))
@@ -125,7 +125,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('hands out the valid token at once while it is being refreshed ahead of time', async () => {
+  it('issues the valid token without waiting for a refresh ahead of time', async () => {
     const service = await start({ env: { REFRESH_AHEAD_SECONDS: '600' } })
     await service.connect('1')
     const before = (await service.ask(`/credentials/${NAME}/token`)).body
@@ -152,7 +152,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('refreshes a hundred realms that expire together once each, with few calls at a time', async () => {
+  it('refreshes a hundred realms that expire together once each, at most 32 at a time', async () => {
     const service = await start()
     const realms = Array.from({ length: 100 }, (_, index) => `r${index}`)
     await Promise.all(realms.map((realm) => service.connect(realm)))
@@ -172,8 +172,8 @@ describe('single flight (I1)', () => {
   })
 })
 
-describe('a new pair', () => {
-  it('replaces token, refresh token and id token; the realm and the expiry from the start of the request are kept', async () => {
+describe('a refresh that is granted', () => {
+  it('replaces all tokens, keeps the realm, and counts the lifetime from the start of the request', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -181,42 +181,42 @@ describe('a new pair', () => {
     const { body } = await service.ask(`/credentials/${NAME}/token`)
     const receivedAt = refreshes()[0]?.at ?? 0
     expect(Date.parse(String(body['Expiry']))).toBeLessThanOrEqual(receivedAt + 3_600_000)
-    const { lease, credential, refreshToken, previous } = await custody()
+    const { lease, credential, refreshToken, previous } = await leased()
     expect([lease.version, credential.environment]).toEqual([2, '1'])
     expect(refreshToken?.reveal()).not.toBe(previous?.token.reveal())
     expect(previous?.token.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
   })
 
-  it('keeps the old refresh token when the answer has none, and the one before it', async () => {
+  it('keeps the current and the previous refresh token if the response has none', async () => {
     const service = await start()
     await service.connect('1')
     provider.knobs.rotation = 'never'
     provider.script({ members: { refresh_token: undefined, id_token: undefined } })
     await expire()
     await service.ask(`/credentials/${NAME}/token`)
-    const { refreshToken, previous, idToken } = await custody()
+    const { refreshToken, previous, idToken } = await leased()
     expect(refreshToken?.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
     expect([previous, idToken === null]).toEqual([null, false])
   })
 
-  async function custody() {
+  async function leased() {
     const acquired = await redis.store.acquire(NAME, 'test', 1_000)
-    if (acquired.kind !== 'held') throw new Error(acquired.kind)
-    return acquired.custody
+    if (acquired.kind !== 'acquired') throw new Error(acquired.kind)
+    return acquired.leased
   }
 })
 
-describe('a process that dies (I3, I5)', () => {
-  /** Points after which the provider has rotated and the answer is gone with the process. */
-  const isSpent = (point: RefreshPoint): boolean =>
-    point === 'after answer' || point === 'before commit'
+describe('a process that is killed (I3, I5)', () => {
+  /** Failpoints after which the provider has rotated and the response is lost with the process. */
+  const isTokenUsed = (point: Failpoint): boolean =>
+    point === 'after response' || point === 'before commit'
 
   describe.each(['never', 'with grace'] as const)('under rotation %s', (rotation) => {
-    it.each(refreshPoints)('%s: another replica brings a usable token', async (point) => {
-      const doomed = mortal(redis.store)
+    it.each(failpoints)('%s: another replica refreshes the credential', async (point) => {
+      const doomed = killable(redis.store)
       const first = await start({
         store: doomed.store,
-        reach: (at) => (at === point ? doomed.die() : undefined),
+        failpoint: (at) => (at === point ? doomed.die() : undefined),
       })
       await first.connect('1')
       provider.knobs.rotation = rotation === 'never' ? 'never' : 'always'
@@ -233,7 +233,7 @@ describe('a process that dies (I3, I5)', () => {
       const calls = {
         'before intent': 1,
         'after intent': 1,
-        'after answer': 2,
+        'after response': 2,
         'before commit': 2,
         'after commit': 1,
       }[point]
@@ -242,13 +242,13 @@ describe('a process that dies (I3, I5)', () => {
     })
   })
 
-  it.each(refreshPoints.filter((point) => !isSpent(point)))(
-    '%s, under strict rotation: nothing is lost',
+  it.each(failpoints.filter((point) => !isTokenUsed(point)))(
+    '%s, under strict rotation: the grant is kept',
     async (point) => {
-      const doomed = mortal(redis.store)
+      const doomed = killable(redis.store)
       const first = await start({
         store: doomed.store,
-        reach: (at) => (at === point ? doomed.die() : undefined),
+        failpoint: (at) => (at === point ? doomed.die() : undefined),
       })
       await first.connect('1')
       await expire()
@@ -259,16 +259,16 @@ describe('a process that dies (I3, I5)', () => {
     },
   )
 
-  it('with the answer, under strict rotation: one fault that says what happened, and one event', async () => {
-    const doomed = mortal(redis.store)
+  it('before commit, under strict rotation: lays the fault rotation_lost and publishes one event', async () => {
+    const doomed = killable(redis.store)
     const first = await start({
       store: doomed.store,
-      reach: (at) => (at === 'before commit' ? doomed.die() : undefined),
+      failpoint: (at) => (at === 'before commit' ? doomed.die() : undefined),
     })
     await first.connect('1')
     await expire()
     await first.call(`/credentials/${NAME}/token`)
-    // Nobody relays from here on, so that the outbox shows what was said.
+    // Without a relay the outbox keeps the events.
     const survivor = await start({ store: withoutRelay(redis.store) })
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => survivor.ask(`/credentials/${NAME}/token`)),
@@ -287,8 +287,8 @@ describe('a process that dies (I3, I5)', () => {
     readOutbox: async () => null,
   })
 
-  it('waits until a call of the dead one cannot be under way any more (I4)', async () => {
-    const doomed = mortal(redis.store)
+  it('waits until the request of the killed process can no longer be in flight (I5)', async () => {
+    const doomed = killable(redis.store)
     const answer = Promise.withResolvers<void>()
     const first = await start({ store: doomed.store })
     await first.connect('1')
@@ -298,7 +298,7 @@ describe('a process that dies (I3, I5)', () => {
     const lost = first.call(`/credentials/${NAME}/token`).catch(() => {})
     await eventually(() => expect(refreshes()).toHaveLength(1))
     doomed.kill()
-    const survivor = await start({ timing: { strangerMs: 1_500 } })
+    const survivor = await start({ timing: { foreignIntentMaxAgeMs: 1_500 } })
     expect((await survivor.ask(`/credentials/${NAME}/token`)).status).toBe(200)
     answer.resolve()
     expect(refreshes()).toHaveLength(2)
@@ -308,13 +308,13 @@ describe('a process that dies (I3, I5)', () => {
   })
 })
 
-describe('a holder that was paused (I7)', () => {
-  it('does not overwrite what came after it, and does not lose what it brought', async () => {
+describe('a lease holder that was paused (I7)', () => {
+  it('commits its pair under a new lease after another replica laid a fault', async () => {
     const wake = Promise.withResolvers<void>()
-    const paused = mortalRenewals(redis.store)
+    const paused = withoutRenewals(redis.store)
     const first = await start({
       store: paused,
-      reach: (at) => (at === 'before commit' ? wake.promise : undefined),
+      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
     })
     await first.connect('1')
     await expire()
@@ -336,16 +336,16 @@ describe('a holder that was paused (I7)', () => {
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
   })
 
-  /** A paused process renews nothing. */
-  const mortalRenewals = (store: CredentialStore): CredentialStore => ({
+  /** A paused process renews no lease. */
+  const withoutRenewals = (store: CredentialStore): CredentialStore => ({
     ...store,
     renew: async () => false,
   })
 
-  it('gives way to a new grant, whenever it comes (I8)', async () => {
+  it('does not overwrite a new grant that was stored meanwhile (I8)', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
-      reach: (at) => (at === 'before commit' ? wake.promise : undefined),
+      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
     })
     await first.connect('1')
     await expire()
@@ -358,12 +358,12 @@ describe('a holder that was paused (I7)', () => {
     expect((await first.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(granted)
   })
 
-  it('brings nothing back that was removed', async () => {
+  it('does not restore a credential that was removed meanwhile', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       timing: { leaseMs: 300 },
-      store: mortalRenewals(redis.store),
-      reach: (at) => (at === 'before commit' ? wake.promise : undefined),
+      store: withoutRenewals(redis.store),
+      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
     })
     await first.connect('1')
     await expire()
@@ -377,7 +377,7 @@ describe('a holder that was paused (I7)', () => {
 })
 
 describe('a lease', () => {
-  it('is renewed while the provider takes its time, and not a moment longer, however it ends', async () => {
+  it('is renewed while the provider responds slowly, and no longer once the refresh has ended', async () => {
     const renewals = new Map<number, number>()
     const renewed = (fence: number): number => renewals.get(fence) ?? 0
     const store: CredentialStore = {
@@ -410,12 +410,12 @@ describe('a lease', () => {
   })
 })
 
-describe('a provider in trouble', () => {
+describe('a provider that fails', () => {
   it.each([
     ['an unusable answer', { status: 200, body: '<html>' }],
     ['a 500', { status: 500, body: 'boom' }],
     ['a connection that is cut', { cuts: 'before' as const }],
-  ])('%s is asked once more, after a quiet time', async (_, step) => {
+  ])('%s: the request is retried once, after a delay', async (_, step) => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -428,7 +428,7 @@ describe('a provider in trouble', () => {
     )
   })
 
-  it('that stays away faults with the exact message when the token has expired, is left alone for a while, and heals', async () => {
+  it('lays a fault with the exact message after the token expired, backs off, and recovers', async () => {
     const service = await start()
     await service.connect('1')
     const before = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
@@ -451,7 +451,7 @@ describe('a provider in trouble', () => {
       },
     })
     expect(await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')).toEqual(before)
-    // Not hammered: whoever asks again within the pause is told without a call.
+    // Further callers during the back-off get the same error without a request to the provider.
     for (const _ of [1, 2, 3])
       expect((await service.call(`/credentials/${NAME}/token`)).status).toBe(503)
     expect(refreshes()).toHaveLength(2)
@@ -463,7 +463,7 @@ describe('a provider in trouble', () => {
     )
   })
 
-  it('faults nobody while the token is valid, and goes on serving it', async () => {
+  it('lays no fault while the token is valid, and goes on issuing it', async () => {
     const service = await start()
     await service.connect('1')
     const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
@@ -480,7 +480,7 @@ describe('a provider in trouble', () => {
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
   })
 
-  it('that throttles is not asked again before it allows, and a 4xx is never retried', async () => {
+  it('gets no further request before Retry-After has passed', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -496,9 +496,9 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
   const invalidGrant = { status: 400, body: '{"error":"invalid_grant"}' }
   const fault = async (): Promise<Record<string, unknown>> =>
     JSON.parse((await redis.redis.hget(NAME, 'Fault')) ?? '{}') as Record<string, unknown>
-  const shownTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
+  const sentTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
 
-  it('is a fault at once, is not shown for every caller, and is tried again by itself', async () => {
+  it('lays a fault at once, is not sent for each caller, and is tried again by the schedule', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
     await service.connect('1')
     await expire()
@@ -514,14 +514,14 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     })
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
     expect(refreshes()).toHaveLength(1)
-    // No caller asks from here on: the schedule tries the same token again.
+    // Without a further caller the schedule tries the same token again.
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
-    expect(new Set(shownTokens()).size).toBe(1)
+    expect(new Set(sentTokens()).size).toBe(1)
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
   })
 
-  it('is tried as often as the profile says, and then the fault is final', async () => {
+  it('is tried as often as the profile says, and then makes the fault final', async () => {
     const published: CredentialEvent[] = []
     const ids: string[] = []
     const bus = cleanup.use(createInProcessBus(silent))
@@ -548,8 +548,8 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     await eventually(async () => expect(await fault()).toMatchObject({ Final: true }))
     expect(await fault()).toMatchObject({ Code: 'invalid_grant', Rejections: 3 })
     expect(await redis.redis.zscore('credentials:due', NAME)).toBeNull()
-    expect(shownTokens()).toHaveLength(3)
-    expect(new Set(shownTokens()).size).toBe(1)
+    expect(sentTokens()).toHaveLength(3)
+    expect(new Set(sentTokens()).size).toBe(1)
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     expect(refreshes()).toHaveLength(3)
     expect(await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')).toEqual(stored)
@@ -558,7 +558,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(ids).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`])
   })
 
-  it('keeps its provisional fault through a failure that says nothing of the grant', async () => {
+  it('keeps its provisional fault through a failure that says nothing about the grant', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -569,20 +569,20 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(await fault()).toMatchObject({ Code: 'invalid_grant', Final: false, Rejections: 1 })
   })
 
-  it('shows the previous token once, not at each further try', async () => {
+  it('sends the previous token once, not at each further try', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     provider.revokeAll()
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
-    const [first, current, previous, again, ...more] = shownTokens()
+    const [first, current, previous, again, ...more] = sentTokens()
     expect(previous).toBe(first)
     expect(again).toBe(current)
     expect(more).toEqual([])
   })
 
-  it('is no expiry to wait for: the alert on expiring tokens leaves it out', async () => {
+  it('is not counted in the nearest expiry, on which an alert depends', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000] } })
     await service.connect('1')
     expect((await redis.store.counts()).nextExpiryAt).not.toBeNull()
@@ -595,7 +595,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
 const FIRST_REJECTION_IS_FINAL = { rejectedGrantRetryDelaysMs: [] }
 
 describe('a grant that has ended (I9)', () => {
-  it('is faulted after the previous token was tried once, keeps its tokens, and is not shown to the provider again', async () => {
+  it('is faulted after one try of the previous token, keeps its tokens, and causes no further request', async () => {
     const service = await start({ timing: FIRST_REJECTION_IS_FINAL })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -624,7 +624,7 @@ describe('a grant that has ended (I9)', () => {
       await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA', 'Previous'),
     ).toEqual(before)
     expect(await redis.redis.zscore('credentials:due', NAME)).toBeNull()
-    // The access token is good for the rest of its hour.
+    // The access token stays valid for the rest of its lifetime.
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
     await expire()
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
@@ -635,7 +635,7 @@ describe('a grant that has ended (I9)', () => {
   it.each([
     ['final', FIRST_REJECTION_IS_FINAL],
     ['provisional', { rejectedGrantRetryDelaysMs: [60_000] }],
-  ])('is healed by a reconnect while its fault is %s', async (_, timing) => {
+  ])('is replaced by a reconnect while its fault is %s', async (_, timing) => {
     const service = await start({ timing })
     await service.connect('1')
     provider.revokeAll()
@@ -650,7 +650,7 @@ describe('a grant that has ended (I9)', () => {
     ).toMatchObject({ Version: 3 })
   })
 
-  it('lives on when the previous token is still taken', async () => {
+  it('goes on if the provider still accepts the previous token', async () => {
     const service = await start()
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -661,7 +661,7 @@ describe('a grant that has ended (I9)', () => {
     ).toMatchObject({ Version: 3, Status: 'active' })
   })
 
-  it('came without a refresh token: faulted at its end, without a call', async () => {
+  it('without a refresh token is faulted when its access token expires, without a request', async () => {
     const service = await start()
     provider.script({ members: { refresh_token: undefined } })
     await service.connect('1')
@@ -674,13 +674,13 @@ describe('a grant that has ended (I9)', () => {
   })
 })
 
-describe('a provider that refuses the application', () => {
-  it('faults no realm and is asked no more by any, until a secret works', async () => {
+describe('a provider that rejects the client credentials', () => {
+  it('faults no realm and gets no request for any other one, until a secret is accepted', async () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.knobs.secrets = ['rotated at the provider']
+    for (const realm of ['1', '2', '3']) await expire(`ACC-${realm}`)
     for (const realm of ['1', '2', '3']) {
-      await expire(`ACC-${realm}`)
       const { status, body } = await service.ask(`/credentials/ACC-${realm}/token`)
       expect([status, body['code']]).toEqual([503, 'provider_unavailable'])
       expect((await service.ask(`/credentials/ACC-${realm}`)).body).toMatchObject({
@@ -697,27 +697,42 @@ describe('a provider that refuses the application', () => {
       ).toMatchObject({ Version: 2 })
     }
   })
+
+  it('serves all realms within seconds after the rejection has passed', async () => {
+    const service = await start()
+    for (const realm of ['1', '2', '3']) await service.connect(realm)
+    provider.script({ status: 401, body: '{"error":"invalid_client"}' })
+    const token = (realm: string) => service.ask(`/credentials/ACC-${realm}/token`)
+    for (const realm of ['1', '2', '3']) {
+      await expire(`ACC-${realm}`)
+      expect((await token(realm)).status).toBe(503)
+    }
+    const startedAt = performance.now()
+    for (const realm of ['2', '3', '1'])
+      await eventually(async () => expect((await token(realm)).status).toBe(200))
+    expect(performance.now() - startedAt).toBeLessThan(5_000)
+  })
 })
 
-describe('Redis away', () => {
-  let line: Relay
+describe('while Redis is unavailable', () => {
+  let relay: Relay
   let far: TestRedis
   let service: TestService
 
   beforeEach(async () => {
-    line = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))
-    far = await openTestRedis({ keys, prefix: redis.prefix, url: line.url })
+    relay = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))
+    far = await openTestRedis({ keys, prefix: redis.prefix, url: relay.url })
     cleanup.use(far)
     await usable(far)
   })
 
-  it('before the call: nothing is spent, the valid token is served, an expired one is not', async () => {
+  it('before the request: sends no token, issues a valid access token and no expired one', async () => {
     service = await start({ store: far.store, authorizations: far.authorizations })
     await service.connect('1')
     await service.connect('2')
     const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
     await expire('ACC-2')
-    line.away()
+    relay.away()
     await eventually(() => expect(far.redis.status).not.toBe('ready'))
     expect(await service.ask(`/credentials/${NAME}/token`)).toMatchObject({
       status: 200,
@@ -732,18 +747,18 @@ describe('Redis away', () => {
       body: { code: 'store_unavailable' },
     })
     expect(refreshes()).toHaveLength(0)
-    line.restore()
+    relay.restore()
     await usable(far)
     expect((await service.ask(`/credentials/ACC-2/token`)).status).toBe(200)
   })
 
   it.each(['away', 'stall'] as const)(
-    'after the call (%s): the new token is served from memory, and stored when Redis is back (I6)',
+    'after the request (%s): issues the new token from memory, and stores it once Redis responds (I6)',
     async (trouble) => {
       service = await start({
         store: far.store,
         authorizations: far.authorizations,
-        reach: (at) => (at === 'before commit' ? line[trouble]() : undefined),
+        failpoint: (at) => (at === 'before commit' ? relay[trouble]() : undefined),
       })
       await service.connect('1')
       await expire()
@@ -753,7 +768,7 @@ describe('Redis away', () => {
       expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(
         fresh.body['Authenticator'],
       )
-      line.restore()
+      relay.restore()
       await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
       await usable(far)
       expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(
@@ -765,7 +780,7 @@ describe('Redis away', () => {
 })
 
 describe('a clock that is wrong', () => {
-  it('a pause that a clock ahead has written holds nobody back', async () => {
+  it('ignores a next try that a replica with a fast clock has stored', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -776,7 +791,7 @@ describe('a clock that is wrong', () => {
 })
 
 describe('after a restart', () => {
-  it('every stored credential is refreshed when it is due, found by one range read', async () => {
+  it('refreshes every stored credential when it is due, found by one range read of the index', async () => {
     const before = await start()
     for (const realm of ['1', '2', '3']) await before.connect(realm)
     await before[Symbol.asyncDispose]()

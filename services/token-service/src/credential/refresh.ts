@@ -2,35 +2,38 @@
  * The refresh of a credential: one rotation at a time, and none lost while the provider makes recovery
  * possible.
  *
- * A refresh token is spent by showing it, and what it bought exists only in the answer. So every step is
- * arranged around one question: if all stopped here, could the next one go on?
+ * Sending a refresh token may use it up, and the pair that replaces it exists only in the response. So every
+ * step is arranged around one question: if this process stopped here, could the next one recover?
  *
- *   take the lease → look again → write the intent → one POST → commit → (event, by the outbox relay)
+ *   acquire the lease → re-read the record → store the intent → one POST → commit → (event, by the outbox relay)
  *
- * I1  One refresher per credential: a promise in this process, a lease with a fence over all replicas.
- *     Who does not get the lease watches the record; nobody queues for the lease.
- * I2  Under the lease the record is read again: what is no longer needed is not done.
- * I3  Nothing is sent before the intent is stored. It says which version is being spent, and proves that the
- *     store can be written; when it cannot, nothing was spent.
- * I4  One POST at a time, and never two whose answers could both arrive: a second one starts after the first
- *     is torn down and a quiet time has passed. The one retry is for a call that never left, or whose
- *     outcome is unknown; an answer is never asked for again.
- * I5  Only an answer clears an intent. Who finds one of a holder that is gone waits until that holder's call
- *     can no longer be under way, and shows the same token once more.
- * I6  A pair that was received is in memory until it is stored. While the store is away its access token is
- *     served, and the commit is tried until it lands or is overtaken.
- * I7  A commit compares version and fence. A newer fence means that somebody may be spending the same
- *     version: the pair is not thrown away, but committed under a lease of its own, if it still fits.
- * I8  A new grant moves the version, so whatever a refresh in flight brings is refused.
- * I9  A fault is laid over the credential, the tokens stay. Only `invalid_grant` ends a grant, and only after
- *     the record was read again and the previous token, while a provider may still accept it, was tried.
+ * I1  One refresh of a credential at a time: a shared promise within this process, a lease with a fencing
+ *     token (`fence`) across replicas. A replica that does not get the lease polls the record; there is no
+ *     queue for the lease.
+ * I2  The record is read again under the lease. If it already satisfies the goal, nothing is sent.
+ * I3  Nothing is sent before the intent is stored. The intent names the version whose refresh token is about
+ *     to be used, and storing it proves that the store accepts writes. If that fails, no token was used.
+ * I4  One POST at a time, and never two whose responses could both arrive: a second one starts after the
+ *     first is closed and `ambiguousRetryDelayMs` has passed. The single retry is for a request that was never
+ *     sent or whose outcome is unknown; a received response is never requested again.
+ * I5  Only a response clears an intent. A process that finds the intent of another one waits until that
+ *     request can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same token once more.
+ * I6  A received pair is kept in memory until it is stored. While the store is unavailable its access token is
+ *     issued, and the commit is retried until it succeeds or is superseded. During shutdown it is retried for
+ *     `commitDeadlineMs`; a pair that is dropped after that is reported as `rotation_dropped`.
+ * I7  A commit compares version and fence. A newer fence means that another process may be using the same
+ *     version. The pair is not discarded then: it is committed under a new lease, if the version is unchanged.
+ * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
+ * I9  A fault is laid over the credential; the tokens stay. Only `invalid_grant` ends a grant, and only after
+ *     the record was read again and the previous token, which a provider may still accept, was tried.
  * I10 A provider may respond with `invalid_grant` in an outage, and a rejected token is not used up. So the
  *     fault is provisional first: the same token is tried again after the delays of the profile, a few times
- *     in about a day, and only then is the fault final. A failure in between that says nothing of the grant
- *     leaves the provisional fault in place.
+ *     in about a day, and only then is the fault final. A failure in between that says nothing about the
+ *     grant leaves the provisional fault in place.
  */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Provider, ProviderResponse, TokenSet } from '../provider/provider.ts'
 import {
@@ -42,30 +45,34 @@ import {
   grantLimits,
   refreshDueAt,
 } from './credential.ts'
-import type { CredentialStore, Custody, Lease } from './credential-store.ts'
+import type { CredentialStore, Lease, LeasedCredential } from './credential-store.ts'
 import {
   type FaultClass,
-  faultClasses,
-  faultOf,
   isGrantRejected,
   isProvisional,
   isTerminal,
   RETRY_CAP_MS,
-  retryDelayMs,
 } from './fault.ts'
+import {
+  endsGrant,
+  type RefreshFailure,
+  type RefreshFailureClass,
+  settlementOf,
+} from './refresh-failure.ts'
+import { createSemaphore } from './semaphore.ts'
 
-/** What a caller wants of a refresh. */
+/** What the caller of a refresh needs. */
 export type RefreshGoal =
-  /** A credential that is not due. */
+  /** A credential whose refresh is not due. */
   | { readonly kind: 'fresh' }
-  /** A pair newer than `version`. `isInsistent`: also when the last refresh has just failed. */
-  | { readonly kind: 'newer'; readonly version: number; readonly isInsistent: boolean }
+  /** A pair newer than `version`. `force`: call the provider even before `nextTryAt` of a failed refresh. */
+  | { readonly kind: 'newer'; readonly version: number; readonly force: boolean }
 
 export type RefreshResult =
   | { readonly kind: 'refreshed'; readonly credential: Credential }
   /** Only a new grant can help. */
   | { readonly kind: 'faulted'; readonly credential: Credential; readonly fault: Fault }
-  /** Not now: the provider is away or throttles, or another replica is still at it. */
+  /** Not now: the provider is unavailable or throttles, or another replica is still refreshing. */
   | {
       readonly kind: 'deferred'
       readonly credential: Credential | null
@@ -73,45 +80,57 @@ export type RefreshResult =
     }
   | { readonly kind: 'absent' }
 
-/** Where a process may die, for tests that let it. */
-export const refreshPoints = [
+/** The points of the protocol at which tests stop or kill the process. */
+export const failpoints = [
   'before intent',
   'after intent',
-  'after answer',
+  'after response',
   'before commit',
   'after commit',
 ] as const
-export type RefreshPoint = (typeof refreshPoints)[number]
+export type Failpoint = (typeof failpoints)[number]
 
+/** All in milliseconds. */
 export interface RefreshTiming {
-  /** A lease lasts this long unless renewed, which happens three times in it. Longer than a call takes. */
+  /** The lifetime of a lease, which is renewed three times in it. Longer than a request takes. */
   readonly leaseMs: number
-  /** I5: the age of a stranger's intent from which on its call cannot be under way any more. */
-  readonly strangerMs: number
-  /** I4: between a call of ours whose outcome is unknown and the next one. */
-  readonly quietMs: number
-  readonly watchMs: number
-  /** How long a caller waits for another replica. */
-  readonly patienceMs: number
+  /** I5: the age from which on the request of another process's intent cannot be in flight any more. */
+  readonly foreignIntentMaxAgeMs: number
+  /** I4: between a request of ours whose outcome is unknown and the retry. */
+  readonly ambiguousRetryDelayMs: number
+  /** Between two reads of a record that another replica is refreshing. */
+  readonly pollMs: number
+  /** How long a caller waits for the refresh of another replica. */
+  readonly waitTimeoutMs: number
+  /** I6: how long a process that shuts down keeps trying to commit a rotated pair. */
+  readonly commitDeadlineMs: number
   /** How long after its rotation a previous token is still tried when the current one is rejected. */
   readonly graceMs: number
   /** I10: before each further try of a rejected refresh token; empty: the first rejection is final. */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
 
-/** For a provider request of at most 10 s. What depends on the provider is the profile's. */
+/** For a provider request of at most 10 s. The settings that depend on the provider come from its profile. */
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
-  strangerMs: 12_000,
-  quietMs: 2_000,
-  watchMs: 50,
-  patienceMs: 25_000,
+  foreignIntentMaxAgeMs: 12_000,
+  ambiguousRetryDelayMs: 2_000,
+  pollMs: 50,
+  waitTimeoutMs: 25_000,
+  commitDeadlineMs: 5_000,
 }
 
-/** What became of one refresh under the lease, for logs and metrics. Holds no secret. */
+/** The outcome of one refresh under the lease, for logs and metrics. Holds no secret. */
 export interface RefreshReport {
   readonly name: string
-  readonly outcome: 'refreshed' | FaultClass | 'throttled' | 'client_refused' | 'superseded'
+  readonly outcome:
+    | 'refreshed'
+    | RefreshFailureClass
+    /** Another write advanced the version while the provider was called: that pair is the newer one. */
+    | 'superseded'
+    /** The provider rotated the refresh token, and the new pair was lost with this process. */
+    | 'rotation_dropped'
+  /** Requests sent to the token endpoint. */
   readonly calls: number
   readonly traceId: string | null
 }
@@ -122,224 +141,253 @@ export interface RefreshDeps {
     'get' | 'acquire' | 'renew' | 'release' | 'recordIntent' | 'commit' | 'settle'
   >
   readonly provider: Pick<Provider, 'refresh'>
-  /** This process, to the leases. */
+  /** Milliseconds for which no call is made because the provider rejects the client credentials; else 0. */
+  readonly heldBackMs: () => number
+  /** Identifies this process in leases. */
   readonly owner: string
   readonly refreshAheadMs: number
-  /** After how long without a refresh the provider ends a grant. */
+  /** The provider ends a grant that was not refreshed for this long. */
   readonly idleLimitMs: number
   readonly timing: RefreshTiming
-  /** Refreshes in hand at a time, over all realms. */
+  /** The largest number of refreshes in flight, over all realms. */
   readonly concurrency: number
+  /** Epoch ms. */
   readonly now: () => number
+  /** In [0, 1). */
   readonly random: () => number
   /** Resolves after `ms`, or at once when the signal aborts. */
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** The outbox has something new. */
-  readonly announce: () => void
+  /** Called when the outbox has a new entry. */
+  readonly notifyOutbox: () => void
   readonly report: (report: RefreshReport) => void
-  /** A defect while a received pair is being stored; the pair is kept and tried again. */
+  /** Receives an unexpected error while a received pair is being committed; the commit is retried. */
   readonly onError: (error: unknown) => void
-  /** Awaited at each named point. */
-  readonly reach?: (point: RefreshPoint, name: string) => Promise<void> | void
+  /** Awaited at each failpoint. */
+  readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
 export interface RefreshRoutine extends AsyncDisposable {
-  /** @throws {IntegrationError} `store_unavailable`: nothing was spent. `shutting_down`. */
+  /** @throws {IntegrationError} `store_unavailable`: no token was used. `shutting_down`. */
   refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult>
-  /** The pair that is in memory and not stored yet (I6). */
-  unstored(name: string): Credential | null
+  /** The credential with the pair that is in memory and not stored yet (I6); `null` if there is none. */
+  uncommitted(name: string): Credential | null
+  /** How many such pairs there are. */
+  uncommittedCount(): number
 }
 
-interface Landing {
+/** A pair that the provider has issued and the store has not accepted yet (I6). */
+interface UncommittedRotation {
   readonly credential: Credential
+  /** Resolves when the pair is committed, superseded or dropped. */
   readonly done: Promise<void>
 }
 
-/** Longer than any pause before a rejected refresh token is tried again. */
-const LONGEST_REJECTED_PAUSE_MS = 48 * 3_600_000
+const REPORTED_OUTCOMES = {
+  committed: 'refreshed',
+  superseded: 'superseded',
+  dropped: 'rotation_dropped',
+} as const satisfies Record<string, RefreshReport['outcome']>
 
-/** Why a credential is not refreshed now according to its record; `null` if nothing prevents it. */
-export function standstill(credential: Credential, now: number): RefreshResult | null {
+/** Longer than any delay before a rejected refresh token is tried again. */
+const MAX_REJECTED_RETRY_DELAY_MS = 48 * 3_600_000
+
+/** The result if the record forbids a refresh now; `null` if nothing prevents it. */
+export function refreshBlocked(credential: Credential, now: number): RefreshResult | null {
   const { fault, nextTryAt } = credential
-  // A grant that has ended is not shown to the provider again.
+  // The refresh token of a grant that has ended is not sent again.
   if (fault !== null && isTerminal(fault)) return { kind: 'faulted', credential, fault }
-  const longestPauseMs = isProvisional(fault) ? LONGEST_REJECTED_PAUSE_MS : 1.5 * RETRY_CAP_MS
-  // A time beyond the longest pause was written by a clock that was ahead.
-  if (nextTryAt === null || nextTryAt <= now || nextTryAt - now > longestPauseMs) return null
+  const maxDelayMs = isProvisional(fault) ? MAX_REJECTED_RETRY_DELAY_MS : 1.5 * RETRY_CAP_MS
+  // A time beyond the longest delay was written by a replica whose clock was ahead: ignored.
+  if (nextTryAt === null || nextTryAt <= now || nextTryAt - now > maxDelayMs) return null
   return isProvisional(fault)
     ? { kind: 'faulted', credential, fault }
     : { kind: 'deferred', credential, retryAfterMs: nextTryAt - now }
 }
 
-/** A refresh that brought no pair. */
-interface Failure {
-  readonly faultClass: FaultClass | 'throttled' | 'client_refused'
-  readonly answer: ProviderResponse
-  readonly retryAfterMs: number | null
-  readonly isInDoubt: boolean
-  readonly calls: number
-}
-
 export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const { store, provider, owner, timing, now, random, sleep } = deps
-  const flights = new Map<string, Promise<RefreshResult>>()
-  const landings = new Map<string, Landing>()
-  const slots = createSlots(deps.concurrency)
-  const leaving = new AbortController()
-  // A leaving process waits for the store as patiently as ever, only not as long.
-  const unhurried = new AbortController().signal
-  const reach = async (point: RefreshPoint, name: string): Promise<void> =>
-    deps.reach?.(point, name)
+  const inFlight = new Map<string, Promise<RefreshResult>>()
+  const uncommittedRotations = new Map<string, UncommittedRotation>()
+  const semaphore = createSemaphore(deps.concurrency)
+  const shutdown = new AbortController()
+  let commitDeadlineAt = Number.POSITIVE_INFINITY
+  // Commits are retried at the same interval during shutdown, so their sleep is never cut short.
+  const neverAborted = new AbortController().signal
+  const failpoint = async (point: Failpoint, name: string): Promise<void> =>
+    deps.failpoint?.(point, name)
 
   // I1, within the process.
   async function refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult> {
     for (;;) {
-      const running = flights.get(name)
+      const running = inFlight.get(name)
       if (running === undefined) break
       const result = await running
-      if (result.kind !== 'refreshed' || answersGoal(result.credential, goal)) return result
+      if (result.kind !== 'refreshed' || satisfiesGoal(result.credential, goal)) return result
     }
-    if (leaving.signal.aborted)
-      throw new IntegrationError('shutting_down', 'the service is leaving')
-    const flight = slots.run(() => fly(name, goal, who)).finally(() => flights.delete(name))
-    flights.set(name, flight)
-    return flight
+    if (shutdown.signal.aborted)
+      throw new IntegrationError('shutting_down', 'the service is shutting down')
+    const started = semaphore
+      .run(() => acquireAndRefresh(name, goal, who))
+      .finally(() => inFlight.delete(name))
+    inFlight.set(name, started)
+    return started
   }
 
-  const answersGoal = (credential: Credential, goal: RefreshGoal): boolean =>
+  const satisfiesGoal = (credential: Credential, goal: RefreshGoal): boolean =>
     goal.kind === 'newer'
       ? credential.version > goal.version
       : // I10: the access token may be valid still, but its refresh token is to be tried again.
         !isProvisional(credential.fault) &&
         freshness(credential, now(), deps.refreshAheadMs) === 'fresh'
 
-  /** What a record says to a goal by itself; null: there is something to do. */
-  function settledBy(credential: Credential, goal: RefreshGoal): RefreshResult | null {
-    if (answersGoal(credential, goal)) return { kind: 'refreshed', credential }
-    return goal.kind === 'newer' && goal.isInsistent
-      ? standstill({ ...credential, nextTryAt: null }, now())
-      : standstill(credential, now())
+  /**
+   * The result if the stored record already satisfies the goal, or forbids a refresh now; `null` if a refresh
+   * is needed.
+   */
+  function alreadySatisfied(credential: Credential, goal: RefreshGoal): RefreshResult | null {
+    if (satisfiesGoal(credential, goal)) return { kind: 'refreshed', credential }
+    return goal.kind === 'newer' && goal.force
+      ? refreshBlocked({ ...credential, nextTryAt: null }, now())
+      : refreshBlocked(credential, now())
   }
 
-  // I1, over the replicas.
-  async function fly(name: string, wanted: RefreshGoal, who: string): Promise<RefreshResult> {
+  // I1, across replicas.
+  async function acquireAndRefresh(
+    name: string,
+    wanted: RefreshGoal,
+    who: string,
+  ): Promise<RefreshResult> {
     let goal = wanted
-    const patientUntil = performance.now() + timing.patienceMs
+    const waitUntil = performance.now() + timing.waitTimeoutMs
     for (;;) {
-      const landing = landings.get(name)
-      if (landing !== undefined) {
-        if (answersGoal(landing.credential, goal))
-          return { kind: 'refreshed', credential: landing.credential }
-        await Promise.race([landing.done, sleep(timing.watchMs, leaving.signal)])
+      const rotation = uncommittedRotations.get(name)
+      if (rotation !== undefined) {
+        if (satisfiesGoal(rotation.credential, goal))
+          return { kind: 'refreshed', credential: rotation.credential }
+        await Promise.race([rotation.done, sleep(timing.pollMs, shutdown.signal)])
       } else {
+        // Without a request to come there is nothing to acquire a lease or store an intent for, and the record
+        // gets no `nextTryAt`: the first call after the delay is the probe, whichever credential it is for.
+        const heldBackMs = deps.heldBackMs()
+        if (heldBackMs > 0) {
+          const credential = await store.get(name)
+          if (credential === null) return { kind: 'absent' }
+          const satisfied = alreadySatisfied(credential, goal)
+          return satisfied ?? { kind: 'deferred', credential, retryAfterMs: heldBackMs }
+        }
         const acquired = await store.acquire(name, owner, timing.leaseMs)
         if (acquired.kind === 'absent') return acquired
-        if (acquired.kind === 'held') {
-          const result = await underLease(acquired.custody, goal, who)
+        if (acquired.kind === 'acquired') {
+          const result = await refreshUnderLease(acquired.leased, goal, who)
           if (result !== null) return result
         }
-        const seen = await watch(name, goal)
-        if (seen !== null) return seen
+        const polled = await pollRecord(name, goal)
+        if (polled !== null) return polled
       }
-      // Whoever has waited for another's try takes its result, and does not insist on one more.
-      goal = patient(goal)
-      if (performance.now() >= patientUntil || leaving.signal.aborted) {
+      // After waiting for the refresh of another replica its result is accepted, also when it failed.
+      goal = withoutForce(goal)
+      if (performance.now() >= waitUntil || shutdown.signal.aborted) {
         return { kind: 'deferred', credential: null, retryAfterMs: 1_000 }
       }
     }
   }
 
-  /** Watches the record for a while; null when it still says nothing to the goal. */
-  async function watch(name: string, goal: RefreshGoal): Promise<RefreshResult | null> {
-    // Between two looks at the lease: a holder that died is noticed, one that lives is not disturbed.
-    const until = performance.now() + 20 * timing.watchMs
-    while (performance.now() < until && !leaving.signal.aborted) {
+  /** Polls the record for a while; `null` if it does not satisfy the goal by then. */
+  async function pollRecord(name: string, goal: RefreshGoal): Promise<RefreshResult | null> {
+    // The lease is tried again after 20 reads: often enough to notice that its holder died, and rare enough
+    // not to disturb one that lives.
+    const until = performance.now() + 20 * timing.pollMs
+    while (performance.now() < until && !shutdown.signal.aborted) {
       const credential = await store.get(name)
       if (credential === null) return { kind: 'absent' }
-      const settled = settledBy(credential, patient(goal))
-      if (settled !== null) return settled
-      await sleep(timing.watchMs, leaving.signal)
+      const satisfied = alreadySatisfied(credential, withoutForce(goal))
+      if (satisfied !== null) return satisfied
+      await sleep(timing.pollMs, shutdown.signal)
     }
     return null
   }
 
-  /** @returns null when the lease was lost before anything was spent */
-  async function underLease(
-    custody: Custody,
+  /** Resolves with `null` if the lease was lost before a token was used. */
+  async function refreshUnderLease(
+    leased: LeasedCredential,
     goal: RefreshGoal,
     who: string,
   ): Promise<RefreshResult | null> {
-    const { lease } = custody
-    const settled = settledBy(custody.credential, goal) // I2
-    if (settled !== null) {
+    const { lease } = leased
+    const satisfied = alreadySatisfied(leased.credential, goal) // I2
+    if (satisfied !== null) {
       await store.release(lease)
-      return settled
+      return satisfied
     }
-    const keeping = keepLease(lease)
+    const renewal = startRenewal(lease)
     try {
-      return await spend(custody, goal, who, keeping)
+      return await exchangeRefreshToken(leased, goal, who, renewal)
     } catch (error) {
-      // Without the store nothing was spent (I3), so nobody has to wait for the lease to run out.
+      // Without the store no token was used (I3), so no other process has to wait for the lease to expire.
       if (hasCode(error, 'store_unavailable')) await store.release(lease).catch(() => {})
       throw error
     } finally {
-      if (!landings.has(lease.name)) keeping.stop()
+      // An uncommitted pair keeps the lease; its commit stops the renewal.
+      if (!uncommittedRotations.has(lease.name)) renewal.stop()
     }
   }
 
-  async function spend(
-    custody: Custody,
+  async function exchangeRefreshToken(
+    leased: LeasedCredential,
     goal: RefreshGoal,
     who: string,
-    keeping: LeaseKeeper,
+    renewal: LeaseRenewal,
   ): Promise<RefreshResult | null> {
-    const { lease, credential, previous } = custody
+    const { lease, credential, previous } = leased
     const { name } = lease
-    if (custody.refreshToken === null) {
-      const answer = { status: null, body: 'the grant has no refresh token', traceId: null }
-      return fail(custody, goal, who, {
-        faultClass: 'no_refresh_token',
-        answer,
+    if (leased.refreshToken === null) {
+      const failure: RefreshFailure = {
+        failureClass: 'no_refresh_token',
+        response: { body: 'the grant has no refresh token', traceId: null },
         retryAfterMs: null,
-        isInDoubt: false,
-        calls: 0,
-      })
+        isAmbiguous: false,
+      }
+      return recordFailure(leased, goal, who, failure, 0)
     }
-    let isInDoubt = custody.intent !== null
-    if (custody.intent !== null)
-      await sleep(Math.max(0, timing.strangerMs - custody.intent.ageMs), leaving.signal) // I5
-    let token: Secret = custody.refreshToken
+    let isAmbiguous = leased.intent !== null
+    if (leased.intent !== null)
+      await sleep(Math.max(0, timing.foreignIntentMaxAgeMs - leased.intent.ageMs), shutdown.signal) // I5
+    let token: Secret = leased.refreshToken
     let retriesLeft = 1
     for (let calls = 1; ; calls += 1) {
-      if (leaving.signal.aborted) {
+      if (shutdown.signal.aborted) {
         await store.release(lease)
         return { kind: 'deferred', credential, retryAfterMs: 1_000 }
       }
-      await reach('before intent', name)
-      const askedAt = performance.now()
+      await failpoint('before intent', name)
+      const requestedAt = performance.now()
       if ((await store.recordIntent(lease)) === 'lost') return null // I3
-      await reach('after intent', name)
-      // Stopped in between for so long that our call could outlast the intent (I5): somebody else may be at it.
-      if (performance.now() - askedAt >= timing.quietMs) {
+      await failpoint('after intent', name)
+      // This process was stopped in between for so long that its request could outlast the intent (I5):
+      // another process may be using the token, so the intent is stored again first.
+      if (performance.now() - requestedAt >= timing.ambiguousRetryDelayMs) {
         calls -= 1
         continue
       }
       const startedAt = now()
       const outcome = await provider.refresh(token)
-      await reach('after answer', name)
+      await failpoint('after response', name)
       const failed = (
-        faultClass: Failure['faultClass'],
-        answer: ProviderResponse,
+        failureClass: RefreshFailureClass,
+        response: ProviderResponse,
         retryAfterMs: number | null = null,
-      ) => fail(custody, goal, who, { faultClass, answer, retryAfterMs, isInDoubt, calls })
+      ): Promise<RefreshResult> => {
+        const failure = { failureClass, response, retryAfterMs, isAmbiguous }
+        return recordFailure(leased, goal, who, failure, calls)
+      }
       switch (outcome.kind) {
         case 'granted': {
-          const grant = renewedGrant(custody, token, outcome.tokens, startedAt, deps.idleLimitMs)
-          return land(custody, grant, who, keeping, calls)
+          const grant = renewedGrant(leased, token, outcome.tokens, startedAt, deps.idleLimitMs)
+          return commitRotation(leased, grant, who, renewal, calls)
         }
         case 'never_sent':
         case 'unknown': {
-          isInDoubt ||= outcome.kind === 'unknown'
+          isAmbiguous ||= outcome.kind === 'unknown'
           if (retriesLeft === 0) {
             return failed(
               outcome.status === 200 ? 'provider_bad_response' : 'provider_unavailable',
@@ -347,7 +395,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             )
           }
           retriesLeft -= 1
-          await sleep(timing.quietMs, leaving.signal) // I4
+          await sleep(timing.ambiguousRetryDelayMs, shutdown.signal) // I4
           break
         }
         case 'throttled':
@@ -355,21 +403,21 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return failed(outcome.kind, outcome, outcome.retryAfterMs)
         case 'refused': {
           if (outcome.error !== 'invalid_grant') return failed('provider_rejected', outcome)
-          // I9: somebody else may have brought a newer pair (I8).
-          const seen = await store.get(name)
-          if (seen === null) return { kind: 'absent' }
-          if (seen.version !== lease.version) return { kind: 'refreshed', credential: seen }
+          // I9: another process may have stored a newer pair (I8).
+          const current = await store.get(name)
+          if (current === null) return { kind: 'absent' }
+          if (current.version !== lease.version) return { kind: 'refreshed', credential: current }
           if (
             token !== previous?.token &&
             previous !== null &&
             now() - previous.retiredAt < timing.graceMs &&
-            // I10: once. A provider may end a grant whose retired tokens it sees again and again.
+            // I10: once. A provider may end a grant whose retired tokens are presented repeatedly.
             !isProvisional(credential.fault)
           ) {
             token = previous.token
             break
           }
-          return failed(endOf(credential, isInDoubt, now()), outcome)
+          return failed(rejectionClass(credential, isAmbiguous, now()), outcome)
         }
         default:
           return outcome satisfies never
@@ -378,188 +426,153 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   }
 
   // I6, I7
-  async function land(
-    { lease, credential: before }: Custody,
+  async function commitRotation(
+    { lease, credential: before }: LeasedCredential,
     grant: Grant,
     who: string,
-    keeping: LeaseKeeper,
+    renewal: LeaseRenewal,
     calls: number,
   ): Promise<RefreshResult> {
     const { name } = lease
     const credential = credentialOf(grant, lease.version + 1)
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
-    const deed = { at: now(), who, what: 'refreshed' } as const
+    const context = { at: now(), who, what: 'refreshed' } as const
     const isNoticeNew =
       grant.expiryNoticeDays !== null && grant.expiryNoticeDays !== before.expiryNoticeDays
     const { promise: done, resolve } = Promise.withResolvers<void>()
-    await reach('before commit', name)
-    landings.set(name, { credential, done })
+    await failpoint('before commit', name)
+    uncommittedRotations.set(name, { credential, done })
     let fenced = lease
-    const tryCommit = async (): Promise<'landed' | 'overtaken' | null> => {
+    /** `null`: not committed, to be tried again. */
+    const tryCommit = async (): Promise<'committed' | 'superseded' | null> => {
       try {
-        const verdict = await store.commit(fenced, grant, dueAt, deed, isNoticeNew)
-        if (verdict === 'committed') return 'landed'
-        if (verdict === 'superseded') return 'overtaken'
+        const outcome = await store.commit(fenced, grant, dueAt, context, isNoticeNew)
+        if (outcome !== 'fenced') return outcome
         const acquired = await store.acquire(name, owner, timing.leaseMs)
-        if (acquired.kind === 'absent') return 'overtaken'
+        if (acquired.kind === 'absent') return 'superseded'
         if (acquired.kind === 'busy') return null
-        fenced = acquired.custody.lease
+        fenced = acquired.leased.lease
         if (fenced.version === lease.version) return null
         await store.release(fenced)
-        return 'overtaken'
+        return 'superseded'
       } catch (error) {
         if (!hasCode(error, 'store_unavailable')) deps.onError(error)
         return null
       }
     }
-    const finish = (verdict: 'landed' | 'overtaken'): void => {
-      landings.delete(name)
-      keeping.stop()
+    const finish = (outcome: keyof typeof REPORTED_OUTCOMES): void => {
+      uncommittedRotations.delete(name)
+      renewal.stop()
       resolve()
-      if (verdict === 'landed') deps.announce()
-      deps.report({
-        name,
-        outcome: verdict === 'landed' ? 'refreshed' : 'superseded',
-        calls,
-        traceId: null,
-      })
+      if (outcome === 'committed') deps.notifyOutbox()
+      deps.report({ name, outcome: REPORTED_OUTCOMES[outcome], calls, traceId: null })
     }
-    const verdict = await tryCommit()
-    if (verdict === null) {
-      void (async () => {
-        for (let attempt = 1; ; attempt += 1) {
-          await sleep(Math.min(1_000, 50 * 2 ** Math.min(attempt, 8)), unhurried)
-          const later = await tryCommit()
-          if (later !== null) return finish(later)
-          if (leaving.signal.aborted && performance.now() > leavingUntil) return finish('overtaken')
-        }
-      })()
+    /** Retries in the background, while the access token of the pair is already issued. */
+    const retryCommit = async (): Promise<void> => {
+      for (let attempt = 1; ; attempt += 1) {
+        // Without jitter: the pair is at risk until it is stored, and one credential is no load.
+        await sleep(backoffMs(attempt, { baseMs: 100, capMs: 1_000, random: 1 }), neverAborted)
+        const outcome = await tryCommit()
+        if (outcome !== null) return finish(outcome)
+        if (performance.now() > commitDeadlineAt) return finish('dropped')
+      }
+    }
+    const outcome = await tryCommit()
+    if (outcome === null) {
+      void retryCommit()
       return { kind: 'refreshed', credential }
     }
-    finish(verdict)
-    await reach('after commit', name)
-    if (verdict === 'landed') return { kind: 'refreshed', credential }
-    const winner = await store.get(name)
-    return winner === null ? { kind: 'absent' } : { kind: 'refreshed', credential: winner }
+    finish(outcome)
+    await failpoint('after commit', name)
+    if (outcome === 'committed') return { kind: 'refreshed', credential }
+    const current = await store.get(name)
+    return current === null ? { kind: 'absent' } : { kind: 'refreshed', credential: current }
   }
 
   // I9
-  async function fail(
-    custody: Custody,
+  async function recordFailure(
+    { lease, credential }: LeasedCredential,
     goal: RefreshGoal,
     who: string,
-    failure: Failure,
+    failure: RefreshFailure,
+    calls: number,
   ): Promise<RefreshResult> {
-    const { lease, credential } = custody
-    const { faultClass, answer, isInDoubt, calls } = failure
+    const { failureClass, response } = failure
     const at = now()
-    const isClient = faultClass === 'client_refused'
-    const attempts = isClient ? credential.attempts : credential.attempts + 1
-    const ofClass = faultClass in faultClasses ? faultClasses[faultClass as FaultClass] : null
-    const standing = credential.fault
-    // I10
-    const rejections = ofClass?.isRejection === true ? (standing?.Rejections ?? 0) + 1 : 0
-    const rejectedPauseMs =
-      rejections === 0 ? null : (timing.rejectedGrantRetryDelaysMs[rejections - 1] ?? null)
-    const ends = ofClass?.endsGrant === true && rejectedPauseMs === null
-    const nextTryAt = ends
-      ? null
-      : at + (rejectedPauseMs ?? retryDelayMs(attempts, failure.retryAfterMs, random()))
-    // While a valid token is served, a provider that is unavailable for a moment is no fault of the credential.
-    const isNeeded =
-      goal.kind === 'newer' || freshness(credential, at, deps.refreshAheadMs) === 'expired'
-    let fault: Fault | null = null
-    if (ofClass?.endsGrant === true || (isNeeded && !isClient && !isProvisional(standing))) {
-      const laidClass = faultClass as FaultClass | 'throttled'
-      fault = faultOf(
-        lease.name,
-        laidClass === 'throttled' ? 'provider_unavailable' : laidClass,
-        answer,
-        { at, attempts, rejections, retryAt: rejectedPauseMs === null ? null : nextTryAt },
-      )
-    } else if (isProvisional(standing) && nextTryAt !== null) {
-      fault = { ...standing, NextTryAt: new Date(nextTryAt).toISOString() }
-    }
-    const isAnnounced =
-      fault !== null &&
-      (standing === null ||
-        (isGrantRejected(fault) && !isGrantRejected(standing)) ||
-        (isTerminal(fault) && !isTerminal(standing)))
-    deps.report({ name: lease.name, outcome: faultClass, calls, traceId: answer.traceId })
-    const what = ofClass?.endsGrant === true ? 'faulted' : 'refresh_failed'
-    const settlement = { attempts, nextTryAt, fault, isAnnounced, keepsIntent: isInDoubt && !ends }
-    const settled = await store
-      .settle(lease, settlement, {
-        at,
-        who,
-        what,
-        outcome: faultClass,
-        traceId: answer.traceId,
-      })
-      .catch((error: unknown) => {
-        // The next one finds the intent (I5); the caller is told the same as if it had been written.
-        if (hasCode(error, 'store_unavailable')) return null
-        throw error
-      })
+    const settlement = settlementOf(credential, failure, {
+      at,
+      random: random(),
+      isTokenNeeded:
+        goal.kind === 'newer' || freshness(credential, at, deps.refreshAheadMs) === 'expired',
+      rejectedGrantRetryDelaysMs: timing.rejectedGrantRetryDelaysMs,
+    })
+    const { attempts, nextTryAt, fault, isPublished } = settlement
+    const { traceId } = response
+    deps.report({ name: lease.name, outcome: failureClass, calls, traceId })
+    const what = endsGrant(failureClass) ? 'faulted' : 'refresh_failed'
+    const context = { at, who, what, outcome: failureClass, traceId } as const
+    const settled = await store.settle(lease, settlement, context).catch((error: unknown) => {
+      // The next process finds the intent (I5); the caller gets the same result as if this had been stored.
+      if (hasCode(error, 'store_unavailable')) return null
+      throw error
+    })
     if (settled === 'lost') {
-      const seen = await store.get(lease.name)
-      if (seen === null) return { kind: 'absent' }
-      return settledBy(seen, goal) ?? { kind: 'deferred', credential: seen, retryAfterMs: 1_000 }
+      const current = await store.get(lease.name)
+      if (current === null) return { kind: 'absent' }
+      const satisfied = alreadySatisfied(current, goal)
+      return satisfied ?? { kind: 'deferred', credential: current, retryAfterMs: 1_000 }
     }
-    if (isAnnounced) deps.announce()
-    const marked = { ...credential, attempts, nextTryAt, fault: fault ?? credential.fault }
+    if (isPublished) deps.notifyOutbox()
+    const failed = { ...credential, attempts, nextTryAt, fault: fault ?? credential.fault }
     return fault !== null && isGrantRejected(fault)
-      ? { kind: 'faulted', credential: marked, fault }
-      : { kind: 'deferred', credential: marked, retryAfterMs: Math.max(0, (nextTryAt ?? at) - at) }
+      ? { kind: 'faulted', credential: failed, fault }
+      : { kind: 'deferred', credential: failed, retryAfterMs: Math.max(0, (nextTryAt ?? at) - at) }
   }
 
-  /** Renews a lease until told to stop. A renewal that fails is not the end: the commit decides (I7). */
-  function keepLease(lease: Lease): LeaseKeeper {
+  /** Renews a lease until stopped. A renewal that fails is ignored: the commit decides (I7). */
+  function startRenewal(lease: Lease): LeaseRenewal {
     const timer = setInterval(() => {
       store.renew(lease, timing.leaseMs).catch(() => {})
     }, timing.leaseMs / 3)
     return { stop: () => clearInterval(timer) }
   }
 
-  let leavingUntil = Number.POSITIVE_INFINITY
   return {
     refresh,
-    unstored: (name) => landings.get(name)?.credential ?? null,
+    uncommitted: (name) => uncommittedRotations.get(name)?.credential ?? null,
+    uncommittedCount: () => uncommittedRotations.size,
     async [Symbol.asyncDispose]() {
-      leavingUntil = performance.now() + LANDING_PATIENCE_MS
-      leaving.abort()
-      await Promise.allSettled(flights.values())
-      await Promise.all([...landings.values()].map(({ done }) => done))
+      commitDeadlineAt = performance.now() + timing.commitDeadlineMs
+      shutdown.abort()
+      await Promise.allSettled(inFlight.values())
+      await Promise.all([...uncommittedRotations.values()].map(({ done }) => done))
     },
   }
 }
 
-const patient = (goal: RefreshGoal): RefreshGoal =>
-  goal.kind === 'newer' ? { ...goal, isInsistent: false } : goal
+const withoutForce = (goal: RefreshGoal): RefreshGoal =>
+  goal.kind === 'newer' ? { ...goal, force: false } : goal
 
-/** What a leaving process gives a pair that could not be stored yet. */
-const LANDING_PATIENCE_MS = 5_000
-
-interface LeaseKeeper {
+interface LeaseRenewal {
   readonly stop: () => void
 }
 
-/** Why a provider ended a grant, as far as its record can tell. */
-function endOf(credential: Credential, isInDoubt: boolean, now: number): FaultClass {
+/** The class of a rejected refresh token, as far as the record explains why the provider rejects it. */
+function rejectionClass(credential: Credential, isAmbiguous: boolean, now: number): FaultClass {
   if (credential.hardExpiresAt !== null && now >= credential.hardExpiresAt) return 'hard_expired'
   if (now >= credential.idleExpiresAt) return 'idle_expired'
-  return isInDoubt ? 'rotation_lost' : 'invalid_grant'
+  return isAmbiguous ? 'rotation_lost' : 'invalid_grant'
 }
 
-/** The pair that an answer makes of the one before. */
+/** The grant after a refresh with the token `used`: the new pair, and what the response left unsaid. */
 function renewedGrant(
-  { credential, refreshToken, idToken, previous }: Custody,
-  spent: Secret,
+  { credential, refreshToken, idToken, previous }: LeasedCredential,
+  used: Secret,
   tokens: TokenSet,
   startedAt: number,
   idleLimitMs: number,
 ): Grant {
-  const next = tokens.refreshToken ?? spent // RFC 6749 §6: none in the answer means that the old one stays
+  const next = tokens.refreshToken ?? used // RFC 6749 §6: a response without one keeps the token that was sent
   const limits = grantLimits(tokens, startedAt, idleLimitMs)
   const hardExpiresAt = limits.hardExpiresAt ?? credential.hardExpiresAt
   const isRotated = refreshToken !== null && next.reveal() !== refreshToken.reveal()
@@ -576,24 +589,5 @@ function renewedGrant(
     refreshToken: next,
     idToken: tokens.idToken ?? idToken,
     previous: isRotated ? { token: refreshToken, retiredAt: startedAt } : previous,
-  }
-}
-
-/** At most `limit` runs at a time, first come, first served. */
-function createSlots(limit: number) {
-  let free = limit
-  const waiting: (() => void)[] = []
-  return {
-    async run<T>(task: () => Promise<T>): Promise<T> {
-      if (free > 0) free -= 1
-      else await new Promise<void>((resolve) => waiting.push(resolve))
-      try {
-        return await task()
-      } finally {
-        const next = waiting.shift()
-        if (next === undefined) free += 1
-        else next()
-      }
-    },
   }
 }

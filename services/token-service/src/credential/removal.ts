@@ -1,44 +1,44 @@
-/** Ends a credential: its grant is revoked at the provider, then the credential is removed in any case. */
+/** Removes a credential: revokes its grant at the provider, and deletes the record in any case. */
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import type { Provider } from '../provider/provider.ts'
 import { notFound } from './access-token.ts'
 import type { CredentialStore } from './credential-store.ts'
-import { type CustodyDeps, takeCustody } from './custody.ts'
+import { type LeaseDeps, acquireLease } from './lease.ts'
 
-export interface RemovalDeps extends CustodyDeps {
+export interface RemovalDeps extends LeaseDeps {
   readonly store: Pick<CredentialStore, 'acquire' | 'remove'>
   readonly provider: Pick<Provider, 'revoke'>
   readonly now: () => number
-  readonly announce: () => void
+  readonly notifyOutbox: () => void
 }
 
 export interface Removed {
-  /** The provider confirmed that the grant has ended. */
+  /** Whether the provider confirmed that the grant has ended. */
   readonly isRevoked: boolean
 }
 
-/** The function throws as {@link takeCustody} does, except for a record that does not open: it is removed. */
+/** The returned function throws as {@link acquireLease} does, but removes a record that cannot be decrypted. */
 export function createRemoval(deps: RemovalDeps): (name: string, who: string) => Promise<Removed> {
   const { store, provider, now } = deps
   return async (name, who) => {
     for (;;) {
-      const custody = await takeCustody(name, deps).catch((error: unknown) => {
+      const leased = await acquireLease(name, deps).catch((error: unknown) => {
         if (error instanceof DecryptionError) return null
         throw error
       })
-      // An exported grant belongs to another installation by now: revoking it here would end it there.
-      const isElsewhere = custody?.credential.fault?.Code === 'transferred'
-      const token = custody?.refreshToken ?? custody?.credential.accessToken ?? null
+      // An exported grant is used by another installation: revoking it here would end it there.
+      const isElsewhere = leased?.credential.fault?.Code === 'transferred'
+      const token = leased?.refreshToken ?? leased?.credential.accessToken ?? null
       const revoked = token !== null && !isElsewhere && (await provider.revoke(token))
       const outcome = revoked ? 'ok' : 'not revoked'
-      const deed = { at: now(), who, what: 'removed', outcome } as const
-      const removed = await store.remove(name, revoked, deed, custody?.lease.version)
+      const context = { at: now(), who, what: 'removed', outcome } as const
+      const removed = await store.remove(name, revoked, context, leased?.lease.version)
       if (removed === 'absent') throw notFound(name)
       if (removed === 'removed') {
-        deps.announce()
+        deps.notifyOutbox()
         return { isRevoked: revoked }
       }
-      // A reconnect came in between: the credential is not the one that was revoked.
+      // The company was reconnected meanwhile: the stored grant is not the one that was revoked.
     }
   }
 }

@@ -1,7 +1,7 @@
 /**
- * The refresh routine of every stored credential, from one index ordered by time. The index is in the store,
- * so a start reads one range of it, however many credentials there are, and a credential that any replica
- * stores is scheduled for all.
+ * Starts the refresh of every stored credential when it is due, from one index ordered by time. The index is in
+ * the store: a start reads one range of it, however many credentials there are, and a credential that one
+ * replica stores is scheduled for all.
  */
 import type { CredentialStore } from './credential-store.ts'
 import type { RefreshRoutine } from './refresh.ts'
@@ -11,56 +11,56 @@ export interface ScheduleDeps {
   readonly routine: Pick<RefreshRoutine, 'refresh'>
   readonly now: () => number
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** Refreshes started at a time. */
+  /** The largest number of scheduled refreshes in flight. */
   readonly concurrency: number
-  /** The store or a refresh failed in a way that is nobody's answer to give. */
+  /** Receives an error of the store or of a refresh that no caller waits for. */
   readonly onError: (error: unknown) => void
 }
 
-/** No sooner looked again than this, no later than that. */
+/** The bounds of the time between two reads of the index. */
 const PAUSE_MS = { shortest: 50, longest: 1_000 } as const
-/** A credential taken and not brought back (the process died) is due again after this long. */
-const HOLD_MS = 30_000
+/** After this long a credential is due again whose refresh left no result, because the process died. */
+const POSTPONE_MS = 30_000
 
-/** Refreshes what is due until disposed; refreshes in hand are the routine's to finish. */
+/** Starts due refreshes until disposed. The refresh routine finishes those in flight. */
 export function startSchedule(deps: ScheduleDeps): AsyncDisposable {
   const { store, routine, now } = deps
-  const leaving = new AbortController()
-  const inHand = new Set<Promise<void>>()
+  const shutdown = new AbortController()
+  const inFlight = new Set<Promise<void>>()
 
   function start(name: string): void {
     const task = routine
       .refresh(name, { kind: 'fresh' }, 'routine')
       .then(() => {}, deps.onError)
-      .finally(() => inHand.delete(task))
-    inHand.add(task)
+      .finally(() => inFlight.delete(task))
+    inFlight.add(task)
   }
 
   async function loop(): Promise<void> {
-    while (!leaving.signal.aborted) {
+    while (!shutdown.signal.aborted) {
       let pauseMs: number = PAUSE_MS.longest
-      const free = deps.concurrency - inHand.size
+      const free = deps.concurrency - inFlight.size
       if (free > 0) {
         try {
-          const { names, nextAt } = await store.takeDue(now(), free, HOLD_MS)
+          const { names, nextAt } = await store.takeDue(now(), free, POSTPONE_MS)
           for (const name of names) start(name)
           if (nextAt !== null) pauseMs = nextAt - now()
         } catch (error) {
           deps.onError(error)
         }
       } else {
-        await Promise.race(inHand)
+        await Promise.race(inFlight)
         pauseMs = 0
       }
       const bounded = Math.min(PAUSE_MS.longest, Math.max(PAUSE_MS.shortest, pauseMs))
-      await deps.sleep(bounded, leaving.signal)
+      await deps.sleep(bounded, shutdown.signal)
     }
   }
 
   const looping = loop()
   return {
     async [Symbol.asyncDispose]() {
-      leaving.abort()
+      shutdown.abort()
       await looping
     },
   }

@@ -1,19 +1,19 @@
 /**
- * Hands credentials over to another installation, so that two never refresh the same grant: each use of a
- * refresh token can end the other's.
+ * Transfers credentials to another installation, so that two never refresh the same grant: each rotation can
+ * invalidate the other's token.
  *
- * X1  A credential is marked as transferred before its tokens leave, under its lease: no refresh is in flight,
- *     and none begins here afterwards.
- * X2  An export whose answer was lost is asked for again. The tokens stay under the mark until then.
- * X3  What is imported never takes the place of a usable credential, or of a newer one of the same grant,
- *     unless somebody insists.
+ * X1  A credential is marked as transferred before its tokens are exported, under its lease: no refresh is in
+ *     flight, and none starts here afterwards.
+ * X2  An export whose response was lost can be requested again: the tokens stay stored under the mark.
+ * X3  An import never replaces a usable credential, or a newer version of the same grant, unless the caller
+ *     requests to overwrite.
  */
 import type { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { notFound } from './access-token.ts'
 import { type Credential, expiryNotice, type Grant, refreshDueAt } from './credential.ts'
-import { type CredentialStore, type Custody, VersionConflict } from './credential-store.ts'
-import { type CustodyDeps, takeCustody } from './custody.ts'
+import { type CredentialStore, type LeasedCredential, VersionConflict } from './credential-store.ts'
+import { type LeaseDeps, acquireLease } from './lease.ts'
 import {
   type DocumentSecret,
   type ExportedCredential,
@@ -23,25 +23,25 @@ import {
 import { faultOf, isGrantRejected } from './fault.ts'
 import type { RefreshRoutine } from './refresh.ts'
 
-export interface TransferDeps extends CustodyDeps {
+export interface TransferDeps extends LeaseDeps {
   readonly store: Pick<CredentialStore, 'get' | 'acquire' | 'release' | 'settle' | 'put'>
   readonly routine: Pick<RefreshRoutine, 'refresh'>
   readonly refreshAheadMs: number
   readonly now: () => number
-  readonly announce: () => void
+  readonly notifyOutbox: () => void
 }
 
 export interface Transfers {
   /**
-   * Throws as {@link takeCustody} does, and `provider_unavailable` while it is open whether the provider has
-   * rotated a refresh token. Names that were marked until then can be exported again.
+   * Throws as {@link acquireLease} does, and `provider_unavailable` while the provider may have rotated a refresh
+   * token without a response. Credentials that were marked before the error can be exported again.
    */
   exportCredentials(
     names: readonly string[],
     sealedWith: DocumentSecret,
     who: string,
   ): Promise<ExportDocument>
-  /** @throws {IntegrationError} `invalid_request`: the document does not open. `store_unavailable`. */
+  /** @throws {IntegrationError} `invalid_request`: the document cannot be decrypted. `store_unavailable`. */
   importCredentials(
     document: ExportDocument,
     sealedWith: DocumentSecret,
@@ -53,22 +53,22 @@ export function createTransfers(deps: TransferDeps): Transfers {
   const { store, now } = deps
 
   async function mark(name: string, who: string): Promise<ExportedCredential> {
-    const custody = await settledCustody(name, who)
-    const { lease, credential, refreshToken, idToken, previous } = custody
+    const leased = await leaseWithoutIntent(name, who)
+    const { lease, credential, refreshToken, idToken, previous } = leased
     const at = now()
-    const told = { body: 'it was exported and is refreshed elsewhere', traceId: null }
+    const reason = { body: 'it was exported and is refreshed elsewhere', traceId: null }
     const settled = await store.settle(
       lease,
       {
         attempts: credential.attempts,
         nextTryAt: null,
-        fault: faultOf(name, 'transferred', told, { at, attempts: credential.attempts }),
-        isAnnounced: credential.fault?.Code !== 'transferred',
+        fault: faultOf(name, 'transferred', reason, { at, attempts: credential.attempts }),
+        isPublished: credential.fault?.Code !== 'transferred',
         keepsIntent: false,
       },
       { at, who, what: 'exported' },
     )
-    // A reconnect came in between: its grant is the one to hand over.
+    // The company was reconnected meanwhile: the new grant is the one to export.
     if (settled === 'lost') return mark(name, who)
     const { environment, version, expiresAt, refreshedAt, idleExpiresAt, hardExpiresAt } =
       credential
@@ -87,23 +87,23 @@ export function createTransfers(deps: TransferDeps): Transfers {
     }
   }
 
-  /** X1: a refresh that somebody left half done is brought to its end first. */
-  async function settledCustody(name: string, who: string): Promise<Custody> {
-    const custody = await takeCustody(name, deps)
-    if (custody.intent === null) return custody
-    await store.release(custody.lease)
-    const goal = { kind: 'newer', version: custody.lease.version, isInsistent: true } as const
+  /** Acquires the lease (X1); a refresh whose outcome is unknown is completed first. */
+  async function leaseWithoutIntent(name: string, who: string): Promise<LeasedCredential> {
+    const leased = await acquireLease(name, deps)
+    if (leased.intent === null) return leased
+    await store.release(leased.lease)
+    const goal = { kind: 'newer', version: leased.lease.version, force: true } as const
     const result = await deps.routine.refresh(name, goal, who)
     if (result.kind === 'absent') throw notFound(name)
     if (result.kind === 'deferred')
       throw new IntegrationError('provider_unavailable', `a refresh of ${name} is in doubt`, {
         retryAfterSeconds: result.retryAfterMs / 1_000,
       })
-    return settledCustody(name, who)
+    return leaseWithoutIntent(name, who)
   }
 
-  /** X3. Null: it may be imported. */
-  function objection(here: Credential | null, exported: ExportedCredential): string | null {
+  /** Why a credential must not be imported (X3); `null` if it may be. */
+  function rejectionReason(here: Credential | null, exported: ExportedCredential): string | null {
     if (here === null) return null
     if (!isGrantRejected(here.fault)) return `version ${here.version} is usable here`
     return here.version > exported.version
@@ -111,7 +111,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
       : null
   }
 
-  async function takeOver(
+  async function importOne(
     exported: ExportedCredential,
     who: string,
     over: number | null | undefined,
@@ -122,21 +122,21 @@ export function createTransfers(deps: TransferDeps): Transfers {
       expiryNoticeDays: expiryNotice(exported.hardExpiresAt, now()),
     }
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
-    const deed = { at: now(), who, what: 'imported' } as const
+    const context = { at: now(), who, what: 'imported' } as const
     const options = { atLeast: version, ...(over !== undefined && { over }) }
-    return (await store.put(grant, dueAt, deed, options)).version
+    return (await store.put(grant, dueAt, context, options)).version
   }
 
   return {
     async exportCredentials(names, sealedWith, who) {
       const wanted = [...new Set(names)]
-      // All of them or none, as far as it can be known before.
+      // A missing credential is reported before any is marked, so that all are exported or none.
       for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
       const exported: ExportedCredential[] = []
       try {
         for (const name of wanted) exported.push(await mark(name, who))
       } finally {
-        deps.announce()
+        deps.notifyOutbox()
       }
       return sealDocument(exported, sealedWith, now())
     },
@@ -146,20 +146,20 @@ export function createTransfers(deps: TransferDeps): Transfers {
       for (const exported of await openDocument(document, sealedWith)) {
         const Name = exported.name
         const here = overwrite ? null : await store.get(Name)
-        const Reason = objection(here, exported)
+        const Reason = rejectionReason(here, exported)
         if (Reason !== null) {
           report.refused.push({ Name, Reason })
           continue
         }
         try {
           const over = overwrite ? undefined : (here?.version ?? null)
-          report.imported.push({ Name, Version: await takeOver(exported, who, over) })
+          report.imported.push({ Name, Version: await importOne(exported, who, over) })
         } catch (error) {
           if (!(error instanceof VersionConflict)) throw error
-          report.refused.push({ Name, Reason: 'somebody else has just stored one here' })
+          report.refused.push({ Name, Reason: 'another process has just stored one here' })
         }
       }
-      deps.announce()
+      deps.notifyOutbox()
       return report
     },
   }

@@ -1,6 +1,6 @@
 /**
- * The port to the provider. What can be foreseen of a token call is an outcome, not an exception, and the
- * outcomes are told apart by one question: may the provider have spent the grant?
+ * The port to the provider. The expected results of a token request are outcomes, not exceptions. They differ in
+ * one question: may the provider have used up the code or the refresh token?
  */
 import type { Secret } from '@integration-host/shared/secrets/secret'
 
@@ -9,7 +9,7 @@ export interface Provider {
    * Where to send the operator's browser (RFC 6749 §4.1.1), with the PKCE challenge of `codeVerifier` when
    * the provider offers S256 (RFC 7636).
    *
-   * @throws {IntegrationError} `provider_unavailable` while the discovery document was never had.
+   * @throws {IntegrationError} `provider_unavailable` until the discovery document was fetched once.
    */
   authorizationUrl(request: {
     readonly state: string
@@ -20,10 +20,10 @@ export interface Provider {
   /** The provider's issuer identifier, and whether its callbacks always carry it as `iss` (RFC 9207 §3). */
   issuer(): Promise<{ readonly identifier: string; readonly isAlwaysSent: boolean }>
 
-  /** One POST, no retry. */
+  /** Sends one POST, without retry. */
   exchangeCode(exchange: CodeExchange): Promise<ExchangeOutcome>
 
-  /** One POST, no retry. */
+  /** Sends one POST, without retry. */
   refresh(refreshToken: Secret): Promise<TokenOutcome>
 
   /** Ends the grant (RFC 7009, or as the profile says); `true` if the provider confirmed it. Never throws. */
@@ -32,9 +32,9 @@ export interface Provider {
 
 export interface CodeExchange {
   readonly code: Secret
-  /** Null when the authorization request had no challenge, or was not ours. */
+  /** `null` if the authorization request had no challenge, or was another application's. */
   readonly codeVerifier: Secret | null
-  /** Null when the authorization request was not ours. */
+  /** `null` if the authorization request was another application's. */
   readonly nonce: string | null
 }
 
@@ -42,16 +42,16 @@ export interface TokenSet {
   readonly accessToken: Secret
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null
-  /** The company that a checked id token names (Intuit's `realmid`); null where it names none. */
+  /** The company that a verified id token names (Intuit's `realmid`); `null` if it names none. */
   readonly realm: string | null
   readonly lifetimeSeconds: number
-  /** Seconds without a refresh after which the provider ends the grant; null where it did not say. */
+  /** Seconds without a refresh after which the provider ends the grant; `null` if it did not say. */
   readonly idleSeconds: number | null
-  /** Seconds until it ends the grant in any case; null where it did not say. */
+  /** Seconds until it ends the grant in any case; `null` if it did not say. */
   readonly hardSeconds: number | null
 }
 
-/** The response of the provider, as far as there is one. `body` is bounded and holds no token. */
+/** The part of the provider's response that may be stored. `body` is bounded and holds no token. */
 export interface ProviderResponse {
   readonly status: number | null
   readonly body: string
@@ -60,18 +60,18 @@ export interface ProviderResponse {
 
 export type TokenOutcome =
   | { readonly kind: 'granted'; readonly tokens: TokenSet }
-  /** No byte of the request left: nothing was spent. */
+  /** No byte of the request was sent: no token was used. */
   | ({ readonly kind: 'never_sent' } & ProviderResponse)
-  /** No answer, an unreadable one or a 5xx: it may have been spent. */
+  /** No response, an unreadable one or a 5xx: the token may have been used. */
   | ({ readonly kind: 'unknown' } & ProviderResponse)
   /** 429, or 503 with `Retry-After`: not processed. */
   | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | null } & ProviderResponse)
-  /** The application's own credentials were refused: no realm is to blame. */
+  /** The provider rejected the client credentials: no realm is at fault. */
   | ({ readonly kind: 'client_refused'; readonly retryAfterMs: number } & ProviderResponse)
-  /** The provider's last word on this request; `error` is its OAuth error code (RFC 6749 §5.2). */
+  /** The provider rejected the request; `error` is its OAuth error code (RFC 6749 §5.2). */
   | ({ readonly kind: 'refused'; readonly error: string } & ProviderResponse)
 
 export type ExchangeOutcome =
   | TokenOutcome
-  /** Tokens came with an id token that is wrong in `member`: it may be another company's, so none is used. */
+  /** The id token is invalid in `member`. It may be another company's, so none of the tokens is used. */
   | ({ readonly kind: 'invalid_id_token'; readonly member: string } & ProviderResponse)

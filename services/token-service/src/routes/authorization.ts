@@ -22,7 +22,7 @@ import {
   type Authorization,
   type Callback,
 } from '../authorization/authorization-request.ts'
-import type { Exchanges } from '../authorization/code-exchange.ts'
+import type { CodeExchanges } from '../authorization/code-exchange.ts'
 import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
 
@@ -36,14 +36,14 @@ const ExchangeBody = z.strictObject({ RealmID: Realm, Code })
 
 export interface AuthorizationRoutesDeps {
   readonly authorization: Authorization
-  readonly exchanges: Exchanges
-  /** Keys for `POST /callback`, whose path is open for the provider's redirect. */
+  readonly exchanges: CodeExchanges
+  /** Service keys for `POST /callback`, whose path needs none for the provider's redirect. */
   readonly keys: readonly Secret[]
-  /** Where the provider sends browsers back to: `REDIRECT`. */
+  /** Where the provider redirects browsers to: the setting `REDIRECT`. */
   readonly redirectUri: URL
 }
 
-/** `responses` entries of the routes that browsers are sent to: a page for a person, else a problem. */
+/** `responses` entries of the routes that browsers use: an HTML page for a browser, else a problem document. */
 const browserProblems = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
     Object.entries(problemResponses(statuses)).map(([status, { description, content }]) => [
@@ -52,7 +52,7 @@ const browserProblems = (statuses: Readonly<Record<number, string>>) =>
     ]),
   )
 
-/** From the operator's click to the stored credential (RFC 6749 §4.1). */
+/** The authorization code flow, from the operator's click to the stored credential (RFC 6749 §4.1). */
 export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
   const { authorization, exchanges, redirectUri } = deps
   const isSecure = redirectUri.protocol === 'https:'
@@ -65,7 +65,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
     return cookie !== undefined && /^[A-Za-z0-9_-]{43}$/.test(cookie) ? cookie : null
   }
 
-  /** Errors on the way of a browser are a page for a person, a problem document for everyone else. */
+  /** Responds to errors with an HTML page if the client accepts one, else with a problem document. */
   async function forBrowser(c: Context, work: () => Promise<Response>): Promise<Response> {
     c.header('Cache-Control', 'no-store')
     try {
@@ -90,7 +90,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           ...problemResponses({
             400: 'bad return_to or realm',
             415: 'not application/json',
-            503: 'the provider was never reached',
+            503: 'the discovery document of the provider was not fetched yet',
           }),
         },
       }),
@@ -110,7 +110,10 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         summary: 'Starts an authorization and sends this browser to the provider',
         responses: {
           302: { description: 'to the provider' },
-          ...browserProblems({ 400: 'bad return_to', 503: 'the provider was never reached' }),
+          ...browserProblems({
+            400: 'bad return_to',
+            503: 'the discovery document of the provider was not fetched yet',
+          }),
         },
       }),
       (c) =>
@@ -119,7 +122,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           if (ownOrigin !== null)
             return c.redirect(`${ownOrigin}/authorize${new URL(c.req.url).search}`, 302)
           const returnTo = single(c, ['return_to'], ReturnTo)
-          // One cookie for all authorizations of a browser, so that two tabs do not disturb each other.
+          // One cookie for all authorizations of a browser, so that two tabs do not invalidate each other.
           const browser = browserOf(c) ?? randomBytes(32).toString('base64url')
           const { url } = await authorization.start({ returnTo, realm: null, browser })
           setCookie(c, cookieName, browser, {
@@ -140,7 +143,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         responses: {
           302: { description: 'to return_to, or to a page that says connected' },
           ...browserProblems({
-            400: 'the state is not valid, or the authorization was refused',
+            400: 'the state is not valid, or the authorization was denied',
             409: 'another company was chosen',
             502: 'the code could not be exchanged',
           }),
@@ -148,7 +151,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       }),
       (c) =>
         forBrowser(c, async () => {
-          // A look ahead of a browser or scanner must not use the state up.
+          // A HEAD request of a prefetching browser or a scanner must not use up the state.
           if (c.req.method === 'HEAD') {
             c.header('Allow', 'GET, POST')
             throw new IntegrationError('method_not_allowed', 'use GET')
@@ -177,7 +180,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       '/callback',
       describeRoute({
         tags,
-        summary: 'Exchanges a code that an application received itself',
+        summary: 'CodeExchanges a code that an application received itself',
         responses: {
           201: jsonResponse('the credential', CredentialView),
           ...problemResponses({
@@ -229,9 +232,9 @@ const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
 
 /**
  * The origin at which an authorization must start if `requested` names this service by another loopback name
- * than `REDIRECT` does, else `null`. A cookie set for `127.0.0.1` does not return to `localhost`, which is
- * the only loopback name that Intuit accepts. Same port only: behind a proxy that rewrites `Host` a redirect
- * would come back for ever.
+ * than `REDIRECT` does, else `null`. A browser does not send a cookie set for `127.0.0.1` to `localhost`, which
+ * is the only loopback name that Intuit accepts. Only for the same port: behind a proxy that rewrites `Host`,
+ * the redirect would loop.
  */
 function loopbackOriginFor(requested: URL, redirectUri: URL): string | null {
   const isSameService =
@@ -249,7 +252,7 @@ function denied(c: Context, callback: Callback, returnTo: string | null): Respon
   if (returnTo === null) {
     throw new IntegrationError(
       'authorization_denied',
-      'the authorization was refused; nothing was stored',
+      'the authorization was denied; nothing was stored',
     )
   }
   const url = new URL(returnTo)
@@ -262,10 +265,10 @@ function readCallback(c: Context, browser: string | null): Callback {
   const state = single(
     c,
     ['state'],
-    z.string().regex(/^[\x20-\x7e]{1,512}$/, 'is not a state of ours'),
+    z.string().regex(/^[\x20-\x7e]{1,512}$/, 'is not a state that this service issued'),
   )
   const error = single(c, ['error'], z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be printable'))
-  // RFC 6749 §4.1.2.1 wants the state with an error as well; Intuit does not say whether it sends it.
+  // RFC 6749 §4.1.2.1 requires the state with an error as well; Intuit does not document whether it sends it.
   if (state === null && error !== null)
     throw new IntegrationError(
       'authorization_denied',
@@ -283,14 +286,14 @@ function readCallback(c: Context, browser: string | null): Callback {
   }
 }
 
-/** A query parameter under any of its spellings, at most once in all. */
+/** A query parameter under any of its spellings, at most once in all; `null` if it is absent or empty. */
 function single(c: Context, names: readonly string[], schema: z.ZodType<string>): string | null {
   const all = names.flatMap((name) => c.req.queries(name) ?? [])
   const [value] = all
   const label = names[0] ?? ''
   if (all.length < 2 && (value === undefined || value === '')) return null
   const parsed = schema.safeParse(value)
-  const problem = all.length > 1 ? 'is there more than once' : parsed.error?.issues[0]?.message
+  const problem = all.length > 1 ? 'occurs more than once' : parsed.error?.issues[0]?.message
   if (problem !== undefined) throw new IntegrationError('invalid_request', `${label}: ${problem}`)
   return value ?? null
 }

@@ -3,6 +3,7 @@ import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type AccessTokens, notFound } from '../credential/access-token.ts'
 import { viewOf } from '../credential/credential.ts'
@@ -31,7 +32,7 @@ export interface CredentialRoutesDeps {
   readonly remove: (name: string, who: string) => Promise<Removed>
 }
 
-/** Credentials without their secrets, and the one call that hands out an access token. */
+/** Credentials without their secrets, and the one route that issues an access token. */
 export function credentialRoutes({ store, accessTokens, remove }: CredentialRoutesDeps): Hono {
   const tags = ['credentials']
   return new Hono()
@@ -42,9 +43,10 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
         summary: 'All credentials, in the order of their names, without secrets',
         responses: {
           200: jsonResponse('one page', CredentialPage),
-          ...problemResponses({ 400: 'bad cursor or limit' }),
+          ...problemResponses({ 400: 'bad cursor or limit, or an unknown query parameter' }),
         },
       }),
+      onlyKnownQuery(...Object.keys(Page.shape)),
       validate('query', Page),
       async (c) => {
         const { cursor = '', limit = 100 } = c.req.valid('query')
@@ -63,9 +65,13 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
         summary: 'One credential, without secrets',
         responses: {
           200: jsonResponse('the credential', CredentialView),
-          ...problemResponses({ 400: 'bad name', 404: 'no such credential' }),
+          ...problemResponses({
+            400: 'bad name, or a query parameter',
+            404: 'no such credential',
+          }),
         },
       }),
+      onlyKnownQuery(),
       validate('param', Params),
       async (c) => {
         const { name } = c.req.valid('param')
@@ -82,12 +88,14 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
         responses: {
           200: jsonResponse('the token', AccessTokenView),
           ...problemResponses({
+            400: 'bad name, or a query parameter',
             404: 'no such credential',
             424: 'the credential is faulted and its token has expired',
             503: 'the provider or the store is not available and the token has expired',
           }),
         },
       }),
+      onlyKnownQuery(),
       validate('param', Params),
       async (c) => {
         const credential = await accessTokens.usable(c.req.valid('param').name, callerOf(c))

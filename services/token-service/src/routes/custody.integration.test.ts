@@ -83,7 +83,7 @@ describe('the audit log', () => {
   const read = async ({ service }: Installation): Promise<AuditPage> =>
     (await (await service.call('/audit?limit=1000')).json()) as AuditPage
 
-  it('tells who did what to which credential, when and with what outcome, in one chain', async () => {
+  it('records caller, action, credential, time and outcome in one chain', async () => {
     const here = await install()
     await here.service.connect('1')
     await here.service.call('/credentials/ACC-1/refresh', json({}))
@@ -114,7 +114,7 @@ describe('the audit log', () => {
     expect(head).toEqual({ Seq: items.at(-1)?.Seq, Hash: items.at(-1)?.Hash })
   })
 
-  it('is one chain also when replicas write it at the same time, each fact once', async () => {
+  it('is one chain with each fact once if replicas write at the same time', async () => {
     const keys = testKeys()
     const first = await install({ keys })
     const replicas = [
@@ -133,7 +133,7 @@ describe('the audit log', () => {
     expect(firstBreak(auditStart, items)).toBeNull()
   })
 
-  it('shows that an entry was changed, taken out or put in', async () => {
+  it('fails verification if an entry was changed, removed or inserted', async () => {
     const here = await install()
     for (const realm of ['1', '2', '3']) await here.service.connect(realm)
     await eventually(async () => expect((await read(here)).items).toHaveLength(3))
@@ -173,7 +173,7 @@ describe('a transfer', () => {
     more: object = { Passphrase: PASSPHRASE },
   ) => post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
 
-  it('hands a credential over: the target refreshes it, the source no longer does', async () => {
+  it('moves a credential: the target refreshes it, the source no longer does', async () => {
     const source = await install()
     const target = await install()
     await source.service.connect('1')
@@ -189,7 +189,7 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1/token')).body['Authenticator']).toBe(token)
     const refreshed = await target.service.ask('/credentials/ACC-1/refresh', json({}))
     expect(refreshed).toMatchObject({ status: 200, body: { Version: 4, Status: 'active' } })
-    // The source serves what it has until that expires, and shows the refresh token to nobody.
+    // The source issues its access token until that expires, and never sends the refresh token again.
     const before = refreshes()
     expect((await source.service.ask('/credentials/ACC-1/token')).status).toBe(200)
     await expire(source, 'ACC-1')
@@ -202,7 +202,7 @@ describe('a transfer', () => {
     expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'faulted', Version: 2 })
   })
 
-  it('can be sealed to a key, and goes back the same way', async () => {
+  it('can be encrypted with a key, and be reversed', async () => {
     const [source, target] = [await install(), await install()]
     const Key = Buffer.alloc(32, 7).toString('base64')
     await source.service.connect('1')
@@ -216,7 +216,7 @@ describe('a transfer', () => {
     expect((await source.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('whose answer was lost is asked for again', async () => {
+  it('whose response was lost can be requested again', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     await exportFrom(source, ['ACC-1'])
@@ -232,12 +232,12 @@ describe('a transfer', () => {
     expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'active' })
   })
 
-  it('brings a refresh in doubt to its end first', async () => {
+  it('completes a refresh of unknown outcome first', async () => {
     const source = await install()
     await source.service.connect('1')
     const acquired = await source.redis.store.acquire('ACC-1', 'a process that died', 50)
-    if (acquired.kind !== 'held') throw new Error('the lease must be free')
-    await source.redis.store.recordIntent(acquired.custody.lease)
+    if (acquired.kind !== 'acquired') throw new Error('the lease must be free')
+    await source.redis.store.recordIntent(acquired.leased.lease)
     expect((await exportFrom(source, ['ACC-1'])).status).toBe(200)
     expect(refreshes()).toBe(1)
     expect(await credential(source, 'ACC-1')).toMatchObject({
@@ -268,7 +268,7 @@ describe('a transfer', () => {
       { Passphrase: PASSPHRASE },
     ],
     ['no document', () => 'text', { Passphrase: PASSPHRASE }],
-  ])('is refused with %s, and nothing is stored', async (_, change, secret) => {
+  ])('is rejected with %s, and nothing is stored', async (_, change, secret) => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     const { body } = await exportFrom(source, ['ACC-1'])
@@ -279,7 +279,7 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1')).status).toBe(404)
   })
 
-  it('is not undone at the target when the source is cleaned up', async () => {
+  it('stays valid at the target when the source removes the credential', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     await importTo(target, (await exportFrom(source, ['ACC-1'])).body)
@@ -289,7 +289,7 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('does not take the place of a usable credential, or of a newer one of the same grant', async () => {
+  it('does not replace a usable credential, or a newer version of the same grant', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     const { body: old } = await exportFrom(source, ['ACC-1'])
@@ -326,7 +326,7 @@ describe('a rotation of the keys', () => {
   const check = async ({ service }: Installation, query = '') =>
     (await service.ask(`/key-check${query}`)).body
 
-  it('can be seen to be complete: every record is opened for a look, page by page, and none is written', async () => {
+  it('can be verified: the key check decrypts every record, page by page, and writes none', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     expect(await check(before)).toEqual({ Checked: 30, Refused: [], next_cursor: null })
@@ -343,7 +343,7 @@ describe('a rotation of the keys', () => {
     expect((await after.service.ask('/key-check?limit=501')).status).toBe(400)
   })
 
-  it('seals everything anew while tokens are handed out and refreshed, and frees the old key', async () => {
+  it('re-encrypts everything while tokens are issued and refreshed, and retires the old key', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     const after = await install({ keys: ring(fresh, old), prefix })
@@ -378,7 +378,7 @@ describe('a rotation of the keys', () => {
     expect((await alone.service.ask('/credentials/ACC-7/refresh', json({}))).status).toBe(200)
   })
 
-  it('finds what a replica that still seals with the old key writes meanwhile', async () => {
+  it('re-encrypts records that a replica with the old key writes meanwhile', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     const after = await install({ keys: ring(fresh, old), prefix })
@@ -401,7 +401,7 @@ describe('a rotation of the keys', () => {
     expect((await alone.service.ask('/credentials/ACC-0/refresh', json({}))).status).toBe(200)
   })
 
-  it('tells of a record that does not open, leaves it, and keeps the old key needed', async () => {
+  it('reports a record that cannot be decrypted, leaves it, and does not retire the old key', async () => {
     const before = await installOld()
     const { prefix, redis } = before.redis
     await redis.hset('ACC-3', 'StoreA', (await redis.hget('ACC-4', 'StoreA')) ?? '')
@@ -424,7 +424,7 @@ describe('a rotation of the keys', () => {
 describe('a grant that the provider will end', () => {
   const DAY_SECONDS = 86_400
 
-  it('shows when, and is announced 90, 30 and 7 days before, each once', async () => {
+  it('shows its expiry, and publishes a notice once each 90, 30 and 7 days before', async () => {
     const here = await install()
     const days = [400, 90, 89, 30, 29, 7, 6]
     for (const left of days)

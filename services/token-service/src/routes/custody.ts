@@ -14,6 +14,7 @@ import {
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { DocumentSecret } from '../credential/export-document.ts'
@@ -33,7 +34,7 @@ const KeyCheckQuery = z.object({
   limit: wholeNumber(1, 500).optional(),
 })
 
-/** An import of as many credentials as one export may hold. */
+/** Enough for an import of as many credentials as one export may contain. */
 export const MAX_IMPORT_BYTES = 32 * 1_048_576
 
 export interface CustodyRoutesDeps {
@@ -41,19 +42,19 @@ export interface CustodyRoutesDeps {
   readonly transfers: Transfers
   readonly rotateKeys: RotateKeys
   readonly auditLog: Pick<CredentialStore, 'readAudit'>
-  readonly keyCheck: Pick<CredentialStore, 'list' | 'opens'>
-  /** Aborted when the service leaves. */
-  readonly leaving: AbortSignal
+  readonly keyCheck: Pick<CredentialStore, 'list' | 'checkDecryption'>
+  /** Aborted when the service shuts down. */
+  readonly shutdown: AbortSignal
 }
 
-/** What an operator does with credentials as a whole: move them, re-encrypt them, and see who did what. */
+/** Operations on credentials as a whole: transfer, re-encryption, and the audit log. */
 export function custodyRoutes({
   logger,
   transfers,
   rotateKeys,
   auditLog,
   keyCheck,
-  leaving,
+  shutdown,
 }: CustodyRoutesDeps): Hono {
   const tags = ['custody']
   return new Hono()
@@ -62,14 +63,14 @@ export function custodyRoutes({
       describeRoute({
         tags,
         summary:
-          'Hands credentials over: sealed to a passphrase or key, and no longer refreshed here',
+          'Exports credentials, encrypted with a passphrase or key; they are no longer refreshed here',
         responses: {
-          200: jsonResponse('the sealed credentials', ExportDocument),
+          200: jsonResponse('the encrypted credentials', ExportDocument),
           ...problemResponses({
             400: 'bad body',
             404: 'no such credential; nothing was exported',
             415: 'not application/json',
-            503: 'the store is not available, or a refresh is in doubt; ask again',
+            503: 'the store is not available, or the outcome of a refresh is unknown; retry',
           }),
         },
       }),
@@ -85,13 +86,13 @@ export function custodyRoutes({
       '/imports',
       describeRoute({
         tags,
-        summary: 'Takes over exported credentials',
+        summary: 'Imports exported credentials',
         responses: {
           200: jsonResponse('what was imported, and what was not', ImportReport),
           ...problemResponses({
-            400: 'bad body, or a document that does not open',
+            400: 'bad body, or a document that cannot be decrypted',
             415: 'not application/json',
-            503: 'the store is not available; ask again',
+            503: 'the store is not available; retry',
           }),
         },
       }),
@@ -107,7 +108,8 @@ export function custodyRoutes({
       '/key-rotations',
       describeRoute({
         tags,
-        summary: 'Seals every credential with the first of CREDENTIAL_KEYS, and tells its progress',
+        summary:
+          'Re-encrypts every credential with the first of CREDENTIAL_KEYS, and streams its progress',
         responses: {
           200: {
             description: 'one line of JSON for each few hundred credentials',
@@ -117,17 +119,18 @@ export function custodyRoutes({
         },
       }),
       async (c) => {
-        const lines = rotateKeys(callerOf(c), AbortSignal.any([leaving, c.req.raw.signal]))
-        // The first line before the head of the answer: a store that is away is told as a problem.
+        const lines = rotateKeys(callerOf(c), AbortSignal.any([shutdown, c.req.raw.signal]))
+        // The first line comes before the head of the response, so that an unavailable store is reported as a
+        // problem document.
         let line = await lines.next()
         c.header('Content-Type', 'application/x-ndjson')
         const write = async (out: { write(text: string): Promise<unknown> }): Promise<void> => {
           for (; line.done !== true; line = await lines.next())
             await out.write(`${JSON.stringify(line.value)}\n`)
         }
-        // The caller sees an answer without its last line.
+        // The head was sent: the caller sees a response without its last line.
         return stream(c, write, async (error) =>
-          logger.warn({ err: error }, 'key rotation cut short'),
+          logger.warn({ err: error }, 'key rotation aborted'),
         )
       },
     )
@@ -135,24 +138,29 @@ export function custodyRoutes({
       '/key-check',
       describeRoute({
         tags,
-        summary: 'Whether the secrets of credentials open with CREDENTIAL_KEYS; nothing is written',
+        summary:
+          'Whether the secrets of credentials can be decrypted with CREDENTIAL_KEYS; read-only',
         responses: {
           200: jsonResponse('one page', KeyCheckPage),
-          ...problemResponses({ 400: 'bad cursor or limit', 503: 'the store is not available' }),
+          ...problemResponses({
+            400: 'bad cursor or limit, or an unknown query parameter',
+            503: 'the store is not available',
+          }),
         },
       }),
+      onlyKnownQuery(...Object.keys(KeyCheckQuery.shape)),
       validate('query', KeyCheckQuery),
       async (c) => {
         const { cursor = '', limit = 500 } = c.req.valid('query')
         const names = (await keyCheck.list({ after: cursor, limit: limit + 1 })).map(
           ({ name }) => name,
         )
-        const looked = names.slice(0, limit)
-        const found = await Promise.all(looked.map((name) => keyCheck.opens(name)))
+        const checked = names.slice(0, limit)
+        const results = await Promise.all(checked.map((name) => keyCheck.checkDecryption(name)))
         return c.json({
-          Checked: looked.length,
-          Refused: looked.filter((_, index) => found[index] === 'refused'),
-          next_cursor: names.length > limit ? (looked.at(-1) ?? null) : null,
+          Checked: checked.length,
+          Refused: checked.filter((_, index) => results[index] === 'refused'),
+          next_cursor: names.length > limit ? (checked.at(-1) ?? null) : null,
         } satisfies KeyCheckPage)
       },
     )
@@ -163,9 +171,13 @@ export function custodyRoutes({
         summary: 'The audit log in order, from the entry after `after` on',
         responses: {
           200: jsonResponse('one page', AuditPage),
-          ...problemResponses({ 400: 'bad after or limit', 503: 'the store is not available' }),
+          ...problemResponses({
+            400: 'bad after or limit, or an unknown query parameter',
+            503: 'the store is not available',
+          }),
         },
       }),
+      onlyKnownQuery(...Object.keys(AuditQuery.shape)),
       validate('query', AuditQuery),
       async (c) => {
         const { after = 0, limit = 100 } = c.req.valid('query')

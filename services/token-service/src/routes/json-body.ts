@@ -1,7 +1,7 @@
 import type { MiddlewareHandler } from 'hono'
 import { IntegrationError } from '@integration-host/shared/errors'
 
-/** Refuses a body that is not declared as JSON; the validator would take it for an empty one. */
+/** Rejects a body that is not declared as JSON with 415; the validator would treat it as an empty one. */
 export const requireJson: MiddlewareHandler = async (c, next) => {
   const length = c.req.header('content-length')
   const hasBody =

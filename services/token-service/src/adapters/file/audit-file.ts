@@ -1,13 +1,14 @@
 /**
- * The audit log beside the credential file: one entry per line. The credential file says how much of it
- * counts, so an append that a crash cut off is written again over itself, and makes the same lines.
+ * The audit log beside the credential file: one entry per line. The credential file stores how many bytes of it
+ * are valid, so an append that a crash interrupted is repeated at the same place, with the same lines.
  */
 import { constants, createReadStream } from 'node:fs'
 import { open, stat, writeFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { AuditEntry } from '@integration-host/shared/contracts/audit'
+import { parseJson } from '../parse-json.ts'
 
-/** Writes `entries` at the byte `at`, over whatever follows there. Resolves with the end, in bytes. */
+/** Writes `entries` at the byte offset `at`, replacing what follows. Resolves with the new end, in bytes. */
 export async function appendEntries(
   path: string,
   at: number,
@@ -16,17 +17,17 @@ export async function appendEntries(
   const bytes = Buffer.from(entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''), 'utf8')
   const file = await open(path, constants.O_RDWR | constants.O_CREAT, 0o600)
   try {
-    // Shorter than it should be: somebody cut it, and the gap must not become zeros.
+    // The file is shorter than it should be: it was truncated, and the gap must not be filled with zeros.
     const { size } = await file.stat()
     const from = Math.min(at, size)
-    // What a crash cut off is the beginning of what comes now. Anything else is an audit log that the
-    // credential file, restored or begun anew, knows nothing of: it is set aside, not written over.
+    // An interrupted append left the beginning of the same lines. Anything else is an audit log that is newer
+    // than the credential file, which was restored or deleted: it is moved to another file, not overwritten.
     const tail = Buffer.alloc(size - from)
     await file.read(tail, 0, tail.length, from)
     if (!bytes.subarray(0, tail.length).equals(tail))
       await writeFile(`${path}.${Date.now()}`, tail, { mode: 0o600, flag: 'wx', flush: true })
     await file.truncate(from)
-    // A disk that is full takes a part of it, and says so only by the number.
+    // On a full disk a write may be partial, which only the number of bytes shows.
     for (let done = 0; done < bytes.length;)
       done += (await file.write(bytes, done, bytes.length - done, from + done)).bytesWritten
     await file.sync()
@@ -36,7 +37,7 @@ export async function appendEntries(
   }
 }
 
-/** Entries numbered above `after`, at most `limit`. A line that is no entry stands for the end. */
+/** Entries numbered above `after`, at most `limit`. Reading ends at the first line that is not an entry. */
 export async function readEntries(
   path: string,
   after: number,
@@ -62,11 +63,3 @@ const exists = (path: string): Promise<boolean> =>
     () => true,
     () => false,
   )
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
-}

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
-import { deedOf, grantOf } from '../../../test-support/grants.ts'
+import { auditContextOf, grantOf } from '../../../test-support/grants.ts'
 import { openTestFile, testKeys } from '../../../test-support/service-fixture.ts'
 import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
 import { createFileCredentialStore } from './credential-store.ts'
@@ -37,19 +37,19 @@ credentialStoreContract('the credential file', {
 const grant = grantOf('ACC-1', 'canary', { idToken: null })
 
 describe('the credential file', () => {
-  const refusal = async (folder: string, ring: KeyRing = keys): Promise<string> => {
+  const startupError = async (folder: string, ring: KeyRing = keys): Promise<string> => {
     try {
       reopened = await createFileCredentialStore(folder, ring)
     } catch (error) {
       expect(error).toBeInstanceOf(StartupError)
       return (error as Error).message
     }
-    throw new Error('the start was not refused')
+    throw new Error('the store was opened')
   }
 
-  it('is for its owner only, sealed, and leaves no temporary file', async () => {
+  it('has mode 0600 and encrypted secrets, and leaves no temporary file', async () => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     const path = join(folder, 'credentials.json')
     expect((await stat(path)).mode & 0o777).toBe(0o600)
     const text = await readFile(path, 'utf8')
@@ -61,9 +61,9 @@ describe('the credential file', () => {
     ])
   })
 
-  it('refuses a second owner of the folder, naming it', async () => {
+  it('rejects a second process on the folder and names the folder', async () => {
     const { folder } = await open()
-    expect(await refusal(folder)).toContain(`${folder} is in use by another process`)
+    expect(await startupError(folder)).toContain(`${folder} is in use by another process`)
   })
 
   it.each([
@@ -71,37 +71,37 @@ describe('the credential file', () => {
     ['empty', () => ''],
     ['not ours', () => '{"hello": 1}'],
     ['of a later format', (text: string) => text.replace('"format":1', '"format":2')],
-  ])('refuses to start on a file that is %s, and leaves it as it is', async (_, damage) => {
+  ])('does not start on a file that is %s, and leaves it unchanged', async (_, damage) => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
     const path = join(folder, 'credentials.json')
     const damaged = damage(await readFile(path, 'utf8'))
     await writeFile(path, damaged)
-    expect(await refusal(folder)).toContain(`${path} is damaged`)
+    expect(await startupError(folder)).toContain(`${path} is damaged`)
     expect(await readFile(path, 'utf8')).toBe(damaged)
   })
 
-  it('refuses to start with other keys, and leaves the file as it is', async () => {
+  it('does not start with other keys, and leaves the file unchanged', async () => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
     const path = join(folder, 'credentials.json')
     const before = await readFile(path, 'utf8')
-    expect(await refusal(folder, testKeys())).toContain(
+    expect(await startupError(folder, testKeys())).toContain(
       `${path} was written with other CREDENTIAL_KEYS`,
     )
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
-  it('says unavailable when a write fails, and memory stays with the file', async () => {
+  it('throws store_unavailable if a write fails, and keeps memory equal to the file', async () => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     // A folder in the place of the temporary file: no write can succeed, not even as root.
     const { mkdir, rmdir } = await import('node:fs/promises')
     await mkdir(join(folder, 'credentials.json.tmp'))
     const another = { ...grant, name: 'ACC-2' }
-    await expect(store.put(another, Date.now(), deedOf('granted'))).rejects.toMatchObject({
+    await expect(store.put(another, Date.now(), auditContextOf('granted'))).rejects.toMatchObject({
       code: 'store_unavailable',
     })
     await expect(store.acquire('ACC-1', 'a', 60_000)).rejects.toMatchObject({
@@ -109,14 +109,14 @@ describe('the credential file', () => {
     })
     expect(await store.get('ACC-2')).toBeNull()
     await rmdir(join(folder, 'credentials.json.tmp'))
-    expect(await store.acquire('ACC-1', 'b', 60_000)).toMatchObject({ kind: 'held' })
-    await store.put(another, Date.now(), deedOf('granted'))
+    expect(await store.acquire('ACC-1', 'b', 60_000)).toMatchObject({ kind: 'acquired' })
+    await store.put(another, Date.now(), auditContextOf('granted'))
     expect(await store.get('ACC-2')).not.toBeNull()
   })
 
-  it('makes a file that was opened to others private again', async () => {
+  it('restores mode 0600 of a file that others could read', async () => {
     const { folder, store } = await open()
-    await store.put(grant, Date.now(), deedOf('granted'))
+    await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
     const path = join(folder, 'credentials.json')
     await chmod(path, 0o644)

@@ -2,9 +2,9 @@
  * Credentials in one JSON file, for the embedded host: the same records and envelopes as in Redis, 0600,
  * one owner at a time.
  *
- * F1  Memory changes after the file has: a write that failed changed nothing.
- * F2  The file is replaced whole (temporary file, fsync, rename, fsync of the folder), never written into.
- * F3  A file that cannot be read as ours, or opened with these keys, is left alone and the start refused.
+ * F1  Memory is changed after the file: a write that failed has no effect.
+ * F2  The file is replaced atomically (temporary file, fsync, rename, fsync of the folder), never changed in place.
+ * F3  A file that cannot be parsed, or decrypted with these keys, is left unchanged and the start fails.
  */
 import { chmod, open, readFile, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -16,9 +16,9 @@ import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import {
   openCredential,
-  openCustody,
+  openGrantSecrets,
   intentOf,
-  isOpenable,
+  isDecryptable,
   overlayFields,
   resealed,
   type StoredFields,
@@ -27,7 +27,8 @@ import {
 } from '../../credential/credential-record.ts'
 import { credentialOf } from '../../credential/credential.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
-import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
+import { OutboxEntry, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
+import { parseJson } from '../parse-json.ts'
 import { appendEntries, readEntries } from './audit-file.ts'
 import {
   type Acquired,
@@ -38,8 +39,8 @@ import {
 
 const FILE_NAME = 'credentials.json'
 const AUDIT_FILE_NAME = 'audit.jsonl'
-const CANARY = 'these are the right keys'
-const CANARY_PLACE = { name: 'credentials:canary', field: 'canary', version: 1 }
+const CHECK_VALUE = 'these are the right keys'
+const CHECK_VALUE_PLACE = { name: 'credentials:canary', field: 'canary', version: 1 }
 
 const FileState = z.object({
   format: z.literal(1),
@@ -50,12 +51,11 @@ const FileState = z.object({
   /** Name → last version, so that versions go on after a removal. */
   removed: z.record(z.string(), z.int().positive()),
   due: z.record(z.string(), z.number()),
-  /** The journal. */
-  outbox: z.array(JournalEntry.extend({ id: z.string() })),
+  outbox: z.array(OutboxEntry.extend({ id: z.string() })),
   audited: AuditHead.extend({
-    /** The last journal entry that is in the audit file. */
+    /** The last outbox entry that is in the audit file. */
     upTo: z.int().nonnegative(),
-    /** How much of the audit file counts. */
+    /** How much of the audit file is valid. */
     bytes: z.int().nonnegative(),
   }),
 })
@@ -64,7 +64,7 @@ type FileState = z.output<typeof FileState>
 /**
  * Opens the credential file of a folder and locks it.
  *
- * @throws {StartupError} another process owns the folder, or the file is damaged or of other keys.
+ * @throws {StartupError} another process uses the folder, or the file is damaged or encrypted with other keys.
  */
 export async function createFileCredentialStore(
   folder: string,
@@ -91,7 +91,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
     text = await readFile(path, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    const canary = keys.seal(CANARY, CANARY_PLACE)
+    const canary = keys.seal(CHECK_VALUE, CHECK_VALUE_PLACE)
     return {
       format: 1,
       canary,
@@ -113,21 +113,13 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
     )
   }
   try {
-    keys.open(parsed.data.canary, CANARY_PLACE)
+    keys.open(parsed.data.canary, CHECK_VALUE_PLACE)
   } catch {
     throw new StartupError(
       `${path} was written with other CREDENTIAL_KEYS: set those again, or move the file away and connect the companies again`,
     )
   }
   return parsed.data
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
 }
 
 // F2
@@ -159,11 +151,11 @@ function openStore(options: {
   const auditPath = join(dirname(path), AUDIT_FILE_NAME)
   let state = options.loaded
   let writing: Promise<unknown> = Promise.resolve()
-  // Leases end with the process, as it is the only one.
+  // Leases are in memory: this process is the only one, so they end with it.
   const leases = new Map<string, { readonly lease: Lease; until: number }>()
-  // Due credentials that somebody has taken; after a restart they are due again.
-  const heldUntil = new Map<string, number>()
-  const holds = (lease: Lease): boolean => {
+  // Due credentials whose refresh was started; after a restart they are due again.
+  const postponedUntil = new Map<string, number>()
+  const isHeld = (lease: Lease): boolean => {
     const held = leases.get(lease.name)
     return (
       held !== undefined &&
@@ -173,11 +165,11 @@ function openStore(options: {
     )
   }
 
-  /** One change at a time. `decide` gives the next state (null: as it is) and the answer. */
-  type Decided<T> = { readonly next: FileState | null; readonly answer: T }
+  /** One change at a time. `decide` returns the next state (`null`: unchanged) and the result of the call. */
+  type Decided<T> = { readonly next: FileState | null; readonly result: T }
   function change<T>(decide: (current: FileState) => Decided<T> | Promise<Decided<T>>): Promise<T> {
     const run = async (): Promise<T> => {
-      const { next, answer } = await decide(state)
+      const { next, result } = await decide(state)
       if (next !== null) {
         try {
           await replaceFile(path, JSON.stringify(next))
@@ -186,15 +178,15 @@ function openStore(options: {
         }
         state = next // F1
       }
-      return answer
+      return result
     }
-    const result = writing.then(run)
-    writing = result.catch(() => {})
-    return result
+    const changed = writing.then(run)
+    writing = changed.catch(() => {})
+    return changed
   }
-  const unchanged = <T>(answer: T) => ({ next: null, answer })
+  const unchanged = <T>(result: T) => ({ next: null, result })
 
-  const journalled = (current: FileState, entry: JournalEntry): FileState => ({
+  const withOutboxEntry = (current: FileState, entry: OutboxEntry): FileState => ({
     ...current,
     sequence: current.sequence + 1,
     outbox: [...current.outbox, { ...entry, id: String(current.sequence + 1) }],
@@ -205,7 +197,7 @@ function openStore(options: {
     fields: StoredFields,
     dueAt: number | null,
   ): FileState => {
-    heldUntil.delete(name)
+    postponedUntil.delete(name)
     return {
       ...current,
       credentials: { ...current.credentials, [name]: fields },
@@ -242,7 +234,7 @@ function openStore(options: {
       }
     },
 
-    put: (grant, dueAt, deed, { atLeast = 0, id = '', over } = {}) =>
+    put: (grant, dueAt, context, { atLeast = 0, id = '', over } = {}) =>
       change((current) => {
         const { name } = grant
         const here = current.credentials[name]
@@ -263,16 +255,16 @@ function openStore(options: {
           dueAt,
         )
         return {
-          next: journalled(
+          next: withOutboxEntry(
             stored,
-            journalOf(credential, deed, 'stored', grant.expiryNoticeDays !== null),
+            outboxEntryOf(credential, context, 'stored', grant.expiryNoticeDays !== null),
           ),
-          answer: credential,
+          result: credential,
         }
       }),
 
     async acquire(name, owner, leaseMs) {
-      let taken: Lease | null = null
+      let acquired: Lease | null = null
       try {
         return await change<Acquired>((current) => {
           const fields = current.credentials[name]
@@ -281,48 +273,48 @@ function openStore(options: {
           const credential = openCredential(keys, fields)
           const fence = current.fence + 1
           const lease: Lease = { name, owner, fence, version: credential.version }
-          const custody = {
+          const leased = {
             lease,
             credential,
-            ...openCustody(keys, fields),
+            ...openGrantSecrets(keys, fields),
             intent: intentOf(fields, now()),
           }
-          taken = lease
+          acquired = lease
           leases.set(name, { lease, until: now() + leaseMs })
           const credentials = {
             ...current.credentials,
             [name]: { ...fields, Fence: String(fence) },
           }
-          // The fence must not come back after a restart, so it is written before the lease is used.
-          return { next: { ...current, fence, credentials }, answer: { kind: 'held', custody } }
+          // A fence must not be reused after a restart, so it is stored before the lease is used.
+          return { next: { ...current, fence, credentials }, result: { kind: 'acquired', leased } }
         })
       } catch (error) {
-        if (leases.get(name)?.lease === taken) leases.delete(name)
+        if (leases.get(name)?.lease === acquired) leases.delete(name)
         throw error
       }
     },
 
     async renew(lease, leaseMs) {
       const held = leases.get(lease.name)
-      if (held === undefined || !holds(lease)) return false
+      if (held === undefined || !isHeld(lease)) return false
       held.until = now() + leaseMs
       return true
     },
 
     async release(lease) {
-      if (holds(lease)) leases.delete(lease.name)
+      if (isHeld(lease)) leases.delete(lease.name)
     },
 
     recordIntent: (lease) =>
       change<'recorded' | 'lost'>((current) => {
         const fields = current.credentials[lease.name]
-        if (fields === undefined || !holds(lease) || !isOf(fields, lease)) return unchanged('lost')
+        if (fields === undefined || !isHeld(lease) || !isOf(fields, lease)) return unchanged('lost')
         const Intent = `${lease.version}:${lease.fence}:${now()}`
         const credentials = { ...current.credentials, [lease.name]: { ...fields, Intent } }
-        return { next: { ...current, credentials }, answer: 'recorded' }
+        return { next: { ...current, credentials }, result: 'recorded' }
       }),
 
-    commit: (lease, grant, dueAt, deed, isNoticeNew) =>
+    commit: (lease, grant, dueAt, context, isNoticeNew) =>
       change<'committed' | 'fenced' | 'superseded'>((current) => {
         const fields = current.credentials[lease.name]
         const version = Number(fields?.['Version'])
@@ -330,18 +322,23 @@ function openStore(options: {
           return unchanged('committed')
         if (fields === undefined || version !== lease.version) return unchanged('superseded')
         if (fields['Fence'] !== String(lease.fence)) return unchanged('fenced')
-        if (holds(lease)) leases.delete(lease.name)
+        if (isHeld(lease)) leases.delete(lease.name)
         const renewed: Record<string, string> = {
           ...fields,
           ...sealGrant(keys, grant, version + 1),
         }
         for (const field of overlayFields) delete renewed[field]
         const stored = withCredential(current, lease.name, renewed, dueAt)
-        const entry = journalOf(credentialOf(grant, version + 1), deed, 'refreshed', isNoticeNew)
-        return { next: journalled(stored, entry), answer: 'committed' }
+        const entry = outboxEntryOf(
+          credentialOf(grant, version + 1),
+          context,
+          'refreshed',
+          isNoticeNew,
+        )
+        return { next: withOutboxEntry(stored, entry), result: 'committed' }
       }),
 
-    settle: (lease, settlement, deed) =>
+    settle: (lease, settlement, context) =>
       change<'settled' | 'lost'>((current) => {
         const fields = current.credentials[lease.name]
         if (fields === undefined || !isOf(fields, lease)) return unchanged('lost')
@@ -353,14 +350,14 @@ function openStore(options: {
           ...(fault !== null && { Fault: JSON.stringify(fault), Status: 'faulted' }),
         }
         if (!settlement.keepsIntent) delete settled['Intent']
-        if (holds(lease)) leases.delete(lease.name)
+        if (isHeld(lease)) leases.delete(lease.name)
         const stored = withCredential(current, lease.name, settled, nextTryAt)
-        const kind = settlement.isAnnounced ? 'faulted' : null
-        const entry = journalOf({ ...summaryOf(settled), fault }, deed, kind)
-        return { next: journalled(stored, entry), answer: 'settled' }
+        const kind = settlement.isPublished ? 'faulted' : null
+        const entry = outboxEntryOf({ ...summaryOf(settled), fault }, context, kind)
+        return { next: withOutboxEntry(stored, entry), result: 'settled' }
       }),
 
-    remove: (name, revoked, deed, version) =>
+    remove: (name, revoked, context, version) =>
       change<'removed' | 'changed' | 'absent'>((current) => {
         const fields = current.credentials[name]
         if (fields === undefined) return unchanged('absent')
@@ -373,19 +370,19 @@ function openStore(options: {
           due: without(current.due, name),
           removed: { ...current.removed, [name]: Number(fields['Version']) },
         }
-        const entry = journalOfRemoval(summaryOf(fields), deed, revoked)
-        return { next: journalled(next, entry), answer: 'removed' }
+        const entry = removalEntryOf(summaryOf(fields), context, revoked)
+        return { next: withOutboxEntry(next, entry), result: 'removed' }
       }),
 
-    async takeDue(at, limit, holdMs) {
+    async takeDue(at, limit, postponeMs) {
       const times = Object.entries(state.due)
-        .map(([name, dueAt]) => ({ name, dueAt: Math.max(dueAt, heldUntil.get(name) ?? 0) }))
+        .map(([name, dueAt]) => ({ name, dueAt: Math.max(dueAt, postponedUntil.get(name) ?? 0) }))
         .toSorted((a, b) => a.dueAt - b.dueAt)
       const taken = times.filter(({ dueAt }) => dueAt <= at).slice(0, limit)
-      for (const { name } of taken) heldUntil.set(name, at + holdMs)
+      for (const { name } of taken) postponedUntil.set(name, at + postponeMs)
       const left = [
         ...times.slice(taken.length).map(({ dueAt }) => dueAt),
-        ...taken.map(() => at + holdMs),
+        ...taken.map(() => at + postponeMs),
       ]
       return {
         names: taken.map(({ name }) => name),
@@ -395,8 +392,8 @@ function openStore(options: {
 
     record: (facts) =>
       change((current) => ({
-        next: journalled(current, { facts, events: [] }),
-        answer: undefined,
+        next: withOutboxEntry(current, { facts, events: [] }),
+        result: undefined,
       })),
 
     audit: (limit) =>
@@ -417,7 +414,7 @@ function openStore(options: {
         )
         return {
           next: { ...current, audited: { Seq, Hash, upTo, bytes } },
-          answer: found.length,
+          result: found.length,
         }
       }),
 
@@ -433,14 +430,14 @@ function openStore(options: {
     },
 
     async releaseOutbox() {
-      // Nobody else could relay.
+      // There is no other replica that could relay.
     },
 
     async trimOutbox(ids) {
       if (ids.length === 0) return
       await change((current) => ({
         next: { ...current, outbox: current.outbox.filter(({ id }) => !ids.includes(id)) },
-        answer: null,
+        result: null,
       }))
     },
 
@@ -452,25 +449,25 @@ function openStore(options: {
           const renewed = resealed(keys, fields)
           if (renewed === null) return unchanged('current')
           const credentials = { ...current.credentials, [name]: { ...fields, ...renewed } }
-          return { next: { ...current, credentials }, answer: 'resealed' }
+          return { next: { ...current, credentials }, result: 'resealed' }
         } catch (error) {
           if (error instanceof DecryptionError) return unchanged('refused')
           throw error
         }
       }),
 
-    async opens(name) {
+    async checkDecryption(name) {
       const fields = state.credentials[name]
       if (fields === undefined) return 'absent'
-      return isOpenable(keys, fields) ? 'opens' : 'refused'
+      return isDecryptable(keys, fields) ? 'decryptable' : 'refused'
     },
 
     retireKeys: () =>
       change<readonly string[]>((current) => {
         if (keys.isCurrent(current.canary)) return unchanged([])
         const [, retired = ''] = current.canary.split('.')
-        const canary = keys.seal(CANARY, CANARY_PLACE)
-        return { next: { ...current, canary }, answer: [retired] }
+        const canary = keys.seal(CHECK_VALUE, CHECK_VALUE_PLACE)
+        return { next: { ...current, canary }, result: [retired] }
       }),
   }
 }

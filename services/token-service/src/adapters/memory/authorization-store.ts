@@ -1,4 +1,4 @@
-/** Authorization requests and code claims in this process: right where one process is all there is. */
+/** Authorization requests and code claims in memory, for an installation of one process. */
 import type {
   AuthorizationRequest,
   AuthorizationStore,
@@ -9,13 +9,13 @@ import { digest } from '../../authorization/digest.ts'
 const LIMIT = 10_000
 
 export function createMemoryAuthorizationStore(now: () => number = Date.now): AuthorizationStore {
-  const requests = createShelf<AuthorizationRequest>(now)
-  const claims = createShelf<CodeClaim>(now)
+  const requests = createExpiringMap<AuthorizationRequest>(now)
+  const claims = createExpiringMap<CodeClaim>(now)
   return {
     async begin(state, request, ttlMs) {
       requests.put(digest(state), request, ttlMs)
     },
-    async take(state) {
+    async consume(state) {
       const request = requests.get(digest(state))
       requests.drop(digest(state))
       return request
@@ -34,24 +34,24 @@ export function createMemoryAuthorizationStore(now: () => number = Date.now): Au
   }
 }
 
-/** Things with an expiry; the oldest give way when there are too many. */
-function createShelf<T>(now: () => number) {
-  const things = new Map<string, { readonly value: T; readonly until: number }>()
+/** A map whose entries expire; the oldest is evicted when there are too many. */
+function createExpiringMap<T>(now: () => number) {
+  const entries = new Map<string, { readonly value: T; readonly until: number }>()
   return {
     get(key: string): T | null {
-      const thing = things.get(key)
+      const thing = entries.get(key)
       return thing === undefined || thing.until <= now() ? null : thing.value
     },
     put(key: string, value: T, ttlMs: number): void {
-      things.delete(key)
-      for (const [oldest, { until }] of things) {
-        if (until > now() && things.size < LIMIT) break
-        things.delete(oldest)
+      entries.delete(key)
+      for (const [oldest, { until }] of entries) {
+        if (until > now() && entries.size < LIMIT) break
+        entries.delete(oldest)
       }
-      things.set(key, { value, until: now() + ttlMs })
+      entries.set(key, { value, until: now() + ttlMs })
     },
     drop(key: string): void {
-      things.delete(key)
+      entries.delete(key)
     },
   }
 }

@@ -6,6 +6,7 @@
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { NoResponse, sendRequest } from './send-request.ts'
 
 const endpoint = z.url({ protocol: /^https?$/ })
@@ -61,7 +62,8 @@ export interface Discovery extends AsyncDisposable {
 
 const FETCH_DEADLINE_MS = 5_000
 const REFRESH_MS = 60 * 60_000
-const RETRY_MS = { first: 250, last: 30_000 } as const
+/** Without jitter: each process fetches one document. */
+const RETRY = { baseMs: 250, capMs: 30_000, random: 1 } as const
 
 export interface DiscoveryOptions {
   /** Whether id tokens are requested, so that a document without signing keys is of no use. */
@@ -102,10 +104,7 @@ export function watchDiscovery(
       fetching = null
       if (!shutdown.signal.aborted) {
         const isComplete = known !== null && (known.jwks !== null || !known.metadata.jwks_uri)
-        const pauseMs =
-          failures === 0 && isComplete
-            ? REFRESH_MS
-            : Math.min(RETRY_MS.last, RETRY_MS.first * 2 ** failures)
+        const pauseMs = failures === 0 && isComplete ? REFRESH_MS : backoffMs(failures + 1, RETRY)
         clearTimeout(timer)
         timer = setTimeout(() => void fetchOnce(), pauseMs)
       }

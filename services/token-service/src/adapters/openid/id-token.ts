@@ -1,14 +1,11 @@
 /** What the service reads from an id token beside the checks of openid-client. Verifies nothing itself. */
+import { parseJson } from '../parse-json.ts'
 
 /** The claims of an id token as written; empty if it cannot be read. The signature is not verified here. */
 export function claimsOf(idToken: string | undefined): Readonly<Record<string, unknown>> {
-  try {
-    const payload = Buffer.from(idToken?.split('.')[1] ?? '', 'base64url').toString('utf8')
-    const claims: unknown = JSON.parse(payload)
-    return typeof claims === 'object' && claims !== null ? (claims as Record<string, unknown>) : {}
-  } catch {
-    return {}
-  }
+  const payload = Buffer.from(idToken?.split('.')[1] ?? '', 'base64url').toString('utf8')
+  const claims = parseJson(payload)
+  return typeof claims === 'object' && claims !== null ? (claims as Record<string, unknown>) : {}
 }
 
 /** An id token is rejected; `member` is the claim, header parameter or part that is wrong. */

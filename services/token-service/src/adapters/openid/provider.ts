@@ -71,7 +71,7 @@ interface Received {
 
 export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
   const { discovery, profile, clientId, redirectUri, now, deadlineMs } = options
-  const wantsIdToken = asksForIdToken(options.scope)
+  const wantsIdToken = requestsIdToken(options.scope)
   let secrets = options.clientSecrets
 
   /** A configuration for one token request, which goes through `fetch`. */
@@ -384,7 +384,7 @@ const clientSecretBasic =
 
 const formEncoded = (text: string): string => new URLSearchParams({ '': text }).toString().slice(1)
 
-const asksForIdToken = (scope: string): boolean => scope.split(' ').includes('openid')
+const requestsIdToken = (scope: string): boolean => scope.split(' ').includes('openid')
 
 const NO_BODY = new Set([204, 205, 304])
 

@@ -4,6 +4,7 @@ import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { presentableBody } from '../../credential/fault.ts'
 import { lifetimeSeconds } from '../../credential/credential.ts'
 import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
+import { parseJson } from '../parse-json.ts'
 import type { ProviderHttpResponse } from './send-request.ts'
 
 /** An access or refresh token that can be put into a header or a form unchanged. */
@@ -108,12 +109,8 @@ function errorCode(text: string): string | null {
 }
 
 function jsonObject(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null
-  } catch {
-    return null
-  }
+  const value = parseJson(text)
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as Record<string, unknown>)
+    : null
 }

@@ -1,6 +1,6 @@
 /**
  * Authorization requests and code claims in Redis, each with its expiry: `authorization:<sha256(state)>` and
- * `exchange:<sha256(code)>`. Neither state nor code is readable there, and the PKCE verifier is sealed.
+ * `exchange:<sha256(code)>`. Neither state nor code can be read there, and the PKCE verifier is encrypted.
  */
 import type { Redis } from 'ioredis'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -40,14 +40,14 @@ export function createRedisAuthorizationStore(options: {
       const sealed = keys.seal(JSON.stringify(request), placeOf(key))
       await using(() => redis.set(key, sealed, 'PX', ttlMs))
     },
-    async take(state) {
+    async consume(state) {
       const key = stateKey(state)
       const sealed = await using(() => redis.getdel(key))
       if (sealed === null) return null
       try {
         return JSON.parse(keys.open(sealed, placeOf(key))) as AuthorizationRequest
       } catch (error) {
-        // Sealed with a key that has left the ring meanwhile: as good as expired.
+        // Encrypted with a key that was removed from the ring since: treated as expired.
         if (error instanceof DecryptionError) return null
         throw error
       }
@@ -59,7 +59,7 @@ export function createRedisAuthorizationStore(options: {
         if ((await using(() => redis.set(key, text, 'PX', ttlMs, 'NX'))) !== null) return null
         const first = await using(() => redis.get(key))
         if (first !== null) return JSON.parse(first) as CodeClaim
-        // It ran out between the two looks.
+        // The claim expired between the two commands: try again.
       }
     },
     async readCode(code) {

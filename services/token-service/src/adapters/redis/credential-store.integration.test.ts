@@ -7,7 +7,7 @@ import {
 } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { deedOf, grantOf } from '../../../test-support/grants.ts'
+import { auditContextOf, grantOf } from '../../../test-support/grants.ts'
 import {
   dropKeys,
   openTestRedis,
@@ -15,7 +15,7 @@ import {
   testKeys,
   usable,
 } from '../../../test-support/service-fixture.ts'
-import { factOf } from '../../credential/journal.ts'
+import { auditFactOf } from '../../credential/outbox.ts'
 import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
 
 const keys = testKeys()
@@ -48,9 +48,9 @@ credentialStoreContract('Redis', {
 })
 
 describe('a credential in Redis', () => {
-  it('is a hash with the fields of the contract, its secrets sealed, its keys without expiry', async () => {
+  it('is a hash with the fields of the contract, encrypted secrets and no expiry', async () => {
     const { redis, store } = await openUsable()
-    await store.put(grantOf('ACC-9341453908059889', 'canary'), 1, deedOf('granted'))
+    await store.put(grantOf('ACC-9341453908059889', 'canary'), 1, auditContextOf('granted'))
     const stored = await redis.hgetall('ACC-9341453908059889')
     expect(stored).toMatchObject({
       Name: 'ACC-9341453908059889',
@@ -67,12 +67,12 @@ describe('a credential in Redis', () => {
     expect(await redis.zscore('credentials:due', 'ACC-9341453908059889')).toBe('1')
   })
 
-  it('has the empty string for what is absent', async () => {
+  it('has the empty string for absent values', async () => {
     const { redis, store } = await openUsable()
     await store.put(
       { ...grantOf('ACC-1', 'canary'), idToken: null, environment: '' },
       1,
-      deedOf('granted'),
+      auditContextOf('granted'),
     )
     expect(await redis.hmget('ACC-1', 'StoreA', 'Environment', 'Previous')).toEqual(['', '', ''])
     await redis.hset('ACC-1', 'Authenticator', '')
@@ -116,8 +116,8 @@ describe('a credential in Redis', () => {
     'whose envelope was %s is refused, and its lease is free for the next one',
     async (_, tamper) => {
       const opening = await openUsable()
-      await opening.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
-      await opening.store.put(grantOf('ACC-2', 'canary'), 1, deedOf('granted'))
+      await opening.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
+      await opening.store.put(grantOf('ACC-2', 'canary'), 1, auditContextOf('granted'))
       await tamper(opening)
       await expect(opening.store.get('ACC-2')).rejects.toBeInstanceOf(DecryptionError)
       await expect(opening.store.acquire('ACC-2', 'a', 60_000)).rejects.toBeInstanceOf(
@@ -132,7 +132,7 @@ describe('a credential in Redis', () => {
 
   it('is relayed by one replica at a time', async () => {
     const { store } = await openUsable()
-    await store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
+    await store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
     await store.audit(10)
     expect(await store.readOutbox('a', 150, 10)).toHaveLength(1)
     expect(await store.readOutbox('b', 150, 10)).toBeNull()
@@ -155,10 +155,10 @@ describe('the keys of the store', () => {
       return state.reason
     })
 
-  it('are refused when they are not the ones the store was written with, and nothing is overwritten', async () => {
+  it('are rejected if the store was written with others, and nothing is overwritten', async () => {
     const right = await open(ring(keyText('k1')))
     await usable(right)
-    await right.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
+    await right.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
     const before = await right.redis.hgetall('credentials:canary')
 
     const sameId = await open(
@@ -170,7 +170,7 @@ describe('the keys of the store', () => {
     )
     await expect(sameId.store.get('ACC-1')).rejects.toMatchObject({ code: 'store_unavailable' })
     await expect(
-      sameId.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted')),
+      sameId.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted')),
     ).rejects.toMatchObject({
       code: 'store_unavailable',
     })
@@ -180,22 +180,22 @@ describe('the keys of the store', () => {
     expect(await right.redis.hgetall('credentials:canary')).toEqual(before)
   })
 
-  it('may be added to: the new one seals, the old one still opens', async () => {
+  it('may get a new one, which encrypts, while the old one still decrypts', async () => {
     const before = await open(ring(keyText('k1')))
     await usable(before)
-    await before.store.put(grantOf('ACC-1', 'canary'), 1, deedOf('granted'))
+    await before.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
     const after = await open(ring(keyText('k2'), keyText('k1')), before.prefix)
     await usable(after)
     expect((await after.store.get('ACC-1'))?.accessToken?.reveal()).toBe('access canary')
-    await after.store.put(grantOf('ACC-2', 'canary'), 1, deedOf('granted'))
+    await after.store.put(grantOf('ACC-2', 'canary'), 1, auditContextOf('granted'))
     expect(await after.redis.hget('ACC-2', 'Authenticator')).toMatch(/^1\.k2\./)
   })
 })
 
-describe('what is odd in Redis', () => {
+describe('unexpected data in Redis', () => {
   const factsOf = (count: number) =>
     Array.from({ length: count }, (_, n) =>
-      factOf({ name: `ACC-${n}`, version: 1 }, deedOf('handed_out')),
+      auditFactOf({ name: `ACC-${n}`, version: 1 }, auditContextOf('handed_out')),
     )
   const auditAll = async ({ store }: TestRedis) => {
     while ((await store.audit(500)) > 0);
@@ -204,26 +204,26 @@ describe('what is odd in Redis', () => {
     return { items, head }
   }
 
-  it('a name without its record makes no page short', async () => {
+  it('a name without its record does not shorten a page', async () => {
     const opening = await openUsable()
     for (const realm of ['1', '2', '3', '4'])
-      await opening.store.put(grantOf(`ACC-${realm}`, 'x'), 1, deedOf('granted'))
+      await opening.store.put(grantOf(`ACC-${realm}`, 'x'), 1, auditContextOf('granted'))
     await opening.redis.del('ACC-2')
     const page = await opening.store.list({ after: '', limit: 2 })
     expect(page.map(({ name }) => name)).toEqual(['ACC-1', 'ACC-3'])
   })
 
-  it('a fence does not come again after a failover that lost the last ones', async () => {
+  it('a fence is not reused after a failover that lost the last ones', async () => {
     const { redis, store } = await openUsable()
-    await store.put(grantOf('ACC-1', 'x'), 1, deedOf('granted'))
+    await store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
     const [record, counter] = [
       await redis.hgetall('ACC-1'),
       (await redis.get('credentials:fence')) ?? '',
     ]
     const fence = async (): Promise<number> => {
       const acquired = await store.acquire('ACC-1', 'a', 60_000)
-      if (acquired.kind !== 'held') throw new Error('the lease must be free')
-      return acquired.custody.lease.fence
+      if (acquired.kind !== 'acquired') throw new Error('the lease must be free')
+      return acquired.leased.lease.fence
     }
     const before = await fence()
     await redis.del('lease:ACC-1')
@@ -233,18 +233,18 @@ describe('what is odd in Redis', () => {
     expect(await fence()).toBeGreaterThan(before)
   })
 
-  it('a journal entry that cannot be read is audited as such, and holds nothing up', async () => {
+  it('an outbox entry that cannot be parsed is audited as unreadable, and blocks nothing', async () => {
     const opening = await openUsable()
     await opening.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
     await opening.redis.xadd('credentials:outbox', '*', 'another', '{}')
-    await opening.store.put(grantOf('ACC-1', 'x'), 1, deedOf('granted'))
+    await opening.store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
     const { items } = await auditAll(opening)
     expect(items.map(({ What }) => What)).toEqual(['unreadable', 'unreadable', 'granted'])
     const outbox = (await opening.store.readOutbox('a', 1_000, 10)) ?? []
     expect(outbox.map(({ events }) => events.length)).toEqual([0, 0, 1])
   })
 
-  it('an audit log whose head is gone goes on where it ends', async () => {
+  it('an audit log whose head was lost continues after its last entry', async () => {
     const opening = await openUsable()
     await opening.store.record(factsOf(3))
     await auditAll(opening)
@@ -255,25 +255,25 @@ describe('what is odd in Redis', () => {
     expect(head.Seq).toBe(4)
   })
 
-  it('very many facts are audited in steps that the server takes', async () => {
+  it('very many facts are audited in batches that the server accepts', async () => {
     const opening = await openUsable()
     for (let n = 0; n < 4; n += 1) await opening.store.record(factsOf(10_000))
     while ((await opening.store.audit(500)) > 0);
     expect((await opening.store.readAudit(0, 1)).head.Seq).toBe(40_000)
   })
 
-  it('facts that are recorded again because the answer was lost count once', async () => {
+  it('facts that are recorded again because the reply was lost count once', async () => {
     const opening = await openUsable()
     for (const id of ['one', 'one', 'two']) await opening.store.record(factsOf(1), id)
     expect((await auditAll(opening)).items).toHaveLength(2)
   })
 })
 
-describe('Redis away', () => {
+describe('while Redis is unavailable', () => {
   it('fails a call at once as unavailable', async () => {
     const nowhere = await openTestRedis({ keys, url: 'redis://127.0.0.1:1' })
     await expect(nowhere.store.get('ACC-1')).rejects.toMatchObject({ code: 'store_unavailable' })
-    await expect(nowhere.authorizations.take('x')).rejects.toMatchObject({
+    await expect(nowhere.authorizations.consume('x')).rejects.toMatchObject({
       code: 'store_unavailable',
     })
     await nowhere[Symbol.asyncDispose]()

@@ -4,9 +4,9 @@
  *   credentials:names    zset, score 0: names in order     credentials:faulted  set of faulted names
  *   credentials:due      zset: name → next refresh, ms     credentials:removed  hash: name → last version
  *   credentials:expiry   zset: name → expiry, ms, of those whose grant is not rejected
- *   credentials:outbox   stream: the journal               credentials:fence    counter of leases given
+ *   credentials:outbox   stream: outbox entries            credentials:fence    counter of fencing tokens
  *   credentials:audit    stream: the audit log, ids <Seq>-0
- *   credentials:audit-head  hash: Seq and Hash of the newest entry, UpTo: the last journal entry in the log
+ *   credentials:audit-head  hash: Seq and Hash of the newest entry, UpTo: the last outbox entry in the log
  *   lease:<name>         holder, with expiry               lease:credentials:outbox  the relaying replica
  */
 import { randomUUID } from 'node:crypto'
@@ -22,9 +22,9 @@ import { type KeyRing, DecryptionError } from '@integration-host/shared/secrets/
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
   openCredential,
-  openCustody,
+  openGrantSecrets,
   intentOf,
-  isOpenable,
+  isDecryptable,
   overlayFields,
   resealed,
   secretFields,
@@ -40,34 +40,40 @@ import {
   VersionConflict,
 } from '../../credential/credential-store.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
-import { JournalEntry, journalOf, journalOfRemoval } from '../../credential/journal.ts'
-import { retireCanaries } from './key-canary.ts'
-import { defineScripts, type ScriptName } from './scripts.ts'
+import { OutboxEntry, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
+import { parseJson } from '../parse-json.ts'
+import { retireKeyCheckValues } from './key-check-value.ts'
+import { defineScripts, type RunScript } from './scripts.ts'
 
-const NAMES = 'credentials:names'
-const DUE = 'credentials:due'
-const EXPIRY = 'credentials:expiry'
-const FAULTED = 'credentials:faulted'
-const OUTBOX = 'credentials:outbox'
-const REMOVED = 'credentials:removed'
-const AUDIT = 'credentials:audit'
-const AUDIT_HEAD = 'credentials:audit-head'
-const FENCE = 'credentials:fence'
-const leaseKey = (name: string): string => `lease:${name}`
-const RELAY = leaseKey(OUTBOX)
-/** Facts that go into the audit log in one step, and the rest of the entry that reaches the number. */
+/** The keys of the store beside those of one credential, by the names that the scripts use. */
+const KEYS = {
+  names: 'credentials:names',
+  due: 'credentials:due',
+  expiry: 'credentials:expiry',
+  faulted: 'credentials:faulted',
+  outbox: 'credentials:outbox',
+  removed: 'credentials:removed',
+  fence: 'credentials:fence',
+  auditLog: 'credentials:audit',
+  auditHead: 'credentials:audit-head',
+  relayLease: 'lease:credentials:outbox',
+} as const
+/** All keys that a script about the credential `name` may use. */
+const keysOf = (name: string) => ({ ...KEYS, credential: name, lease: `lease:${name}` })
+
+/** Facts that go into the audit log in one step; the outbox entry that reaches the number is included whole. */
 const AUDIT_FACTS = 10_000
-/** How long a record is known that is said again. */
-const RECORDED_MS = 600_000
+/** How long a record is recognised that is sent again because its reply was lost. */
+const MARKER_MS = 600_000
 
 const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator'] as const
 
 export interface RedisCredentialStoreOptions {
   readonly redis: Redis
   readonly keys: KeyRing
-  /** Throws while the store must not be used: not connected, or its records are not for these keys. */
+  /** Throws while the store must not be used: not connected, or the keys do not match its records. */
   readonly ensureUsable: () => void
-  /** The newest audit entries that are kept, about. */
+  /** About how many of the newest audit entries are kept. */
   readonly auditEntries: number
 }
 
@@ -75,7 +81,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
   const { redis, keys, ensureUsable } = options
   const runScript = defineScripts(redis)
 
-  // The one door where the driver's errors become ours.
+  // The only place where errors of the driver are mapped.
   async function using<T>(call: () => Promise<T>): Promise<T> {
     ensureUsable()
     try {
@@ -85,20 +91,17 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       throw unavailable(error)
     }
   }
-  const script = (
-    name: ScriptName,
-    scriptKeys: readonly string[],
-    args: readonly (string | number)[],
-  ): Promise<unknown> => using(() => runScript(name, scriptKeys, args))
+  const script: RunScript = (name, scriptKeys, args) =>
+    using(() => runScript(name, scriptKeys, args))
 
   async function read(name: string, fields: readonly string[]): Promise<StoredFields | null> {
     const values = await using(() => redis.hmget(name, ...fields))
     return toFields(fields, values)
   }
 
-  /** Where the chain ends when its head is gone. */
+  /** The end of the chain according to the log itself, for a head that was lost. */
   async function newestEntry(): Promise<AuditHead> {
-    const [newest] = await using(() => redis.xrevrange(AUDIT, '+', '-', 'COUNT', 1))
+    const [newest] = await using(() => redis.xrevrange(KEYS.auditLog, '+', '-', 'COUNT', 1))
     return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
   }
 
@@ -110,10 +113,10 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async list({ after, limit }) {
       const found: CredentialSummary[] = []
-      // A name without its record was removed in between. Its page is filled up: a short one is the last.
+      // A name without its record was removed in between. The page is filled up: a shorter one is the last.
       for (let from = after === '' ? '-' : `(${after}`; found.length < limit;) {
         const names = await using(() =>
-          redis.zrangebylex(NAMES, from, '+', 'LIMIT', 0, limit - found.length),
+          redis.zrangebylex(KEYS.names, from, '+', 'LIMIT', 0, limit - found.length),
         )
         if (names.length === 0) break
         from = `(${names.at(-1)}`
@@ -131,189 +134,174 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     async counts() {
       const [stored, faulted, [, nearest]] = await using(() =>
         Promise.all([
-          redis.zcard(NAMES),
-          redis.scard(FAULTED),
-          redis.zrange(EXPIRY, '0', '0', 'WITHSCORES'),
+          redis.zcard(KEYS.names),
+          redis.scard(KEYS.faulted),
+          redis.zrange(KEYS.expiry, '0', '0', 'WITHSCORES'),
         ]),
       )
       return { stored, faulted, nextExpiryAt: nearest === undefined ? null : Number(nearest) }
     },
 
-    async put(grant, dueAt, deed, { atLeast = 0, id = '', over } = {}) {
+    async put(grant, dueAt, context, { atLeast = 0, id = '', over } = {}) {
       const { name } = grant
       const here = (await read(name, ['Version', 'Name']))?.['Version']
       if (over !== undefined && here !== over?.toString()) throw new VersionConflict()
-      let last = here ?? (await using(() => redis.hget(REMOVED, name))) ?? '0'
+      let last = here ?? (await using(() => redis.hget(KEYS.removed, name))) ?? '0'
       for (;;) {
         const version = Math.max(Number(last), atLeast) + 1
         const credential = credentialOf(grant, version)
-        const entry = journalOf(credential, deed, 'stored', grant.expiryNoticeDays !== null)
-        const outcome = await script(
-          'put',
-          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, FENCE, EXPIRY],
-          [
-            last,
-            name,
-            dueAt,
-            grant.expiresAt,
-            JSON.stringify(entry),
-            id,
-            overlayFields.length,
-            ...overlayFields,
-            ...flat(sealGrant(keys, grant, version)),
-          ],
-        )
+        const entry = outboxEntryOf(credential, context, 'stored', grant.expiryNoticeDays !== null)
+        const outcome = await script('put', keysOf(name), {
+          name,
+          lastVersion: last,
+          dueAt: String(dueAt),
+          expiresAt: String(grant.expiresAt),
+          entry: JSON.stringify(entry),
+          putId: id,
+          overlayFields,
+          fields: flat(sealGrant(keys, grant, version)),
+        })
         if (outcome === 'stored') return credential
         if (outcome === 'stored before') {
           const fields = await read(name, CREDENTIAL_FIELDS)
           return fields === null ? credential : openCredential(keys, fields)
         }
         if (over !== undefined) throw new VersionConflict()
-        // Somebody wrote in between: this grant is the newer one all the same, one version further on.
+        // Another process wrote in between. This grant is the newer one nevertheless, with the version after that.
         last = String(outcome)
       }
     },
 
     async acquire(name, owner, leaseMs) {
-      const answer = (await script('acquire', [name, leaseKey(name), FENCE], [owner, leaseMs])) as
+      const reply = (await script('acquire', keysOf(name), { owner, leaseMs: String(leaseMs) })) as
         | ['absent']
         | ['busy']
-        | ['held', number, number, string[]]
-      if (answer[0] !== 'held') return { kind: answer[0] }
-      const [, fence, storeNow, pairs] = answer
+        | ['acquired', number, number, string[]]
+      if (reply[0] !== 'acquired') return { kind: reply[0] }
+      const [, fence, storeNow, pairs] = reply
       const fields = pairsToFields(pairs)
       const lease: Lease = { name, owner, fence, version: Number(fields['Version']) }
       try {
         return {
-          kind: 'held',
-          custody: {
+          kind: 'acquired',
+          leased: {
             lease,
             credential: openCredential(keys, fields),
-            ...openCustody(keys, fields),
+            ...openGrantSecrets(keys, fields),
             intent: intentOf(fields, storeNow),
           },
         }
       } catch (error) {
-        // What does not open stays as it is; the next one to look must not wait for our lease to end.
-        await script('release', [leaseKey(name)], [holder(lease)])
+        // A record that cannot be decrypted stays as it is; the next caller must not wait for our lease to expire.
+        await script('release', keysOf(name), { holder: holder(lease) })
         throw error
       }
     },
 
     async renew(lease, leaseMs) {
-      return (await script('renew', [leaseKey(lease.name)], [holder(lease), leaseMs])) === 1
+      const args = { holder: holder(lease), leaseMs: String(leaseMs) }
+      return (await script('renew', keysOf(lease.name), args)) === 1
     },
 
     async release(lease) {
-      await script('release', [leaseKey(lease.name)], [holder(lease)])
+      await script('release', keysOf(lease.name), { holder: holder(lease) })
     },
 
     async recordIntent(lease) {
-      const args = [holder(lease), lease.fence, lease.version]
-      return (await script('recordIntent', [lease.name, leaseKey(lease.name)], args)) as
+      return (await script('recordIntent', keysOf(lease.name), leaseArguments(lease))) as
         | 'recorded'
         | 'lost'
     },
 
-    async commit(lease, grant, dueAt, deed, isNoticeNew) {
+    async commit(lease, grant, dueAt, context, isNoticeNew) {
       const version = lease.version + 1
-      const entry = journalOf(credentialOf(grant, version), deed, 'refreshed', isNoticeNew)
-      return (await script(
-        'commit',
-        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX, EXPIRY],
-        [
-          holder(lease),
-          lease.fence,
-          lease.version,
-          lease.name,
-          dueAt,
-          grant.expiresAt,
-          JSON.stringify(entry),
-          overlayFields.length,
-          ...overlayFields,
-          ...flat(sealGrant(keys, grant, version)),
-        ],
-      )) as 'committed' | 'fenced' | 'superseded'
+      const entry = outboxEntryOf(credentialOf(grant, version), context, 'refreshed', isNoticeNew)
+      return (await script('commit', keysOf(lease.name), {
+        ...leaseArguments(lease),
+        dueAt: String(dueAt),
+        expiresAt: String(grant.expiresAt),
+        entry: JSON.stringify(entry),
+        overlayFields,
+        fields: flat(sealGrant(keys, grant, version)),
+      })) as 'committed' | 'fenced' | 'superseded'
     },
 
-    async settle(lease, settlement, deed) {
-      const { nextTryAt, fault, isAnnounced } = settlement
+    async settle(lease, settlement, context) {
+      const { nextTryAt, fault, isPublished } = settlement
       const fields = await read(lease.name, summaryFields)
       if (fields === null) return 'lost'
-      const told = { ...summaryOf(fields), fault }
-      const entry = journalOf(told, deed, isAnnounced ? 'faulted' : null)
-      return (await script(
-        'settle',
-        [lease.name, leaseKey(lease.name), DUE, FAULTED, OUTBOX, EXPIRY],
-        [
-          holder(lease),
-          lease.fence,
-          lease.version,
-          lease.name,
-          nextTryAt ?? '',
-          nextTryAt === null ? '' : new Date(nextTryAt).toISOString(),
-          settlement.attempts,
-          settlement.keepsIntent ? 1 : 0,
-          fault === null ? '' : JSON.stringify(fault),
-          JSON.stringify(entry),
-          isGrantRejected(fault) ? 1 : 0,
-        ],
-      )) as 'settled' | 'lost'
+      const source = { ...summaryOf(fields), fault }
+      const entry = outboxEntryOf(source, context, isPublished ? 'faulted' : null)
+      return (await script('settle', keysOf(lease.name), {
+        ...leaseArguments(lease),
+        attempts: String(settlement.attempts),
+        ...(nextTryAt !== null && {
+          dueAt: String(nextTryAt),
+          nextTryAt: new Date(nextTryAt).toISOString(),
+        }),
+        ...(fault !== null && { fault: JSON.stringify(fault) }),
+        keepsIntent: settlement.keepsIntent,
+        isGrantRejected: isGrantRejected(fault),
+        entry: JSON.stringify(entry),
+      })) as 'settled' | 'lost'
     },
 
-    async remove(name, revoked, deed, version) {
+    async remove(name, revoked, context, version) {
       for (;;) {
         const fields = await read(name, summaryFields)
         if (fields === null) return 'absent'
         if (version !== undefined && fields['Version'] !== String(version)) return 'changed'
-        const entry = journalOfRemoval(summaryOf(fields), deed, revoked)
-        const outcome = await script(
-          'remove',
-          [name, leaseKey(name), DUE, FAULTED, OUTBOX, NAMES, REMOVED, EXPIRY],
-          [fields['Version'] ?? '', name, JSON.stringify(entry)],
-        )
+        const entry = removalEntryOf(summaryOf(fields), context, revoked)
+        const outcome = await script('remove', keysOf(name), {
+          name,
+          version: fields['Version'] ?? '',
+          entry: JSON.stringify(entry),
+        })
         if (outcome !== 'changed') return outcome as 'removed' | 'absent'
       }
     },
 
-    async takeDue(now, limit, holdMs) {
-      const [names, nextAt] = (await script('takeDue', [DUE], [now, limit, now + holdMs])) as [
-        string[],
-        string,
-      ]
+    async takeDue(now, limit, postponeMs) {
+      const [names, nextAt] = (await script('takeDue', KEYS, {
+        now: String(now),
+        limit: String(limit),
+        postponedUntil: String(now + postponeMs),
+      })) as [string[], string]
       return { names, nextAt: nextAt === '' ? null : Number(nextAt) }
     },
 
     async readOutbox(owner, leaseMs, limit) {
-      const keysOf = [RELAY, OUTBOX, AUDIT_HEAD]
-      const entries = (await script('readOutbox', keysOf, [owner, leaseMs, limit])) as
-        | StreamEntry[]
-        | null
+      const args = { owner, leaseMs: String(leaseMs), limit: String(limit) }
+      const entries = (await script('readOutbox', KEYS, args)) as StreamEntry[] | null
       return entries === null
         ? null
-        : entries.map(([id, pairs]) => ({ id, events: journalEntryOf(pairs)?.events ?? [] }))
+        : entries.map(([id, pairs]) => ({ id, events: parseOutboxEntry(pairs)?.events ?? [] }))
     },
 
     async releaseOutbox(relayOwner) {
-      await script('release', [RELAY], [relayOwner])
+      await script('release', { lease: KEYS.relayLease }, { holder: relayOwner })
     },
 
     async trimOutbox(ids) {
-      if (ids.length > 0) await using(() => redis.xdel(OUTBOX, ...ids))
+      if (ids.length > 0) await using(() => redis.xdel(KEYS.outbox, ...ids))
     },
 
     async record(facts, id = randomUUID()) {
-      const entry: JournalEntry = { facts, events: [] }
-      await script('record', [`recorded:${id}`, OUTBOX], [RECORDED_MS, JSON.stringify(entry)])
+      const entry: OutboxEntry = { facts, events: [] }
+      const recordKeys = { outbox: KEYS.outbox, recordedMarker: `recorded:${id}` }
+      const args = { markerMs: String(MARKER_MS), entry: JSON.stringify(entry) }
+      await script('record', recordKeys, args)
     },
 
     async audit(limit) {
-      const [seq, hash, upTo] = await using(() => redis.hmget(AUDIT_HEAD, 'Seq', 'Hash', 'UpTo'))
+      const [seq, hash, upTo] = await using(() =>
+        redis.hmget(KEYS.auditHead, 'Seq', 'Hash', 'UpTo'),
+      )
       const after = upTo ? `(${upTo}` : '-'
-      const unaudited = await using(() => redis.xrange(OUTBOX, after, '+', 'COUNT', limit))
+      const unaudited = await using(() => redis.xrange(KEYS.outbox, after, '+', 'COUNT', limit))
       const found: StreamEntry[] = []
       const facts: AuditFact[] = []
-      // Bounded by facts: an entry of hand-outs has thousands, and a command takes only so many arguments.
+      // Bounded by facts: one entry of token issuances has thousands, and all go into one script call.
       for (const entry of unaudited) {
         if (facts.length >= AUDIT_FACTS) break
         found.push(entry)
@@ -324,27 +312,23 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       const head = seq && hash ? { Seq: Number(seq), Hash: hash } : await newestEntry()
       const entries = chain(head, facts)
       const { Seq, Hash } = entries.at(-1) ?? head
-      // Another replica was faster: its entries are these.
-      await script(
-        'appendAudit',
-        [AUDIT_HEAD, AUDIT],
-        [
-          hash ?? '',
-          Seq,
-          Hash,
-          last[0],
-          options.auditEntries,
-          ...entries.map((e) => JSON.stringify(e)),
-        ],
-      )
+      // No effect if another replica was faster: it has appended the same entries.
+      await script('appendAudit', KEYS, {
+        previousHash: hash ?? '',
+        seq: String(Seq),
+        hash: Hash,
+        upTo: last[0],
+        maxEntries: String(options.auditEntries),
+        entries: entries.map((entry) => JSON.stringify(entry)),
+      })
       return found.length
     },
 
     async readAudit(after, limit) {
       const batch = redis
         .pipeline()
-        .xrange(AUDIT, `${after + 1}-0`, '+', 'COUNT', limit)
-        .hmget(AUDIT_HEAD, 'Seq', 'Hash')
+        .xrange(KEYS.auditLog, `${after + 1}-0`, '+', 'COUNT', limit)
+        .hmget(KEYS.auditHead, 'Seq', 'Hash')
       const [entries, head] = ((await using(() => batch.exec())) ?? []).map(([error, value]) => {
         if (error !== null) throw unavailable(error)
         return value
@@ -362,12 +346,13 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         try {
           const renewed = resealed(keys, fields)
           if (renewed === null) return 'current'
-          const triples = Object.entries(renewed).flatMap(([field, sealed]) => [
+          const changes = Object.entries(renewed).flatMap(([field, sealed]) => [
             field,
             fields[field] ?? '',
             sealed,
           ])
-          const outcome = await script('reseal', [name], [fields['Version'] ?? '', ...triples])
+          const args = { version: fields['Version'] ?? '', changes }
+          const outcome = await script('reseal', keysOf(name), args)
           if (outcome === 'resealed') return 'resealed'
         } catch (error) {
           if (error instanceof DecryptionError) return 'refused'
@@ -376,17 +361,25 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       }
     },
 
-    async opens(name) {
+    async checkDecryption(name) {
       const fields = await read(name, ['Name', 'Version', ...secretFields])
       if (fields === null) return 'absent'
-      return isOpenable(keys, fields) ? 'opens' : 'refused'
+      return isDecryptable(keys, fields) ? 'decryptable' : 'refused'
     },
 
-    retireKeys: () => using(() => retireCanaries(redis, keys)),
+    retireKeys: () => using(() => retireKeyCheckValues(redis, keys)),
   }
 }
 
 const holder = (lease: Lease): string => `${lease.owner}:${lease.fence}`
+
+/** What a script needs to know of the lease under which it writes. */
+const leaseArguments = (lease: Lease) => ({
+  name: lease.name,
+  holder: holder(lease),
+  fence: String(lease.fence),
+  version: String(lease.version),
+})
 
 const flat = (fields: StoredFields): string[] => Object.entries(fields).flat()
 
@@ -396,7 +389,7 @@ const unavailable = (cause: unknown): IntegrationError =>
     retryAfterSeconds: 1,
   })
 
-// A hash that does not exist has no fields: all of them come as null.
+// HMGET of a hash that does not exist returns null for every field.
 function toFields(
   names: readonly string[],
   values: readonly (string | null)[],
@@ -415,17 +408,12 @@ function pairsToFields(pairs: readonly string[]): StoredFields {
 
 type StreamEntry = [id: string, pairs: string[]]
 
-const journalEntryOf = (pairs: readonly string[]): JournalEntry | null => {
-  try {
-    return JournalEntry.parse(JSON.parse(pairs[1] ?? ''))
-  } catch {
-    return null
-  }
-}
+const parseOutboxEntry = (pairs: readonly string[]): OutboxEntry | null =>
+  OutboxEntry.safeParse(parseJson(pairs[1] ?? '')).data ?? null
 
-/** An entry that cannot be read stops nobody: that there was one is the fact. */
+/** An entry that cannot be parsed must not stop the audit: the fact that it existed is audited. */
 const factsOf = ([id, pairs]: StreamEntry): readonly AuditFact[] =>
-  journalEntryOf(pairs)?.facts ?? [
+  parseOutboxEntry(pairs)?.facts ?? [
     {
       At: new Date(Number(id.split('-')[0])).toISOString(),
       Who: 'unknown',

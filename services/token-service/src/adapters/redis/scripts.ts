@@ -1,202 +1,271 @@
 /**
- * The writes of the credential store, each one atomic in Redis. They say the same in Lua as
- * credential-store.ts says in words. Keys come through KEYS, so that a key prefix applies.
+ * The writes of the credential store, each one atomic in Redis. What each does is specified by the port,
+ * credential-store.ts.
+ *
+ * A script declares the names of its keys and gets them as the table `K`, through KEYS, so that a key prefix
+ * applies. Its arguments are one JSON object, decoded as `a`:
+ *
+ * - Numbers are passed as text. cjson decodes every number to a double, and Lua writes one of 1e14 or more
+ *   with an exponent when it is concatenated; and versions and fences are compared with stored text.
+ * - An absent value is an absent member, `nil` in Lua. JSON's `null` would be decoded to `cjson.null`, which
+ *   is true in a condition.
+ * - An outbox entry is passed as its JSON text and stored unread, because cjson would encode an empty array
+ *   as an empty object.
+ *
+ * `commit` and `put` must succeed when Redis has reached `maxmemory`: the provider has rotated the token by
+ * then, so the pair exists nowhere else. Redis rejects a command that needs memory only if the script has not
+ * written yet. Their first write is therefore HDEL, which needs none: keep it first.
  */
 import type { Redis } from 'ioredis'
 
-// KEYS: credential, lease, fence. ARGV: owner, lease ms.
-// The fence stays above every one this credential has seen, and above the clock: a failover may have lost a
-// lease with its fence, and the one who holds it must not be taken for the next.
-const acquire = `
-if redis.call('EXISTS', KEYS[1]) == 0 then return {'absent'} end
-if redis.call('EXISTS', KEYS[2]) == 1 then return {'busy'} end
+/** What a script gets beside its keys: text, flags and lists of text. */
+export type ScriptArguments = Readonly<
+  Record<string, string | boolean | readonly string[] | undefined>
+>
+
+/** A script with the names of its keys, in the order of KEYS. */
+const define = <Key extends string>(keys: readonly Key[], body: string) => ({
+  keys,
+  lua: `local a = cjson.decode(ARGV[1])
+local K = { ${keys.map((key, index) => `${key} = KEYS[${index + 1}]`).join(', ')} }
+${body}`,
+})
+
+/** Lua: epoch milliseconds of the server. */
+const NOW_MS = `
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local seen = tonumber(redis.call('HGET', KEYS[1], 'Fence') or '0')
-local fence = math.max(redis.call('INCR', KEYS[3]), seen + 1, ms)
-redis.call('SET', KEYS[3], fence)
-redis.call('SET', KEYS[2], ARGV[1] .. ':' .. fence, 'PX', ARGV[2])
-redis.call('HSET', KEYS[1], 'Fence', fence)
-return {'held', fence, ms, redis.call('HGETALL', KEYS[1])}
 `
 
-// KEYS: lease. ARGV: holder, lease ms.
-const renew = `
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+/**
+ * Lua: the next fence. It stays above every one this credential has had, and above the clock: a failover may
+ * have lost a lease with its fence, and the holder of that lease must not be mistaken for the next one.
+ */
+const NEXT_FENCE = `${NOW_MS}
+local last = tonumber(redis.call('HGET', K.credential, 'Fence') or '0')
+local fence = math.max(redis.call('INCR', K.fence), last + 1, ms)
+redis.call('SET', K.fence, fence)
 `
 
-// KEYS: lease. ARGV: holder.
-const release = `
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
+/** Lua: gives the lease up if it is still the caller's. */
+const RELEASE_OWN_LEASE = `
+if redis.call('GET', K.lease) == a.holder then redis.call('DEL', K.lease) end
 `
 
-// KEYS: credential, lease. ARGV: holder, fence, version.
-const recordIntent = `
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 'lost' end
-local now = redis.call('HMGET', KEYS[1], 'Fence', 'Version')
-if now[1] ~= ARGV[2] or now[2] ~= ARGV[3] then return 'lost' end
-local time = redis.call('TIME')
-local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], 'Intent', ARGV[3] .. ':' .. ARGV[2] .. ':' .. string.format('%.0f', ms))
+/** Lua: replaces the pair of a credential and removes what was laid over the previous one. */
+const REPLACE_PAIR = `
+redis.call('HDEL', K.credential, unpack(a.overlayFields))
+redis.call('HSET', K.credential, unpack(a.fields))
+`
+
+const acquire = define(
+  ['credential', 'lease', 'fence'],
+  `
+if redis.call('EXISTS', K.credential) == 0 then return {'absent'} end
+if redis.call('EXISTS', K.lease) == 1 then return {'busy'} end
+${NEXT_FENCE}
+redis.call('SET', K.lease, a.owner .. ':' .. string.format('%.0f', fence), 'PX', a.leaseMs)
+redis.call('HSET', K.credential, 'Fence', fence)
+return {'acquired', fence, ms, redis.call('HGETALL', K.credential)}
+`,
+)
+
+const renew = define(
+  ['lease'],
+  `
+if redis.call('GET', K.lease) ~= a.holder then return 0 end
+return redis.call('PEXPIRE', K.lease, a.leaseMs)
+`,
+)
+
+const release = define(['lease'], RELEASE_OWN_LEASE)
+
+const recordIntent = define(
+  ['credential', 'lease'],
+  `
+if redis.call('GET', K.lease) ~= a.holder then return 'lost' end
+local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
+if now[1] ~= a.fence or now[2] ~= a.version then return 'lost' end
+${NOW_MS}
+redis.call('HSET', K.credential, 'Intent', a.version .. ':' .. a.fence .. ':' .. string.format('%.0f', ms))
 return 'recorded'
-`
+`,
+)
 
-// KEYS: credential, lease, due, faulted, outbox, expiry.
-// ARGV: holder, fence, version, name, due at, expires at, journal entry, overlay field count, overlay fields…, fields and values…
-const commit = `
-local now = redis.call('HMGET', KEYS[1], 'Fence', 'Version')
+const commit = define(
+  ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry'],
+  `
+local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
 if not now[2] then return 'superseded' end
-if tonumber(now[2]) == tonumber(ARGV[3]) + 1 and now[1] == ARGV[2] then return 'committed' end
-if now[2] ~= ARGV[3] then return 'superseded' end
-if now[1] ~= ARGV[2] then return 'fenced' end
-local overlays = tonumber(ARGV[8])
-redis.call('HDEL', KEYS[1], unpack(ARGV, 9, 8 + overlays))
-redis.call('HSET', KEYS[1], unpack(ARGV, 9 + overlays))
-redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4])
-redis.call('ZADD', KEYS[6], ARGV[6], ARGV[4])
-redis.call('SREM', KEYS[4], ARGV[4])
-redis.call('XADD', KEYS[5], '*', 'entry', ARGV[7])
-if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
+if tonumber(now[2]) == tonumber(a.version) + 1 and now[1] == a.fence then return 'committed' end
+if now[2] ~= a.version then return 'superseded' end
+if now[1] ~= a.fence then return 'fenced' end
+${REPLACE_PAIR}
+redis.call('ZADD', K.due, a.dueAt, a.name)
+redis.call('ZADD', K.expiry, a.expiresAt, a.name)
+redis.call('SREM', K.faulted, a.name)
+redis.call('XADD', K.outbox, '*', 'entry', a.entry)
+${RELEASE_OWN_LEASE}
 return 'committed'
-`
+`,
+)
 
-// KEYS: credential, lease, due, faulted, outbox, names, removed, fence, expiry.
-// ARGV: last version, name, due at, expires at, journal entry, put id or '', overlay field count, overlay fields…, fields and values…
-const put = `
-if ARGV[6] ~= '' and redis.call('HGET', KEYS[1], 'PutId') == ARGV[6] then return 'stored before' end
-local last = redis.call('HGET', KEYS[1], 'Version') or redis.call('HGET', KEYS[7], ARGV[2]) or '0'
-if last ~= ARGV[1] then return last end
-local overlays = tonumber(ARGV[7])
-redis.call('HDEL', KEYS[1], unpack(ARGV, 8, 7 + overlays))
-redis.call('HSET', KEYS[1], unpack(ARGV, 8 + overlays))
-local time = redis.call('TIME')
-local seen = tonumber(redis.call('HGET', KEYS[1], 'Fence') or '0')
-local fence = math.max(redis.call('INCR', KEYS[8]), seen + 1, time[1] * 1000 + math.floor(time[2] / 1000))
-redis.call('SET', KEYS[8], fence)
-redis.call('HSET', KEYS[1], 'Fence', fence, 'PutId', ARGV[6])
-redis.call('DEL', KEYS[2])
-redis.call('ZADD', KEYS[3], ARGV[3], ARGV[2])
-redis.call('ZADD', KEYS[9], ARGV[4], ARGV[2])
-redis.call('SREM', KEYS[4], ARGV[2])
-redis.call('ZADD', KEYS[6], 0, ARGV[2])
-redis.call('HDEL', KEYS[7], ARGV[2])
-redis.call('XADD', KEYS[5], '*', 'entry', ARGV[5])
+const put = define(
+  ['credential', 'lease', 'due', 'faulted', 'outbox', 'names', 'removed', 'fence', 'expiry'],
+  `
+if a.putId ~= '' and redis.call('HGET', K.credential, 'PutId') == a.putId then return 'stored before' end
+local version = redis.call('HGET', K.credential, 'Version') or redis.call('HGET', K.removed, a.name) or '0'
+if version ~= a.lastVersion then return version end
+${REPLACE_PAIR}
+${NEXT_FENCE}
+redis.call('HSET', K.credential, 'Fence', fence, 'PutId', a.putId)
+redis.call('DEL', K.lease)
+redis.call('ZADD', K.due, a.dueAt, a.name)
+redis.call('ZADD', K.expiry, a.expiresAt, a.name)
+redis.call('SREM', K.faulted, a.name)
+redis.call('ZADD', K.names, 0, a.name)
+redis.call('HDEL', K.removed, a.name)
+redis.call('XADD', K.outbox, '*', 'entry', a.entry)
 return 'stored'
-`
+`,
+)
 
-// KEYS: credential, lease, due, faulted, outbox, expiry.
-// ARGV: holder, fence, version, name, next try (ms or ''), next try (ISO or ''), attempts, keeps intent, fault,
-//       journal entry, whether the grant is rejected
-const settle = `
-local now = redis.call('HMGET', KEYS[1], 'Fence', 'Version')
-if now[1] ~= ARGV[2] or now[2] ~= ARGV[3] then return 'lost' end
-redis.call('HSET', KEYS[1], 'Attempts', ARGV[7], 'NextTryAt', ARGV[6])
-if ARGV[8] == '0' then redis.call('HDEL', KEYS[1], 'Intent') end
-if ARGV[5] == '' then redis.call('ZREM', KEYS[3], ARGV[4]) else redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4]) end
-if ARGV[5] == '' or ARGV[11] == '1' then redis.call('ZREM', KEYS[6], ARGV[4]) end
-if ARGV[9] ~= '' then
-  redis.call('HSET', KEYS[1], 'Fault', ARGV[9], 'Status', 'faulted')
-  redis.call('SADD', KEYS[4], ARGV[4])
+const settle = define(
+  ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry'],
+  `
+local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
+if now[1] ~= a.fence or now[2] ~= a.version then return 'lost' end
+redis.call('HSET', K.credential, 'Attempts', a.attempts, 'NextTryAt', a.nextTryAt or '')
+if not a.keepsIntent then redis.call('HDEL', K.credential, 'Intent') end
+if a.dueAt then redis.call('ZADD', K.due, a.dueAt, a.name) else redis.call('ZREM', K.due, a.name) end
+if not a.dueAt or a.isGrantRejected then redis.call('ZREM', K.expiry, a.name) end
+if a.fault then
+  redis.call('HSET', K.credential, 'Fault', a.fault, 'Status', 'faulted')
+  redis.call('SADD', K.faulted, a.name)
 end
-redis.call('XADD', KEYS[5], '*', 'entry', ARGV[10])
-if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
+redis.call('XADD', K.outbox, '*', 'entry', a.entry)
+${RELEASE_OWN_LEASE}
 return 'settled'
-`
+`,
+)
 
-// KEYS: credential, lease, due, faulted, outbox, names, removed, expiry. ARGV: version, name, journal entry.
-const remove = `
-local version = redis.call('HGET', KEYS[1], 'Version')
+const remove = define(
+  ['credential', 'lease', 'due', 'faulted', 'outbox', 'names', 'removed', 'expiry'],
+  `
+local version = redis.call('HGET', K.credential, 'Version')
 if not version then return 'absent' end
-if version ~= ARGV[1] then return 'changed' end
-redis.call('DEL', KEYS[1], KEYS[2])
-redis.call('ZREM', KEYS[3], ARGV[2])
-redis.call('ZREM', KEYS[8], ARGV[2])
-redis.call('SREM', KEYS[4], ARGV[2])
-redis.call('ZREM', KEYS[6], ARGV[2])
-redis.call('HSET', KEYS[7], ARGV[2], version)
-redis.call('XADD', KEYS[5], '*', 'entry', ARGV[3])
+if version ~= a.version then return 'changed' end
+redis.call('DEL', K.credential, K.lease)
+redis.call('ZREM', K.due, a.name)
+redis.call('ZREM', K.expiry, a.name)
+redis.call('SREM', K.faulted, a.name)
+redis.call('ZREM', K.names, a.name)
+redis.call('HSET', K.removed, a.name, version)
+redis.call('XADD', K.outbox, '*', 'entry', a.entry)
 return 'removed'
-`
+`,
+)
 
-// KEYS: due. ARGV: now, limit, held until.
-const takeDue = `
-local names = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
-for _, name in ipairs(names) do redis.call('ZADD', KEYS[1], ARGV[3], name) end
-return {names, redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or ''}
-`
+const takeDue = define(
+  ['due'],
+  `
+local names = redis.call('ZRANGEBYSCORE', K.due, '-inf', a.now, 'LIMIT', 0, a.limit)
+for _, name in ipairs(names) do redis.call('ZADD', K.due, a.postponedUntil, name) end
+return {names, redis.call('ZRANGE', K.due, 0, 0, 'WITHSCORES')[2] or ''}
+`,
+)
 
-// KEYS: relay lease, outbox, audit head. ARGV: owner, lease ms, limit.
-const readOutbox = `
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return false end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-local audited = redis.call('HGET', KEYS[3], 'UpTo')
+const readOutbox = define(
+  ['relayLease', 'outbox', 'auditHead'],
+  `
+local holder = redis.call('GET', K.relayLease)
+if holder and holder ~= a.owner then return false end
+redis.call('SET', K.relayLease, a.owner, 'PX', a.leaseMs)
+local audited = redis.call('HGET', K.auditHead, 'UpTo')
 if not audited then return {} end
-return redis.call('XRANGE', KEYS[2], '-', audited, 'COUNT', ARGV[3])
-`
+return redis.call('XRANGE', K.outbox, '-', audited, 'COUNT', a.limit)
+`,
+)
 
-// Compare-and-set on the head, so that two replicas that audit at once make one chain.
-// KEYS: audit head, audit log. ARGV: hash of the head ('' before the first), seq, hash, up to, kept, entries…
-const appendAudit = `
-if (redis.call('HGET', KEYS[1], 'Hash') or '') ~= ARGV[1] then return 0 end
-local first = tonumber(ARGV[2]) - (#ARGV - 5)
-for index = 6, #ARGV do
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[5], (first + index - 5) .. '-0', 'entry', ARGV[index])
+// Compare-and-set on the head, so that two replicas that append at the same time make one chain.
+const appendAudit = define(
+  ['auditHead', 'auditLog'],
+  `
+if (redis.call('HGET', K.auditHead, 'Hash') or '') ~= a.previousHash then return 0 end
+local first = tonumber(a.seq) - #a.entries
+for index, entry in ipairs(a.entries) do
+  redis.call('XADD', K.auditLog, 'MAXLEN', '~', a.maxEntries, string.format('%.0f-0', first + index), 'entry', entry)
 end
-redis.call('HSET', KEYS[1], 'Seq', ARGV[2], 'Hash', ARGV[3], 'UpTo', ARGV[4])
+redis.call('HSET', K.auditHead, 'Seq', a.seq, 'Hash', a.hash, 'UpTo', a.upTo)
 return 1
-`
+`,
+)
 
-// KEYS: credential. ARGV: version, then field, sealed before, sealed now…
-const reseal = `
-if redis.call('HGET', KEYS[1], 'Version') ~= ARGV[1] then return 'changed' end
-for index = 2, #ARGV, 3 do
-  if redis.call('HGET', KEYS[1], ARGV[index]) ~= ARGV[index + 1] then return 'changed' end
+// `changes`: field, envelope as it was read, envelope with the active key, and so on.
+const reseal = define(
+  ['credential'],
+  `
+if redis.call('HGET', K.credential, 'Version') ~= a.version then return 'changed' end
+for index = 1, #a.changes, 3 do
+  if redis.call('HGET', K.credential, a.changes[index]) ~= a.changes[index + 1] then return 'changed' end
 end
-for index = 2, #ARGV, 3 do redis.call('HSET', KEYS[1], ARGV[index], ARGV[index + 2]) end
+for index = 1, #a.changes, 3 do redis.call('HSET', K.credential, a.changes[index], a.changes[index + 2]) end
 return 'resealed'
-`
+`,
+)
 
-// KEYS: mark of this record, outbox. ARGV: ms that the mark is kept, journal entry.
-const record = `
-if redis.call('SET', KEYS[1], '', 'NX', 'PX', ARGV[1]) then redis.call('XADD', KEYS[2], '*', 'entry', ARGV[2]) end
+// The marker makes a record that is sent twice, because the first reply was lost, count once.
+const record = define(
+  ['recordedMarker', 'outbox'],
+  `
+if redis.call('SET', K.recordedMarker, '', 'NX', 'PX', a.markerMs) then
+  redis.call('XADD', K.outbox, '*', 'entry', a.entry)
+end
 return 'recorded'
-`
+`,
+)
 
 const scripts = {
-  acquire: { keys: 3, lua: acquire },
-  renew: { keys: 1, lua: renew },
-  release: { keys: 1, lua: release },
-  recordIntent: { keys: 2, lua: recordIntent },
-  commit: { keys: 6, lua: commit },
-  put: { keys: 9, lua: put },
-  settle: { keys: 6, lua: settle },
-  remove: { keys: 8, lua: remove },
-  takeDue: { keys: 1, lua: takeDue },
-  readOutbox: { keys: 3, lua: readOutbox },
-  record: { keys: 2, lua: record },
-  appendAudit: { keys: 2, lua: appendAudit },
-  reseal: { keys: 1, lua: reseal },
-} as const
+  acquire,
+  renew,
+  release,
+  recordIntent,
+  commit,
+  put,
+  settle,
+  remove,
+  takeDue,
+  readOutbox,
+  record,
+  appendAudit,
+  reseal,
+}
 
 export type ScriptName = keyof typeof scripts
-export type RunScript = (
-  name: ScriptName,
-  keys: readonly string[],
-  args: readonly (string | number)[],
+/** The names of a script's keys. */
+export type KeyOf<Name extends ScriptName> = (typeof scripts)[Name]['keys'][number]
+export type RunScript = <Name extends ScriptName>(
+  name: Name,
+  keys: Readonly<Record<KeyOf<Name>, string>>,
+  args: ScriptArguments,
 ) => Promise<unknown>
 
-/** Makes the scripts known to a connection (sent once, called by digest). */
+/** Registers the scripts with a connection, which sends each once and calls it by its digest. */
 export function defineScripts(redis: Redis): RunScript {
   for (const [name, { keys, lua }] of Object.entries(scripts)) {
-    redis.defineCommand(`credential:${name}`, { numberOfKeys: keys, lua })
+    redis.defineCommand(`credential:${name}`, { numberOfKeys: keys.length, lua })
   }
-  // What defineCommand adds is not in the type of the connection.
-  const commands = redis as unknown as Record<
-    string,
-    (...args: (string | number)[]) => Promise<unknown>
-  >
-  return async (name, keys, args) => commands[`credential:${name}`]?.(...keys, ...args)
+  // The type of the connection does not have the commands that defineCommand adds.
+  const commands = redis as unknown as Record<string, (...args: string[]) => Promise<unknown>>
+  return async (name, keys, args) => {
+    const named: Readonly<Record<string, string>> = keys
+    const inOrder = scripts[name].keys.map((key) => named[key] ?? '')
+    return commands[`credential:${name}`]?.(...inOrder, encoded(args))
+  }
 }
+
+/** JSON that cjson can decode: it fails on an unpaired surrogate, which an imported record may contain. */
+const encoded = (args: ScriptArguments): string =>
+  JSON.stringify(args, (_, value: unknown) =>
+    typeof value === 'string' ? value.toWellFormed() : value,
+  )

@@ -1,6 +1,6 @@
 /**
- * Proves that the keys at hand are the keys of the records in this Redis, before anything is read or
- * written: one sealed text per key that ever sealed, written by the first start with that key.
+ * Verifies that the configured keys are those of the records in this Redis, before anything is read or written:
+ * one encrypted key check value per key that ever encrypted a record, stored by the first start with that key.
  */
 import type { Redis } from 'ioredis'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -8,9 +8,9 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 
-const CANARIES = 'credentials:canary'
-const CANARY = 'these are the right keys'
-const placeOf = (keyId: string) => ({ name: CANARIES, field: keyId, version: 1 })
+const CHECK_VALUES = 'credentials:canary'
+const CHECK_VALUE = 'these are the right keys'
+const placeOf = (keyId: string) => ({ name: CHECK_VALUES, field: keyId, version: 1 })
 const RETRY_MS = 1_000
 
 export interface KeyCheck extends Disposable {
@@ -18,7 +18,7 @@ export interface KeyCheck extends Disposable {
   readonly ensureUsable: () => void
 }
 
-/** Checks with every new connection: it may be another server than before. */
+/** Checks after every connect: the connection may lead to another server than before. */
 export function watchKeys(options: {
   readonly redis: Redis
   readonly keys: KeyRing
@@ -31,7 +31,7 @@ export function watchKeys(options: {
 
   async function check(): Promise<void> {
     try {
-      const reason = await examine(redis, keys)
+      const reason = await mismatchOf(redis, keys)
       if (reason !== null) return dependency.down(reason)
       isUsable = true
       dependency.up()
@@ -66,50 +66,57 @@ export function watchKeys(options: {
   }
 }
 
-/** @returns why the keys are not the right ones, null when they are */
-async function examine(redis: Redis, keys: KeyRing): Promise<string | null> {
-  // Written only where there is none, so that a wrong ring never takes the place of the right one.
-  const mine = keys.seal(CANARY, placeOf(keys.activeKeyId))
-  const canaries = await redis.hgetall(CANARIES)
-  for (const [keyId, sealed] of Object.entries(canaries)) {
-    const reason = examineOne(keys, keyId, sealed)
+/** Why the configured keys do not match the store; `null` if they do. */
+async function mismatchOf(redis: Redis, keys: KeyRing): Promise<string | null> {
+  // Stored only where there is none, so that a wrong key ring never replaces the right one.
+  const ownValue = keys.seal(CHECK_VALUE, placeOf(keys.activeKeyId))
+  const checkValues = await redis.hgetall(CHECK_VALUES)
+  for (const [keyId, sealed] of Object.entries(checkValues)) {
+    const reason = keyMismatch(keys, keyId, sealed)
     if (reason !== null) return reason
   }
-  if (keys.activeKeyId in canaries) return null
-  await redis.hsetnx(CANARIES, keys.activeKeyId, mine)
-  // Another replica may have been first, with another key of the same id.
-  return examineOne(keys, keys.activeKeyId, (await redis.hget(CANARIES, keys.activeKeyId)) ?? '')
+  if (keys.activeKeyId in checkValues) return null
+  await redis.hsetnx(CHECK_VALUES, keys.activeKeyId, ownValue)
+  // Another replica may have stored one first, with another key of the same id.
+  return keyMismatch(
+    keys,
+    keys.activeKeyId,
+    (await redis.hget(CHECK_VALUES, keys.activeKeyId)) ?? '',
+  )
 }
 
-function examineOne(keys: KeyRing, keyId: string, sealed: string): string | null {
+function keyMismatch(keys: KeyRing, keyId: string, sealed: string): string | null {
   try {
-    return keys.open(sealed, placeOf(keyId)) === CANARY
+    return keys.open(sealed, placeOf(keyId)) === CHECK_VALUE
       ? null
-      : 'CREDENTIAL_KEYS does not fit the store'
+      : 'CREDENTIAL_KEYS does not match the store'
   } catch (error) {
     if (!(error instanceof DecryptionError)) throw error
     return `CREDENTIAL_KEYS has no key, or another one, for the id ${keyId} that this store was written with`
   }
 }
 
-/** Takes away what tells that other keys than the active one have sealed here; their ids. */
-export async function retireCanaries(redis: Redis, keys: KeyRing): Promise<readonly string[]> {
-  const others = (await redis.hkeys(CANARIES)).filter((id) => id !== keys.activeKeyId)
-  if (others.length > 0) await redis.hdel(CANARIES, ...others)
+/** Deletes the check values of all keys but the active one; resolves with the ids of those keys. */
+export async function retireKeyCheckValues(
+  redis: Redis,
+  keys: KeyRing,
+): Promise<readonly string[]> {
+  const others = (await redis.hkeys(CHECK_VALUES)).filter((id) => id !== keys.activeKeyId)
+  if (others.length > 0) await redis.hdel(CHECK_VALUES, ...others)
   return others
 }
 
-// Managed servers refuse CONFIG; then there is nothing to say.
+// Managed servers reject CONFIG; the settings are unknown then, and nothing is logged.
 async function warnOfWeakPersistence(redis: Redis, logger: Logger): Promise<void> {
   const read = async (name: string): Promise<string | undefined> => {
-    const answer = (await redis.config('GET', name).catch(() => [])) as string[]
-    return answer[1]
+    const reply = (await redis.config('GET', name).catch(() => [])) as string[]
+    return reply[1]
   }
   const eviction = await read('maxmemory-policy')
   if (eviction !== undefined && eviction !== 'noeviction') {
     logger.warn({ eviction }, 'Redis may evict credentials: set maxmemory-policy noeviction')
   }
   if ((await read('appendonly')) === 'no') {
-    logger.warn('Redis keeps no append-only file: a restart may lose rotations, set appendonly yes')
+    logger.warn('Redis has no append-only file: a restart may lose rotations, set appendonly yes')
   }
 }

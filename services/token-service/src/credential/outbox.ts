@@ -1,4 +1,4 @@
-/** What a write leaves behind it, in the same step: facts for the audit log, events for other services. */
+/** The outbox entry of a write, stored in the same step: facts for the audit log, events for other services. */
 import { z } from 'zod'
 import { AuditFact } from '@integration-host/shared/contracts/audit'
 import {
@@ -8,41 +8,44 @@ import {
 } from '@integration-host/shared/contracts/credential-event'
 import type { CredentialSummary } from './credential.ts'
 
-/** Who did what to a credential, and how it ended. */
-export interface Deed {
+/** Who did what to a credential, and with which outcome. */
+export interface AuditContext {
   /** Epoch ms. */
   readonly at: number
   /** `routine`, `browser` or `key <fingerprint>`. */
   readonly who: string
   readonly what: AuditFact['What']
-  /** `ok` when absent. */
+  /** Default: `ok`. */
   readonly outcome?: string
   readonly traceId?: string | null
 }
 
-/** What one write left, as it is stored. */
-export const JournalEntry = z.object({
+/** The stored form of an entry. */
+export const OutboxEntry = z.object({
   facts: z.array(AuditFact).readonly(),
   events: z
     .array(z.object({ kind: z.enum(credentialEventKinds), event: CredentialEvent }))
     .readonly(),
 })
-export type JournalEntry = z.output<typeof JournalEntry>
+export type OutboxEntry = z.output<typeof OutboxEntry>
 
-type Told = Pick<
+type EventSource = Pick<
   CredentialSummary,
   'name' | 'environment' | 'expiresAt' | 'version' | 'fault' | 'hardExpiresAt' | 'expiryNoticeDays'
 >
 
-/** The entry of a transition that other services are told of as `kind`, or of none when it is null. */
-export function journalOf(
-  credential: Told,
-  deed: Deed,
+/**
+ * The entry of a transition; `null` for `kind` publishes no event of it. With `isNoticeNew` the expiry notice of
+ * the grant is audited and published as well.
+ */
+export function outboxEntryOf(
+  credential: EventSource,
+  context: AuditContext,
   kind: CredentialEventKind | null,
   isNoticeNew = false,
-): JournalEntry {
-  const event = eventOf(credential, deed.at)
-  const fact = factOf(credential, deed)
+): OutboxEntry {
+  const event = eventOf(credential, context.at)
+  const fact = auditFactOf(credential, context)
   const notice = {
     ...fact,
     What: 'expiring',
@@ -58,17 +61,21 @@ export function journalOf(
 }
 
 /** The entry of a removal. */
-export const journalOfRemoval = (credential: Told, deed: Deed, revoked: boolean): JournalEntry => ({
-  facts: [factOf(credential, deed)],
+export const removalEntryOf = (
+  credential: EventSource,
+  context: AuditContext,
+  revoked: boolean,
+): OutboxEntry => ({
+  facts: [auditFactOf(credential, context)],
   events: [
-    { kind: 'removed', event: { ...eventOf({ ...credential, fault: null }, deed.at), revoked } },
+    { kind: 'removed', event: { ...eventOf({ ...credential, fault: null }, context.at), revoked } },
   ],
 })
 
-/** What the audit log is told of a deed. */
-export const factOf = (
-  { name, version }: Pick<Told, 'name' | 'version'>,
-  { at, who, what, outcome = 'ok', traceId = null }: Deed,
+/** The fact that the audit log gets; it is chained to an entry later. */
+export const auditFactOf = (
+  { name, version }: Pick<EventSource, 'name' | 'version'>,
+  { at, who, what, outcome = 'ok', traceId = null }: AuditContext,
 ): AuditFact => ({
   At: new Date(at).toISOString(),
   Who: who,
@@ -79,7 +86,7 @@ export const factOf = (
   ...(traceId !== null && { TraceId: traceId }),
 })
 
-const eventOf = (credential: Told, at: number): CredentialEvent => ({
+const eventOf = (credential: EventSource, at: number): CredentialEvent => ({
   Name: credential.name,
   Environment: credential.environment,
   Expiry: new Date(credential.expiresAt).toISOString(),

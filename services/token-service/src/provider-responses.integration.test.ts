@@ -1,7 +1,6 @@
 /**
- * What an odd answer of the token endpoint does to the service and its records, over real HTTP and Redis.
- * `P-01` and so on are the rows of the catalogue; adapters/openid/provider.test.ts has them at the adapter,
- * in every variation.
+ * The effect of unusual responses of the token endpoint on the service and its records, over real HTTP and
+ * Redis. adapters/openid/provider.test.ts has more variations of them, at the adapter.
  */
 import { gzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -31,7 +30,7 @@ const page = '<!doctype html><title>Sign in</title>'
 interface Row {
   readonly what: string
   readonly answer: Scripted
-  /** How often a refresh and a code exchange ask in all: an answer that is none is asked for again. */
+  /** The number of requests of a refresh and of a code exchange: an unusable response is retried. */
   readonly calls: { readonly refresh: number; readonly exchange: number }
   /** Class and body of the fault that a refresh leaves when the token has expired. */
   readonly fault: { readonly code: string; readonly body: string | RegExp }
@@ -63,85 +62,81 @@ const final = (what: string, answer: Scripted, code: string, body: string): Row 
 })
 
 const rows: readonly Row[] = [
+  unusable('a login page with 200', { body: page, headers: { 'Content-Type': 'text/html' } }, page),
+  unusable('XML with 200', { body: '<Fault type="SERVICE"/>' }, '<Fault type="SERVICE"/>'),
+  unusable('nothing with 200', { body: '' }, ''),
+  unusable('null with 200', { body: 'null' }, 'null'),
   unusable(
-    'P-01 a login page with 200',
-    { body: page, headers: { 'Content-Type': 'text/html' } },
-    page,
-  ),
-  unusable('P-01 XML with 200', { body: '<Fault type="SERVICE"/>' }, '<Fault type="SERVICE"/>'),
-  unusable('P-02 nothing with 200', { body: '' }, ''),
-  unusable('P-02 null with 200', { body: 'null' }, 'null'),
-  unusable(
-    'P-03 JSON cut in the middle of a token',
+    'JSON cut in the middle of a token',
     { body: text.slice(0, 20) },
     '{"access_token":"[redacted]',
   ),
-  unusable('P-03 a connection reset before the answer', { cuts: 'before' }, /^no response \(/),
-  unusable('P-03 a connection reset in the answer', { cuts: 'within' }, /^no response \(/),
+  unusable('a connection reset before the answer', { cuts: 'before' }, /^no response \(/),
+  unusable('a connection reset in the answer', { cuts: 'within' }, /^no response \(/),
   unusable(
-    'P-04 no access token',
+    'no access token',
     { body: JSON.stringify({ ...grant, access_token: undefined }) },
     '{"token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
   ),
   unusable(
-    'P-04 an empty access token',
+    'an empty access token',
     { body: JSON.stringify({ ...grant, access_token: '' }) },
     '{"access_token":"[redacted]","token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
   ),
   final(
-    'P-05 invalid_grant with 200',
+    'invalid_grant with 200',
     { body: '{"error":"invalid_grant"}' },
     'invalid_grant',
     '{"error":"invalid_grant"}',
   ),
   unusable(
-    'P-07 no token type',
+    'no token type',
     { body: JSON.stringify({ ...grant, token_type: undefined }) },
     '{"access_token":"[redacted]","expires_in":3600,"refresh_token":"[redacted]"}',
   ),
   unusable(
-    'P-10 expires_in NaN',
+    'expires_in NaN',
     { body: text.replace('3600', 'NaN') },
     '{"access_token":"[redacted]","token_type":"bearer","expires_in":NaN,"refresh_token":"[redacted]"}',
   ),
   final(
-    'P-12 invalid_grant',
+    'invalid_grant',
     { status: 400, body: '{"error":"invalid_grant","error_description":"Token revoked"}' },
     'invalid_grant',
     '{"error":"invalid_grant","error_description":"Token revoked"}',
   ),
   final(
-    'P-14 unauthorized_client',
+    'unauthorized_client',
     { status: 400, body: '{"error":"unauthorized_client"}' },
     'provider_rejected',
     '{"error":"unauthorized_client"}',
   ),
   final(
-    'P-14 an XML fault with 400',
+    'an XML fault with 400',
     { status: 400, body: '<Fault type="AUTHENTICATION"/>' },
     'provider_rejected',
     '<Fault type="AUTHENTICATION"/>',
   ),
   {
-    what: 'P-15 429',
+    what: '429',
     answer: { status: 429, body: 'slow', headers: { 'Retry-After': '30' } },
     calls: { refresh: 1, exchange: 1 },
     fault: { code: AWAY, body: 'slow' },
   },
-  unusable('P-18 500', { status: 500, body: 'boom' }, 'boom'),
-  unusable('P-18 502 with a page', { status: 502, body: page }, page),
+  unusable('500', { status: 500, body: 'boom' }, 'boom'),
+  unusable('502 with a page', { status: 502, body: page }, page),
   unusable(
-    'P-20 a redirect with tokens in it',
+    'a redirect with tokens in it',
     { status: 302, body: text, headers: { Location: 'http://127.0.0.1:1/' } },
     '{"access_token":"[redacted]","token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
   ),
-  unusable('P-22 10 MB', { body: `${text}${' '.repeat(10_000_000)}` }, tooLarge),
+  unusable('10 MB', { body: `${text}${' '.repeat(10_000_000)}` }, tooLarge),
   unusable(
-    'P-22 a gzip bomb',
+    'a gzip bomb',
     { body: gzipSync(Buffer.alloc(20_000_000)), headers: { 'Content-Encoding': 'gzip' } },
     /^.{1,1001}$/s,
   ),
-  unusable('P-22 60,000 levels', { body: '['.repeat(60_000) }, /^\[{1000}…$/),
+  unusable('60,000 levels', { body: '['.repeat(60_000) }, /^\[{1000}…$/),
   unusable('UTF-16', { body: Buffer.from('null', 'utf16le') }, 'n\0u\0l\0l\0'),
   unusable('a byte order mark', { body: '\ufeffnull' }, '\ufeffnull'),
 ]
@@ -183,7 +178,7 @@ async function open() {
 }
 type Rig = Awaited<ReturnType<typeof open>>
 
-describe('a refresh that is answered with', () => {
+describe('a refresh whose response is', () => {
   let rig: Rig
   beforeEach(async () => {
     rig = await open()
@@ -191,7 +186,7 @@ describe('a refresh that is answered with', () => {
   })
   afterEach(() => rig[Symbol.asyncDispose]())
 
-  it.each(rows)('$what leaves the pair as it was, and tells what came', async (row) => {
+  it.each(rows)('$what keeps the stored pair and reports the response', async (row) => {
     const { provider, service, custody } = rig
     const before = await custody()
     await rig.expire()
@@ -228,7 +223,7 @@ describe('a refresh that is answered with', () => {
     ['text', '1800', 1_800],
     ['no number', 'soon', 3_000],
     ['1e12', 1e12, 86_400],
-  ])('expires_in %s is stored with a date that is one', async (_, expiresIn, seconds) => {
+  ])('expires_in %s is stored with a valid date', async (_, expiresIn, seconds) => {
     const { provider, service } = rig
     provider.script({ members: { expires_in: expiresIn } })
     const startedAt = Date.now()
@@ -242,7 +237,7 @@ describe('a refresh that is answered with', () => {
   })
 })
 
-describe('a code exchange that is answered with', () => {
+describe('a code exchange whose response is', () => {
   /** All at once: the pauses between the tries are the service's own. */
   const found = new Map<
     string,
@@ -252,7 +247,7 @@ describe('a code exchange that is answered with', () => {
     await Promise.all(
       rows.map(async ({ what, answer }) => {
         await using rig = await open()
-        // What it asked beyond these would succeed, and be stored.
+        // A further request would succeed and be stored.
         rig.provider.script(answer, answer, answer)
         const { status, body } = await rig.service.connect(REALM).then(async (response) => ({
           status: response.status,
@@ -269,7 +264,7 @@ describe('a code exchange that is answered with', () => {
   })
   afterAll(() => found.clear())
 
-  it.each(rows)('$what stores nothing, and is asked for as often as it may', ({ what, calls }) => {
+  it.each(rows)('$what stores nothing, and is retried as often as allowed', ({ what, calls }) => {
     expect(found.get(what)).toEqual({
       answer: expect.objectContaining({ status: 502, code: 'code_exchange_failed' }),
       calls: calls.exchange,

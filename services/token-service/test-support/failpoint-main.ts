@@ -1,9 +1,9 @@
 /**
- * The service as a process that ends itself with SIGKILL at the point of the protocol that `DIES_AT` names:
- * nothing is flushed, released or told. With another value it tells the points there are, and leaves.
+ * The service as a process that kills itself with SIGKILL at the failpoint that `DIES_AT` names: nothing is
+ * flushed, released or reported. With another value it prints the failpoints and exits.
  *
- * `DIES_OF=exception` or `rejection` lets it die of a defect instead: with a pair of tokens in hand, and an
- * error that tells both.
+ * `DIES_OF=exception` or `rejection` makes it crash of a defect instead, while it has an uncommitted pair, with
+ * an error that contains both tokens.
  */
 import { writeSync } from 'node:fs'
 import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
@@ -12,28 +12,28 @@ import { openBackends } from '../src/backends.ts'
 import { readConfig } from '../src/config.ts'
 import type { Grant } from '../src/credential/credential.ts'
 import type { CredentialStore } from '../src/credential/credential-store.ts'
-import { refreshPoints } from '../src/credential/refresh.ts'
+import { failpoints } from '../src/credential/refresh.ts'
 import { startTokenService } from '../src/service.ts'
 
-const points = [...refreshPoints, 'before publish', 'after confirm'] as const
+const points = [...failpoints, 'before publish', 'after confirm'] as const
 type Point = (typeof points)[number]
 
 const diesAt = points.find((point) => point === process.env['DIES_AT'])
 const diesOf = process.env['DIES_OF']
 
-async function reach(point: Point): Promise<void> {
+async function failpoint(point: Point): Promise<void> {
   if (point !== diesAt) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
-  await new Promise(() => {}) // not one step further, should the signal take its time
+  await new Promise(() => {}) // the signal may arrive late: nothing more may run until then
 }
 
 const untilConfirmed = (bus: MessageBus): MessageBus => ({
   ...bus,
   async publish(message) {
-    await reach('before publish')
+    await failpoint('before publish')
     await bus.publish(message)
-    await reach('after confirm')
+    await failpoint('after confirm')
   },
 })
 
@@ -49,7 +49,7 @@ const untilRefreshed = (store: CredentialStore): CredentialStore => ({
   ...store,
   async commit(lease, grant, ...rest) {
     if (diesOf === undefined) return store.commit(lease, grant, ...rest)
-    // Not the caller's to catch.
+    // Outside the caller's promise chain, so that it cannot be caught there.
     if (diesOf === 'rejection') void Promise.reject(defect(grant))
     else
       setImmediate(() => {
@@ -70,7 +70,7 @@ await runService('token-service', async () => {
       ...backends,
       store: untilRefreshed(backends.store),
       bus: untilConfirmed(backends.bus),
-      reach,
+      failpoint,
     }),
   )
   const running = opened.move()

@@ -101,7 +101,7 @@ const ids = () => seen.map(({ id }) => id)
 const outboxLength = () => redis.redis.xlen('credentials:outbox')
 
 describe('credential events', () => {
-  it('come on the exchange, one for each transition, in order, persistent, and without any token', async () => {
+  it('are published once for each transition, in order, persistent, and without tokens', async () => {
     const service = await start()
     await service.connect('1')
     const { Authenticator } = (await service.ask('/credentials/ACC-1/token')).body as {
@@ -147,7 +147,7 @@ describe('credential events', () => {
     await eventually(async () => expect(await outboxLength()).toBe(0))
   })
 
-  it('wait in the outbox while RabbitMQ is away: refreshes go on, and all come in order, once, when it is back', async () => {
+  it('wait in the outbox while RabbitMQ is unavailable, and are published in order, once, after that', async () => {
     const service = await start()
     await service.connect('1')
     await eventually(() => expect(seen).toHaveLength(1))
@@ -167,7 +167,7 @@ describe('credential events', () => {
     await eventually(async () => expect(await outboxLength()).toBe(0))
   })
 
-  it('that a dead process left behind are relayed by the next one', async () => {
+  it('that a killed process left in the outbox are relayed by the next one', async () => {
     const first = await start()
     await first.connect('1')
     await eventually(() => expect(seen).toHaveLength(1))
@@ -179,7 +179,7 @@ describe('credential events', () => {
     await eventually(() => expect(ids()).toEqual(['ACC-1/1/stored', 'ACC-2/1/stored']))
   })
 
-  it('come once and in order for each credential from three replicas', async () => {
+  it('are published once and in order for each credential by three replicas', async () => {
     const services: TestService[] = []
     for (const _ of [1, 2, 3]) services.push(await start())
     await Promise.all(services.map((service, index) => service.connect(`r${index}`)))

@@ -1,0 +1,46 @@
+import { Hono } from 'hono'
+import { describe, expect, it } from 'vitest'
+import { onlyKnownQuery } from './known-query.ts'
+import { problemResponse } from './problem.ts'
+
+const app = new Hono()
+  .get('/list', onlyKnownQuery('cursor', 'limit'), (c) => c.json(c.req.query()))
+  .get('/read', onlyKnownQuery(), (c) => c.json({}))
+app.onError((error, c) => problemResponse(c, error))
+
+const get = async (path: string) => {
+  const response = await app.request(path)
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+}
+
+describe('onlyKnownQuery', () => {
+  it.each(['/list', '/list?', '/list?limit=1', '/list?limit=1&cursor=a&limit=2', '/read'])(
+    'lets %s through',
+    async (path) => expect((await get(path)).status).toBe(200),
+  )
+
+  it('rejects an unknown parameter with its name and the known ones, but not its value', async () => {
+    expect(await get('/list?limit=1&limt=secret')).toMatchObject({
+      status: 400,
+      body: {
+        code: 'invalid_request',
+        detail: 'limt: is not a query parameter of this path (allowed: cursor, limit)',
+        errors: ['limt: is not a query parameter of this path'],
+      },
+    })
+  })
+
+  it('rejects every parameter where none is allowed', async () => {
+    expect((await get('/read?a=1&b=2')).body['detail']).toBe(
+      'a: is not a query parameter of this path; b: is not a query parameter of this path (none is allowed here)',
+    )
+  })
+
+  it.each(['Limit', '%6cimi%74%00', '__proto__', 'constructor', 'x'.repeat(10_000)])(
+    'rejects the name %s, shown in at most 64 characters',
+    async (name) => {
+      const { status, body } = await get(`/list?${name}=1`)
+      expect([status, String(body['detail']).length < 200]).toEqual([400, true])
+    },
+  )
+})

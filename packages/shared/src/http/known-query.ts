@@ -1,0 +1,28 @@
+import type { MiddlewareHandler } from 'hono'
+import { IntegrationError } from '../errors.ts'
+
+/** Of a name in an error text; the client has chosen it and may have sent anything. */
+const MAX_SHOWN = 64
+
+/**
+ * Rejects a request with a query parameter other than `names` with 400 `invalid_request` that names the
+ * parameter, and never its value. Without it a misspelled `?limt=10` would be ignored, and the caller would
+ * take a default for what it had requested. Not for paths whose query a third party writes: an OAuth client
+ * must ignore unrecognized parameters of an authorization response (RFC 6749 §4.1.2).
+ */
+export function onlyKnownQuery(...names: readonly string[]): MiddlewareHandler {
+  const known = new Set(names)
+  const allowed = names.length === 0 ? 'none is allowed here' : `allowed: ${names.join(', ')}`
+  return async (c, next) => {
+    const unknown = Object.keys(c.req.queries()).filter((name) => !known.has(name))
+    if (unknown.length > 0) {
+      const problems = unknown
+        .slice(0, 10)
+        .map((name) => `${name.slice(0, MAX_SHOWN)}: is not a query parameter of this path`)
+      throw new IntegrationError('invalid_request', `${problems.join('; ')} (${allowed})`, {
+        members: { errors: problems },
+      })
+    }
+    await next()
+  }
+}

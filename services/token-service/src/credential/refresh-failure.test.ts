@@ -1,0 +1,142 @@
+import { describe, expect, it } from 'vitest'
+import { START } from '../../test-support/grants.ts'
+import { faultOf } from './fault.ts'
+import { type RefreshFailure, type RefreshFailureContext, settlementOf } from './refresh-failure.ts'
+
+const response = { body: '{"error":"x"}', traceId: 'trace-1' }
+const failureOf = (
+  failureClass: RefreshFailure['failureClass'],
+  overrides: Partial<RefreshFailure> = {},
+): RefreshFailure => ({
+  failureClass,
+  response,
+  retryAfterMs: null,
+  isAmbiguous: false,
+  ...overrides,
+})
+const context: RefreshFailureContext = {
+  at: START,
+  random: 0,
+  isTokenNeeded: true,
+  rejectedGrantRetryDelaysMs: [300_000, 3_600_000],
+}
+const healthy = { name: 'ACC-1', attempts: 0, fault: null }
+const provisional = {
+  name: 'ACC-1',
+  attempts: 1,
+  fault: faultOf('ACC-1', 'invalid_grant', response, {
+    at: START - 1,
+    attempts: 1,
+    rejections: 1,
+    retryAt: START,
+  }),
+}
+
+describe('the settlement of a failed refresh', () => {
+  it('backs off and lays a fault when a token is needed and the provider is unavailable', () => {
+    expect(settlementOf(healthy, failureOf('provider_unavailable'), context)).toEqual({
+      attempts: 1,
+      nextTryAt: START + 1_000,
+      fault: faultOf('ACC-1', 'provider_unavailable', response, { at: START, attempts: 1 }),
+      isPublished: true,
+      keepsIntent: false,
+    })
+  })
+
+  it('lays no fault while a valid token is served', () => {
+    const settlement = settlementOf(healthy, failureOf('provider_unavailable'), {
+      ...context,
+      isTokenNeeded: false,
+    })
+    expect(settlement).toMatchObject({ attempts: 1, fault: null, isPublished: false })
+  })
+
+  it('reports throttling as an unavailable provider, not before its Retry-After', () => {
+    const settlement = settlementOf(
+      healthy,
+      failureOf('throttled', { retryAfterMs: 30_000 }),
+      context,
+    )
+    expect(settlement).toMatchObject({
+      nextTryAt: START + 30_000,
+      fault: { Code: 'provider_unavailable' },
+    })
+  })
+
+  it('counts rejected client credentials for no credential, and waits exactly for the probe', () => {
+    const failure = failureOf('client_refused', { retryAfterMs: 1_000 })
+    expect(settlementOf(healthy, failure, { ...context, random: 0.999 })).toEqual({
+      attempts: 0,
+      nextTryAt: START + 1_000,
+      fault: null,
+      isPublished: false,
+      keepsIntent: false,
+    })
+  })
+
+  it('publishes a second failure of the same kind only once', () => {
+    const fault = faultOf('ACC-1', 'provider_unavailable', response, { at: START, attempts: 1 })
+    const failing = { ...healthy, attempts: 1, fault }
+    const again = settlementOf(failing, failureOf('provider_bad_response'), context)
+    expect(again).toMatchObject({
+      attempts: 2,
+      fault: { Code: 'provider_bad_response' },
+      isPublished: false,
+    })
+    expect(settlementOf(failing, failureOf('invalid_grant'), context).isPublished).toBe(true)
+  })
+
+  it.each([
+    ['first', healthy, 1, 300_000],
+    ['second', provisional, 2, 3_600_000],
+  ])('keeps the %s rejection provisional (I10)', (_, credential, rejections, delayMs) => {
+    const settlement = settlementOf(credential, failureOf('invalid_grant'), context)
+    expect(settlement).toMatchObject({
+      nextTryAt: START + delayMs,
+      fault: { Code: 'invalid_grant', Final: false, Rejections: rejections },
+      isPublished: rejections === 1,
+    })
+  })
+
+  it('makes the rejection final after the last delay, and publishes that', () => {
+    const standing = { ...provisional.fault, Rejections: 2 }
+    const failure = failureOf('rotation_lost', { isAmbiguous: true })
+    const settlement = settlementOf({ ...provisional, fault: standing }, failure, context)
+    expect(settlement).toMatchObject({
+      nextTryAt: null,
+      fault: { Code: 'rotation_lost', Final: true, Rejections: 3 },
+      isPublished: true,
+      keepsIntent: false,
+    })
+  })
+
+  it('keeps a provisional fault through a failure that says nothing about the grant', () => {
+    const settlement = settlementOf(provisional, failureOf('provider_unavailable'), context)
+    expect(settlement).toMatchObject({
+      attempts: 2,
+      fault: {
+        Code: 'invalid_grant',
+        Final: false,
+        Rejections: 1,
+        NextTryAt: new Date(START + 2_000).toISOString(),
+      },
+      isPublished: false,
+    })
+  })
+
+  it.each(['hard_expired', 'idle_expired', 'no_refresh_token'] as const)(
+    'ends the grant at once on %s',
+    (failureClass) => {
+      expect(settlementOf(healthy, failureOf(failureClass), context)).toMatchObject({
+        nextTryAt: null,
+        fault: { Code: failureClass, Final: true },
+        isPublished: true,
+      })
+    },
+  )
+
+  it('keeps the intent while the provider may have rotated the refresh token (I5)', () => {
+    const failure = failureOf('provider_unavailable', { isAmbiguous: true })
+    expect(settlementOf(healthy, failure, context).keepsIntent).toBe(true)
+  })
+})

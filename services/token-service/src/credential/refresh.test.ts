@@ -1,0 +1,151 @@
+/** The refresh protocol over a fake store, with moved time. Over real stores: refresh.integration.test.ts. */
+import { IntegrationError } from '@integration-host/shared/errors'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { grantOf } from '../../test-support/grants.ts'
+import type { TokenOutcome } from '../provider/provider.ts'
+import { credentialOf } from './credential.ts'
+import {
+  createRefreshRoutine,
+  type RefreshDeps,
+  type RefreshReport,
+  refreshTiming,
+} from './refresh.ts'
+
+const NAME = 'ACC-1'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+type RefreshStore = RefreshDeps['store']
+
+/** A store with one expired credential, whose commits fail until `commit` says otherwise. */
+function storeOf(commit: () => Promise<'committed'>): RefreshStore {
+  const grant = grantOf(NAME, 'one', { expiresAt: 1, refreshedAt: 0 })
+  const credential = credentialOf(grant, 1)
+  const lease = { name: NAME, owner: 'test', fence: 1, version: 1 }
+  const { refreshToken, idToken, previous } = grant
+  return {
+    get: async () => credential,
+    acquire: async () => ({
+      kind: 'acquired',
+      leased: { lease, credential, refreshToken, idToken, previous, intent: null },
+    }),
+    renew: async () => true,
+    release: async () => {},
+    recordIntent: async () => 'recorded',
+    commit,
+    settle: async () => 'settled',
+  }
+}
+
+const granted: TokenOutcome = {
+  kind: 'granted',
+  tokens: {
+    accessToken: new Secret('access two'),
+    refreshToken: new Secret('refresh two'),
+    idToken: null,
+    realm: null,
+    lifetimeSeconds: 3_600,
+    idleSeconds: null,
+    hardSeconds: null,
+  },
+}
+
+function startRoutine(store: RefreshStore, overrides: Partial<RefreshDeps> = {}) {
+  const reports: RefreshReport[] = []
+  const routine = createRefreshRoutine({
+    store,
+    provider: { refresh: async () => granted },
+    heldBackMs: () => 0,
+    owner: 'test',
+    refreshAheadMs: 600_000,
+    idleLimitMs: 86_400_000,
+    timing: { ...refreshTiming, graceMs: 0, rejectedGrantRetryDelaysMs: [] },
+    concurrency: 1,
+    now: Date.now,
+    random: () => 0,
+    sleep: (ms, signal) =>
+      new Promise((resolve) => {
+        setTimeout(resolve, ms)
+        signal.addEventListener('abort', () => resolve())
+      }),
+    notifyOutbox: () => {},
+    report: (report) => void reports.push(report),
+    onError: (error) => {
+      throw error
+    },
+    ...overrides,
+  })
+  return { routine, reports }
+}
+
+const unavailable = async (): Promise<never> => {
+  throw new IntegrationError('store_unavailable', 'no store')
+}
+
+describe('shutting down with a rotated pair that is not stored (I6)', () => {
+  it('reports a dropped rotation when the store does not respond before the deadline', async () => {
+    const { routine, reports } = startRoutine(storeOf(unavailable))
+    const refreshed = await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+    expect(refreshed.kind).toBe('refreshed')
+    const disposed = routine[Symbol.asyncDispose]()
+    await vi.advanceTimersByTimeAsync(10_000)
+    await disposed
+    expect(reports).toEqual([{ name: NAME, outcome: 'rotation_dropped', calls: 1, traceId: null }])
+  })
+
+  it('commits the pair and reports a refresh when the store responds in time', async () => {
+    let isAvailable = false
+    const { routine, reports } = startRoutine(
+      storeOf(async () => (isAvailable ? 'committed' : unavailable())),
+    )
+    await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+    const disposed = routine[Symbol.asyncDispose]()
+    isAvailable = true
+    await vi.advanceTimersByTimeAsync(2_000)
+    await disposed
+    expect(reports).toMatchObject([{ name: NAME, outcome: 'refreshed' }])
+  })
+})
+
+describe('a provider that rejects the client credentials', () => {
+  const rejected: TokenOutcome = {
+    kind: 'client_refused',
+    retryAfterMs: 1_000,
+    status: 401,
+    body: '{"error":"invalid_client"}',
+    traceId: null,
+  }
+
+  it('defers a refresh without a lease or a write while calls are held back', async () => {
+    const store = storeOf(async () => 'committed')
+    const writes = (['acquire', 'recordIntent', 'settle'] as const).map((name) =>
+      vi.spyOn(store, name),
+    )
+    let heldBackMs = 700
+    const { routine } = startRoutine(store, { heldBackMs: () => heldBackMs })
+    const goal = { kind: 'newer', version: 1, force: true } as const
+    expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({
+      kind: 'deferred',
+      retryAfterMs: 700,
+    })
+    for (const write of writes) expect(write).not.toHaveBeenCalled()
+    heldBackMs = 0
+    expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({ kind: 'refreshed' })
+  })
+
+  it('keeps the credential of the rejected call back exactly until the next probe', async () => {
+    const store = storeOf(async () => 'committed')
+    const settle = vi.spyOn(store, 'settle')
+    const { routine } = startRoutine(store, {
+      provider: { refresh: async () => rejected },
+      random: () => 0.999,
+    })
+    const result = await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+    expect(result).toMatchObject({ kind: 'deferred', retryAfterMs: 1_000 })
+    expect(settle.mock.calls.map(([, settlement]) => settlement)).toMatchObject([
+      { nextTryAt: Date.now() + 1_000, fault: null, attempts: 0 },
+    ])
+  })
+})

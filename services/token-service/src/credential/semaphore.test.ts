@@ -1,0 +1,31 @@
+import { describe, expect, it } from 'vitest'
+import { createSemaphore } from './semaphore.ts'
+
+describe('createSemaphore', () => {
+  it('runs at most as many tasks at a time as it has permits, in the order of the calls', async () => {
+    const semaphore = createSemaphore(2)
+    const started: number[] = []
+    const gates = Array.from({ length: 4 }, () => Promise.withResolvers<void>())
+    const runs = gates.map((gate, index) =>
+      semaphore.run(async () => {
+        started.push(index)
+        await gate.promise
+        return index
+      }),
+    )
+    await Promise.resolve()
+    expect(started).toEqual([0, 1])
+    gates[1]?.resolve()
+    await runs[1]
+    expect(started).toEqual([0, 1, 2])
+    for (const gate of gates) gate.resolve()
+    expect(await Promise.all(runs)).toEqual([0, 1, 2, 3])
+  })
+
+  it('returns the permit of a task that fails', async () => {
+    const semaphore = createSemaphore(1)
+    const failing = semaphore.run(async () => Promise.reject(new Error('failed')))
+    await expect(failing).rejects.toThrow('failed')
+    expect(await semaphore.run(async () => 'ran')).toBe('ran')
+  })
+})

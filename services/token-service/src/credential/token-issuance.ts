@@ -1,0 +1,78 @@
+/**
+ * Audits the access tokens that were issued: one fact per caller, credential and version for each second in
+ * which any were issued, with their count. A response does not wait for its fact, so a process that is killed
+ * loses those of its last second at most. All other facts are stored together with the write they describe.
+ */
+import { randomUUID } from 'node:crypto'
+import type { AuditFact } from '@integration-host/shared/contracts/audit'
+import type { CredentialStore } from './credential-store.ts'
+import { auditFactOf } from './outbox.ts'
+
+export interface IssuanceLog extends AsyncDisposable {
+  /** Counts one issued token. */
+  count(name: string, version: number, who: string): void
+}
+
+const FLUSH_INTERVAL_MS = 1_000
+/** The largest buffer while the store is unavailable; the overflow is counted in one fact without a name. */
+const MAX_BUFFERED = 10_000
+
+export function createIssuanceLog(deps: {
+  readonly store: Pick<CredentialStore, 'record'>
+  readonly now: () => number
+  readonly notifyOutbox: () => void
+}): IssuanceLog {
+  const { store, now, notifyOutbox } = deps
+  let buffered = new Map<string, { readonly fact: AuditFact; count: number }>()
+  /** The facts being written. A retry sends the same facts with the same id, so that they count once. */
+  let batch: { readonly id: string; readonly facts: readonly AuditFact[] } | null = null
+  let writing: Promise<void> = Promise.resolve()
+  let timer: NodeJS.Timeout | undefined
+
+  function count(name: string, version: number, who: string): void {
+    const key = `${who} ${name} ${version}`
+    const known = buffered.get(key)
+    if (known !== undefined) known.count += 1
+    else if (buffered.size >= MAX_BUFFERED && name !== '') return count('', 0, 'many')
+    else
+      buffered.set(key, {
+        fact: auditFactOf({ name, version }, { at: now(), who, what: 'handed_out' }),
+        count: 1,
+      })
+    timer ??= setTimeout(() => void flush(), FLUSH_INTERVAL_MS)
+  }
+
+  function flush(): Promise<void> {
+    clearTimeout(timer)
+    timer = undefined
+    writing = writing.then(write)
+    return writing
+  }
+
+  async function write(): Promise<void> {
+    try {
+      while (batch !== null || buffered.size > 0) {
+        batch ??= nextBatch()
+        await store.record(batch.facts, batch.id)
+        batch = null
+        notifyOutbox()
+      }
+    } catch {
+      timer ??= setTimeout(() => void flush(), FLUSH_INTERVAL_MS)
+    }
+  }
+
+  function nextBatch() {
+    const facts = [...buffered.values()].map(({ fact, count: Count }) => ({ ...fact, Count }))
+    buffered = new Map()
+    return { id: randomUUID(), facts }
+  }
+
+  return {
+    count,
+    async [Symbol.asyncDispose]() {
+      await flush()
+      clearTimeout(timer)
+    },
+  }
+}

@@ -1,0 +1,121 @@
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { breakOnRejectedClient, type GuardedProvider } from './client-breaker.ts'
+import type { Provider, TokenOutcome } from './provider.ts'
+
+const response = { status: 401, body: '{"error":"invalid_client"}', traceId: null }
+const rejected: TokenOutcome = { kind: 'client_refused', retryAfterMs: 0, ...response }
+const accepted: TokenOutcome = { kind: 'refused', error: 'invalid_grant', ...response, status: 400 }
+const unavailable: TokenOutcome = { kind: 'unknown', ...response, status: 503 }
+
+let clock: number
+let calls: number
+let changes: boolean[]
+let next: () => Promise<TokenOutcome>
+let provider: GuardedProvider
+
+beforeEach(() => {
+  clock = 5_000
+  calls = 0
+  changes = []
+  next = async () => rejected
+  const refresh: Provider['refresh'] = async () => {
+    calls += 1
+    return next()
+  }
+  const unused = async (): Promise<never> => Promise.reject(new Error('not called here'))
+  provider = breakOnRejectedClient(
+    {
+      refresh,
+      exchangeCode: unused,
+      authorizationUrl: unused,
+      issuer: unused,
+      revoke: unused,
+    },
+    { now: () => clock, onChange: (isRejected) => void changes.push(isRejected) },
+  )
+})
+
+const refresh = () => provider.refresh(new Secret('refresh token'))
+
+describe('the breaker on rejected client credentials', () => {
+  it('lets a call through after 1 s, and all calls once that one is accepted', async () => {
+    expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1_000 })
+    clock += 999
+    expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1 })
+    expect(calls).toBe(1)
+    clock += 1
+    next = async () => accepted
+    expect(provider.heldBackMs()).toBe(0)
+    for (let count = 0; count < 3; count += 1) expect(await refresh()).toEqual(accepted)
+    expect(calls).toBe(4)
+    expect(changes).toEqual([true, false])
+  })
+
+  it('doubles the delay after each rejected probe, up to 60 s', async () => {
+    const delays: number[] = []
+    for (let probe = 0; probe < 9; probe += 1) {
+      await refresh()
+      delays.push(provider.heldBackMs())
+      clock += provider.heldBackMs()
+    }
+    expect(delays).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000])
+    expect(calls).toBe(9)
+    expect(changes).toEqual([true])
+  })
+
+  it('counts calls in flight that are rejected together as one rejection', async () => {
+    const gate = Promise.withResolvers<TokenOutcome>()
+    next = () => gate.promise
+    const together = Array.from({ length: 32 }, refresh)
+    gate.resolve(rejected)
+    await Promise.all(together)
+    expect([calls, provider.heldBackMs()]).toEqual([32, 1_000])
+  })
+
+  it('allows one probe at a time, and tells other callers to retry after 1 s', async () => {
+    for (const delayMs of [1_000, 2_000, 4_000, 8_000]) {
+      await refresh()
+      clock += delayMs
+    }
+    const gate = Promise.withResolvers<TokenOutcome>()
+    next = () => gate.promise
+    const probe = refresh()
+    expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1_000 })
+    expect(calls).toBe(5)
+    gate.resolve(accepted)
+    await probe
+    expect(provider.heldBackMs()).toBe(0)
+  })
+
+  it('keeps the delay after a probe that says nothing about the client', async () => {
+    await refresh()
+    clock += 1_000
+    next = async () => unavailable
+    expect(await refresh()).toEqual(unavailable)
+    expect(provider.heldBackMs()).toBe(1_000)
+    expect(changes).toEqual([true])
+  })
+
+  it('starts over at 1 s when the client is rejected again later', async () => {
+    for (const delayMs of [1_000, 2_000, 4_000]) {
+      await refresh()
+      clock += delayMs
+    }
+    next = async () => accepted
+    await refresh()
+    next = async () => rejected
+    expect(await refresh()).toMatchObject({ retryAfterMs: 1_000 })
+    expect(changes).toEqual([true, false, true])
+  })
+
+  it('probes again after a call that threw', async () => {
+    await refresh()
+    clock += 1_000
+    next = async () => Promise.reject(new Error('a defect'))
+    await expect(refresh()).rejects.toThrow('a defect')
+    clock += 1_000
+    next = async () => accepted
+    expect(await refresh()).toEqual(accepted)
+  })
+})
