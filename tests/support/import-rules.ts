@@ -31,7 +31,7 @@ export const technology: readonly string[] = [
   '@opentelemetry/sdk-node',
 ]
 
-const outerFolders = new Set(['adapters', 'routes'])
+const outerFolders = new Set(['adapters', 'routes', 'fast-path'])
 
 /** The part of the field a file is about (`services/coordinator/src/runner`); undefined outside the domain and for tests. */
 export function domainFolderOf(path: string): string | undefined {
