@@ -45,6 +45,15 @@ export default defineConfig({
       {
         extends: true,
         test: {
+          // The gateway's behaviour must not depend on its fast path (ADR 14).
+          name: 'gateway without fast path',
+          env: { FAST_PATH: 'off' },
+          include: ['services/accounting-gateway/src/{listener,service,service.*}.test.ts'],
+        },
+      },
+      {
+        extends: true,
+        test: {
           name: 'integration',
           include: ['**/*.integration.test.ts', 'tests/*/**/*.test.ts'],
           exclude: [...exclude, 'tests/support/**'],

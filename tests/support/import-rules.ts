@@ -57,7 +57,7 @@ const platformExceptions: ReadonlyMap<string, readonly string[]> = new Map([
   ['services/accounting-gateway/src/proxy/request-body.ts', ['node:http']],
 ])
 
-const outerFolders = new Set(['adapters', 'routes'])
+const outerFolders = new Set(['adapters', 'routes', 'fast-path'])
 
 /** Returns the domain folder of a file (`services/coordinator/src/worker`); undefined for other files and tests. */
 export function domainFolderOf(path: string): string | undefined {

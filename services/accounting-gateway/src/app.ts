@@ -13,7 +13,7 @@ export interface AppDeps {
   readonly keys: readonly Secret[]
 }
 
-/** Everything but the data path: health, metrics, documentation, and 401 or 404 for the rest. */
+/** Serves everything but company calls: health, metrics, documentation, and 401 or 404 for all other paths. */
 export const createApp = (deps: AppDeps): Hono =>
   createServiceApp(
     {

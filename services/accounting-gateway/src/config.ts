@@ -21,17 +21,19 @@ const shape = {
   /** Fetched as written: a trailing slash or a query is part of it. */
   DISCOVERY_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
   PROVIDER_PROFILE: providerProfile(),
-  // Each in place of the profile's.
+  // Each of these replaces the profile's value.
   REQUESTS_PER_SECOND: integer(1, 100_000).optional(),
   REQUESTS_PER_MINUTE: integer(1, 1_000_000).optional(),
   CONCURRENT_REQUESTS: integer(1, 10_000).optional(),
   BATCHES_PER_MINUTE: integer(1, 1_000_000).optional(),
   HOLD_SECONDS: integer(1, 3_600).optional(),
-  /** Intuit takes uploads of 100 MB; no limit is no choice. */
+  /** Intuit accepts uploads of 100 MB. There is always a limit. */
   LONGEST_BODY_MB: integer(1, 100_000).default(1_024),
-  /** From a call's arrival to the first byte of its answer, all retries and waits included. */
+  /** From a call's arrival to the first byte of its response, including retries and waits. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
   METRICS_BY_REALM: onOff(),
+  /** `off`: `node:http` serves every connection (src/fast-path). */
+  FAST_PATH: onOff('on'),
 }
 
 const backends = {
@@ -41,8 +43,8 @@ const backends = {
   AMQP_PREFIX: z.string().max(64).default(''),
 }
 
-// `when`: told together with all that is wrong, not only once the rest is right.
-const knowsItsUpstream = {
+// `when`: reports this cross-field error together with those of single fields, not only once these are fixed.
+const requiresUpstream = {
   error:
     'set ACCOUNTING_URL, or DISCOVERY_URL with a document that names accounting_url or is of a provider that PROVIDER_PROFILE knows',
   when: () => true,
@@ -52,23 +54,23 @@ const namesUpstream = (settings: {
   DISCOVERY_URL?: string | undefined
 }): boolean => settings.ACCOUNTING_URL !== undefined || settings.DISCOVERY_URL !== undefined
 
-const EmbeddedConfig = z.object(shape).refine(namesUpstream, knowsItsUpstream)
-const MainConfig = z.object({ ...shape, ...backends }).refine(namesUpstream, knowsItsUpstream)
+const EmbeddedConfig = z.object(shape).refine(namesUpstream, requiresUpstream)
+const MainConfig = z.object({ ...shape, ...backends }).refine(namesUpstream, requiresUpstream)
 
-/** Every setting of the service, for the reference in docs/settings.md. */
+/** All settings of the service, for the reference in docs/settings.md. */
 export const reference = MainConfig
 
-/** The settings of the service itself, without its backends. */
+/** The settings of the service without those of its backends. */
 export type Config = z.output<typeof EmbeddedConfig>
 
-/** @throws {ConfigError} with every bad setting named. */
+/** @throws {ConfigError} which names every invalid setting. */
 export const readConfig = (env: Environment): z.output<typeof MainConfig> =>
   parseConfig(MainConfig, env)
 
-/** The same settings without backends, for the embedded host. */
+/** Reads the settings without those of backends, for the embedded host. */
 export const readEmbeddedConfig = (env: Environment): Config => parseConfig(EmbeddedConfig, env)
 
-/** The limits of the profile, each replaced by its setting where that is set. */
+/** Returns the limits of the profile, each replaced by its setting if that is set. */
 export function limitsOf(config: Config): ProviderLimits {
   const { calls, batchesPerMinute, coolDownSeconds } = config.PROVIDER_PROFILE.accounting.limits
   return {

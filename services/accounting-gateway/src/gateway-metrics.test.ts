@@ -3,18 +3,23 @@ import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createGatewayMetrics } from './gateway-metrics.ts'
 import type { Permit, RealmLimits } from './realm/throttle.ts'
-import { gateway, stage, type StandIn, type TokenServiceStandIn } from './service.rig.ts'
+import {
+  startGateway,
+  startFixture,
+  type FakeServer,
+  type FakeTokenService,
+} from '../test-support/harness.ts'
 
 let opened: AsyncDisposableStack
-let upstream: StandIn
-let tokens: TokenServiceStandIn
+let upstream: FakeServer
+let tokens: FakeTokenService
 beforeEach(async () => {
-  ;({ opened, upstream, tokens } = await stage())
+  ;({ opened, upstream, tokens } = await startFixture())
 })
 afterEach(() => opened.disposeAsync())
 
 const open = async (settings: Readonly<Record<string, string>> = {}) =>
-  opened.use(await gateway(upstream.url, tokens.url, { settings }))
+  opened.use(await startGateway(upstream.url, tokens.url, { settings }))
 type Proxy = Awaited<ReturnType<typeof open>>
 const read = async (proxy: Proxy): Promise<string> => (await fetch(`${proxy.url}/metrics`)).text()
 const fetched = async (proxy: Proxy, path: string): Promise<number> => {
@@ -23,8 +28,8 @@ const fetched = async (proxy: Proxy, path: string): Promise<number> => {
   return answer.status
 }
 
-describe('the figures of the gateway', () => {
-  it('count calls by status alone, whatever the realms are', async () => {
+describe('the metrics of the gateway', () => {
+  it('count calls by status only, whatever the realms are', async () => {
     const proxy = await open()
     for (const realm of ['1', '2', '404']) await fetched(proxy, `/v3/company/${realm}/x`)
     const text = await read(proxy)
@@ -33,7 +38,7 @@ describe('the figures of the gateway', () => {
     expect(text).not.toContain('realm=')
   })
 
-  it('count calls by realm as well where METRICS_BY_REALM is on', async () => {
+  it('count calls by realm as well if METRICS_BY_REALM is on', async () => {
     const proxy = await open({ METRICS_BY_REALM: 'on' })
     for (const realm of ['1', '2', '2']) await fetched(proxy, `/v3/company/${realm}/x`)
     expect(await read(proxy)).toContain(
@@ -42,25 +47,25 @@ describe('the figures of the gateway', () => {
   })
 })
 
-describe('limits that are watched', () => {
+describe('measured limits', () => {
   const permit: Permit = { release() {} }
-  const patience = () => ({ until: 0, signal: new AbortController().signal })
+  const waitLimit = () => ({ until: 0, signal: new AbortController().signal })
   function watch(acquire: RealmLimits['acquire']) {
     const clock = { ms: 1_000 }
     const metrics = createMetrics('test')
     const watching = createGatewayMetrics(metrics, { byRealm: false, now: () => clock.ms })
-    const limits: RealmLimits = { acquire, hold() {} }
-    const { calls } = watching.watched({ calls: limits, batches: limits })
+    const limits: RealmLimits = { acquire, coolDown() {} }
+    const { calls } = watching.measured({ calls: limits, batches: limits })
     return { calls, clock, figures: () => metrics.read() }
   }
 
-  it('tell how long a turn took to come, and pass a permit that is there at once', async () => {
+  it('report how long a call waited for its permit, and return one that is available at once', async () => {
     const turn = Promise.withResolvers<Permit>()
     let isFree = true
     const { calls, clock, figures } = watch(() => (isFree ? permit : turn.promise))
-    expect(calls.acquire('1', patience)).toBe(permit)
+    expect(calls.acquire('1', waitLimit)).toBe(permit)
     isFree = false
-    const waiting = calls.acquire('1', patience)
+    const waiting = calls.acquire('1', waitLimit)
     clock.ms += 2_500
     turn.resolve(permit)
     expect(await waiting).toBe(permit)
@@ -69,20 +74,20 @@ describe('limits that are watched', () => {
     expect(text).toContain('gateway_throttle_wait_seconds_count{service="test"} 1\n')
   })
 
-  it('count refusals, and not the callers that went away', async () => {
+  it('count rejections, but not callers that disconnected', async () => {
     const { calls, figures } = watch(async (realm) => {
       throw realm === 'busy' ? new IntegrationError('throttled', 'late') : new Error('gone')
     })
-    await expect(calls.acquire('busy', patience)).rejects.toThrow('late')
-    await expect(calls.acquire('1', patience)).rejects.toThrow('gone')
+    await expect(calls.acquire('busy', waitLimit)).rejects.toThrow('late')
+    await expect(calls.acquire('1', waitLimit)).rejects.toThrow('gone')
     expect(await figures()).toContain('gateway_throttled_total{service="test"} 1\n')
   })
 
-  it('tell how many realms rest, each until its own time', async () => {
+  it('report the number of realms in a cool-down, each until its own end', async () => {
     const { calls, clock, figures } = watch(() => permit)
-    calls.hold('1', 1_000)
-    calls.hold('2', 5_000)
-    calls.hold('2', 2_000)
+    calls.coolDown('1', 1_000)
+    calls.coolDown('2', 5_000)
+    calls.coolDown('2', 2_000)
     expect(await figures()).toContain('gateway_realms_on_hold{service="test"} 2\n')
     clock.ms += 3_000
     expect(await figures()).toContain('gateway_realms_on_hold{service="test"} 1\n')

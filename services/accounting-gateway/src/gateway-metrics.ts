@@ -2,14 +2,14 @@ import { hasCode } from '@integration-host/shared/errors'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { GatewayLimits, RealmLimits } from './realm/throttle.ts'
 
-/** The gateway's own figures; a realm is a label only where the settings ask for it. */
+/** The gateway's own metrics. `realm` is a label only if the settings say so. */
 export interface GatewayMetrics {
-  /** One call that has its answer; milliseconds. `realm` is null for what was refused unread. */
-  call(realm: string | null, status: number, durationMs: number, waitedMs: number): void
+  /** Counts a call that has ended; times in ms. `realm` is `null` if the request was rejected before forwarding. */
+  callCompleted(realm: string | null, status: number, durationMs: number, waitedMs: number): void
   retry(reason: string): void
-  hold(): void
-  /** The same limits, watched. */
-  watched(limits: GatewayLimits): GatewayLimits
+  coolDownStarted(): void
+  /** Returns the same limits; waits, rejections and cool-downs are measured. */
+  measured(limits: GatewayLimits): GatewayLimits
 }
 
 export function createGatewayMetrics(
@@ -18,48 +18,53 @@ export function createGatewayMetrics(
 ): GatewayMetrics {
   const calls = metrics.counter(
     'gateway_requests_total',
-    'Calls answered, by status; 499 where the caller went away',
+    'Calls by response status; 499 if the caller closed the connection first',
     byRealm ? ['status', 'realm'] : ['status'],
   )
   const duration = metrics.histogram(
     'gateway_request_duration_seconds',
-    "From a call's arrival to the end of upstream's answer",
+    "From a call's arrival to the end of the response",
   )
   const waits = metrics.histogram(
     'gateway_wait_seconds',
-    'What calls that had to wait for their turn, a token or another try waited',
+    'Time that calls waited for a permit, a token or the next attempt, if they waited',
   )
-  const retries = metrics.counter('gateway_retries_total', 'Attempts made again, by reason', [
-    'reason',
-  ])
-  const holds = metrics.counter('gateway_holds_total', 'Answers 429 that put a realm on hold')
+  const retries = metrics.counter(
+    'gateway_retries_total',
+    'Attempts that were repeated, by reason',
+    ['reason'],
+  )
+  const coolDowns = metrics.counter(
+    'gateway_holds_total',
+    '429 responses that started a cool-down of a realm',
+  )
   const throttleWaits = metrics.histogram(
     'gateway_throttle_wait_seconds',
-    "What calls waited for their realm's turn, those that had to",
+    'Time that calls waited for a permit of their realm, if they waited',
   )
   const throttled = metrics.counter(
     'gateway_throttled_total',
-    'Calls that the gateway itself answered 429, as their turn would have come too late',
+    'Calls that the gateway rejected with 429, because no permit was possible before their deadline',
   )
-  const onHold = metrics.gauge(
+  const coolingDown = metrics.gauge(
     'gateway_realms_on_hold',
-    'Realms that rest after a 429 which this process saw',
+    'Realms in a cool-down after a 429 that this process received',
   )
-  const heldUntil = new Map<string, number>()
-  const forgetPast = (): void => {
-    for (const [realm, until] of heldUntil) if (until <= now()) heldUntil.delete(realm)
+  const coolDownUntil = new Map<string, number>()
+  const removeEnded = (): void => {
+    for (const [realm, until] of coolDownUntil) if (until <= now()) coolDownUntil.delete(realm)
   }
   metrics.beforeEach(() => {
-    forgetPast()
-    onHold.set(heldUntil.size)
+    removeEnded()
+    coolingDown.set(coolDownUntil.size)
   })
 
-  const watchTurns = (limits: RealmLimits): RealmLimits => ({
-    acquire(realm, patience) {
-      const claim = limits.acquire(realm, patience)
-      if (!(claim instanceof Promise)) return claim
+  const measure = (limits: RealmLimits): RealmLimits => ({
+    acquire(realm, waitLimit) {
+      const acquired = limits.acquire(realm, waitLimit)
+      if (!(acquired instanceof Promise)) return acquired
       const from = now()
-      claim.then(
+      acquired.then(
         () => {
           const waitedMs = now() - from
           if (waitedMs >= 1) throttleWaits.observe(waitedMs / 1_000)
@@ -68,26 +73,26 @@ export function createGatewayMetrics(
           if (hasCode(error, 'throttled')) throttled.inc()
         },
       )
-      return claim
+      return acquired
     },
-    hold(realm, ms) {
-      limits.hold(realm, ms)
-      forgetPast()
-      heldUntil.set(realm, Math.max(heldUntil.get(realm) ?? 0, now() + ms))
+    coolDown(realm, ms) {
+      limits.coolDown(realm, ms)
+      removeEnded()
+      coolDownUntil.set(realm, Math.max(coolDownUntil.get(realm) ?? 0, now() + ms))
     },
   })
 
   return {
-    watched: ({ calls: all, batches }) => ({
-      calls: watchTurns(all),
-      batches: watchTurns(batches),
+    measured: ({ calls: all, batches }) => ({
+      calls: measure(all),
+      batches: measure(batches),
     }),
-    call(realm, status, durationMs, waitedMs) {
+    callCompleted(realm, status, durationMs, waitedMs) {
       calls.inc({ status: String(status), ...(byRealm && { realm: realm ?? '' }) })
       duration.observe(durationMs / 1_000)
       if (waitedMs >= 1) waits.observe(waitedMs / 1_000)
     },
     retry: (reason) => retries.inc({ reason }),
-    hold: () => holds.inc(),
+    coolDownStarted: () => coolDowns.inc(),
   }
 }

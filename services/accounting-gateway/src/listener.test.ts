@@ -5,27 +5,27 @@ import {
   AUTH,
   evilListener,
   type Gateway,
-  gateway,
+  startGateway,
   raw,
-  stage,
-  type StandIn,
+  startFixture,
+  type FakeServer,
   tokenOf,
-  type TokenServiceStandIn,
-} from './service.rig.ts'
+  type FakeTokenService,
+} from '../test-support/harness.ts'
 
-// Bytes as an attacker writes them: every client library would tidy them up.
+// Raw bytes, because every client library would normalize them.
 const get = (target: string, headers = `Host: x\r\n${AUTH}`): string =>
   `GET ${target} HTTP/1.1\r\n${headers}\r\n`
 
 let opened: AsyncDisposableStack
-let upstream: StandIn
-let tokens: TokenServiceStandIn
+let upstream: FakeServer
+let tokens: FakeTokenService
 let proxy: Gateway
 let evil: Awaited<ReturnType<typeof evilListener>>
 
 beforeAll(async () => {
-  ;({ opened, upstream, tokens } = await stage())
-  proxy = opened.use(await gateway(upstream.url, tokens.url))
+  ;({ opened, upstream, tokens } = await startFixture())
+  proxy = opened.use(await startGateway(upstream.url, tokens.url))
   evil = opened.use(await evilListener())
 })
 beforeEach(() => {
@@ -69,7 +69,7 @@ describe('a hostile target', () => {
     ['dots between encoded slashes', '/v3/company/1%2f..%2f2/x'],
     ['an @ in its realm', '/v3/company/1@127.0.0.1:EVIL/x'],
     ['no realm', '/v3/company//x'],
-  ])('with %s is 400, and nothing is sent', async (_what, target) => {
+  ])('with %s gets 400, and nothing is sent upstream', async (_what, target) => {
     const answer = await raw(proxy.port, get(target.replace('EVIL', String(evil.port))))
     expect(answer.status, answer.text).toBe(400)
     expect(upstream.seen).toHaveLength(0)
@@ -80,13 +80,13 @@ describe('a hostile target', () => {
     ['a tab', '/v3/company/1/\tx'],
     ['a bare carriage return', '/v3/company/1/\rx'],
     ['a NUL', '/v3/company/1/\0x'],
-  ])('with %s is refused, and nothing is sent', async (_what, target) => {
+  ])('with %s is rejected, and nothing is sent upstream', async (_what, target) => {
     const answer = await raw(proxy.port, get(target))
     expect(answer.status).toBe(400)
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('needs no key to be refused, and a clean one does', async () => {
+  it('is rejected without a key; a valid target without a key gets 401', async () => {
     expect((await raw(proxy.port, get('//x/v3/company/1/x', 'Host: x\r\n'))).status).toBe(400)
     expect((await raw(proxy.port, get('/v3/company/1/x?/health/live', 'Host: x\r\n'))).status).toBe(
       401,
@@ -94,7 +94,7 @@ describe('a hostile target', () => {
   })
 })
 
-describe('a method that talks to proxies', () => {
+describe('a method that addresses proxies', () => {
   it.each([
     ['CONNECT', `CONNECT 127.0.0.1:EVIL HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
     ['CONNECT with a path', `CONNECT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
@@ -115,8 +115,8 @@ describe('a method that talks to proxies', () => {
       ),
     ],
     ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
-    ['a method that is none', `DEBUGGER /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
-  ])('%s is 400, and nothing is sent', async (_what, bytes) => {
+    ['an unknown method', `DEBUGGER /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+  ])('%s gets 400, and nothing is sent upstream', async (_what, bytes) => {
     const answer = await raw(proxy.port, bytes.replace('EVIL', String(evil.port)))
     expect(answer.status, answer.text).toBe(400)
     expect(upstream.seen).toHaveLength(0)
@@ -147,14 +147,14 @@ describe('hostile headers', () => {
     ['a length with a sign', `Host: x\r\n${AUTH}Content-Length: +4\r\n`],
     ['a bare line feed', `Host: x\nX-A: b\r\n${AUTH}`],
     ['a NUL in a value', `Host: x\r\nX-A: \0\r\n${AUTH}`],
-  ])('with %s are 400, and nothing is sent', async (_what, headers) => {
+  ])('with %s get 400, and nothing is sent upstream', async (_what, headers) => {
     const answer = await raw(proxy.port, get('/v3/company/1/x', headers))
     expect(answer.status, answer.text).toBe(400)
     expect(upstream.seen).toHaveLength(0)
     await stillServes()
   })
 
-  it('beyond 16 KiB are 431', async () => {
+  it('beyond 16 KiB get 431', async () => {
     const answer = await raw(
       proxy.port,
       get('/v3/company/1/x', `Host: x\r\n${AUTH}X-A: ${'a'.repeat(20_000)}\r\n`),
@@ -163,7 +163,7 @@ describe('hostile headers', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('neither travel on nor take the gateway’s own away', async () => {
+  it('are not forwarded, and cannot remove the gateway’s own', async () => {
     const answer = await raw(
       proxy.port,
       get(
@@ -188,7 +188,7 @@ describe('hostile headers', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('of a pipelined second request do not ride along with the first', async () => {
+  it('of a pipelined second request are not forwarded with the first', async () => {
     const smuggled = get('/v3/company/2/x', `Host: x\r\nConnection: close\r\n`)
     const first = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: ${smuggled.length}\r\n\r\n`
     await raw(proxy.port, first + smuggled)
@@ -196,15 +196,15 @@ describe('hostile headers', () => {
   })
 })
 
-it('gives back the connection of a refused call whose body would trickle in for ever', async () => {
+it('closes the connection of a rejected call whose body never ends', async () => {
   const socket = connect(proxy.port, '127.0.0.1')
   socket.write('POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx')
   let answer = ''
   socket.on('data', (data) => (answer += String(data)))
-  await once(socket, 'close') // by the gateway: nothing here ends it
+  await once(socket, 'close') // closed by the gateway; the test never closes it
   expect(answer).toMatch(/^HTTP\/1\.1 401 [\s\S]*\r\nConnection: close\r\n/)
 })
 
-it('has contacted nobody whom a target or header named', () => {
+it('no host from a target or header was contacted by any test above', () => {
   expect(evil.connections()).toBe(0)
 })

@@ -6,16 +6,21 @@ import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credent
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { NOWHERE, nothingReachable, type Running, startMain } from './main.rig.ts'
+import {
+  UNREACHABLE,
+  nothingReachable,
+  type Running,
+  startMain,
+} from '../test-support/gateway-process.ts'
 import {
   echo,
   KEY,
   publishEvent,
-  type StandIn,
-  standIn,
+  type FakeServer,
+  startFakeServer,
   tokenOf,
-  tokenService,
-} from './service.rig.ts'
+  startFakeTokenService,
+} from '../test-support/harness.ts'
 
 let opened: AsyncDisposableStack
 beforeEach(() => {
@@ -24,11 +29,11 @@ beforeEach(() => {
 afterEach(() => opened.disposeAsync())
 
 const start = (env: Readonly<Record<string, string>>): Running => opened.use(startMain(env))
-const ask = (url: string, path: string) =>
+const get = (url: string, path: string) =>
   fetch(url + path, { headers: { Authorization: `Bearer ${KEY}` } })
 
 describe('the gateway as a process', () => {
-  it('names every bad setting in one message, shows no value and leaves with 1', async () => {
+  it('names every invalid setting in one message without its value, and exits with 1', async () => {
     const gateway = start({
       SERVICE_API_KEY: 'too-short',
       PORT: '7218x',
@@ -50,7 +55,7 @@ describe('the gateway as a process', () => {
     expect(gateway.output().match(/The settings are not usable/g)).toHaveLength(1)
   })
 
-  it('starts with nothing reachable, says what it waits for, and leaves on SIGTERM with 0', async () => {
+  it('starts while all dependencies are unavailable, reports them, and exits on SIGTERM with 0', async () => {
     const gateway = start(nothingReachable)
     const url = await gateway.url()
     expect((await fetch(`${url}/health/live`)).status).toBe(200)
@@ -66,28 +71,28 @@ describe('the gateway as a process', () => {
         },
       })
     })
-    expect((await ask(url, '/v3/company/1/x')).status).toBe(503)
+    expect((await get(url, '/v3/company/1/x')).status).toBe(503)
     gateway.child.kill('SIGTERM')
     expect(await gateway.exit()).toBe(0)
   })
 
-  it('finishes the call in hand on SIGTERM, takes no other, and leaves with 0', async () => {
+  it('on SIGTERM finishes the call in flight, accepts no other, and exits with 0', async () => {
     let finish = (): void => {}
     const upstream = opened.use(
-      await standIn((_request, response) => {
+      await startFakeServer((_request, response) => {
         response.writeHead(200)
         response.write('half ')
         finish = () => response.end('whole')
       }),
     )
-    const tokens = opened.use(await tokenService(['1']))
+    const tokens = opened.use(await startFakeTokenService(['1']))
     const gateway = start({
       ...nothingReachable,
       ACCOUNTING_URL: upstream.url,
       TOKEN_SERVICE_URL: tokens.url,
     })
     const url = await gateway.url()
-    const answer = await ask(url, '/v3/company/1/x')
+    const answer = await get(url, '/v3/company/1/x')
     gateway.child.kill('SIGTERM')
     await eventually(() => expect(fetch(`${url}/health/live`)).rejects.toThrow('fetch failed'))
     finish()
@@ -95,16 +100,16 @@ describe('the gateway as a process', () => {
     expect(await gateway.exit()).toBe(0)
   })
 
-  it('says at start that without REDIS_URL each replica counts alone', async () => {
+  it('warns at start if REDIS_URL is not set', async () => {
     const { REDIS_URL: _, ...env } = nothingReachable
     const gateway = start(env)
     await gateway.url()
-    expect(gateway.output()).toContain('REDIS_URL is not set: each replica counts its calls alone')
+    expect(gateway.output()).toContain('REDIS_URL is not set: limits hold per replica')
   })
 
-  it('refuses to start when the discovery document names no accounting API', async () => {
+  it('does not start if the discovery document leads to no accounting API', async () => {
     const provider = opened.use(
-      await standIn((_request, response) => response.end('{"issuer":"x"}')),
+      await startFakeServer((_request, response) => response.end('{"issuer":"x"}')),
     )
     const gateway = start({ ...nothingReachable, ACCOUNTING_URL: '', DISCOVERY_URL: provider.url })
     expect(await gateway.exit()).toBe(1)
@@ -113,15 +118,15 @@ describe('the gateway as a process', () => {
 })
 
 describe('two gateways over Redis and RabbitMQ', () => {
-  it('share the throttle and hear every event; no call fails when Redis is not there', async () => {
+  it('share the limits and receive every event; no call fails while Redis is unavailable', async () => {
     const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
     opened.defer(async () => {
       const connection = await connect(process.env['TEST_AMQP_URL'] ?? '')
       await (await connection.createChannel()).deleteExchange(prefix + CREDENTIALS_EXCHANGE)
       await connection.close()
     })
-    const upstream: StandIn = opened.use(await standIn(echo))
-    const tokens = opened.use(await tokenService(['1', '2']))
+    const upstream: FakeServer = opened.use(await startFakeServer(echo))
+    const tokens = opened.use(await startFakeTokenService(['1', '2']))
     const env = {
       ...nothingReachable,
       ACCOUNTING_URL: upstream.url,
@@ -131,13 +136,17 @@ describe('two gateways over Redis and RabbitMQ', () => {
       REDIS_URL: process.env['TEST_REDIS_URL'] ?? '',
       REDIS_KEY_PREFIX: prefix,
     }
-    const gateways = [start(env), start(env), start({ ...env, REDIS_URL: `redis://${NOWHERE}` })]
+    const gateways = [
+      start(env),
+      start(env),
+      start({ ...env, REDIS_URL: `redis://${UNREACHABLE}` }),
+    ]
     const urls = await Promise.all(gateways.map((gateway) => gateway.url()))
-    // Also the one without Redis: it can do its work.
+    // Also the one without Redis, which is optional.
     for (const url of urls)
       await eventually(async () => expect((await fetch(`${url}/health/ready`)).status).toBe(200))
 
-    for (const url of urls) expect((await ask(url, '/v3/company/1/x')).status).toBe(200)
+    for (const url of urls) expect((await get(url, '/v3/company/1/x')).status).toBe(200)
     expect(tokens.tokens()).toHaveLength(3)
     const credential = tokens.credentials.get('1')
     if (credential !== undefined) credential.version = 2
@@ -156,7 +165,7 @@ describe('two gateways over Redis and RabbitMQ', () => {
     for (const url of urls)
       await eventually(
         async () => {
-          const answer = (await (await ask(url, '/v3/company/1/x')).json()) as {
+          const answer = (await (await get(url, '/v3/company/1/x')).json()) as {
             headers: { authorization: string }
           }
           expect(answer.headers.authorization).toBe(`Bearer ${tokenOf('1', 2)}`)
@@ -164,10 +173,10 @@ describe('two gateways over Redis and RabbitMQ', () => {
         { everyMs: 300 },
       )
 
-    // Twelve calls over two replicas: ten in the first second, the others later.
+    // Twelve calls over two replicas: ten in the first second, two later.
     const from = performance.now()
     const answers = await Promise.all(
-      Array.from({ length: 12 }, (_, index) => ask(urls[index % 2] ?? '', '/v3/company/2/x')),
+      Array.from({ length: 12 }, (_, index) => get(urls[index % 2] ?? '', '/v3/company/2/x')),
     )
     expect(answers.every(({ status }) => status === 200)).toBe(true)
     expect(performance.now() - from).toBeGreaterThan(950)

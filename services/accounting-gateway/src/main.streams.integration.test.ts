@@ -4,21 +4,26 @@ import { type IncomingMessage, request as httpRequest } from 'node:http'
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { nothingReachable, type Running, startMain } from './main.rig.ts'
-import { KEY, type StandIn, standIn, tokenService } from './service.rig.ts'
+import { nothingReachable, type Running, startMain } from '../test-support/gateway-process.ts'
+import {
+  KEY,
+  type FakeServer,
+  startFakeServer,
+  startFakeTokenService,
+} from '../test-support/harness.ts'
 
 const MB = 1_048_576
 const WHOLE = 512 * MB
-/** Far less than the body; a collector that is late by a moment is no leak. */
+/** Far less than the body. It leaves room for garbage that is collected a little later, which is not a leak. */
 const GROWTH_MB = 64
 
 let opened: AsyncDisposableStack
-let upstream: StandIn
+let upstream: FakeServer
 let gateway: Running
 beforeEach(async () => {
   opened = new AsyncDisposableStack()
-  upstream = opened.use(await standIn((_request, response) => response.end()))
-  const tokens = opened.use(await tokenService(['1']))
+  upstream = opened.use(await startFakeServer((_request, response) => response.end()))
+  const tokens = opened.use(await startFakeTokenService(['1']))
   gateway = opened.use(
     startMain({
       ...nothingReachable,
@@ -38,7 +43,7 @@ const body = (): Readable =>
     { objectMode: false },
   )
 
-/** Takes everything and counts it. */
+/** Reads everything and counts the bytes. */
 function sink(onProgress: (length: number) => void) {
   let length = 0
   const stream = new Writable({
@@ -52,8 +57,8 @@ function sink(onProgress: (length: number) => void) {
 }
 
 /**
- * How much larger a process is at most in the last three quarters of a stream than it was in the first, in
- * which its heap finds its size.
+ * Returns how much a process grows at most during the last three quarters of a stream. During the first quarter its
+ * heap reaches its normal size.
  */
 function memory(pid: number) {
   const residentMb = (): number =>
@@ -83,7 +88,7 @@ async function call(method: string) {
 }
 
 describe.skipIf(process.platform !== 'linux')('512 MB', () => {
-  it('come down through the gateway in memory that stays flat', async () => {
+  it('are downloaded through the gateway with constant memory', async () => {
     upstream.handle = (_request, response) => pipeline(body(), response)
     const { request, answer } = await call('GET')
     request.end()
@@ -94,7 +99,7 @@ describe.skipIf(process.platform !== 'linux')('512 MB', () => {
     expect(used.grownMb()).toBeLessThan(GROWTH_MB)
   })
 
-  it('go up through the gateway in memory that stays flat', async () => {
+  it('are uploaded through the gateway with constant memory', async () => {
     const used = memory(gateway.child.pid ?? 0)
     const { stream, length } = sink((taken) => used.look(taken))
     upstream.handle = async (received, response) => {

@@ -4,24 +4,24 @@ import { Readable } from 'node:stream'
 import { gzipSync } from 'node:zlib'
 import QuickBooks from 'node-quickbooks'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { SANDBOX_MAIN, startMain } from './main.rig.ts'
+import { SANDBOX_MAIN, startMain } from '../test-support/gateway-process.ts'
 import {
   bodyOf,
   type Gateway,
-  gateway,
+  startGateway,
   KEY,
-  standIn,
+  startFakeServer,
   tokenOf,
-  tokenService,
-} from './service.rig.ts'
+  startFakeTokenService,
+} from '../test-support/harness.ts'
 
 const REALM = '9341453908059889'
 
 let opened: AsyncDisposableStack
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let tokens: Awaited<ReturnType<typeof startFakeTokenService>>
 beforeEach(async () => {
   opened = new AsyncDisposableStack()
-  tokens = opened.use(await tokenService([REALM]))
+  tokens = opened.use(await startFakeTokenService([REALM]))
 })
 afterEach(() => opened.disposeAsync())
 
@@ -30,10 +30,10 @@ interface Client {
   readonly [method: string]: unknown
 }
 
-// Its types are of an ES module with a default export; what Node loads is the class itself.
+// Its types declare an ES module with a default export, but Node loads the class itself (CommonJS).
 const Client = QuickBooks as unknown as new (...args: readonly unknown[]) => Client
 
-/** The client as its users make it, but for the address; `token` is what it shows as its own. */
+/** Creates the client as its users do, except for the address. `token` is what it sends as its access token. */
 function quickBooks(origin: string, token: string) {
   const client = new Client('id', 'secret', token, false, REALM, true, false, 75, '2.0', '')
   client.endpoint = `${origin}/v3/company/`
@@ -55,11 +55,11 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
     const url = await sandbox.url()
     const credential = tokens.credentials.get(REALM)
     if (credential !== undefined) credential.token = await authorize(url)
-    const proxy: Gateway = opened.use(await gateway(url, tokens.url))
+    const proxy: Gateway = opened.use(await startGateway(url, tokens.url))
     call = quickBooks(proxy.url, KEY)
   })
 
-  it('queries and finds its company', async () => {
+  it('queries its company', async () => {
     const found = await call<{ QueryResponse: { CompanyInfo: object[] } }>('findCompanyInfos', '')
     expect(found.QueryResponse.CompanyInfo).toHaveLength(1)
     const company = await call<{ CompanyName: string }>('getCompanyInfo', REALM)
@@ -78,7 +78,7 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
     expect(other.Id).not.toBe(first.Id)
   })
 
-  it('hears of a fault in the words of the provider', async () => {
+  it('gets a fault as the provider sent it', async () => {
     await expect(call('findCustomers', { DisplayName: "O'Hara" })).rejects.toMatchObject({
       response: {
         status: 400,
@@ -88,7 +88,7 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
   })
 })
 
-describe('what node-quickbooks sends', () => {
+describe('a request of node-quickbooks', () => {
   const pdf = randomBytes(100_000)
   const answers: readonly (readonly [RegExp, string, object | Buffer])[] = [
     [/\/pdf$/, 'application/pdf', pdf],
@@ -99,7 +99,7 @@ describe('what node-quickbooks sends', () => {
     [/\/invoice$/, 'application/json', { Invoice: { Id: '5', SyncToken: '1', Memo: 'ü' } }],
   ]
 
-  /** Everything of a request that is not another each time. */
+  /** The parts of a request that are the same each time. */
   interface Arrived {
     readonly method: string
     readonly url: string
@@ -108,7 +108,7 @@ describe('what node-quickbooks sends', () => {
   }
 
   async function recorder(arrived: Arrived[], bearers: (string | undefined)[]) {
-    return standIn(async (request, response) => {
+    return startFakeServer(async (request, response) => {
       const body = await bodyOf(request)
       const { method = '', url = '', headers } = request
       const { host: _h, connection: _c, via: _v, authorization, ...kept } = headers
@@ -167,12 +167,12 @@ describe('what node-quickbooks sends', () => {
   ]
 
   it.each(operations)(
-    'for %s arrives as it was sent, and so does its answer',
+    'for %s is forwarded unchanged, and so is its response',
     async (_what, requests, operate) => {
       const arrived: Arrived[] = []
       const bearers: (string | undefined)[] = []
       const upstream = opened.use(await recorder(arrived, bearers))
-      const proxy = opened.use(await gateway(upstream.url, tokens.url))
+      const proxy = opened.use(await startGateway(upstream.url, tokens.url))
 
       const direct = await operate(quickBooks(upstream.url, 'direct'))
       const through = await operate(quickBooks(proxy.url, KEY))
@@ -180,19 +180,19 @@ describe('what node-quickbooks sends', () => {
       expect(arrived).toHaveLength(2 * requests)
       expect(arrived.slice(requests)).toEqual(arrived.slice(0, requests))
       expect(through).toEqual(direct)
-      // Not the key that the client shows the gateway: the token of its realm.
+      // The token of the realm, not the key that the client sends to the gateway.
       expect(bearers.slice(requests)).toEqual(Array(requests).fill(`Bearer ${tokenOf(REALM, 1)}`))
     },
   )
 
-  it('gets the bytes of a PDF as they are', async () => {
+  it('gets the bytes of a PDF unchanged', async () => {
     const upstream = opened.use(await recorder([], []))
-    const proxy = opened.use(await gateway(upstream.url, tokens.url))
+    const proxy = opened.use(await startGateway(upstream.url, tokens.url))
     expect(pdf.equals(await quickBooks(proxy.url, KEY)<Buffer>('getInvoicePdf', '5'))).toBe(true)
   })
 })
 
-/** An access token of the sandbox company, had without a page. */
+/** Returns an access token of the sandbox company without the browser's part of the authorization. */
 async function authorize(sandboxUrl: string): Promise<string> {
   const redirectUri = 'http://127.0.0.1:9/callback'
   const page = new URL('/connect/oauth2', sandboxUrl)

@@ -1,4 +1,4 @@
-/** Bytes that an attacker sends through a connection of its own, or through the accounting API's answers. */
+/** Hostile bytes, sent by a caller or in the accounting API's responses. */
 import { PerformanceObserver } from 'node:perf_hooks'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -7,38 +7,38 @@ import {
   bodyOf,
   evilListener,
   type Gateway,
-  gateway,
+  startGateway,
   KEY,
   raw,
-  stage,
-  type StandIn,
+  startFixture,
+  type FakeServer,
   tokenOf,
-  type TokenServiceStandIn,
-} from './service.rig.ts'
+  type FakeTokenService,
+} from '../test-support/harness.ts'
 
 const REALMS = ['1', '2'] as const
 
-/** What Node tells of a lookup. */
+/** The arguments of a DNS lookup as Node passes them. */
 interface Lookup {
   readonly detail: { readonly hostname: string }
 }
 
 let opened: AsyncDisposableStack
-let upstream: StandIn
-let tokens: TokenServiceStandIn
+let upstream: FakeServer
+let tokens: FakeTokenService
 let proxy: Gateway
 let evil: Awaited<ReturnType<typeof evilListener>>
-/** Everything that callers got, to be searched for what must not be in it. */
-let told: string
+/** Everything that callers received; the last test searches it for secrets. */
+let callerReceived: string
 
 beforeAll(async () => {
-  ;({ opened, upstream, tokens } = await stage(REALMS, async (request, response) => {
+  ;({ opened, upstream, tokens } = await startFixture(REALMS, async (request, response) => {
     await bodyOf(request).catch(() => null)
     response.end('ok')
   }))
-  proxy = opened.use(await gateway(upstream.url, tokens.url))
+  proxy = opened.use(await startGateway(upstream.url, tokens.url))
   evil = opened.use(await evilListener())
-  told = ''
+  callerReceived = ''
 })
 beforeEach(() => {
   upstream.seen.length = 0
@@ -47,13 +47,13 @@ afterAll(() => opened.disposeAsync())
 
 async function attack(bytes: string) {
   const answer = await raw(proxy.port, bytes.replaceAll('EVIL', `127.0.0.1:${evil.port}`), 200)
-  told += answer.text
+  callerReceived += answer.text
   return answer
 }
 const answersIn = (text: string): number => text.match(/^HTTP\/1\.1 (?!100)\d{3} /gm)?.length ?? 0
 
-// RFC 9112 §6, §7.1, §11.2. The second request is another realm's, and without the key: reaching
-// upstream would need a body end that only one of two readers sees.
+// Request smuggling (RFC 9112 §6, §7.1, §11.2). The second request is for another realm and has no key. It could reach
+// upstream only if the gateway and upstream disagreed about where the first request's body ends.
 const SMUGGLED = 'GET /v3/company/2/smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
 const smugglers: readonly (readonly [what: string, headers: string, body: string])[] = [
   ['a length beside chunks', 'Content-Length: 4\r\nTransfer-Encoding: chunked', '0\r\n\r\n'],
@@ -109,9 +109,9 @@ const smugglers: readonly (readonly [what: string, headers: string, body: string
   ['a length that Connection names', 'Connection: content-length\r\nContent-Length: 5', 'hello'],
 ]
 
-describe('two requests in one', () => {
+describe('a smuggled request', () => {
   it.each(smugglers)(
-    'by %s never reach upstream as more than one',
+    'by %s never reaches upstream as a second request',
     async (_what, headers, body) => {
       const head = `PUT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}${headers}\r\n\r\n`
       const { text, status } = await attack(head + body + SMUGGLED)
@@ -120,13 +120,13 @@ describe('two requests in one', () => {
         text,
       ).toEqual([])
       expect(upstream.seen.length).toBeLessThanOrEqual(1)
-      // Refused ones end the connection: nothing after them is read as a request.
+      // A rejection closes the connection: nothing after it is read as a request.
       if (status === 400) expect(answersIn(text), text).toBe(1)
     },
   )
 })
 
-describe('a request that another reader would take for another host', () => {
+describe('a request that another parser could send to another host', () => {
   it.each([
     ['a Host of its own', 'Host: EVIL'],
     ['a Host with userinfo', 'Host: x@EVIL'],
@@ -141,7 +141,7 @@ describe('a request that another reader would take for another host', () => {
       'Host: x\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5',
     ],
   ])(
-    'by %s goes where the settings say, as the realm of its path, and only with the key',
+    'by %s is sent to the configured address, for the realm of its path, and only with the key',
     async (_what, headers) => {
       const lines = `GET /v3/company/1/x HTTP/1.1\r\n${headers}\r\nConnection: close\r\n`
       expect((await attack(`${lines}\r\n`)).status).toBe(401)
@@ -179,27 +179,24 @@ describe('a request that another reader would take for another host', () => {
     'CONNECT EVIL HTTP/1.1',
     'CONNECT 127.0.0.1:5432 HTTP/1.1',
     'GET http://EVIL/ HTTP/1.1',
-  ])('by %s gets no tunnel: what follows is read by nobody', async (line) => {
+  ])('by %s opens no tunnel: what follows is not read', async (line) => {
     const { text } = await attack(`${line}\r\nHost: EVIL\r\n${AUTH}\r\nGET / HTTP/1.1\r\n\r\n`)
     expect(text).toMatch(/^HTTP\/1\.1 400 /)
     expect(upstream.seen).toHaveLength(0)
   })
 })
 
-describe('an answer of upstream', () => {
-  it.each([301, 302, 303, 307, 308])(
-    '%i to elsewhere is followed by nobody here',
-    async (status) => {
-      const before = upstream.handle
-      upstream.handle = (_request, response) =>
-        response.writeHead(status, { Location: `http://127.0.0.1:${evil.port}/` }).end()
-      const answer = await proxy.call('/v3/company/1/x', { method: 'PUT', body: 'x' })
-      upstream.handle = before
-      expect([answer.status, upstream.seen.length]).toEqual([status, 1])
-    },
-  )
+describe('a response of upstream', () => {
+  it.each([301, 302, 303, 307, 308])('%i to another host is not followed', async (status) => {
+    const before = upstream.handle
+    upstream.handle = (_request, response) =>
+      response.writeHead(status, { Location: `http://127.0.0.1:${evil.port}/` }).end()
+    const answer = await proxy.call('/v3/company/1/x', { method: 'PUT', body: 'x' })
+    upstream.handle = before
+    expect([answer.status, upstream.seen.length]).toEqual([status, 1])
+  })
 
-  it('speaks for itself alone: what it says about its origin and its cookies stays behind', async () => {
+  it('is relayed without cookies and headers that apply to its origin', async () => {
     const before = upstream.handle
     upstream.handle = (request, response) =>
       response
@@ -230,7 +227,7 @@ describe('an answer of upstream', () => {
   })
 })
 
-describe('who may what', () => {
+describe('authorization', () => {
   const other = 'another-service-key-0123456789abcdefghij'
   const keys: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
     ['no key', {}],
@@ -244,7 +241,7 @@ describe('who may what', () => {
   const companyPaths = REALMS.map((realm) => `/v3/company/${realm}/x`)
   const openPaths = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
 
-  it.each(keys)('with %s is what is open, and no more', async (_what, headers) => {
+  it.each(keys)('with %s grants access to public resources only', async (_what, headers) => {
     for (const path of [
       ...companyPaths,
       '/v3/company/unknown/x',
@@ -260,12 +257,12 @@ describe('who may what', () => {
     for (const path of openPaths) {
       const answer = await fetch(proxy.url + path, { headers })
       expect([path, answer.status]).not.toEqual([path, 401])
-      told += await answer.text()
+      callerReceived += await answer.text()
     }
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('with the key is each realm, with the token of that realm and no other', async () => {
+  it('with the key grants access to each realm, with the token of that realm only', async () => {
     for (const path of companyPaths)
       for (const method of methods) expect((await proxy.call(path, { method })).status).toBe(200)
     expect(upstream.seen).toHaveLength(companyPaths.length * methods.length)
@@ -275,14 +272,14 @@ describe('who may what', () => {
     }
   })
 
-  it('with the key in the query is nothing', async () => {
+  it('ignores a key in the query', async () => {
     const answer = await fetch(`${proxy.url}/v3/company/1/x?access_token=${KEY}`)
     expect(answer.status).toBe(401)
   })
 })
 
 describe('a wrong key', () => {
-  it('is told alike however near the right one it is', async () => {
+  it('gets the same response however similar it is to the valid one', async () => {
     const answers = new Set<string>()
     for (const key of [
       `x${KEY.slice(1)}`,
@@ -301,8 +298,8 @@ describe('a wrong key', () => {
     expect([...answers]).toEqual([expect.stringMatching(/^401 .*"unauthorized"/)])
   })
 
-  it('a thousand times leaves the holder of the right one undisturbed, and reaches nobody', async () => {
-    const asked = tokens.seen.length
+  it('sent a thousand times does not affect calls with the valid key, and reaches no other service', async () => {
+    const before = tokens.seen.length
     const wrong = Array.from({ length: 1_000 }, async (_, index) => {
       const headers = { Authorization: `Bearer ${KEY.slice(0, -4)}${1_000 + index}` }
       const answer = await proxy.call('/v3/company/2/x', { headers })
@@ -313,18 +310,19 @@ describe('a wrong key', () => {
     expect([right.status, await right.text()]).toEqual([200, 'ok'])
     expect(new Set(await Promise.all(wrong))).toEqual(new Set([401]))
     expect(upstream.seen).toHaveLength(1)
-    expect(tokens.seen.slice(asked).filter(({ url }) => url.includes('ACC-2'))).toEqual([])
+    expect(tokens.seen.slice(before).filter(({ url }) => url.includes('ACC-2'))).toEqual([])
   })
 })
 
-describe('names and addresses (DNS rebinding)', () => {
-  it('are asked for as the settings have them, once a connection, whatever a caller names', async () => {
+describe('host names (DNS rebinding)', () => {
+  it('are resolved from the settings only, once per connection, whatever a caller sends', async () => {
     const { port } = new URL(upstream.url)
-    await using named = await gateway(`http://localhost:${port}`, tokens.url)
-    const asked: string[] = []
+    await using named = await startGateway(`http://localhost:${port}`, tokens.url)
+    const lookups: string[] = []
     using observed = new DisposableStack()
     const observer = new PerformanceObserver((list) => {
-      for (const { detail } of list.getEntries() as unknown as Lookup[]) asked.push(detail.hostname)
+      for (const { detail } of list.getEntries() as unknown as Lookup[])
+        lookups.push(detail.hostname)
     })
     observer.observe({ entryTypes: ['dns'] })
     observed.defer(() => observer.disconnect())
@@ -344,27 +342,27 @@ describe('names and addresses (DNS rebinding)', () => {
       new Set([`localhost:${port}`]),
     )
     await eventually(() =>
-      expect(asked.filter((name) => name === 'localhost').length).toBe(connections.size),
+      expect(lookups.filter((name) => name === 'localhost').length).toBe(connections.size),
     )
-    expect(new Set(asked)).toEqual(new Set(['localhost']))
+    expect(new Set(lookups)).toEqual(new Set(['localhost']))
   })
 })
 
-it('had no byte sent to anybody whom a target, a header or an answer named', () => {
+it('no host from a target, a header or a response was contacted by any test above', () => {
   expect(evil.connections()).toBe(0)
 })
 
-it('told nobody a token or the key: not in answers, errors, metrics or the log', async () => {
+it('no token and no key appeared in responses, errors, metrics or the log in any test above', async () => {
   const log = proxy.logText()
-  // The search finds something: the token was sent upstream, and calls were logged.
+  // The check is meaningful: the token was sent upstream, and calls were logged.
   expect(tokens.tokens().length).toBeGreaterThan(0)
   expect(log.length).toBeGreaterThan(10_000)
-  const everything = log + told + (await (await fetch(`${proxy.url}/metrics`)).text())
+  const everything = log + callerReceived + (await (await fetch(`${proxy.url}/metrics`)).text())
   const secrets = [KEY, ...REALMS.map((realm) => tokenOf(realm, 1))]
   for (const secret of secrets) {
     const bytes = Buffer.from(secret)
     const base64 = [0, 1, 2].map((shift) =>
-      // Without the ends, which depend on what stands beside it.
+      // Without both ends: in base64 these depend on the neighbouring bytes.
       Buffer.concat([Buffer.alloc(shift), bytes])
         .toString('base64')
         .slice(4, -4),

@@ -2,41 +2,41 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createGatewayLimits } from './realm/process-ledger.ts'
+import { createGatewayLimits } from './realm/process-rate-limiter.ts'
 import { generic } from '@integration-host/shared/provider-profile/generic'
 import {
   bodyOf,
   echo,
   type Gateway,
-  gateway,
+  startGateway,
   type GatewayOptions,
-  type Handle,
+  type RequestHandler,
   KEY,
   publishEvent,
   raw,
-  stage,
-  type StandIn,
-  standIn,
+  startFixture,
+  type FakeServer,
+  startFakeServer,
   tokenOf,
-  tokenService,
-  type TokenServiceStandIn,
-} from './service.rig.ts'
+  startFakeTokenService,
+  type FakeTokenService,
+} from '../test-support/harness.ts'
 
-let upstream: StandIn
-let tokens: TokenServiceStandIn
+let upstream: FakeServer
+let tokens: FakeTokenService
 let opened: AsyncDisposableStack
 
 beforeEach(async () => {
-  ;({ opened, upstream, tokens } = await stage())
+  ;({ opened, upstream, tokens } = await startFixture())
 })
 afterEach(() => opened.disposeAsync())
 
 const open = async (options: GatewayOptions = {}): Promise<Gateway> =>
-  opened.use(await gateway(upstream.url, tokens.url, options))
+  opened.use(await startGateway(upstream.url, tokens.url, options))
 
-/** Answers with each status in turn, the last one for ever. */
+/** Responds with each status in turn, and then always with the last one. */
 const statuses =
-  (...answers: readonly (readonly [number, Record<string, string>?] | 'drop')[]): Handle =>
+  (...answers: readonly (readonly [number, Record<string, string>?] | 'drop')[]): RequestHandler =>
   async (request, response) => {
     const index = Math.min(upstream.seen.length, answers.length) - 1
     const answer = answers[index] ?? 'drop'
@@ -50,30 +50,30 @@ const problem = async (answer: Response) => (await answer.json()) as Record<stri
 const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
   proxy.call(path, { method, ...(method !== 'GET' && method !== 'HEAD' && { body: 'body' }) })
 
-describe('an attempt that fails', () => {
-  it.each([502, 503, 504])('with %i is made again until it succeeds', async (status) => {
+describe('a failed attempt', () => {
+  it.each([502, 503, 504])('with status %i is retried until it succeeds', async (status) => {
     upstream.handle = statuses([status], [status], [200])
     expect(await text(await call(await open(), 'GET'))).toEqual([200, '200 '])
     expect(upstream.seen).toHaveLength(3)
   })
 
-  it('with a broken connection is made again', async () => {
+  it('with a broken connection is retried', async () => {
     upstream.handle = statuses('drop', 'drop', [200])
     expect(await text(await call(await open(), 'PUT'))).toEqual([200, '200 body'])
     expect(upstream.seen).toHaveLength(3)
   })
 
-  it('is given back as it came after three retries', async () => {
+  it('is relayed unchanged after three retries', async () => {
     upstream.handle = statuses([503, { 'X-From': 'upstream', intuit_tid: 't1' }])
     const answer = await call(await open(), 'GET')
     expect(answer.headers.get('x-from')).toBe('upstream')
     expect(answer.headers.get('intuit_tid')).toBe('t1')
     expect(await text(answer)).toEqual([503, '503 '])
-    expect(upstream.seen).toHaveLength(4)
+    expect(upstream.seen.map(({ url }) => url)).toEqual(Array(4).fill('/v3/company/1/x'))
   })
 
   it.each([400, 403, 404, 409, 500])(
-    'with %i is not made again, nor the token renewed',
+    'with status %i is not retried, and the token is not refreshed',
     async (status) => {
       upstream.handle = statuses([status])
       expect((await call(await open(), 'GET')).status).toBe(status)
@@ -82,7 +82,7 @@ describe('an attempt that fails', () => {
     },
   )
 
-  it('is made again for a POST, with one and the same requestid and body', async () => {
+  it('is retried for a POST with the same requestid and body', async () => {
     upstream.handle = statuses([503], 'drop', [200])
     const answer = await call(await open(), 'POST')
     const id = answer.headers.get('x-requestid')
@@ -92,7 +92,7 @@ describe('an attempt that fails', () => {
     )
   })
 
-  it('leaves the caller the requestid and intuit_tid with the problem, so that the call can be sent again', async () => {
+  it('returns requestid and intuit_tid with the problem, so that the caller can repeat the call', async () => {
     upstream.handle = statuses([503, { intuit_tid: 't1' }], 'drop')
     const answer = await call(await open(), 'POST')
     expect(answer.status).toBe(502)
@@ -108,7 +108,7 @@ describe('an attempt that fails', () => {
     ['a 503', [503]],
   ] as const)('for a POST with %s', (_, failure) => {
     it.each(['/v3/company/1/x', '/v3/company/1/x?requestid=mine'])(
-      'to %s is never made again under the generic profile: no key protects it',
+      'to %s is never retried under the generic profile, because no key prevents a duplicate',
       async (path) => {
         upstream.handle = statuses(failure, [200])
         const proxy = await open({ settings: { PROVIDER_PROFILE: 'generic' } })
@@ -119,7 +119,7 @@ describe('an attempt that fails', () => {
       },
     )
 
-    it('is made again under the intuit profile, with one and the same requestid', async () => {
+    it('is retried under the intuit profile with the same requestid', async () => {
       upstream.handle = statuses(failure, [200])
       const response = await call(await open(), 'POST')
       const path = `/v3/company/1/x?requestid=${response.headers.get('x-requestid')}`
@@ -127,20 +127,20 @@ describe('an attempt that fails', () => {
       expect(upstream.seen.map(({ url }) => url)).toEqual([path, path])
     })
 
-    it('is never made again if the caller spells requestid in a way that is not documented', async () => {
+    it('is never retried if the caller spells requestid in an undocumented way', async () => {
       upstream.handle = statuses(failure, [200])
       await call(await open(), 'POST', '/v3/company/1/x?requestId=mine')
       expect(upstream.seen.map(({ url }) => url)).toEqual(['/v3/company/1/x?requestId=mine'])
     })
   })
 
-  it('is never made again for a PATCH', async () => {
+  it('is never retried for a PATCH', async () => {
     upstream.handle = statuses([503], [200])
     expect((await call(await open(), 'PATCH')).status).toBe(503)
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('is made again with a chunked body that was small enough to keep', async () => {
+  it('is retried with a chunked body that was small enough to buffer', async () => {
     upstream.handle = statuses([503], [200])
     const body = new Blob(['chunk by chunk']).stream()
     const answer = await (
@@ -150,19 +150,19 @@ describe('an attempt that fails', () => {
     expect(upstream.seen[1]?.headers['transfer-encoding']).toBe('chunked')
   })
 
-  it('is not made again once more than 1 MiB has gone out', async () => {
+  it('is not retried once more than 1 MiB of the body has been sent', async () => {
     upstream.handle = async (request, response) => {
       await bodyOf(request)
-      response.writeHead(503).end('as it came')
+      response.writeHead(503).end('unchanged')
     }
     const answer = await (
       await open()
     ).call('/v3/company/1/x', { method: 'PUT', body: Buffer.alloc(1_048_577) })
-    expect(await text(answer)).toEqual([503, 'as it came'])
+    expect(await text(answer)).toEqual([503, 'unchanged'])
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('ends as 502 when nobody listens, with a problem that names no address', async () => {
+  it('ends as 502 if the connection is refused, with a problem that does not contain the address', async () => {
     const { port } = upstream
     await upstream[Symbol.asyncDispose]()
     const proxy = await open()
@@ -171,12 +171,12 @@ describe('an attempt that fails', () => {
     const body = await answer.text()
     expect(JSON.parse(body)).toMatchObject({ code: 'upstream_unreachable', status: 502 })
     expect(body).not.toContain(String(port))
-    upstream = await standIn(echo, port)
+    upstream = await startFakeServer(echo, port)
     opened.use(upstream)
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('ends as 504 when no answer comes before the deadline', async () => {
+  it('ends as 504 if there is no response before the deadline', async () => {
     upstream.handle = () => {}
     const answer = await call(await open({ settings: { DEADLINE_SECONDS: '1' } }), 'GET')
     expect(answer.status).toBe(504)
@@ -184,7 +184,7 @@ describe('an attempt that fails', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('ends as 408 when the caller does not finish its body', async () => {
+  it('ends as 408 if the caller does not complete its body', async () => {
     const proxy = await open({ settings: { DEADLINE_SECONDS: '1' } })
     const head = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Length: 10\r\n\r\n`
     const answer = await raw(proxy.port, `${head}half`)
@@ -194,16 +194,16 @@ describe('an attempt that fails', () => {
 })
 
 describe('a 401 from upstream', () => {
-  const refusesVersion =
-    (bad: number): Handle =>
+  const rejectVersion =
+    (bad: number): RequestHandler =>
     async (request, response) => {
       const isBad = request.headers.authorization === `Bearer ${tokenOf('1', bad)}`
       const body = await bodyOf(request)
       response.writeHead(isBad ? 401 : 200).end(body)
     }
 
-  it('leads to one forced refresh and one replay, however many calls saw it', async () => {
-    upstream.handle = refusesVersion(1)
+  it('causes one forced refresh and one replay per call, however many calls received it', async () => {
+    upstream.handle = rejectVersion(1)
     const proxy = await open()
     const answers = await Promise.all(Array.from({ length: 50 }, () => call(proxy, 'POST')))
     expect(await Promise.all(answers.map(text))).toEqual(answers.map(() => [200, 'body']))
@@ -211,12 +211,12 @@ describe('a 401 from upstream', () => {
     expect(tokens.credentials.get('1')?.version).toBe(2)
   })
 
-  it('is replayed for every method: what was refused was not done', async () => {
-    upstream.handle = refusesVersion(1)
+  it('is replayed for every method, because a rejected call was not executed', async () => {
+    upstream.handle = rejectVersion(1)
     expect(await text(await call(await open(), 'PATCH'))).toEqual([200, 'body'])
   })
 
-  it('goes to the caller when the new token is refused as well', async () => {
+  it('is relayed if the new token is rejected as well', async () => {
     upstream.handle = statuses([401, { 'WWW-Authenticate': 'Bearer realm="upstream"' }])
     const answer = await call(await open(), 'GET')
     expect(answer.headers.get('www-authenticate')).toBe('Bearer realm="upstream"')
@@ -224,8 +224,8 @@ describe('a 401 from upstream', () => {
     expect(upstream.seen).toHaveLength(2)
   })
 
-  it('goes to the caller when the body cannot be sent again, and the next call has a new token', async () => {
-    upstream.handle = refusesVersion(1)
+  it('is relayed if the body cannot be sent again, and the next call uses a new token', async () => {
+    upstream.handle = rejectVersion(1)
     const proxy = await open()
     const big = await proxy.call('/v3/company/1/x', {
       method: 'POST',
@@ -237,15 +237,15 @@ describe('a 401 from upstream', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('that no token helps against leads to one forced refresh, not to one for every call', async () => {
+  it('that persists with every token causes one forced refresh, not one per call', async () => {
     upstream.handle = statuses([401])
     const proxy = await open()
     for (let made = 0; made < 10; made += 1) expect((await call(proxy, 'GET')).status).toBe(401)
     expect(tokens.refreshes()).toHaveLength(1)
-    // Two attempts of the first call, one of each after it.
+    // Two attempts for the first call and one for each of the others.
     expect(upstream.seen).toHaveLength(11)
 
-    // token-service's own event of that refresh is no reason to try again; a new grant is.
+    // The event of that refresh does not allow another one; that of a new grant does.
     await publishEvent(proxy.bus, '1', 'refreshed', 2)
     await eventually(async () => {
       expect((await call(proxy, 'GET')).status).toBe(401)
@@ -259,7 +259,7 @@ describe('a 401 from upstream', () => {
     })
   })
 
-  it('is 424 when the refresh finds the credential faulted', async () => {
+  it('becomes 424 if the credential turns out to be faulted during the refresh', async () => {
     const proxy = await open()
     await (await call(proxy, 'GET')).text()
     const credential = tokens.credentials.get('1')
@@ -274,7 +274,7 @@ describe('a 401 from upstream', () => {
 })
 
 describe('a 429 from upstream', () => {
-  it('holds the whole realm for Retry-After, and no other', async () => {
+  it('starts a cool-down of the realm for Retry-After, and of no other realm', async () => {
     upstream.handle = statuses([429, { 'Retry-After': '3' }], [200])
     const proxy = await open()
     const startedAt = performance.now()
@@ -292,7 +292,7 @@ describe('a 429 from upstream', () => {
     expect(performance.now() - startedAt).toBeGreaterThan(2_990)
   })
 
-  it('understands a date', async () => {
+  it('accepts a date in Retry-After', async () => {
     const at = new Date(Date.now() + 2_000).toUTCString()
     upstream.handle = statuses([429, { 'Retry-After': at }], [200])
     expect((await call(await open(), 'GET')).status).toBe(200)
@@ -300,12 +300,12 @@ describe('a 429 from upstream', () => {
   })
 
   it.each([
-    ['a huge one', '99999999999999999999', 3_600],
-    ['one in the far future', 'Fri, 20 Nov 2999 12:00:00 GMT', 3_600],
-    ['a negative one', '-120', 60],
-    ['one that is none', 'soon', 60],
+    ['a huge value', '99999999999999999999', 3_600],
+    ['a date in the far future', 'Fri, 20 Nov 2999 12:00:00 GMT', 3_600],
+    ['a negative value', '-120', 60],
+    ['an invalid value', 'soon', 60],
   ])(
-    'with %s for Retry-After holds the realm for a time that makes sense',
+    'with %s in Retry-After starts a cool-down of bounded length',
     async (_what, value, seconds) => {
       upstream.handle = statuses([429, { 'Retry-After': value }], [200])
       const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
@@ -317,7 +317,7 @@ describe('a 429 from upstream', () => {
     },
   )
 
-  it('goes to the caller at once, with Retry-After, when the hold outlasts the deadline', async () => {
+  it('is relayed at once, with Retry-After, if the cool-down exceeds the deadline', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30', HOLD_SECONDS: '60' } })
     const from = performance.now()
@@ -327,7 +327,7 @@ describe('a 429 from upstream', () => {
     const next = await call(proxy, 'GET')
     expect(next.headers.get('retry-after')).toBe('60')
     expect(await problem(next)).toMatchObject({ status: 429, code: 'throttled' })
-    // Not at the end of the deadline, as with a hold that ends before it.
+    // Not at the end of the deadline, as with a cool-down that ends before it.
     expect(performance.now() - from).toBeLessThan(20_000)
     expect(upstream.seen).toHaveLength(1)
     const metrics = await (await fetch(`${proxy.url}/metrics`)).text()
@@ -337,7 +337,7 @@ describe('a 429 from upstream', () => {
     expect(metrics).toMatch(/gateway_realms_on_hold\{[^}]*\} 1/)
   })
 
-  it('holds the realm also when the call itself must not be repeated', async () => {
+  it('starts a cool-down also if the call itself must not be repeated', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
     expect((await call(proxy, 'PATCH')).status).toBe(429)
@@ -346,7 +346,7 @@ describe('a 429 from upstream', () => {
 })
 
 describe('the throttle', () => {
-  it('makes calls beyond the rate wait their turn instead of failing', async () => {
+  it('delays calls beyond the rate instead of rejecting them', async () => {
     const proxy = await open({ settings: { REQUESTS_PER_SECOND: '5' } })
     const from = performance.now()
     const answers = await Promise.all(Array.from({ length: 11 }, () => call(proxy, 'GET')))
@@ -354,7 +354,7 @@ describe('the throttle', () => {
     expect(performance.now() - from).toBeGreaterThan(1_900)
   })
 
-  it('keeps no more calls open upstream than allowed', async () => {
+  it('never has more calls in flight upstream than allowed', async () => {
     let openCalls = 0
     let most = 0
     upstream.handle = async (_request, response) => {
@@ -369,7 +369,7 @@ describe('the throttle', () => {
     expect(most).toBe(3)
   })
 
-  it('keeps batches to their own rate, and lets other calls pass them', async () => {
+  it('limits batches to their own rate, and does not delay other calls behind them', async () => {
     const proxy = await open({ settings: { BATCHES_PER_MINUTE: '2', DEADLINE_SECONDS: '5' } })
     const batch = () => call(proxy, 'POST', '/v3/company/1/batch?minorversion=75')
     const answers = await Promise.all([batch(), batch(), batch()])
@@ -380,7 +380,7 @@ describe('the throttle', () => {
     expect((await call(proxy, 'POST', '/v3/company/2/batch')).status).toBe(200)
   })
 
-  it('gives the place of a caller that has gone to the next', async () => {
+  it('gives the concurrency slot of a caller that disconnected to the next call', async () => {
     const held: (() => void)[] = []
     upstream.handle = (_request, response) => void held.push(() => response.end())
     const proxy = await open({ settings: { CONCURRENT_REQUESTS: '1' } })
@@ -396,10 +396,10 @@ describe('the throttle', () => {
   })
 })
 
-describe('token-service away', () => {
-  it('leaves calls going on with the token in hand until it expires, then 503 with Retry-After', async () => {
+describe('while token-service is unavailable', () => {
+  it('calls use the cached token until it expires, and get 503 with Retry-After after that', async () => {
     const credential = tokens.credentials.get('1')
-    // The gateway stops using a token five seconds before its end.
+    // The gateway stops using a token five seconds before it expires.
     if (credential !== undefined) credential.expiresAt = Date.now() + 7_000
     const proxy = await open()
     expect((await call(proxy, 'GET')).status).toBe(200)
@@ -419,7 +419,7 @@ describe('token-service away', () => {
       ])
     })
     const { port } = tokens
-    opened.use(await tokenService(['1'], port))
+    opened.use(await startFakeTokenService(['1'], port))
     await eventually(
       async () => expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200),
       { everyMs: 100 },
@@ -427,7 +427,7 @@ describe('token-service away', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('is 503 for a realm whose token nobody holds', async () => {
+  it('a call of a realm without a cached token gets 503', async () => {
     await tokens[Symbol.asyncDispose]()
     const answer = await call(await open(), 'GET')
     expect([answer.status, (await problem(answer))['code']]).toEqual([
@@ -444,7 +444,7 @@ describe('token-service away', () => {
     ],
     ['no token', { Name: 'ACC-1', Authenticator: '', Expiry: '2099-01-01T00:00:00Z', Version: 1 }],
     [
-      'a token that would end its header',
+      'a token that contains a line break',
       {
         Name: 'ACC-1',
         Authenticator: 'x\r\nHost: evil',
@@ -453,13 +453,13 @@ describe('token-service away', () => {
       },
     ],
     ['another shape', { token: 'x' }],
-  ])('in spirit: answers with %s are never used', async (_what, answer) => {
+  ])('a token response with %s is never used', async (_what, answer) => {
     tokens.handle = (_request, response) => response.end(JSON.stringify(answer))
     expect((await call(await open(), 'GET')).status).toBe(503)
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('is told apart from a provider that is away', async () => {
+  it('the error differs from that of an unavailable provider', async () => {
     tokens.handle = (_request, response) => {
       response.writeHead(503, { 'Content-Type': 'application/problem+json', 'Retry-After': '17' })
       response.end(
@@ -474,7 +474,7 @@ describe('token-service away', () => {
 
 describe('a credential event', () => {
   it.each(['stored', 'refreshed', 'faulted', 'removed'] as const)(
-    '%s makes the next call ask for the token again',
+    '%s makes the next call request the token again',
     async (kind) => {
       const proxy = await open()
       await (await call(proxy, 'GET')).text()
@@ -492,12 +492,12 @@ describe('a credential event', () => {
   )
 })
 
-describe('where the accounting API is', () => {
+describe('the address of the accounting API', () => {
   const settings = (url: string) => ({ settings: { ACCOUNTING_URL: '', DISCOVERY_URL: url } })
 
-  it('is what the discovery document says when no setting does', async () => {
+  it('comes from the discovery document if it is not set', async () => {
     const provider = opened.use(
-      await standIn((_request, response) =>
+      await startFakeServer((_request, response) =>
         response.end(JSON.stringify({ accounting_url: `${upstream.url}/base` })),
       ),
     )
@@ -507,9 +507,9 @@ describe('where the accounting API is', () => {
     expect(provider.seen).toHaveLength(1)
   })
 
-  it('is waited for while the document cannot be had: not ready, and 503', async () => {
+  it('is unknown until the document can be fetched: not ready, and 503', async () => {
     const provider = opened.use(
-      await standIn((_request, response) => response.writeHead(500).end()),
+      await startFakeServer((_request, response) => response.writeHead(500).end()),
     )
     const proxy = await open(settings(provider.url))
     const answer = await call(proxy, 'GET')
@@ -521,41 +521,41 @@ describe('where the accounting API is', () => {
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 
-  it("is Intuit's for the discovery document of Intuit, which names none", async () => {
+  it("comes from the profile for Intuit's discovery document, which has no accounting_url", async () => {
     const document = {
       issuer: 'https://oauth.platform.intuit.com/op/v1',
       userinfo_endpoint: 'https://sandbox-accounts.platform.intuit.com/v1/openid_connect/userinfo',
     }
     const provider = opened.use(
-      await standIn((_request, response) => response.end(JSON.stringify(document))),
+      await startFakeServer((_request, response) => response.end(JSON.stringify(document))),
     )
     const proxy = await open(settings(provider.url))
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 
-  it("is the document's accounting_url before the profile's", async () => {
+  it("comes from the document's accounting_url in preference to the profile", async () => {
     const document = {
       issuer: 'https://oauth.platform.intuit.com/op/v1',
       accounting_url: upstream.url,
     }
     const provider = opened.use(
-      await standIn((_request, response) => response.end(JSON.stringify(document))),
+      await startFakeServer((_request, response) => response.end(JSON.stringify(document))),
     )
     const proxy = await open(settings(provider.url))
     expect((await call(proxy, 'GET')).status).toBe(200)
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('must be set when the document does not name it: the start is refused with what to do', async () => {
+  it('must be set if the document lacks it: the start fails with the remedy', async () => {
     const provider = opened.use(
-      await standIn((_request, response) => response.end('{"issuer":"x"}')),
+      await startFakeServer((_request, response) => response.end('{"issuer":"x"}')),
     )
     await expect(open(settings(provider.url))).rejects.toThrow('set ACCOUNTING_URL')
   })
 })
 
-describe('leaving', () => {
-  it('finishes the calls under way and lets go of those that only wait', async () => {
+describe('shutting down', () => {
+  it('finishes the calls in flight and rejects those that only wait', async () => {
     let finish = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200)
@@ -566,38 +566,42 @@ describe('leaving', () => {
       ...generic.accounting.limits,
       calls: { ...generic.accounting.limits.calls, concurrent: 1 },
     })
-    const someoneWaits = Promise.withResolvers<void>()
-    const acquire: typeof calls.acquire = (realm, patience) => {
-      const permit = calls.acquire(realm, patience)
-      if (upstream.seen.length === 1) someoneWaits.resolve()
+    const isQueued = Promise.withResolvers<void>()
+    const acquire: typeof calls.acquire = (realm, waitLimit) => {
+      const permit = calls.acquire(realm, waitLimit)
+      if (upstream.seen.length === 1) isQueued.resolve()
       return permit
     }
-    const proxy = await gateway(upstream.url, tokens.url, {
+    const proxy = await startGateway(upstream.url, tokens.url, {
       limits: { calls: { ...calls, acquire }, batches },
     })
-    const underWay = await call(proxy, 'GET')
+    const inFlight = await call(proxy, 'GET')
     const waiting = call(proxy, 'GET')
-    await someoneWaits.promise
-    const left = proxy[Symbol.asyncDispose]()
+    await isQueued.promise
+    const disposed = proxy[Symbol.asyncDispose]()
     expect(await problem(await waiting)).toMatchObject({ status: 503, code: 'shutting_down' })
     finish()
-    expect(await underWay.text()).toBe('half whole')
-    await left
+    expect(await inFlight.text()).toBe('half whole')
+    await disposed
     await expect(fetch(`${proxy.url}/health/live`)).rejects.toThrow('fetch failed')
   })
 })
 
-it('answers 504 for an upstream that takes connections and says nothing', async () => {
-  const silent = createServer(() => {})
-  silent.listen(0, '127.0.0.1')
-  await once(silent, 'listening')
+it('responds 504 if upstream accepts connections and never responds', async () => {
+  const unresponsive = createServer(() => {})
+  unresponsive.listen(0, '127.0.0.1')
+  await once(unresponsive, 'listening')
   const proxy = opened.use(
-    await gateway(`http://127.0.0.1:${(silent.address() as AddressInfo).port}`, tokens.url, {
-      settings: { DEADLINE_SECONDS: '1', CONCURRENT_REQUESTS: '1' },
-    }),
+    await startGateway(
+      `http://127.0.0.1:${(unresponsive.address() as AddressInfo).port}`,
+      tokens.url,
+      {
+        settings: { DEADLINE_SECONDS: '1', CONCURRENT_REQUESTS: '1' },
+      },
+    ),
   )
-  // One after the other over the only place: the first has given it back.
+  // Both calls use the only concurrency slot: the first one released it.
   expect((await call(proxy, 'GET')).status).toBe(504)
   expect((await call(proxy, 'GET')).status).toBe(504)
-  silent.close()
+  unresponsive.close()
 })

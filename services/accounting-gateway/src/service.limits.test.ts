@@ -1,4 +1,4 @@
-/** What callers can ask too much of. */
+/** Limits that protect the gateway against excessive callers. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -7,31 +7,31 @@ import {
   AUTH,
   bodyOf,
   type Gateway,
-  gateway,
+  startGateway,
   PATH,
   raw,
-  stage,
+  startFixture,
   stalled,
-  type StandIn,
-  type TokenServiceStandIn,
-} from './service.rig.ts'
+  type FakeServer,
+  type FakeTokenService,
+} from '../test-support/harness.ts'
 
 const MB = 1_048_576
 
 let opened: AsyncDisposableStack
-let upstream: StandIn
-let tokens: TokenServiceStandIn
+let upstream: FakeServer
+let tokens: FakeTokenService
 let proxy: Gateway
 beforeEach(async () => {
-  ;({ opened, upstream, tokens } = await stage())
+  ;({ opened, upstream, tokens } = await startFixture())
 })
 afterEach(() => opened.disposeAsync())
 
 const open = async (settings: Readonly<Record<string, string>> = {}): Promise<void> => {
-  proxy = opened.use(await gateway(upstream.url, tokens.url, { settings }))
+  proxy = opened.use(await startGateway(upstream.url, tokens.url, { settings }))
 }
 
-/** A connection that sends `bytes` and tells what came until the gateway closed it. */
+/** Opens a connection, sends `bytes`, and resolves `closed` with all that arrived until the gateway closed it. */
 async function until(bytes: string): Promise<{ socket: Socket; closed: Promise<string> }> {
   const socket = connect(proxy.port, '127.0.0.1')
   opened.defer(() => void socket.destroy())
@@ -46,11 +46,11 @@ async function until(bytes: string): Promise<{ socket: Socket; closed: Promise<s
 
 const CALL = `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`
 
-/** Connections that have made a call each, and are kept. */
+/** Opens connections that have each made one call and stay open. */
 async function idleConnections(count: number): Promise<readonly Socket[]> {
   const idle: Socket[] = []
   while (idle.length < count) {
-    // Not all at once: the system keeps only so many that nobody has accepted yet.
+    // In batches, because the backlog of the listening socket is limited.
     const batch = Math.min(100, count - idle.length)
     const some = await Promise.all(Array.from({ length: batch }, () => until(CALL)))
     await Promise.all(some.map(({ socket }) => once(socket, 'data')))
@@ -59,8 +59,8 @@ async function idleConnections(count: number): Promise<readonly Socket[]> {
   return idle
 }
 
-describe('a body beyond the limit', () => {
-  it('is 413 before it is asked for, and nothing is sent, when it says its length', async () => {
+describe('a request body beyond the limit', () => {
+  it('gets 413 by its Content-Length before 100 Continue, and nothing is sent upstream', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const answer = await raw(
       proxy.port,
@@ -74,7 +74,7 @@ describe('a body beyond the limit', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('is 413 when it grows too long in chunks, and never whole upstream', async () => {
+  it('gets 413 if it grows too long in chunks, and is never complete upstream', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const ended = new Promise<string>((resolve) => {
       upstream.handle = (request) =>
@@ -89,7 +89,7 @@ describe('a body beyond the limit', () => {
     expect(await ended).toBe('broken off')
   })
 
-  it('is taken up to the last byte of it', async () => {
+  it('is accepted up to exactly the limit', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     upstream.handle = async (request, response) =>
       response.end(String((await bodyOf(request)).length))
@@ -98,7 +98,7 @@ describe('a body beyond the limit', () => {
   })
 })
 
-describe('a head beyond 16 KiB', () => {
+describe('a request head beyond 16 KiB', () => {
   it.each([
     ['target', `GET ${PATH}?q=${'a'.repeat(20_000)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
     ['header', `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}X-A: ${'a'.repeat(20_000)}\r\n\r\n`],
@@ -112,7 +112,7 @@ describe('a head beyond 16 KiB', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('just below it goes on whole', async () => {
+  it('is forwarded completely if it is just below', async () => {
     await open()
     const query = `?q=${'a'.repeat(15_000)}`
     expect((await proxy.call(PATH + query)).status).toBe(200)
@@ -121,12 +121,12 @@ describe('a head beyond 16 KiB', () => {
 })
 
 describe('a slow caller', () => {
-  it('that does not finish its head is closed with 408', async () => {
+  it('that does not complete its head gets 408, and the connection is closed', async () => {
     await open()
     const slow = await Promise.all(
       Array.from({ length: 100 }, () => until(`GET ${PATH} HTTP/1.1\r\nHost: x\r\nX-`)),
     )
-    // A byte now and then does not keep it open.
+    // Occasional bytes do not extend the timeout.
     const trickle = setInterval(() => {
       for (const { socket } of slow) if (socket.writable) socket.write('a')
     }, 1_000)
@@ -136,7 +136,7 @@ describe('a slow caller', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('that does not finish its body is closed with 408, and holds no place meanwhile', async () => {
+  it('that does not complete its body gets 408, and occupies no concurrency slot meanwhile', async () => {
     await open({ DEADLINE_SECONDS: '2', CONCURRENT_REQUESTS: '1' })
     const head = `POST ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: 100\r\n\r\nhalf`
     const slow = await Promise.all(Array.from({ length: 100 }, () => until(head)))
@@ -147,7 +147,7 @@ describe('a slow caller', () => {
   })
 })
 
-it('cuts off a caller that takes nothing of its answer for a minute, and upstream with it', async () => {
+it('disconnects a caller that reads nothing of its response for a minute, and aborts the upstream request', async () => {
   await open()
   let isOver = false
   upstream.handle = (_request, response) => {
@@ -167,7 +167,7 @@ it('cuts off a caller that takes nothing of its answer for a minute, and upstrea
     const pausedAt = Date.now()
     let passedMs = 0
     while (!isOver && Date.now() - pausedAt < 20_000) {
-      // Bytes first have to fill every buffer on the way; from then on only time goes by.
+      // The bytes fill every buffer first; from then on only time passes.
       for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
       vi.advanceTimersByTime(1_000)
       passedMs += 1_000
@@ -180,7 +180,7 @@ it('cuts off a caller that takes nothing of its answer for a minute, and upstrea
   }
 })
 
-it('takes 4,096 connections, closes any more at once, and goes on with those it has', async () => {
+it('accepts 4,096 connections, closes any further one at once, and serves those it has', async () => {
   await open()
   const held = await idleConnections(4_096)
   upstream.seen.length = 0
@@ -191,11 +191,11 @@ it('takes 4,096 connections, closes any more at once, and goes on with those it 
     expect(String((await once(socket as Socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /)
   }
   held[0]?.destroy()
-  // Its place is free once the gateway has seen that.
+  // The gateway accepts another connection once it has noticed the close.
   await eventually(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
 }, 60_000)
 
-it('serves others beside 1,000 idle connections and 200 slow readers, and keeps little for these', async () => {
+it('serves other calls beside 1,000 idle connections and 200 slow readers, with bounded memory', async () => {
   await open()
   let written = 0
   upstream.handle = (request, response) => {
@@ -220,13 +220,13 @@ it('serves others beside 1,000 idle connections and 200 slow readers, and keeps 
     opened.defer(() => void socket.destroy())
     socket.on('error', () => {})
     socket.write(`GET /v3/company/2/endless HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
-    return once(socket, 'readable') // and nobody reads
+    return once(socket, 'readable') // the test never reads it
   })
   await Promise.all(readers)
 
   const answers = await Promise.all(Array.from({ length: 100 }, () => proxy.call(PATH)))
   expect(answers.every(({ status }) => status === 200)).toBe(true)
-  // Buffers of the sockets between, and of the gateway; each answer has no end.
+  // At most the buffers of the sockets and of the gateway; each response is endless.
   expect((await stalled(() => written)) / readers.length).toBeLessThan(16 * MB)
   expect(idle.every(({ readyState }) => readyState === 'open')).toBe(true)
 }, 60_000)

@@ -9,27 +9,27 @@ import {
   bodyOf,
   echo,
   type Gateway,
-  gateway,
+  startGateway,
   KEY,
   raw,
   send,
-  stage,
+  startFixture,
   stalled,
-  type StandIn,
+  type FakeServer,
   tokenOf,
-  type TokenServiceStandIn,
-} from './service.rig.ts'
+  type FakeTokenService,
+} from '../test-support/harness.ts'
 
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
 let opened: AsyncDisposableStack
-let upstream: StandIn
-let tokens: TokenServiceStandIn
+let upstream: FakeServer
+let tokens: FakeTokenService
 let proxy: Gateway
 
 beforeAll(async () => {
-  ;({ opened, upstream, tokens } = await stage(['123', '456', 'faulty']))
-  proxy = opened.use(await gateway(upstream.url, tokens.url))
+  ;({ opened, upstream, tokens } = await startFixture(['123', '456', 'faulty']))
+  proxy = opened.use(await startGateway(upstream.url, tokens.url))
 })
 beforeEach(() => {
   upstream.handle = echo
@@ -38,13 +38,13 @@ beforeEach(() => {
 afterAll(() => opened.disposeAsync())
 
 describe('a call through the gateway', () => {
-  it('reaches the same path and query with the bearer of its realm', async () => {
+  it('is sent to the same path and query with the bearer token of its realm', async () => {
     const path = '/v3/company/123/query?query=select%20*%20from%20CompanyInfo&a=+%2F&b=\'"'
     const { request, answer } = send(proxy.port, 'GET', path)
     request.end()
     const response = await answer
     expect(response.statusCode).toBe(200)
-    expect(response.headers['intuit_tid']).toBe('1-tid-of-the-answer')
+    expect(response.headers['intuit_tid']).toBe('1-tid-of-the-response')
     expect(JSON.parse((await bodyOf(response)).toString())).toMatchObject({
       method: 'GET',
       url: path,
@@ -52,20 +52,20 @@ describe('a call through the gateway', () => {
     })
   })
 
-  it('carries a query unchanged that clients would encode, and refuses bytes that no target may have', async () => {
-    const ask = (path: string) =>
+  it('forwards a query unchanged that clients would encode, and rejects bytes that are not allowed in a target', async () => {
+    const get = (path: string) =>
       raw(
         proxy.port,
         `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nConnection: close\r\n\r\n`,
       )
     const path = `/v3/company/123/query?query=name='O\\'Hara'|{}"<>^\`[]&%zz&%`
-    expect((await ask(path)).status).toBe(200)
-    expect((await ask('/v3/company/123/query?query=\xc3\xa9')).status).toBe(400)
+    expect((await get(path)).status).toBe(200)
+    expect((await get('/v3/company/123/query?query=\xc3\xa9')).status).toBe(400)
     expect(upstream.seen.map(({ url }) => url)).toEqual([path])
   })
 
   it.each(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND'])(
-    'keeps the method %s and its body',
+    'is forwarded with method %s and its body',
     async (method) => {
       const { request, answer } = send(proxy.port, method, '/v3/company/123/x?requestid=1', {
         'Content-Length': '4',
@@ -78,7 +78,7 @@ describe('a call through the gateway', () => {
     },
   )
 
-  it('returns status and headers as upstream gave them, and does not follow redirects', async () => {
+  it('returns status and headers unchanged, and does not follow redirects', async () => {
     upstream.handle = (_request, response) => {
       response.writeHead(307, [
         'Location',
@@ -109,7 +109,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('tells its share of the time, and an id that the log line has with intuit_tid', async () => {
+  it('returns Server-Timing and a request id that the log line contains with intuit_tid', async () => {
     const answer = await proxy.call('/v3/company/123/x?secret-query')
     expect(answer.headers.get('server-timing')).toMatch(
       /^gateway;dur=[\d.]+, wait;dur=[\d.]+, upstream;dur=[\d.]+$/,
@@ -123,7 +123,7 @@ describe('a call through the gateway', () => {
           realm: '123',
           status: 200,
           attempts: 1,
-          intuitTid: '1-tid-of-the-answer',
+          intuitTid: '1-tid-of-the-response',
           msg: 'request',
         }),
       )
@@ -131,7 +131,7 @@ describe('a call through the gateway', () => {
     expect(proxy.logText()).not.toContain('secret-query')
   })
 
-  it('leaves compressed bytes as they are', async () => {
+  it('does not decode compressed bodies', async () => {
     const packed = gzipSync('compressed by upstream '.repeat(100))
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Encoding': 'gzip', 'Content-Length': packed.length })
@@ -161,7 +161,7 @@ describe('a call through the gateway', () => {
     ])
   })
 
-  it('answers HEAD with the headers alone', async () => {
+  it('responds to HEAD with the headers only', async () => {
     upstream.handle = (_request, response) =>
       response.writeHead(200, { 'Content-Length': 12_345 }).end()
     const { request, answer } = send(proxy.port, 'HEAD', '/v3/company/123/x')
@@ -171,7 +171,7 @@ describe('a call through the gateway', () => {
     expect((await bodyOf(response)).length).toBe(0)
   })
 
-  it('passes chunks on as they come, and the trailers after them', async () => {
+  it('relays chunks as they arrive, and trailers after them', async () => {
     let release = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200, { Trailer: 'X-Checksum' })
@@ -191,7 +191,7 @@ describe('a call through the gateway', () => {
     expect(response.trailers).toEqual({ 'x-checksum': 'abc' })
   })
 
-  it('sends the head ahead when the body is slow to begin', async () => {
+  it('sends the head before a body that is slow to begin', async () => {
     let finish = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 2 }).flushHeaders()
@@ -205,7 +205,7 @@ describe('a call through the gateway', () => {
     expect((await bodyOf(response)).toString()).toBe('ok')
   })
 
-  it('passes an upload on while it arrives', async () => {
+  it('forwards an upload while it arrives', async () => {
     const parts: string[] = []
     upstream.handle = async (request, response) => {
       for await (const part of request) parts.push(String(part))
@@ -221,7 +221,7 @@ describe('a call through the gateway', () => {
     expect(parts.join('')).toBe('firstsecond')
   })
 
-  it('streams 32 MB each way with every byte in place', async () => {
+  it('streams 32 MB unchanged in each direction', async () => {
     const bytes = randomBytes(32 * 1_048_576)
     upstream.handle = (request, response) => {
       response.writeHead(200)
@@ -236,7 +236,7 @@ describe('a call through the gateway', () => {
     expect(sha256(await bodyOf(await answer))).toBe(sha256(bytes))
   })
 
-  it('reads no more from upstream than the caller takes', async () => {
+  it('applies backpressure: reads no more from upstream than the caller reads', async () => {
     const chunk = Buffer.alloc(65_536)
     let written = 0
     upstream.handle = async (request, response) => {
@@ -254,13 +254,13 @@ describe('a call through the gateway', () => {
     socket.write(
       `GET /v3/company/123/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`,
     )
-    await once(socket, 'readable') // and nobody reads
-    // What fits into the sockets' buffers between three processes' ends, far from 512 MB.
+    await once(socket, 'readable') // the test never reads it
+    // At most what fits into the socket buffers of the three parties, which is far from 512 MB.
     expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     socket.destroy()
   })
 
-  it('ends the call upstream when the caller goes away', async () => {
+  it('aborts the upstream request when the caller disconnects', async () => {
     const closed = new Promise<void>((resolve) => {
       upstream.handle = (_request, response) => {
         response.on('close', resolve)
@@ -278,7 +278,7 @@ describe('a call through the gateway', () => {
     )
   })
 
-  it('ends the call upstream when the caller goes before any answer', async () => {
+  it('aborts the upstream request when the caller disconnects before any response', async () => {
     const closed = new Promise<void>((resolve) => {
       upstream.handle = (_request, response) => void response.on('close', resolve)
     })
@@ -291,7 +291,7 @@ describe('a call through the gateway', () => {
     await closed
   })
 
-  it('cuts the answer off when upstream does, so that it cannot be taken for whole', async () => {
+  it('truncates the response if upstream does, so that it cannot be mistaken for a complete one', async () => {
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 100 })
       response.write('half', () => response.destroy())
@@ -302,7 +302,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('asks for the body of Expect: 100-continue only once the call is acceptable', async () => {
+  it('sends 100 Continue only once the call is accepted', async () => {
     const { request, answer } = send(proxy.port, 'POST', '/v3/company/123/x', {
       Expect: '100-continue',
       'Content-Length': '4',
@@ -324,7 +324,7 @@ describe('a call through the gateway', () => {
     refused.request.destroy()
   })
 
-  it('goes on with the connection after an upload that upstream did not want to the end', async () => {
+  it('keeps the connection after an upload that upstream did not read completely', async () => {
     upstream.handle = (request, response) => {
       request.once('data', () => response.writeHead(413).end('too much'))
     }
@@ -338,7 +338,7 @@ describe('a call through the gateway', () => {
     await once(request, 'close')
   })
 
-  it('gives a POST of one Idempotency-Key one requestid, however often it is made', async () => {
+  it('derives the requestid of a POST from its Idempotency-Key, the same for every repetition', async () => {
     const ids: (string | null)[] = []
     for (const key of ['Invoices/66/0/create', 'Invoices/66/0/create', 'Invoices/67/0/create']) {
       const headers = { 'Idempotency-Key': key }
@@ -375,13 +375,13 @@ describe('a call through the gateway', () => {
     ])
   })
 
-  it('never carries a token to another realm, however calls and renewals interleave', async () => {
+  it('never sends a token for another realm, however calls and refreshes interleave', async () => {
     upstream.handle = async (request, response) => {
       const realm = /company\/(\w+)\//.exec(request.url ?? '')?.[1] ?? ''
       const bearer = request.headers.authorization ?? ''
       if (!bearer.startsWith(`Bearer token-${realm}-`)) mixed += 1
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 5))
-      // One in eight is told that its token is bad.
+      // One call in eight gets a 401.
       response.writeHead(Math.random() < 0.125 ? 401 : 200).end(bearer)
     }
     let mixed = 0
@@ -396,7 +396,7 @@ describe('a call through the gateway', () => {
   })
 })
 
-describe('what the gateway answers itself', () => {
+describe('a response of the gateway itself', () => {
   const problem = async (answer: Response) => {
     expect(answer.headers.get('content-type')).toBe('application/problem+json')
     expect(answer.headers.get('x-request-id')).toBeTruthy()
@@ -418,7 +418,7 @@ describe('what the gateway answers itself', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('is 404 for a realm that is not connected, and nothing is sent', async () => {
+  it('is 404 for a realm that is not connected, and nothing is sent upstream', async () => {
     expect(await problem(await proxy.call('/v3/company/999/x'))).toMatchObject({
       status: 404,
       code: 'credential_not_found',
@@ -426,7 +426,7 @@ describe('what the gateway answers itself', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it("is 424 with token-service's words for a faulted credential", async () => {
+  it("is 424 with token-service's detail for a faulted credential", async () => {
     const credential = tokens.credentials.get('faulty')
     if (credential !== undefined)
       credential.fault = 'Couldn\'t refresh token for realm ACC-faulty, {"error":"invalid_grant"}'
@@ -451,7 +451,7 @@ describe('what the gateway answers itself', () => {
     },
   )
 
-  it('is open for health, metrics and documentation, which name no realm and no token', async () => {
+  it('needs no key for health, metrics and documentation, which contain no realm and no token', async () => {
     await (await proxy.call('/v3/company/123/x')).text()
     let text = ''
     for (const path of ['/health/live', '/metrics', '/openapi.json', '/docs']) {
@@ -465,13 +465,13 @@ describe('what the gateway answers itself', () => {
     expect(text).not.toContain(KEY)
   })
 
-  it('is 405 with Allow for a wrong method on a path of its own', async () => {
+  it('is 405 with Allow for a wrong method on one of its own paths', async () => {
     const answer = await proxy.call('/metrics', { method: 'POST' })
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD'])
   })
 })
 
-it('writes no token, key or query into its log, whatever happened above', () => {
+it('no token, key or query was written to the log by any test above', () => {
   const text = proxy.logText()
   expect(text.length).toBeGreaterThan(10_000)
   for (const canary of ['canary', KEY, 'CompanyInfo']) expect(text).not.toContain(canary)

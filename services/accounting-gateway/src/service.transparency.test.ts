@@ -1,4 +1,4 @@
-/** What of HTTP passes through the gateway as it came, beyond the ordinary call of `service.test.ts`. */
+/** Parts of HTTP that the gateway relays unchanged, beyond the ordinary calls of `service.test.ts`. */
 import type { InformationEvent } from 'node:http'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
@@ -8,39 +8,39 @@ import {
   AUTH,
   bodyOf,
   type Gateway,
-  gateway,
+  startGateway,
   PATH,
   raw,
   send,
-  stage,
+  startFixture,
   stalled,
-  type StandIn,
-  type TokenServiceStandIn,
-  wireUpstream,
-} from './service.rig.ts'
+  type FakeServer,
+  type FakeTokenService,
+  startRawUpstream,
+} from '../test-support/harness.ts'
 
 let opened: AsyncDisposableStack
-let upstream: StandIn
-let tokens: TokenServiceStandIn
+let upstream: FakeServer
+let tokens: FakeTokenService
 let proxy: Gateway
 beforeEach(async () => {
-  ;({ opened, upstream, tokens } = await stage())
-  proxy = opened.use(await gateway(upstream.url, tokens.url))
+  ;({ opened, upstream, tokens } = await startFixture())
+  proxy = opened.use(await startGateway(upstream.url, tokens.url))
 })
 afterEach(() => opened.disposeAsync())
 
-/** Connects the gateway to an upstream that answers every request with these bytes. */
+/** Starts a gateway and an upstream that responds to every request with these bytes. */
 async function answering(bytes: string) {
-  const wire = opened.use(await wireUpstream(bytes))
-  return { wire, proxy: opened.use(await gateway(wire.url, tokens.url)) }
+  const wire = opened.use(await startRawUpstream(bytes))
+  return { wire, proxy: opened.use(await startGateway(wire.url, tokens.url)) }
 }
 
-describe('an answer before the answer', () => {
+describe('an informational response', () => {
   const HINTED =
     'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nSet-Cookie: a=b\r\n\r\n' +
     'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
-  it('is passed on as it comes, as often as it comes', async () => {
+  it('is relayed unchanged, each time it is sent', async () => {
     const { proxy: hinting } = await answering(HINTED)
     const { request, answer } = send(hinting.port, 'GET', PATH)
     const informed: InformationEvent[] = []
@@ -51,13 +51,13 @@ describe('an answer before the answer', () => {
     expect(informed[0]?.headers).toEqual({ link: '</a.css>; rel=preload' })
   })
 
-  it('is kept from a caller of HTTP/1.0, who would take it for the answer', async () => {
+  it('is not relayed to an HTTP/1.0 caller, which would take it for the final response', async () => {
     const { proxy: hinting } = await answering(HINTED)
     const answer = await raw(hinting.port, `GET ${PATH} HTTP/1.0\r\nHost: x\r\n${AUTH}\r\n`)
     expect([answer.status, answer.body]).toEqual([200, 'ok'])
   })
 
-  it('that says 100 Continue unasked goes no further, and the answer does', async () => {
+  it('100 Continue without Expect is not relayed, and the final response is', async () => {
     const bytes = 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
     const { proxy: early } = await answering(bytes)
     const { text } = await raw(early.port, `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
@@ -65,7 +65,7 @@ describe('an answer before the answer', () => {
     expect(text).toMatch(/^HTTP\/1.1 200 OK\r\n[^]*\r\n\r\nok$/)
   })
 
-  it('is kept from a caller whose answer before is not out yet: Node would put it into a body', async () => {
+  it('is not relayed while an earlier pipelined response is incomplete: Node would write it into that body', async () => {
     upstream.handle = async ({ url }, response) => {
       if (url === `${PATH}2`) response.writeEarlyHints({ link: '</a.css>; rel=preload' })
       else await eventually(() => expect(proxy.log.some(({ status }) => status === 200)).toBe(true))
@@ -79,18 +79,18 @@ describe('an answer before the answer', () => {
     expect(text).not.toContain('103 Early Hints')
   })
 
-  it.each(['101 Switching Protocols', '099 Odd'])('with status %s is 502', async (status) => {
+  it.each(['101 Switching Protocols', '099 Odd'])('with status %s becomes 502', async (status) => {
     const { proxy: odd } = await answering(`HTTP/1.1 ${status}\r\n\r\n`)
     expect((await odd.call(PATH)).status).toBe(502)
   })
 
-  it('without an end is 502', async () => {
+  it('that never ends becomes 502', async () => {
     const { proxy: flooding } = await answering('HTTP/1.1 102 Processing\r\n\r\n'.repeat(1_000))
     expect((await flooding.call(PATH, { method: 'PATCH' })).status).toBe(502)
   })
 })
 
-describe('a body that is empty', () => {
+describe('an empty body', () => {
   it.each([
     ['by its length', 'Content-Length: 0\r\n\r\n'],
     ['in chunks', 'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
@@ -105,8 +105,8 @@ describe('a body that is empty', () => {
   })
 })
 
-describe('an answer without a body', () => {
-  it.each(['HEAD', 'GET'])('to %s keeps the length that it tells of', async (method) => {
+describe('a response without a body', () => {
+  it.each(['HEAD', 'GET'])('to %s keeps its Content-Length', async (method) => {
     upstream.handle = (_request, response) =>
       response.writeHead(method === 'HEAD' ? 200 : 304, { 'Content-Length': '1234' }).end()
     const { request, answer } = send(proxy.port, method, PATH)
@@ -116,7 +116,7 @@ describe('an answer without a body', () => {
     expect(await bodyOf(response)).toHaveLength(0)
   })
 
-  it('leaves the connection fit for the next call', async () => {
+  it('leaves the connection usable for the next call', async () => {
     upstream.handle = (request, response) =>
       request.method === 'HEAD'
         ? response.writeHead(200, { 'Transfer-Encoding': 'chunked' }).end()
@@ -130,14 +130,14 @@ describe('an answer without a body', () => {
     ])
   })
 
-  it('that is of length 0 says so', async () => {
+  it('keeps a Content-Length of 0', async () => {
     upstream.handle = (_request, response) => response.writeHead(200, { 'Content-Length': 0 }).end()
     const answer = await proxy.call(PATH)
     expect([answer.headers.get('content-length'), await answer.text()]).toEqual(['0', ''])
   })
 })
 
-describe('an answer on the wire', () => {
+describe('a response on the wire', () => {
   it('keeps every byte of its header values', async () => {
     const { proxy: latin } = await answering(
       'HTTP/1.1 200 OK\r\nX-Name: M\xfcller \xc3\xbc\r\nContent-Length: 0\r\n\r\n',
@@ -146,7 +146,7 @@ describe('an answer on the wire', () => {
     expect(answer.head).toContain('X-Name: M\xfcller \xc3\xbc')
   })
 
-  it('that ends with its connection is whole for callers of HTTP/1.1 and 1.0', async () => {
+  it('that ends with its connection is complete for HTTP/1.1 and HTTP/1.0 callers', async () => {
     const { proxy: closing } = await answering(
       'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end',
     )
@@ -156,7 +156,7 @@ describe('an answer on the wire', () => {
     }
   })
 
-  // RFC 9112 §6.3, §11.1: what two readers could take apart differently is no answer.
+  // RFC 9112 §6.3, §11.1: framing that two parsers could read differently is an error.
   it.each([
     ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc'],
     [
@@ -180,7 +180,7 @@ describe('an answer on the wire', () => {
     expect(wire.connections()).toBe(2)
   })
 
-  it('beyond what was announced never reaches the next caller', async () => {
+  it('with more bytes than announced never reaches the next caller', async () => {
     const { proxy: chatty } = await answering(
       'HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsmuggled',
     )
@@ -192,7 +192,7 @@ describe('an answer on the wire', () => {
 })
 
 describe('an upload', () => {
-  it('that is compressed stays so, whatever it would unpack to', async () => {
+  it('that is compressed is not decoded, whatever its decoded size', async () => {
     const packed = gzipSync(Buffer.alloc(32 * 1_048_576))
     let taken: Buffer = Buffer.alloc(0)
     upstream.handle = async (request, response) => {
@@ -205,7 +205,7 @@ describe('an upload', () => {
     expect(taken.equals(packed)).toBe(true)
   })
 
-  it('is taken from the caller no faster than upstream takes it', async () => {
+  it('applies backpressure: is read from the caller no faster than upstream reads it', async () => {
     upstream.handle = (request) => request.pause()
     const { request, answer } = send(proxy.port, 'PUT', PATH)
     answer.catch(() => {})
@@ -220,12 +220,12 @@ describe('an upload', () => {
     }
     request.on('drain', fill)
     fill()
-    // What fits into the buffers of four sockets, far from 512 MB.
+    // At most the buffers of four sockets, which is far from 512 MB.
     expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     request.destroy()
   })
 
-  it('that its caller breaks off is never whole upstream', async () => {
+  it('that its caller aborts is never complete upstream', async () => {
     const ended = new Promise<string>((resolve) => {
       upstream.handle = async (request) => {
         await bodyOf(request).then(

@@ -5,18 +5,18 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import { discoverAccountingUrl } from './adapters/discovery/accounting-url.ts'
-import { consumeCredentialEvents } from './adapters/rabbitmq/credential-events.ts'
+import { consumeCredentialEvents } from './adapters/message-bus/credential-events.ts'
 import { connectTokenService } from './adapters/token-service/token-source.ts'
 import { connectUpstream } from './adapters/http/upstream.ts'
 import { createApp } from './app.ts'
 import { type Config, limitsOf } from './config.ts'
 import { createGatewayMetrics } from './gateway-metrics.ts'
+import { createFastPath } from './fast-path/fast-path.ts'
 import { createListener } from './listener.ts'
-import { createForward } from './proxy/forward.ts'
 import { createPostMarker } from './proxy/repeatable-post.ts'
 import { upstreamBase } from './proxy/target.ts'
 import { createAccessTokens } from './realm/access-token.ts'
-import { createGatewayLimits } from './realm/process-ledger.ts'
+import { createGatewayLimits } from './realm/process-rate-limiter.ts'
 import type { GatewayLimits } from './realm/throttle.ts'
 
 export interface Adapters {
@@ -24,20 +24,20 @@ export interface Adapters {
   readonly health: Health
   readonly bus: MessageBus
   readonly metrics?: Metrics
-  /** Counted in Redis for all replicas; without, this process counts alone. */
+  /** Limits that hold over all replicas (Redis). Without them this process counts alone. */
   readonly limits?: GatewayLimits
 }
 
-/** A big upload over a thin line takes its time; headers do not (408 after 10 s). */
+/** For the whole request with its body: large uploads over slow connections take long. Headers have 10 s (408). */
 const REQUEST_TIMEOUT_MS = 120_000
-/** What calls in hand get at shutdown; the process is ended after 10 s. */
+/** Time that calls in flight have at shutdown; the process is ended after 10 s. */
 const DRAIN_MS = 8_000
 
 /**
- * Starts the gateway and listens at once, whatever is reachable. Disposing lets go of the calls that only
- * wait, finishes those that are under way and closes; the adapters stay open.
+ * Starts the gateway and listens at once, even if its dependencies are unavailable. Disposing rejects the calls that
+ * only wait, finishes those in flight and closes; the adapters stay open.
  *
- * @throws {StartupError} when nothing says where the accounting API is.
+ * @throws {StartupError} if neither the settings nor the discovery document lead to the accounting API.
  */
 export async function startAccountingGateway(
   config: Config,
@@ -54,7 +54,7 @@ export async function startAccountingGateway(
   const upstream = await locateUpstream(config, health, stack)
   const tokens = createAccessTokens({ source: tokenService.source, now: Date.now })
   const events = await consumeCredentialEvents(bus, (realm, kind) =>
-    tokens.drop(realm, kind === 'stored'),
+    tokens.evict(realm, kind === 'stored'),
   )
   stack.defer(() => events.cancel())
 
@@ -65,25 +65,31 @@ export async function startAccountingGateway(
   const keys = config.SERVICE_API_KEY
   const listener = createListener({
     app: honoListener(createApp({ logger, health, metrics, keys })),
-    forward: createForward({
+    proxy: {
       tokens,
-      limits: gatewayMetrics.watched(limits ?? createGatewayLimits(limitsOf(config))),
+      limits: gatewayMetrics.measured(limits ?? createGatewayLimits(limitsOf(config))),
       upstream,
       deadlineMs: config.DEADLINE_SECONDS * 1_000,
-      longestBody: config.LONGEST_BODY_MB * 1_048_576,
-      holdMs: limitsOf(config).coolDownSeconds * 1_000,
+      maxBodyBytes: config.LONGEST_BODY_MB * 1_048_576,
+      defaultCoolDownMs: limitsOf(config).coolDownSeconds * 1_000,
       now: Date.now,
       random: Math.random,
       markPost: createPostMarker(config.PROVIDER_PROFILE.accounting, () => crypto.randomUUID()),
       onRetry: (reason) => gatewayMetrics.retry(reason),
-      onHold: () => gatewayMetrics.hold(),
-    }),
+      onCoolDown: () => gatewayMetrics.coolDownStarted(),
+    },
     keys,
     logger,
     metrics: gatewayMetrics,
   })
+  const fastPath = config.FAST_PATH ? createFastPath(listener.onFastPathRequest) : undefined
   const http = stack.use(
-    await listen(listener.listener, { host: config.HOST, port: config.PORT, drainMs: DRAIN_MS }),
+    await listen(listener.onRequest, {
+      host: config.HOST,
+      port: config.PORT,
+      drainMs: DRAIN_MS,
+      ...(fastPath && { onSocket: (socket, serve) => fastPath.accept(socket, serve) }),
+    }),
   )
   http.server.requestTimeout = REQUEST_TIMEOUT_MS
   listener.attach(http.server)
@@ -91,13 +97,14 @@ export async function startAccountingGateway(
   return {
     url: http.url,
     async [Symbol.asyncDispose]() {
-      listener.leave()
+      listener.shutDown()
+      fastPath?.shutDown()
       await owned.disposeAsync()
     },
   }
 }
 
-/** The accounting API of the settings; else of the discovery document or the profile, once that is fetched. */
+/** Returns the accounting API: of the settings, else of the discovery document or the profile once that is fetched. */
 async function locateUpstream(config: Config, health: Health, stack: AsyncDisposableStack) {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config
   const connections = stack.use(new AsyncDisposableStack())
@@ -109,7 +116,8 @@ async function locateUpstream(config: Config, health: Health, stack: AsyncDispos
     const known = connect(ACCOUNTING_URL)
     return () => known
   }
-  if (DISCOVERY_URL === undefined) throw new TypeError('the settings let neither be missing')
+  if (DISCOVERY_URL === undefined)
+    throw new TypeError('readConfig requires one of ACCOUNTING_URL and DISCOVERY_URL')
   const discovered = stack.use(
     await discoverAccountingUrl(DISCOVERY_URL, {
       dependency: health.dependency('discovery'),

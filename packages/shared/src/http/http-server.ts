@@ -1,5 +1,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import {
+  type AddressInfo,
+  createServer as createNetServer,
+  type Server as NetServer,
+  type Socket,
+} from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import type { Hono } from 'hono'
 
@@ -18,6 +23,8 @@ export interface ListenOptions {
   readonly port: number
   /** Milliseconds that responses in flight get at shutdown before their connections are closed. */
   readonly drainMs?: number
+  /** Gets every accepted connection in place of the HTTP server; `serve` gives it to that. */
+  readonly onSocket?: (socket: Socket, serve: () => void) => void
 }
 
 /** Returns a `node:http` listener for a Hono app, without replacing the global Request and Response. */
@@ -42,9 +49,10 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
     },
     listener,
   )
-  server.maxConnections = 4_096
+  const acceptor = options.onSocket === undefined ? server : acceptorFor(server, options.onSocket)
+  acceptor.maxConnections = 4_096
   const sockets = new Set<Socket>()
-  server.on('connection', (socket) => {
+  acceptor.on('connection', (socket: Socket) => {
     sockets.add(socket)
     socket.on('close', () => sockets.delete(socket))
   })
@@ -60,20 +68,20 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
     return socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`)
   })
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(options.port, options.host, () => {
-      server.off('error', reject)
+    acceptor.once('error', reject)
+    acceptor.listen(options.port, options.host, () => {
+      acceptor.off('error', reject)
       resolve()
     })
   })
-  const { port } = server.address() as AddressInfo
+  const { port } = acceptor.address() as AddressInfo
   const host = options.host.includes(':') ? `[${options.host}]` : options.host
   return {
     url: `http://${host === '0.0.0.0' || host === '[::]' ? '127.0.0.1' : host}:${port}`,
     port,
     server,
     async [Symbol.asyncDispose]() {
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+      const closed = new Promise<void>((resolve) => acceptor.close(() => resolve()))
       // A connection becomes idle only after its last response was sent, so idle ones are closed repeatedly.
       const sweep = setInterval(() => {
         server.closeIdleConnections()
@@ -89,4 +97,18 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
       clearInterval(sweep)
     },
   }
+}
+
+/** Accepts connections for `server`, which does not listen itself, and gives each of them to `onSocket`. */
+function acceptorFor(server: Server, onSocket: NonNullable<ListenOptions['onSocket']>): NetServer {
+  // The socket options of an HTTP server.
+  const acceptor = createNetServer({ allowHalfOpen: true, noDelay: true })
+  acceptor.on('connection', (socket) => {
+    // Documented: "This event can also be explicitly emitted by users to inject connections into the HTTP server."
+    onSocket(socket, () => void server.emit('connection', socket))
+  })
+  // On `listening` Node starts to enforce headersTimeout and requestTimeout, which a server that does not listen lacks.
+  acceptor.on('listening', () => void server.emit('listening'))
+  acceptor.on('close', () => void server.close())
+  return acceptor
 }

@@ -86,11 +86,11 @@ export const integer = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
 
-/** A switch: `on` or `off`, off by default. */
-export const onOff = () =>
+/** A switch: `on` or `off`; `initial` if it is unset. */
+export const onOff = (initial: 'on' | 'off' = 'off') =>
   z
     .enum(['on', 'off'], 'must be on or off')
-    .default('off')
+    .default(initial)
     .transform((value) => value === 'on')
 
 /** A duration in seconds, with an optional fraction. */

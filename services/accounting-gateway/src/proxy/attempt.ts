@@ -12,15 +12,16 @@ import type { CallerRequest, CallerResponse } from './caller.ts'
 import { responseHeaders } from './headers.ts'
 
 /** How one attempt ended. */
-export type Ending =
-  /** The answer went to the caller, whole. */
+export type AttemptResult =
+  /** The complete response was sent to the caller. */
   | { readonly kind: 'relayed'; readonly status: number }
-  /** The answer had begun to go to the caller when upstream broke off; the caller sees it cut. */
+  /** Upstream failed after the head had been sent to the caller, who sees a truncated response. */
   | { readonly kind: 'cut'; readonly status: number }
-  /** The answer was kept from the caller, for another attempt. */
+  /** The response was discarded, because another attempt follows after `delayMs`. */
   | { readonly kind: 'withheld'; readonly status: number; readonly delayMs: number }
+  /** There was no response, or none that is valid HTTP; the caller has not been sent anything. */
   | { readonly kind: 'failed'; readonly failure: HttpFailure }
-  /** {@link Attempt.interrupt} came first. */
+  /** {@link Attempt.interrupt} was called first. */
   | { readonly kind: 'interrupted' }
 
 export interface AttemptDeps {
@@ -28,8 +29,8 @@ export interface AttemptDeps {
   readonly response: CallerResponse
   readonly bearer: string
   /**
-   * Judges the answer by its head: headers to add when it may go to the caller, or the milliseconds after
-   * which another attempt follows.
+   * Decides by status and headers what becomes of the response. Returns the headers to add if it is relayed, or
+   * the milliseconds after which another attempt follows.
    */
   readonly judge: (
     status: number,
@@ -37,36 +38,38 @@ export interface AttemptDeps {
   ) => { readonly add: HeaderList } | { readonly retryInMs: number }
 }
 
-/** More answers before the answer are not meant to inform: a caller that reads none would have them all kept. */
-const MOST_INFORMATION = 100
-/** More of an answer that nobody will see is not read; the connection is given up instead. */
-const DISCARDED_BYTES = 65_536
-/** A caller that takes nothing for so long is gone. */
-const STALL_MS = 60_000
+/** Informational responses per request. More are an attack: they are buffered if the caller does not read. */
+const MAX_INFORMATIONAL = 100
+/** A discarded body is read up to this size, so that the connection can be reused; a longer one closes it. */
+const MAX_DISCARDED_BYTES = 65_536
+/** A caller that reads nothing of its response for so long is disconnected. */
+const STALL_TIMEOUT_MS = 60_000
 
-/** One request upstream and its answer on the way to the caller: bytes as they come, at the caller's pace. */
+/** Sends one request upstream and relays its response as it arrives, at the speed at which the caller reads. */
 export class Attempt implements Receiver {
-  readonly ended: Promise<Ending>
+  readonly ended: Promise<AttemptResult>
   readonly #deps: AttemptDeps
-  readonly #settle: (ending: Ending) => void
-  #ending: Ending | null = null
+  readonly #resolve: (result: AttemptResult) => void
+  /** `null` while the attempt is in flight. */
+  #result: AttemptResult | null = null
   #flow: Flow | null = null
   #status = 0
   #head: string[] | null = null
-  #length = -1
+  /** The response's `Content-Length`; -1 if it has none. */
+  #contentLength = -1
   #withheld: { readonly status: number; readonly delayMs: number } | null = null
-  #discarded = 0
-  #informed = 0
+  #discardedBytes = 0
+  #informationalCount = 0
   #isWaitingForDrain = false
 
   constructor(deps: AttemptDeps) {
     this.#deps = deps
-    const { promise, resolve } = Promise.withResolvers<Ending>()
+    const { promise, resolve } = Promise.withResolvers<AttemptResult>()
     this.ended = promise
-    this.#settle = resolve
+    this.#resolve = resolve
   }
 
-  /** Gives the attempt up: nothing more reaches the caller, and upstream's connection is closed. */
+  /** Aborts the attempt: nothing more is sent to the caller, and the connection to upstream is closed. */
   interrupt(): void {
     this.#end({ kind: 'interrupted' })
     this.#flow?.abort()
@@ -74,42 +77,42 @@ export class Attempt implements Receiver {
 
   onStart(flow: Flow): void {
     this.#flow = flow
-    if (this.#ending !== null) flow.abort()
+    if (this.#result !== null) flow.abort()
   }
 
   onInformation(status: number, headers: HeaderList): void {
-    if (this.#ending !== null) return
-    this.#informed += 1
-    if (this.#informed > MOST_INFORMATION) return this.#refuse()
+    if (this.#result !== null) return
+    this.#informationalCount += 1
+    if (this.#informationalCount > MAX_INFORMATIONAL) return this.#failAsInvalid()
     const { request, response, bearer } = this.#deps
-    // RFC 9110 §15.2: to be passed on, but a caller of HTTP/1.0 would take it for the answer.
-    // Before its turn Node would write it behind the head, as if it were body.
+    // RFC 9110 §15.2: a proxy forwards 1xx responses, but not to an HTTP/1.0 client. `socket` is null while an earlier
+    // response on the connection is incomplete; Node would then write the 1xx response into that one's body.
     if (response.headersSent || request.httpVersion === '1.0' || response.socket === null) return
     try {
       response.writeInformation(status, responseHeaders(headers, bearer))
     } catch {
-      // A header that HTTP does not allow: what was only a hint need not arrive.
+      // A header that HTTP does not allow. An informational response is optional, so it is dropped.
     }
   }
 
   onHeaders(status: number, headers: HeaderList): void {
-    if (this.#ending !== null) return
+    if (this.#result !== null) return
     this.#status = status
-    const judged = this.#deps.judge(status, headers)
-    if ('retryInMs' in judged) {
-      this.#withheld = { status, delayMs: judged.retryInMs }
+    const judgement = this.#deps.judge(status, headers)
+    if ('retryInMs' in judgement) {
+      this.#withheld = { status, delayMs: judgement.retryInMs }
       return
     }
     this.#head = responseHeaders(headers, this.#deps.bearer)
-    this.#head.push(...judged.add)
-    this.#length = Number(headerValue(headers, 'content-length') ?? -1)
+    this.#head.push(...judgement.add)
+    this.#contentLength = Number(headerValue(headers, 'content-length') ?? -1)
   }
 
   onData(chunk: Buffer): void {
-    if (this.#ending !== null) return
+    if (this.#result !== null) return
     if (this.#withheld !== null) {
-      this.#discarded += chunk.length
-      if (this.#discarded <= DISCARDED_BYTES) return
+      this.#discardedBytes += chunk.length
+      if (this.#discardedBytes <= MAX_DISCARDED_BYTES) return
       this.#end({ kind: 'withheld', ...this.#withheld })
       this.#flow?.abort()
       return
@@ -117,7 +120,7 @@ export class Attempt implements Receiver {
     const { response } = this.#deps
     if (!response.headersSent) {
       if (!this.#sendHead()) return
-      if (chunk.length === this.#length) {
+      if (chunk.length === this.#contentLength) {
         response.end(chunk)
         return
       }
@@ -125,15 +128,16 @@ export class Attempt implements Receiver {
     if (!response.write(chunk)) this.#waitForDrain()
   }
 
-  // A short answer comes in one piece and leaves in one write; of a slow one the head goes ahead.
+  // The head is held back until here, so that a response that arrives in one read is sent in one write. If the body
+  // is not there yet, the head is sent without it.
   onCaughtUp(): void {
-    if (this.#ending !== null || this.#head === null) return
+    if (this.#result !== null || this.#head === null) return
     const { response } = this.#deps
     if (!response.headersSent && this.#sendHead()) response.flushHeaders()
   }
 
   onEnd(trailers: HeaderList): void {
-    if (this.#ending !== null) return
+    if (this.#result !== null) return
     if (this.#withheld !== null) return this.#end({ kind: 'withheld', ...this.#withheld })
     const { response, bearer } = this.#deps
     if (!response.headersSent && !this.#sendHead()) return
@@ -144,11 +148,12 @@ export class Attempt implements Receiver {
   }
 
   onFailure(failure: HttpFailure): void {
-    if (this.#ending !== null) return
+    if (this.#result !== null) return
     if (this.#withheld !== null) return this.#end({ kind: 'withheld', ...this.#withheld })
     const { response } = this.#deps
     if (!response.headersSent) return this.#end({ kind: 'failed', failure })
-    response.destroy() // the only way left to say that this is not all of it
+    // RFC 9112 §8: closing the connection is the only way to mark a response as incomplete after its head.
+    response.destroy()
     this.#end({ kind: 'cut', status: this.#status })
   }
 
@@ -157,37 +162,38 @@ export class Attempt implements Receiver {
       this.#deps.response.writeHead(this.#status, this.#head ?? [])
       return true
     } catch (cause) {
-      this.#refuse(cause) // a status or header that HTTP does not allow
+      this.#failAsInvalid(cause) // a status or header that HTTP does not allow
       return false
     }
   }
 
-  /** Treats an answer that is not HTTP as none. */
-  #refuse(cause?: unknown): void {
+  /** Treats a response that is not valid HTTP as no response. */
+  #failAsInvalid(cause?: unknown): void {
     this.#end({ kind: 'failed', failure: new HttpFailure('unreachable', { cause }) })
     this.#flow?.abort()
   }
 
+  /** Backpressure: reads nothing more from upstream until the caller has read what was written. */
   #waitForDrain(): void {
     if (this.#isWaitingForDrain) return
     this.#isWaitingForDrain = true
     const { response } = this.#deps
     this.#flow?.pause()
-    const stalled = setTimeout(() => response.destroy(), STALL_MS)
-    const go = (): void => {
-      clearTimeout(stalled)
-      response.off('drain', go)
-      response.off('close', go)
+    const stallTimer = setTimeout(() => response.destroy(), STALL_TIMEOUT_MS)
+    const resume = (): void => {
+      clearTimeout(stallTimer)
+      response.off('drain', resume)
+      response.off('close', resume)
       this.#isWaitingForDrain = false
       this.#flow?.resume()
     }
-    response.on('drain', go)
-    response.on('close', go)
+    response.on('drain', resume)
+    response.on('close', resume)
   }
 
-  #end(ending: Ending): void {
-    if (this.#ending !== null) return
-    this.#ending = ending
-    this.#settle(ending)
+  #end(result: AttemptResult): void {
+    if (this.#result !== null) return
+    this.#result = result
+    this.#resolve(result)
   }
 }

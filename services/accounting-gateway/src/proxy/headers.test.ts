@@ -34,7 +34,7 @@ describe('the headers sent upstream', () => {
     expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...own])
   })
 
-  it('lack what Connection names, and Connection itself', () => {
+  it('lack the fields listed in Connection, and Connection itself', () => {
     const raw = [
       'Connection',
       'close, X-Hop ,  x-other',
@@ -48,11 +48,11 @@ describe('the headers sent upstream', () => {
     expect(sent(...raw)).toEqual(['X-Kept', '3', ...own])
   })
 
-  it('say through whom they came, after whom they came through before', () => {
+  it('append the gateway to Via', () => {
     expect(sent('Via', '1.0 fred')).toEqual(['Via', '1.0 fred', ...own])
   })
 
-  it('keep the bearer and the length, whatever Connection names', () => {
+  it('keep Authorization and Content-Length, whatever Connection lists', () => {
     const raw = ['Connection', 'authorization, host, content-length', 'Content-Length', '5']
     expect(sent(...raw)).toEqual(['Content-Length', '5', ...own])
   })
@@ -91,7 +91,7 @@ describe('the headers returned to the caller', () => {
     expect(returned('A', '1', name, 'x')).toEqual(['A', '1'])
   })
 
-  it('lack what Connection names', () => {
+  it('lack the fields listed in Connection', () => {
     expect(returned('Connection', 'x-internal', 'X-Internal', '1', 'B', '2')).toEqual(['B', '2'])
   })
 
@@ -100,7 +100,7 @@ describe('the headers returned to the caller', () => {
   })
 })
 
-describe('headers that cannot be trusted', () => {
+describe('ambiguous headers', () => {
   it.each([
     ['two hosts', ['Host', 'a', 'hOST', 'b']],
     ['two authorizations', ['Authorization', 'a', 'authorization', 'b']],

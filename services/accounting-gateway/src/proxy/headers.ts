@@ -1,9 +1,9 @@
-/** Which headers travel on. */
+/** Selects the headers that are forwarded in each direction. */
 import type { HeaderList } from '@integration-host/shared/http/client/header-list'
 
 const at = (list: HeaderList, index: number): string => list[index] ?? ''
 
-// RFC 9110 §7.6.1, with those that older clients send.
+// Fields of one connection only (RFC 9110 §7.6.1), and non-standard ones that older clients send.
 const HOP_BY_HOP = [
   'connection',
   'keep-alive',
@@ -17,16 +17,16 @@ const HOP_BY_HOP = [
   'upgrade',
 ]
 
-const NOT_SENT = new Set([
+const REMOVED_FROM_REQUEST = new Set([
   ...HOP_BY_HOP,
-  // The gateway's own business with its caller.
+  // These concern the caller and the gateway only.
   'authorization',
   'cookie',
   'cookie2',
   'expect',
   'host',
   'http2-settings',
-  // What a server behind could take for a proxy's word about the caller, the path or the method.
+  // An upstream server may trust these as set by a proxy: they override the caller's address, the path or the method.
   'forwarded',
   'x-real-ip',
   'x-original-url',
@@ -37,25 +37,28 @@ const NOT_SENT = new Set([
   'x-method-override',
 ])
 
-const NOT_RETURNED = new Set([
+const REMOVED_FROM_RESPONSE = new Set([
   ...HOP_BY_HOP,
   'set-cookie',
   'set-cookie2',
-  // They speak for the accounting API's origin, which is not the gateway's.
+  // These apply to the accounting API's origin, and would be applied to the gateway's.
   'alt-svc',
   'clear-site-data',
   'strict-transport-security',
-  // The gateway gives its own.
+  // The gateway adds its own.
   'x-request-id',
 ])
 
-/** Why a request's headers cannot be trusted, or null. Two of these, and two readers each believe another. */
+/**
+ * Returns why a request's headers are rejected; `null` if they are not. If one of these occurred twice, the gateway
+ * and a proxy in front of it could each use a different value.
+ */
 export function headerFault(raw: HeaderList): string | null {
   let hosts = 0
   let authorizations = 0
   for (let i = 0; i < raw.length; i += 2) {
     const name = at(raw, i)
-    // Most names are neither of these lengths, so most cost one comparison.
+    // The length is compared first: for most names that one comparison is enough.
     if (name.length === 4 && name.toLowerCase() === 'host') hosts += 1
     else if (name.length === 13 && name.toLowerCase() === 'authorization') authorizations += 1
     else if (name.length === 7 && name.toLowerCase() === 'upgrade') return 'upgrades are not served'
@@ -65,43 +68,44 @@ export function headerFault(raw: HeaderList): string | null {
   return null
 }
 
-// RFC 9110 §7.6.3: what a gateway adds to each request, after what gateways before it have added.
+// RFC 9110 §7.6.3: every gateway appends its own `Via` entry to a request.
 const VIA = '1.1 integration-host'
 
-/** The headers to send upstream; `bearer` is injected last, when nothing can take it away again. */
+/** Returns the headers to send upstream. `Authorization` is added last, so that no rule above can remove it. */
 export function requestHeaders(raw: HeaderList, bearer: string): string[] {
   const named = namedByConnection(raw)
   const sent: string[] = []
   for (let i = 0; i < raw.length; i += 2) {
     const name = at(raw, i).toLowerCase()
-    if (isWithheld(name) || named?.has(name) === true) continue
+    if (isRemovedFromRequest(name) || named?.has(name) === true) continue
     sent.push(at(raw, i), at(raw, i + 1))
   }
   sent.push('via', VIA, 'authorization', `Bearer ${bearer}`)
   return sent
 }
 
-function isWithheld(name: string): boolean {
-  // CGI-like servers read `X_Forwarded_For` as `X-Forwarded-For`.
+function isRemovedFromRequest(name: string): boolean {
+  // CGI-like servers treat `X_Forwarded_For` as `X-Forwarded-For`.
   const plain = name.includes('_') ? name.replaceAll('_', '-') : name
-  return NOT_SENT.has(plain) || plain.startsWith('x-forwarded-')
+  return REMOVED_FROM_REQUEST.has(plain) || plain.startsWith('x-forwarded-')
 }
 
-/** The headers to return to the caller; `bearer` never is among their values. */
+/** Returns the headers to send to the caller, without any whose value contains `bearer`. */
 export function responseHeaders(raw: HeaderList, bearer: string): string[] {
   const named = namedByConnection(raw)
   const returned: string[] = []
   for (let i = 0; i < raw.length; i += 2) {
     const name = at(raw, i).toLowerCase()
     const value = at(raw, i + 1)
-    if (NOT_RETURNED.has(name) || named?.has(name) === true) continue
+    if (REMOVED_FROM_RESPONSE.has(name) || named?.has(name) === true) continue
     if (value.length >= bearer.length && value.includes(bearer)) continue
     returned.push(at(raw, i), value)
   }
   return returned
 }
 
-// Names in `Connection` belong to this hop. Never those that say where the message ends or whose it is.
+// The field names listed in `Connection` (RFC 9110 §7.6.1). `Content-Length` and `Content-Type` are ignored there: a
+// caller must not be able to remove the framing or the type of a message.
 function namedByConnection(raw: HeaderList): ReadonlySet<string> | null {
   let named: Set<string> | null = null
   for (let i = 0; i < raw.length; i += 2) {

@@ -26,7 +26,7 @@ describe('a POST under the intuit profile', () => {
   })
 
   it.each(['/x?requestid=abc', '/x?a=b&requestid=abc'])(
-    'to %s keeps the key of its caller, and may be sent again',
+    'to %s keeps the key of its caller, and may be repeated',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: true })
     },
@@ -53,13 +53,13 @@ describe('a POST under the intuit profile', () => {
   })
 
   it.each(['/v3/company/1/query', '/v3/company/1/query?minorversion=75'])(
-    'to %s only reads, so it needs no mark',
+    'to %s only reads, so it needs no key',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: true })
     },
   )
 
-  it('to an entity whose name begins like the query is marked', () => {
+  it('to an entity whose name begins with query gets a key', () => {
     expect(mark({ path: '/v3/company/1/querylog', headers: {} }).addedKey).toBe('r1')
   })
 })
@@ -68,7 +68,7 @@ describe('a POST under the generic profile', () => {
   const mark = createPostMarker(generic.accounting, () => 'r1')
 
   it.each(['/x', '/x?requestid=abc', '/v3/company/1/query'])(
-    'to %s is sent unchanged and once: no key is known to protect it',
+    'to %s is sent unchanged and never repeated, because no key prevents a duplicate',
     (path) => {
       const headers = { 'idempotency-key': 'k' }
       expect(mark({ path, headers })).toEqual({ ...unmarked, path, isRepeatable: false })
@@ -83,7 +83,7 @@ describe('a POST under a profile with a header', () => {
   } as const
   const mark = createPostMarker(rules, () => 'r1')
 
-  it('gets the header, and may be sent again', () => {
+  it('gets the header, and may be repeated', () => {
     expect(mark({ path: '/x', headers: {} })).toEqual({
       path: '/x',
       headers: ['X-Request-Key', 'r1'],

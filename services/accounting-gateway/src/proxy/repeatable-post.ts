@@ -1,4 +1,4 @@
-/** Marks a POST so that the provider recognises a repetition, as the provider's profile says. */
+/** Adds an idempotency key to a POST by the rules of the provider's profile. */
 import { hash } from 'node:crypto'
 import type {
   ProviderProfile,
@@ -10,21 +10,21 @@ export interface MarkedPost {
   readonly path: string
   /** Header names and values to add. */
   readonly headers: readonly string[]
-  /** The key that was added for the caller; `null` if the caller's own is used, or none. */
+  /** The key that was added; `null` if the caller's own is used, or none. */
   readonly addedKey: string | null
-  /** Whether sending it twice does no more than sending it once. */
+  /** Whether sending it twice has the same effect as sending it once. */
   readonly isRepeatable: boolean
 }
 
 export interface CallersPost {
   readonly path: string
-  /** With lower-case names. Its `idempotency-key` gives the same call the same mark, also after a restart. */
+  /** With lower-case names. The key is derived from `idempotency-key`, so it is the same after a restart. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
 }
 
 /**
- * Builds the function that marks a caller's POST by the rules of the provider. Without a rule a POST goes out
- * unchanged, and once: a key that the provider does not know protects nothing.
+ * Builds the function that adds an idempotency key to a caller's POST. Without a rule in the provider's profile a
+ * POST is sent unchanged, and never repeated: a key that the provider ignores would not prevent a duplicate.
  */
 export function createPostMarker(
   { repeatablePost: rule, isReadingPost }: PostRules,
@@ -36,7 +36,7 @@ export function createPostMarker(
     if (isReadingPost(path)) return { ...unchanged, isRepeatable: true }
     if (rule === null || ownKey === null) return { ...unchanged, isRepeatable: false }
     const own = ownKey({ path, headers })
-    if (own !== 'absent') return { ...unchanged, isRepeatable: own === 'there' }
+    if (own !== 'absent') return { ...unchanged, isRepeatable: own === 'present' }
     const addedKey = derivedKey(headers['idempotency-key']) ?? newKey()
     return rule.in === 'query'
       ? {
@@ -51,11 +51,11 @@ export function createPostMarker(
 
 type PostRules = Pick<ProviderProfile['accounting'], 'repeatablePost' | 'isReadingPost'>
 
-/** Intuit accepts 50 characters, 36 for a batch. */
+/** Intuit accepts keys of at most 50 characters, and 36 for a batch; this one has 32. */
 const derivedKey = (key: string | string[] | undefined): string | null =>
   typeof key === 'string' && key !== '' ? hash('sha256', key).slice(0, 32) : null
 
-type OwnKey = (post: CallersPost) => 'there' | 'other' | 'absent'
+type OwnKey = (post: CallersPost) => 'present' | 'other' | 'absent'
 
 /**
  * Whether a query has the parameter, once, by its documented name and with a value. `other`: in any other way
@@ -71,7 +71,7 @@ function queryKey({ name }: RepeatablePost): OwnKey {
       .filter(([key]) => decoded(key).toLowerCase() === name.toLowerCase())
     const [own] = named
     if (own === undefined) return 'absent'
-    return named.length === 1 && own[0] === name && own[1] !== '' ? 'there' : 'other'
+    return named.length === 1 && own[0] === name && own[1] !== '' ? 'present' : 'other'
   }
 }
 
@@ -91,9 +91,9 @@ function decoded(text: string): string {
 const headerKey =
   ({ name }: RepeatablePost): OwnKey =>
   ({ headers }) =>
-    headers[name.toLowerCase()] ? 'there' : 'absent'
+    headers[name.toLowerCase()] ? 'present' : 'absent'
 
-/** `path` with a parameter added after what the caller wrote. */
+/** Returns `path` with a parameter appended to the caller's query. */
 function withParameter(path: string, name: string, value: string): string {
   const separator = path.includes('?') ? (/[?&]$/.test(path) ? '' : '&') : '?'
   return `${path}${separator}${name}=${value}`

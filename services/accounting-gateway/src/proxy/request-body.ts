@@ -1,28 +1,28 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
-/** The largest body that is kept so that it can be sent again. */
-const KEPT_BYTES = 1_048_576
+/** The largest body that is buffered so that it can be sent again. */
+const MAX_BUFFERED_BYTES = 1_048_576
 
 /**
  * A request body that can be sent more than once while it is small.
  *
- * One of known, small length is read whole before it is sent: a slow caller holds no place at the
- * accounting API. Any other streams as it arrives, and is kept beside until it grows too large.
+ * A body with a small `Content-Length` is read completely before it is sent, so that a slow caller does not occupy a
+ * concurrency slot of its realm. Any other body is streamed as it arrives, and also buffered until it grows too large.
  */
 export interface RequestBody {
-  /** False once bytes have gone out that are not kept. */
+  /** False once bytes have been sent that are no longer buffered. */
   readonly isReplayable: boolean
-  /** As its header says; null for one in chunks. */
+  /** The `Content-Length`; `null` for a chunked body. */
   readonly length: number | null
-  /** What to hand to the upstream client, from the first byte on. `onChunk` is told how far it has come. */
+  /** Returns the body from its first byte for the HTTP client. `onChunk` gets the number of bytes received so far. */
   open(onChunk: (received: number) => void): Promise<Buffer> | AsyncIterable<Buffer>
-  /** Reads what is still to come and forgets it, so that the connection can go on. */
+  /** Reads and discards the rest of the body, so that the caller's connection can be used for another request. */
   discard(): Promise<void>
 }
 
 /**
- * The body of `request`, null when it has none. Reading starts with the first `open`; a caller that
- * expects `100 Continue` gets it then, not before the call was found acceptable.
+ * Returns the body of `request`; `null` if it has none. Reading starts with the first `open`. A caller that sent
+ * `Expect: 100-continue` gets its `100 Continue` then, that is, not before its call has been accepted.
  */
 export function requestBody(
   request: IncomingMessage,
@@ -35,7 +35,7 @@ export function requestBody(
   let received = 0
   let isReplayable = true
   let iterator: AsyncIterator<Buffer> | null = null
-  let newest = 0
+  let currentAttempt = 0
   const begin = (): AsyncIterator<Buffer> => {
     if (iterator !== null) return iterator
     if (expectsContinue) response.writeContinue()
@@ -43,7 +43,7 @@ export function requestBody(
     return iterator
   }
 
-  // The n-th chunk, read once, whoever asks: an attempt that was given up takes none along.
+  // Returns the n-th chunk. Attempts share the chunks, so an aborted attempt does not consume any.
   function chunk(index: number): Promise<IteratorResult<Buffer>> {
     const known = chunks.get(index)
     if (known !== undefined) return known
@@ -63,9 +63,9 @@ export function requestBody(
   ): AsyncGenerator<Buffer> {
     for (let index = 0; ; index += 1) {
       const next = await chunk(index)
-      if (next.done === true || attempt !== newest) return
+      if (next.done === true || attempt !== currentAttempt) return
       onChunk(received)
-      if (received > KEPT_BYTES) isReplayable = false
+      if (received > MAX_BUFFERED_BYTES) isReplayable = false
       if (!isReplayable) for (const read of chunks.keys()) if (read <= index) chunks.delete(read)
       yield next.value
     }
@@ -73,28 +73,29 @@ export function requestBody(
 
   async function collect(onChunk: (received: number) => void): Promise<Buffer> {
     const parts: Buffer[] = []
-    for await (const part of stream((newest += 1), onChunk)) parts.push(part)
+    for await (const part of stream((currentAttempt += 1), onChunk)) parts.push(part)
     const [first] = parts
     return parts.length === 1 && first !== undefined ? first : Buffer.concat(parts)
   }
 
   let whole: Promise<Buffer> | null = null
-  const isSmall = encoding === undefined && Number(length) <= KEPT_BYTES
+  const isSmall = encoding === undefined && Number(length) <= MAX_BUFFERED_BYTES
   return {
     length: encoding === undefined ? Number(length) : null,
     get isReplayable() {
       return isReplayable
     },
-    open: (onChunk) => (isSmall ? (whole ??= collect(onChunk)) : stream((newest += 1), onChunk)),
+    open: (onChunk) =>
+      isSmall ? (whole ??= collect(onChunk)) : stream((currentAttempt += 1), onChunk),
     async discard() {
-      newest += 1
+      currentAttempt += 1
       chunks.clear()
-      // Never begun: Node itself passes over a body that nobody has touched.
+      // Reading has not begun; Node discards a body that was never read by itself.
       if (iterator === null) return
       try {
         while ((await iterator.next()).done !== true);
       } catch {
-        // The caller has gone.
+        // The caller has closed its connection.
       }
     },
   }

@@ -4,7 +4,7 @@ import { afterFailure, afterStatus, coolDownMs, isIdempotent } from './retry.ts'
 
 const tries = { canRepeat: true, attempt: 1, remainingMs: 100_000, random: 0 }
 
-describe('the methods that may be sent twice', () => {
+describe('idempotent methods', () => {
   it.each([
     ['GET', true],
     ['HEAD', true],
@@ -18,15 +18,15 @@ describe('the methods that may be sent twice', () => {
   })
 })
 
-describe('after an answer', () => {
+describe('after a response', () => {
   it.each([200, 201, 204, 304, 400, 401, 403, 404, 408, 409, 500, 501, 505])(
-    '%i goes to the caller',
+    '%i is relayed',
     (status) => {
       expect(afterStatus(status, null, tries)).toEqual({ kind: 'pass' })
     },
   )
 
-  it.each([429, 502, 503, 504])('%i is tried again', (status) => {
+  it.each([429, 502, 503, 504])('%i is retried', (status) => {
     expect(afterStatus(status, null, tries)).toEqual({ kind: 'retry', delayMs: 100 })
   })
 
@@ -50,22 +50,22 @@ describe('after an answer', () => {
     ])
   })
 
-  it('gives up after three retries', () => {
+  it('stops after three retries', () => {
     expect(afterStatus(503, null, { ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
     expect(afterFailure({ ...tries, attempt: 3 }).kind).toBe('retry')
     expect(afterFailure({ ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
   })
 
-  it('waits as long as upstream asks', () => {
+  it('waits for Retry-After', () => {
     expect(afterStatus(429, 60_000, tries)).toEqual({ kind: 'retry', delayMs: 60_000 })
   })
 
-  it('passes on at once what the deadline cannot wait for', () => {
+  it('relays at once if the wait would exceed the deadline', () => {
     expect(afterStatus(429, 60_000, { ...tries, remainingMs: 60_000 })).toEqual({ kind: 'pass' })
     expect(afterFailure({ ...tries, remainingMs: 50 })).toEqual({ kind: 'pass' })
   })
 
-  it('never sends again what must not be', () => {
+  it('never retries a call that must not be repeated', () => {
     expect(afterStatus(503, null, { ...tries, canRepeat: false })).toEqual({ kind: 'pass' })
     expect(afterFailure({ ...tries, canRepeat: false })).toEqual({ kind: 'pass' })
   })
@@ -99,7 +99,7 @@ describe('Retry-After', () => {
     expect(coolDownMs(value, now)).toBe(ms)
   })
 
-  it('is nothing, or a time that a realm can be held, whatever upstream writes', () => {
+  it('is null or a bounded cool-down, whatever upstream sends', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.double().map(String),

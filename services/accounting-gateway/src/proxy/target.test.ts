@@ -12,7 +12,7 @@ describe('reading a raw request target', () => {
     ['/v3/company/123/a...b/..c/.d', '123'],
     ['/v3/company/123/x?q=\xe9\xff', '123'],
     ["/v3/company/123/x;v=1/it's(a)@b:c!$&+,=~%20%C3%A9", '123'],
-  ])('takes %j as a call to %s, byte for byte', (target, realm) => {
+  ])('accepts %j as a call of realm %s, byte for byte', (target, realm) => {
     expect(readTarget(target)).toEqual({ kind: 'company', realm, path: target })
   })
 
@@ -46,7 +46,7 @@ describe('reading a raw request target', () => {
     ['a realm with an encoded character', '/v3/company/%31/x'],
     ['dots in a path of the gateway itself', '/health/../v3/company/1/x'],
   ])('refuses %s', (_what, target) => {
-    expect(readTarget(target)).toMatchObject({ kind: 'refused' })
+    expect(readTarget(target)).toMatchObject({ kind: 'rejected' })
   })
 
   it.each([
@@ -61,7 +61,7 @@ describe('reading a raw request target', () => {
     expect(readTarget(target)).toEqual({ kind: 'own' })
   })
 
-  it('never lets an accepted path leave the origin, the realm or itself, whatever is thrown at it', () => {
+  it('never accepts a path that another parser reads as another origin, realm or path', () => {
     const bits = [
       '/',
       '//',
@@ -96,7 +96,7 @@ describe('reading a raw request target', () => {
       'é',
     ]
     const origin = 'https://api.example:8443'
-    // A fixed seed: what fails once fails always.
+    // A fixed seed, so that a failure is reproducible.
     let seed = 42
     const next = (n: number) => {
       seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
@@ -112,14 +112,14 @@ describe('reading a raw request target', () => {
       expect(read).toEqual({ kind: 'company', realm: '1', path: target })
       const url = new URL(origin + target)
       expect(url.origin).toBe(origin)
-      // Another parser reads the same path, not only one that begins alike.
+      // Another parser reads exactly the same path, not only the same prefix.
       expect(url.pathname).toBe(target.split('?')[0])
     }
     expect(accepted).toBeGreaterThan(500)
   })
 })
 
-it('keeps the path of the configured address, without the slash at its end', () => {
+it('keeps the path of the configured address without its trailing slash', () => {
   expect(upstreamBase('http://h:1/base/')).toEqual({ origin: 'http://h:1', pathPrefix: '/base' })
 })
 

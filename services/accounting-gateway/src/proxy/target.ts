@@ -1,9 +1,10 @@
 /**
- * Where a request goes, decided on its raw target (RFC 9112 §3.2). Whatever two parsers could read
- * differently is refused rather than repaired: one of them picks the credential, the other the company.
+ * Decides by the raw request target (RFC 9112 §3.2) where a request goes. A target that two parsers could read
+ * differently is rejected rather than normalized: the gateway's reading selects the credential, and the accounting
+ * API's reading selects the company, so a difference would send one company's token to another.
  */
 
-/** A call to a company: `path` is sent to the accounting API byte for byte, query included. */
+/** A company call: `path`, with its query, is sent to the accounting API byte for byte. */
 export interface CompanyTarget {
   readonly kind: 'company'
   readonly realm: string
@@ -12,39 +13,41 @@ export interface CompanyTarget {
 
 export type Target =
   | CompanyTarget
-  /** A resource of the gateway itself, or none. */
+  /** A resource of the gateway itself, or a path that does not exist. */
   | { readonly kind: 'own' }
-  | { readonly kind: 'refused'; readonly why: string }
+  | { readonly kind: 'rejected'; readonly reason: string }
 
 const COMPANY = '/v3/company/'
 const REALM = /^[A-Za-z0-9_-]{1,64}$/
-// What a URL parser leaves as it is (RFC 3986 pchar without the bytes it would encode) and `/`.
+// `/` and the characters that the WHATWG URL parser leaves as they are (RFC 3986 §3.3 pchar, `[`, `]`, `|`).
 const PATH = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/[\]|]|%[0-9A-Fa-f]{2})*$/
-// Slash, backslash, dot, percent and control characters gain a meaning when somebody decodes them.
-const TREACHEROUS = /%(?:2e|2f|5c|25|[01][0-9a-f]|7f)/i
-// `..;x` is a dot segment to servers that know path parameters.
+// Encoded dots, slashes, backslashes, percent signs and control characters change the path's meaning once decoded.
+const AMBIGUOUS_ENCODING = /%(?:2e|2f|5c|25|[01][0-9a-f]|7f)/i
+// Servers that support path parameters read `..;x` as a dot segment.
 const DOT_SEGMENT = /\/\.{1,2}(?:[/;]|$)/
 
-const refused = (why: string): Target => ({ kind: 'refused', why })
+const rejected = (reason: string): Target => ({ kind: 'rejected', reason })
 
-/** Reads a raw request target such as `/v3/company/123/query?query=select%20*`. */
+/** Parses a raw request target such as `/v3/company/123/query?query=select%20*`. */
 export function readTarget(target: string): Target {
-  if (!target.startsWith('/')) return refused('the target must be a path')
-  if (target.startsWith('//')) return refused('the target must not name a host')
-  if (target.includes('#')) return refused('the target must have no fragment')
+  if (!target.startsWith('/')) return rejected('the target must be a path')
+  if (target.startsWith('//')) return rejected('the target must not contain a host')
+  if (target.includes('#')) return rejected('the target must not have a fragment')
   const end = target.indexOf('?')
   const path = end === -1 ? target : target.slice(0, end)
-  if (!PATH.test(path)) return refused('the path holds a character that must be encoded')
-  if (TREACHEROUS.test(path)) return refused('the path encodes a character that must not be')
-  if (DOT_SEGMENT.test(path)) return refused('the path has a dot segment')
+  if (!PATH.test(path))
+    return rejected('the path contains a character that must be percent-encoded')
+  if (AMBIGUOUS_ENCODING.test(path))
+    return rejected('the path contains a percent-encoded character that is not allowed')
+  if (DOT_SEGMENT.test(path)) return rejected('the path contains a dot segment')
   if (!path.startsWith(COMPANY)) return { kind: 'own' }
   const realmEnd = path.indexOf('/', COMPANY.length)
   const realm = path.slice(COMPANY.length, realmEnd === -1 ? undefined : realmEnd)
-  if (!REALM.test(realm)) return refused('the realm must be 1-64 of A-Z a-z 0-9 _ -')
+  if (!REALM.test(realm)) return rejected('the realm must be 1-64 of A-Z a-z 0-9 _ -')
   return realmEnd === -1 ? { kind: 'own' } : { kind: 'company', realm, path: target }
 }
 
-/** The accounting API: a fixed origin, and a path in front of every call when it has one. */
+/** The address of the accounting API: its origin, and a prefix for the path of every call, which may be empty. */
 export interface UpstreamBase {
   readonly origin: string
   readonly pathPrefix: string
@@ -56,6 +59,6 @@ export function upstreamBase(url: string): UpstreamBase {
   return { origin, pathPrefix: pathname.replace(/\/+$/, '') }
 }
 
-/** Whether `path` is that of Intuit's batch operation, which has a limit of its own. */
+/** Whether `path` is Intuit's batch operation, which has a rate limit of its own. */
 export const isBatch = (path: string): boolean =>
   /^\/v3\/company\/[^/]+\/batch\/?(?:\?|$)/i.test(path)

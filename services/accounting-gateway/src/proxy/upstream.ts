@@ -1,6 +1,6 @@
 import type { HttpRequest, Receiver } from '@integration-host/shared/http/client/exchange'
 
-/** The port to the accounting API: one request, its answer in pieces as they arrive. */
+/** The port to the accounting API: sends one request and passes the parts of its response to `receiver`. */
 export interface Upstream {
   send(request: HttpRequest, receiver: Receiver): void
 }

@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type AccessToken, createAccessTokens, type TokenSource } from './access-token.ts'
 
-/** token-service as a state machine whose answers come when the test says so. */
+/** A fake token-service whose responses arrive when the test says so. */
 function source() {
   const versions = new Map<string, number>()
   const pending: { realm: string; answer: (failure?: Error | null) => void }[] = []
@@ -37,7 +37,7 @@ function source() {
     port: {
       token(realm) {
         asked.push(realm)
-        // What token-service knows when it is asked, not when the answer arrives.
+        // The state of token-service when the request is made, not when the response arrives.
         const version = versions.get(realm) ?? 1
         const expiresAt = clock + self.lifetimeMs
         return later(realm, (): AccessToken => ({
@@ -81,14 +81,14 @@ describe('the access token of a realm', () => {
     return (await promise).value
   }
 
-  it('is asked for once, however many calls need it at the same time', async () => {
+  it('is requested once, however many calls need it at the same time', async () => {
     const all = Promise.all(Array.from({ length: 100 }, () => tokens.get('1')))
     await service.answerAll()
     expect(new Set((await all).map(({ value }) => value))).toEqual(new Set(['1/1']))
     expect(service.asked).toEqual(['1'])
   })
 
-  it('is in hand until shortly before it expires', async () => {
+  it('is cached until shortly before it expires', async () => {
     await got('1')
     clock += 3_600_000 - 5_001
     expect(tokens.cached('1')?.value).toBe('1/1')
@@ -96,7 +96,7 @@ describe('the access token of a realm', () => {
     expect(tokens.cached('1')).toBeNull()
   })
 
-  it('is asked for again in the background once it is old, while calls go on with it', async () => {
+  it('is requested again in the background once it is old, while calls still use it', async () => {
     await got('1')
     clock += 300_000
     service.versions.set('1', 2)
@@ -106,7 +106,7 @@ describe('the access token of a realm', () => {
     expect(service.asked).toHaveLength(2)
   })
 
-  it('serves on while token-service is away, until it expires', async () => {
+  it('is used while token-service is unavailable, until it expires', async () => {
     await got('1')
     service.fail(away)
     clock += 3_500_000
@@ -117,54 +117,54 @@ describe('the access token of a realm', () => {
     expect(await late).toMatchObject({ code: 'token_service_unavailable' })
   })
 
-  it('is forgotten on a credential event, and the answer then under way is not kept', async () => {
+  it('is evicted on a credential event, and a response then in flight is not cached', async () => {
     await got('1')
-    tokens.drop('1', false)
+    tokens.evict('1', false)
     expect(tokens.cached('1')).toBeNull()
     const early = tokens.get('1')
     service.versions.set('1', 2)
-    tokens.drop('1', false)
+    tokens.evict('1', false)
     await service.answerAll()
     expect((await early).value).toBe('1/1')
     expect(tokens.cached('1')).toBeNull()
     expect(await got('1')).toBe('1/2')
   })
 
-  it('is refreshed by force once for a version that upstream refused, however many calls saw it', async () => {
+  it('is force-refreshed once for a version that upstream rejected, however many calls received the 401', async () => {
     await got('1')
-    const all = Promise.all(Array.from({ length: 50 }, () => tokens.renewed('1', 1)))
+    const all = Promise.all(Array.from({ length: 50 }, () => tokens.refreshedAfter401('1', 1)))
     await service.answerAll()
     expect(new Set((await all).map(({ value }) => value))).toEqual(new Set(['1/2']))
-    expect((await tokens.renewed('1', 1)).value).toBe('1/2')
+    expect((await tokens.refreshedAfter401('1', 1)).value).toBe('1/2')
     expect(service.refreshed).toEqual(['1/1'])
   })
 
-  it('is not refreshed by force when a newer one is in hand', async () => {
+  it('is not force-refreshed if a newer one is cached', async () => {
     service.versions.set('1', 5)
     await got('1')
-    expect((await tokens.renewed('1', 4)).value).toBe('1/5')
+    expect((await tokens.refreshedAfter401('1', 4)).value).toBe('1/5')
     expect(service.refreshed).toEqual([])
   })
 
-  it('is refused to all who ask for the same version shortly after a refresh has failed', async () => {
+  it('shares the failure of a forced refresh with all calls of the same version for a short time', async () => {
     await got('1')
     service.fail(new IntegrationError('credential_faulted', 'gone'))
     for (let call = 0; call < 3; call += 1) {
-      const refused = failureOf(tokens.renewed('1', 1))
+      const refused = failureOf(tokens.refreshedAfter401('1', 1))
       await service.answerAll()
       expect(await refused).toMatchObject({ code: 'credential_faulted' })
     }
     expect(service.refreshed).toHaveLength(1)
     service.fail(null)
-    tokens.drop('1', true) // credential.stored: the company was authorized again
-    const healed = tokens.renewed('1', 1)
+    tokens.evict('1', true) // credential.stored: the company was authorized again
+    const healed = tokens.refreshedAfter401('1', 1)
     await service.answerAll()
     expect((await healed).value).toBe('1/2')
   })
 
-  describe('that upstream refuses although it came of a forced refresh', () => {
+  describe('that upstream rejects although it came from a forced refresh', () => {
     const renewed = async (version: number) => {
-      const promise = tokens.renewed('1', version)
+      const promise = tokens.refreshedAfter401('1', version)
       await service.answerAll()
       return promise
     }
@@ -173,32 +173,32 @@ describe('the access token of a realm', () => {
       expect(await renewed(1)).toMatchObject({ version: 2 })
     })
 
-    it('is not worth another one for a minute, also when events tell of refreshes', async () => {
-      expect(tokens.isRenewable('1', 2)).toBe(false)
-      tokens.drop('1', false) // of our own refresh, and then of another replica's
+    it('is not force-refreshed again for a minute, even after events of refreshes', async () => {
+      expect(tokens.isRefreshable('1', 2)).toBe(false)
+      tokens.evict('1', false) // of our own refresh, and then of another replica's
       service.versions.set('1', 3)
-      tokens.drop('1', false)
+      tokens.evict('1', false)
       await got('1')
-      expect(tokens.isRenewable('1', 3)).toBe(false)
+      expect(tokens.isRefreshable('1', 3)).toBe(false)
       clock += 60_000
-      expect(tokens.isRenewable('1', 3)).toBe(true)
+      expect(tokens.isRefreshable('1', 3)).toBe(true)
     })
 
-    it('is worth one at once when the company was authorized again', async () => {
-      tokens.drop('1', true)
-      expect(tokens.isRenewable('1', 2)).toBe(true)
+    it('is force-refreshed at once if the company was authorized again', async () => {
+      tokens.evict('1', true)
+      expect(tokens.isRefreshable('1', 2)).toBe(true)
     })
 
-    it('leaves calls that still had the token before to take the new one', async () => {
-      expect(tokens.isRenewable('1', 1)).toBe(true)
+    it('is returned to calls that were rejected with an older token', async () => {
+      expect(tokens.isRefreshable('1', 1)).toBe(true)
       expect(await renewed(1)).toMatchObject({ version: 2 })
       expect(service.refreshed).toEqual(['1/1'])
     })
 
-    it('is joined by a call that was refused with an older token, while it is under way', async () => {
+    it('shares a forced refresh in flight with a call that was rejected with an older token', async () => {
       service.versions.set('5', 2)
-      const newer = tokens.renewed('5', 2)
-      const older = tokens.renewed('5', 1)
+      const newer = tokens.refreshedAfter401('5', 2)
+      const older = tokens.refreshedAfter401('5', 1)
       await service.answerAll()
       expect(await Promise.all([newer, older])).toMatchObject([{ version: 3 }, { version: 3 }])
       expect(service.refreshed).not.toContain('5/1')
@@ -206,7 +206,7 @@ describe('the access token of a realm', () => {
   })
 })
 
-describe('over all interleavings of calls, refreshes, events and answers', () => {
+describe('over all interleavings of calls, refreshes, events and responses', () => {
   const realm = fc.constantFrom('1', '2', '11', '12')
   const step = fc.oneof(
     { weight: 3, arbitrary: fc.record({ kind: fc.constant('get' as const), realm }) },
@@ -226,7 +226,7 @@ describe('over all interleavings of calls, refreshes, events and answers', () =>
       weight: 1,
       arbitrary: fc.record({ kind: fc.constant('time' as const), ms: fc.nat(400_000) }),
     },
-    // Answers arrive in any order, and some are failures.
+    // Responses arrive in any order, and some are failures.
     {
       weight: 4,
       arbitrary: fc.record({
@@ -237,7 +237,7 @@ describe('over all interleavings of calls, refreshes, events and answers', () =>
     },
   )
 
-  it("a token is never another realm's, nor older than what an event has told of", async () => {
+  it('a token is never that of another realm, nor older than the version of an event', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 120 }), async (steps) => {
         clock = 1_000_000
@@ -263,13 +263,13 @@ describe('over all interleavings of calls, refreshes, events and answers', () =>
               break
             case 'refused': {
               const version = Math.max(1, (service.versions.get(taken.realm) ?? 1) - taken.behind)
-              if (tokens.isRenewable(taken.realm, version))
-                check(tokens.renewed(taken.realm, version), taken.realm)
+              if (tokens.isRefreshable(taken.realm, version))
+                check(tokens.refreshedAfter401(taken.realm, version), taken.realm)
               break
             }
             case 'event':
               service.versions.set(taken.realm, (service.versions.get(taken.realm) ?? 1) + 1)
-              tokens.drop(taken.realm, taken.isNewGrant)
+              tokens.evict(taken.realm, taken.isNewGrant)
               break
             case 'time':
               clock += taken.ms

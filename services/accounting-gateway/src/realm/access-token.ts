@@ -1,14 +1,14 @@
 /**
- * The access token of each realm, kept here between calls.
+ * Caches the access token of each realm.
  *
- * I1  A token goes only with the realm it was asked for.
- * I2  One question at a time per realm, however many calls wait for the answer.
- * I3  What a credential event or a 401 has put in doubt is never handed out again from memory, also when
- *     the answer that brings it was already on its way.
- * I4  A token that is valid is handed out at once; when it is old it is asked for again in the background,
- *     so an absent token-service is noticed only when the token in hand has expired.
- * I5  A provider that refuses every token is not answered with a refresh for every call: what came of a
- *     forced refresh is not refreshed by force again for a while, unless a new grant is stored.
+ * I1  A token is used only for the realm that it was requested for.
+ * I2  One request to token-service is in flight per realm, however many calls wait for its response.
+ * I3  A token that a credential event or a 401 has invalidated is never used from the cache again, even if the
+ *     response that contains it was already in flight.
+ * I4  A valid token is used at once. An old one is also requested again in the background, so token-service may be
+ *     unavailable until the cached token expires.
+ * I5  A provider that rejects every token does not cause a refresh per call: a token that came from a forced refresh
+ *     is not force-refreshed again for a minute, unless a new grant is stored.
  */
 import { hasCode } from '@integration-host/shared/errors'
 
@@ -16,7 +16,7 @@ export interface AccessToken {
   readonly value: string
   /** Epoch ms. */
   readonly expiresAt: number
-  /** Of the credential; grows with every refresh. */
+  /** The version of the credential; it increases with every refresh. */
   readonly version: number
 }
 
@@ -24,43 +24,52 @@ export interface AccessToken {
 export interface TokenSource {
   /** @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `token_service_unavailable`, `provider_unavailable` */
   token(realm: string): Promise<AccessToken>
-  /** Has the credential refreshed unless it is already newer than `version`. Throws as `token` does. */
+  /** Refreshes the credential unless it is already newer than `version`. Throws as `token` does. */
   refresh(realm: string, version: number): Promise<void>
 }
 
 export interface AccessTokens {
-  /** The token in hand, null when there is none to rely on. */
+  /** Returns the cached token; `null` if there is none that is still valid. */
   cached(realm: string): AccessToken | null
-  /** The token in hand, else asked for. Throws as {@link TokenSource.token} does. */
+  /** Returns the cached token, or requests one. Throws as {@link TokenSource.token} does. */
   get(realm: string): Promise<AccessToken>
-  /** Whether there is, or may be had, a token that upstream may like better than that of `version`. */
-  isRenewable(realm: string, version: number): boolean
-  /** A token newer than `version`, which upstream has refused: one forced refresh, whoever asks. */
-  renewed(realm: string, version: number): Promise<AccessToken>
-  /** Forgets what a credential event is about; `isNewGrant` when the company was authorized again. */
-  drop(realm: string, isNewGrant: boolean): void
+  /** Whether upstream may accept another token than that of `version`: a newer one is cached, or I5 allows a refresh. */
+  isRefreshable(realm: string, version: number): boolean
+  /** Returns a token newer than `version`, which upstream rejected; all callers share one forced refresh. */
+  refreshedAfter401(realm: string, version: number): Promise<AccessToken>
+  /** Removes a realm's token from the cache. `isNewGrant`: the company was authorized again, which ends I5's minute. */
+  evict(realm: string, isNewGrant: boolean): void
 }
 
 interface Entry {
   token: AccessToken | null
-  /** Epoch ms from which the token in hand is asked for again in the background. */
+  /** Epoch ms from which the cached token is requested again in the background. */
   freshUntil: number
-  asking: Promise<AccessToken> | null
-  /** The last forced refresh, and until when its failure stands for all who ask for the same. */
-  renewal: { readonly version: number; readonly done: Promise<AccessToken>; until: number } | null
-  /** What the last forced refresh brought, and when that was. */
-  forced: { readonly version: number; readonly at: number } | null
+  /** The request in flight (I2). */
+  pending: Promise<AccessToken> | null
+  /**
+   * The last forced refresh. While it is in flight `until` is infinite; after that its result, also a failure, is
+   * shared until then by all calls that were rejected with the same version.
+   */
+  forcedRefresh: {
+    readonly version: number
+    readonly done: Promise<AccessToken>
+    until: number
+  } | null
+  /** The version that the last forced refresh returned, and when (I5). */
+  lastForced: { readonly version: number; readonly at: number } | null
 }
 
-/** A token that is about to expire could do so on its way. */
+/** A token this close to its expiry may expire before upstream checks it. */
 const EXPIRY_MARGIN_MS = 5_000
 const REFRESH_MARGIN_MS = 60_000
-/** Events can be lost while the broker is away; after this a token is looked at again. */
-const LONGEST_REST_MS = 300_000
-/** How long a failure to ask again, or to refresh, is left alone. */
-const FAILURE_REST_MS = 5_000
+/** Credential events can be lost while the broker is unavailable, so a token is requested again after this time. */
+const MAX_AGE_MS = 300_000
+/** Time after a failed request or refresh before the next one. */
+const FAILURE_COOL_DOWN_MS = 5_000
 /** I5 */
-const FORCED_REST_MS = 60_000
+const FORCED_REFRESH_COOL_DOWN_MS = 60_000
+/** Number of entries at which expired ones are removed. */
 const SWEEP_AT = 10_000
 
 export function createAccessTokens({
@@ -76,47 +85,53 @@ export function createAccessTokens({
     const known = entries.get(realm)
     if (known !== undefined) return known
     if (entries.size >= SWEEP_AT) {
-      for (const [name, { token, asking }] of entries)
-        if (asking === null && (token === null || token.expiresAt <= now())) entries.delete(name)
+      for (const [name, { token, pending }] of entries)
+        if (pending === null && (token === null || token.expiresAt <= now())) entries.delete(name)
     }
-    const entry: Entry = { token: null, freshUntil: 0, asking: null, renewal: null, forced: null }
+    const entry: Entry = {
+      token: null,
+      freshUntil: 0,
+      pending: null,
+      forcedRefresh: null,
+      lastForced: null,
+    }
     entries.set(realm, entry)
     return entry
   }
 
-  function ask(realm: string, entry: Entry): Promise<AccessToken> {
-    if (entry.asking !== null) return entry.asking
-    const asking = source.token(realm).then(
+  function request(realm: string, entry: Entry): Promise<AccessToken> {
+    if (entry.pending !== null) return entry.pending
+    const pending = source.token(realm).then(
       (token) => {
-        if (entry.asking === asking) {
-          entry.asking = null
+        if (entry.pending === pending) {
+          entry.pending = null
           entry.token = token
-          entry.freshUntil = Math.min(token.expiresAt - REFRESH_MARGIN_MS, now() + LONGEST_REST_MS)
-          // Near its end token-service has the new one shortly; asking with every call would not hurry it.
-          entry.freshUntil = Math.max(entry.freshUntil, now() + FAILURE_REST_MS)
+          entry.freshUntil = Math.min(token.expiresAt - REFRESH_MARGIN_MS, now() + MAX_AGE_MS)
+          // Close to the expiry token-service is about to refresh; a request per call would not make that faster.
+          entry.freshUntil = Math.max(entry.freshUntil, now() + FAILURE_COOL_DOWN_MS)
         }
         return token
       },
       (error: unknown) => {
-        if (entry.asking === asking) {
-          entry.asking = null
-          entry.freshUntil = now() + FAILURE_REST_MS
-          // Gone for good: what is in hand belongs to nobody any more.
+        if (entry.pending === pending) {
+          entry.pending = null
+          entry.freshUntil = now() + FAILURE_COOL_DOWN_MS
+          // The credential was removed, so its cached token must not be used any longer.
           if (hasCode(error, 'credential_not_found')) entries.delete(realm)
         }
         throw error
       },
     )
-    // Asked for in the background, nobody may be waiting for the failure.
-    asking.catch(() => {})
-    entry.asking = asking
-    return asking
+    // A background request has no caller that handles its failure.
+    pending.catch(() => {})
+    entry.pending = pending
+    return pending
   }
 
-  // I3: what is being asked for may already be old; those who wait for it get it, nobody else.
-  function doubt(entry: Entry): void {
+  // I3: the response in flight may already be outdated. Calls that wait for it still get it, but it is not cached.
+  function invalidate(entry: Entry): void {
     entry.token = null
-    entry.asking = null
+    entry.pending = null
   }
 
   function cached(realm: string): AccessToken | null {
@@ -125,62 +140,72 @@ export function createAccessTokens({
     if (entry === undefined || token === null) return null
     const at = now()
     if (at >= token.expiresAt - EXPIRY_MARGIN_MS) return null
-    if (at >= entry.freshUntil) void ask(realm, entry) // I4
+    if (at >= entry.freshUntil) void request(realm, entry) // I4
     return token
   }
 
-  async function renew(realm: string, entry: Entry, version: number): Promise<AccessToken> {
+  async function forceRefresh(realm: string, entry: Entry, version: number): Promise<AccessToken> {
     await source.refresh(realm, version)
-    doubt(entry)
-    const token = await ask(realm, entry)
-    entry.forced = { version: token.version, at: now() }
+    invalidate(entry)
+    const token = await request(realm, entry)
+    entry.lastForced = { version: token.version, at: now() }
     return token
   }
 
   return {
     cached,
+
     async get(realm) {
       const entry = entryOf(realm)
-      // A forced refresh under way: the token of before would only be refused again.
-      if (entry.renewal !== null && entry.renewal.until === Number.POSITIVE_INFINITY)
-        return entry.renewal.done
-      return cached(realm) ?? ask(realm, entry)
+      const { forcedRefresh } = entry
+      // While a forced refresh is in flight, token-service could only return the token that upstream rejected.
+      if (forcedRefresh !== null && forcedRefresh.until === Number.POSITIVE_INFINITY)
+        return forcedRefresh.done
+      return cached(realm) ?? request(realm, entry)
     },
-    isRenewable(realm, version) {
-      const { token = null, forced = null } = entries.get(realm) ?? {}
+
+    isRefreshable(realm, version) {
+      const { token = null, lastForced = null } = entries.get(realm) ?? {}
       if (token !== null && token.version > version) return true
-      return forced === null || version < forced.version || now() >= forced.at + FORCED_REST_MS
+      return (
+        lastForced === null ||
+        version < lastForced.version ||
+        now() >= lastForced.at + FORCED_REFRESH_COOL_DOWN_MS
+      )
     },
-    async renewed(realm, version) {
+
+    async refreshedAfter401(realm, version) {
       const entry = entryOf(realm)
       if (entry.token !== null && entry.token.version > version) return entry.token
-      if (entry.token !== null) doubt(entry)
-      const { renewal } = entry
-      if (renewal?.version === version && now() < renewal.until) return renewal.done
-      // One of a newer token, under way: it brings what is newer than this one too. A second beside it
-      // could take its place, and hand out the very token that the first was started to replace.
+      if (entry.token !== null) invalidate(entry)
+      const { forcedRefresh } = entry
+      if (forcedRefresh?.version === version && now() < forcedRefresh.until)
+        return forcedRefresh.done
+      // A forced refresh of a newer version is in flight, and its result is newer than `version` too. A second one
+      // beside it could replace the first, and return the very token that the first was started to replace.
       if (
-        renewal !== null &&
-        renewal.version > version &&
-        renewal.until === Number.POSITIVE_INFINITY
+        forcedRefresh !== null &&
+        forcedRefresh.version > version &&
+        forcedRefresh.until === Number.POSITIVE_INFINITY
       )
-        return renewal.done
-      const done = renew(realm, entry, version)
+        return forcedRefresh.done
+      const done = forceRefresh(realm, entry, version)
       const started = { version, done, until: Number.POSITIVE_INFINITY }
-      entry.renewal = started
-      const rest = (): void => {
-        started.until = now() + FAILURE_REST_MS
+      entry.forcedRefresh = started
+      const settled = (): void => {
+        started.until = now() + FAILURE_COOL_DOWN_MS
       }
-      done.then(rest, rest)
+      done.then(settled, settled)
       return done
     },
-    drop(realm, isNewGrant) {
+
+    evict(realm, isNewGrant) {
       const entry = entries.get(realm)
       if (entry === undefined) return
-      doubt(entry)
-      entry.renewal = null
-      // Not of our own refresh, nor of another replica's: they would take turns for ever.
-      if (isNewGrant) entry.forced = null
+      invalidate(entry)
+      entry.forcedRefresh = null
+      // Only for a new grant: if every refresh ended the minute of I5, replicas would force refreshes in turns forever.
+      if (isNewGrant) entry.lastForced = null
     },
   }
 }

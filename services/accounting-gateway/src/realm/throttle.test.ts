@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createProcessLedger, createProcessLimits } from './process-ledger.ts'
+import { createProcessRateLimiter, createProcessLimits } from './process-rate-limiter.ts'
 import type { Permit, RealmLimits } from './throttle.ts'
 
 const rates = { perSecond: 10, perMinute: 50, concurrent: 4 }
@@ -23,7 +23,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-/** Takes permits as fast as they come and notes when each came. */
+/** Acquires permits as fast as they are granted, and records when each was. */
 async function sendAll(limits: RealmLimits, realm: string, count: number, lastMs = 0) {
   const sentAt: number[] = []
   const calls = Array.from({ length: count }, async (_, index) => {
@@ -45,24 +45,24 @@ const mostWithin = (sentAt: readonly number[], windowMs: number): number =>
   )
 
 describe('the throttle of a realm', () => {
-  it('lets calls far from the limits through without waiting', () => {
+  it('grants permits far from the limits without waiting', () => {
     const permit = createProcessLimits(rates, Date.now).acquire('1', patient())
     expect(permit).not.toBeInstanceOf(Promise)
   })
 
-  it('never lets more out in any second or minute than the provider takes, and loses none', async () => {
+  it('never grants more permits in any second or minute than allowed, and loses none', async () => {
     const { sentAt } = await sendAll(createProcessLimits(rates, Date.now), '1', 100)
     expect(sentAt).toHaveLength(100)
     expect(mostWithin(sentAt, 1_000)).toBe(10)
     expect(mostWithin(sentAt, 60_000)).toBe(50)
   })
 
-  it('lets waiting calls out in the order they came', async () => {
+  it('grants permits to waiting calls in order of arrival', async () => {
     const { order } = await sendAll(createProcessLimits(rates, Date.now), '1', 40)
     expect(order).toEqual(order.toSorted((a, b) => a - b))
   })
 
-  it('keeps no more calls open at a time than allowed, and goes on as soon as one is over', async () => {
+  it('never has more calls in flight than allowed, and continues as soon as one ends', async () => {
     const limits = createProcessLimits({ ...rates, perSecond: 1_000, perMinute: 1_000 }, Date.now)
     let open = 0
     let most = 0
@@ -79,33 +79,33 @@ describe('the throttle of a realm', () => {
     expect(most).toBe(4)
   })
 
-  it('does not mix realms: one that waits does not hold up another', async () => {
+  it('is independent of other realms: waiting calls of one do not delay another', async () => {
     const limits = createProcessLimits(rates, Date.now)
-    limits.hold('1', 60_000)
+    limits.coolDown('1', 60_000)
     void Promise.resolve(limits.acquire('1', patient())).then((permit: Permit) => permit.release())
     expect(limits.acquire('2', patient())).not.toBeInstanceOf(Promise)
     await vi.advanceTimersByTimeAsync(60_000)
   })
 
-  it('refuses at once a call whose turn comes after its deadline, with the time to come back', async () => {
+  it('rejects a call at once if no permit is possible before its deadline, with the time to retry after', async () => {
     const limits = createProcessLimits(rates, Date.now)
-    limits.hold('1', 60_000)
+    limits.coolDown('1', 60_000)
     await expect(limits.acquire('1', patient(30_000))).rejects.toMatchObject({
       code: 'throttled',
       retryAfterSeconds: 60,
     })
   })
 
-  it('refuses a call behind others when all of them wait for a hold that outlasts it', async () => {
+  it('rejects a queued call if the cool-down that all of them wait for exceeds its deadline', async () => {
     const limits = createProcessLimits(rates, Date.now)
-    limits.hold('1', 60_000)
+    limits.coolDown('1', 60_000)
     const waiting = Promise.resolve(limits.acquire('1', patient()))
     await expect(limits.acquire('1', patient(30_000))).rejects.toMatchObject({ code: 'throttled' })
     await vi.advanceTimersByTimeAsync(60_000)
     await expect(waiting).resolves.toBeDefined()
   })
 
-  it('tells a waiting call its deadline has come, not later', async () => {
+  it('rejects a waiting call at its deadline, not later', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     await limits.acquire('1', patient())
     const late = failureOf(limits.acquire('1', patient(5_000)))
@@ -113,7 +113,7 @@ describe('the throttle of a realm', () => {
     expect(await late).toMatchObject({ code: 'throttled' })
   })
 
-  it('keeps a bounded queue and refuses what would make it longer', async () => {
+  it('rejects calls beyond the limit of the queue', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     const first = await limits.acquire('1', patient())
     const waiting = Array.from({ length: 100 }, () => limits.acquire('1', patient()))
@@ -122,7 +122,7 @@ describe('the throttle of a realm', () => {
     await expect(waiting[0]).resolves.toBeDefined()
   })
 
-  it('drops a call from the queue when its caller goes, and serves the next', async () => {
+  it('removes a call from the queue when its caller disconnects, and serves the next', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     const first = await limits.acquire('1', patient())
     const gone = new AbortController()
@@ -134,20 +134,20 @@ describe('the throttle of a realm', () => {
     await expect(next).resolves.toBeDefined()
   })
 
-  it('never shortens a hold', () => {
-    const ledger = createProcessLedger(rates, Date.now)
-    ledger.hold('1', 60_000)
-    ledger.hold('1', 1_000)
-    expect(ledger.heldMs('1')).toBe(60_000)
+  it('never shortens a cool-down', () => {
+    const limiter = createProcessRateLimiter(rates, Date.now)
+    limiter.coolDown('1', 60_000)
+    limiter.coolDown('1', 1_000)
+    expect(limiter.coolDownMs('1')).toBe(60_000)
   })
 
-  it('forgets realms at rest', () => {
-    const ledger = createProcessLedger(rates, Date.now)
-    for (let realm = 0; realm < 1_000; realm += 1) ledger.record(String(realm))
+  it('evicts idle realms', () => {
+    const limiter = createProcessRateLimiter(rates, Date.now)
+    for (let realm = 0; realm < 1_000; realm += 1) limiter.count(String(realm))
     vi.setSystemTime(Date.now() + 60_001)
-    ledger.record('new')
-    ledger.record('0')
-    // Still right about what it has kept, and what it has forgotten no longer counts.
-    expect(ledger.claim('1')).toHaveProperty('permit')
+    limiter.count('new')
+    limiter.count('0')
+    // Still correct for realms that were kept; the calls of evicted ones no longer count.
+    expect(limiter.reserve('1')).toHaveProperty('permit')
   })
 })

@@ -1,10 +1,11 @@
 /**
- * What one realm may send: so many calls a second, a minute, and at a time; nothing while it is held.
+ * Limits what is sent for one realm: calls per second, calls per minute and concurrent calls. During a cool-down
+ * (after the accounting API responded 429) nothing is sent for the realm.
  *
- * I1  A call goes out only with a permit of the ledger, which counts over all replicas when it can.
- * I2  Calls of a realm that must wait get their permits in the order they came.
- * I3  A call waits only while a permit before its deadline is possible, and only `queueLimit` of them do;
- *     the others are told at once when to come back.
+ * I1  A call is sent only with a permit of the rate limiter, which counts over all replicas whenever it can.
+ * I2  Calls of a realm that have to wait get their permits in order of arrival.
+ * I3  A call waits only while a permit before its deadline is possible, and at most `queueLimit` calls wait per
+ *     realm. All others are rejected at once with the time after which to retry.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
@@ -15,7 +16,7 @@ export interface RealmRates {
   readonly concurrent: number
 }
 
-/** The limits of batches alone: they count against the limits of all calls as well. */
+/** Returns the limits of batch calls alone; each batch call counts against the limits of all calls as well. */
 export const batchRates = ({ calls, batchesPerMinute }: ProviderLimits): RealmRates => ({
   perSecond: batchesPerMinute,
   perMinute: batchesPerMinute,
@@ -23,80 +24,117 @@ export const batchRates = ({ calls, batchesPerMinute }: ProviderLimits): RealmRa
 })
 
 export interface Permit {
-  /** Says that the call is over; a second time does nothing. */
+  /** Frees the concurrency slot of the call. Calling it a second time has no effect. */
   release(): void
 }
 
 export interface Denial {
-  readonly reason: 'held' | 'rate' | 'concurrency'
-  /** Milliseconds until another try makes sense; for `concurrency` a guess. */
+  readonly reason: 'cool-down' | 'rate' | 'concurrency'
+  /** Milliseconds after which to try again; for `concurrency` an estimate. */
   readonly waitMs: number
 }
 
-export type Claim = { readonly permit: Permit } | { readonly denial: Denial }
+export type Reservation = { readonly permit: Permit } | { readonly denial: Denial }
 
-/** The port to whoever counts: this process, or Redis for all replicas. Never throws, never rejects. */
-export interface Ledger {
-  claim(realm: string): Claim | Promise<Claim>
-  /** No permit for this realm for `ms`; never shortens a hold. */
-  hold(realm: string, ms: number): void
+/** The port to the component that counts: this process alone, or Redis for all replicas. Never throws or rejects. */
+export interface RateLimiter {
+  reserve(realm: string): Reservation | Promise<Reservation>
+  /** Denies permits for this realm for `ms` milliseconds. Never shortens a cool-down. */
+  coolDown(realm: string, ms: number): void
 }
 
-export interface Patience {
-  /** Epoch ms after which a permit is of no use. */
+export interface WaitLimit {
+  /** Epoch ms after which a permit is useless to the call. */
   readonly until: number
   readonly signal: AbortSignal
 }
 
 export interface RealmLimits {
   /**
-   * A permit, at once or when the realm's turn comes.
+   * Returns a permit at once if one is available, else a promise that resolves when it is the call's turn.
    *
    * @throws {IntegrationError} `throttled`, with the seconds after which a permit is likely.
-   * @throws the signal's reason when it aborts first.
+   * @throws the signal's reason if it aborts first.
    */
-  acquire(realm: string, patience: () => Patience): Permit | Promise<Permit>
-  hold(realm: string, ms: number): void
+  acquire(realm: string, waitLimit: () => WaitLimit): Permit | Promise<Permit>
+  coolDown(realm: string, ms: number): void
 }
 
-/** What a gateway keeps to: the limits of all calls, and beside them those of calls to `…/batch`. */
+/** The limits that a gateway observes: those of all calls, and in addition those of calls to `…/batch`. */
 export interface GatewayLimits {
   readonly calls: RealmLimits
   readonly batches: RealmLimits
 }
 
-interface Waiter extends Patience {
-  readonly settle: (claim: Permit | Error) => void
+/**
+ * Returns the permit of one call. A batch call needs two, and waits for the rarer one of the batch limit first:
+ * in the other order it would occupy a slot of the general limit while it waits.
+ */
+export function acquirePermit(
+  { calls, batches }: GatewayLimits,
+  realm: string,
+  { isBatch, waitLimit }: { readonly isBatch: boolean; readonly waitLimit: () => WaitLimit },
+): Permit | Promise<Permit> {
+  return isBatch ? acquireBoth(batches, calls, realm, waitLimit) : calls.acquire(realm, waitLimit)
+}
+
+async function acquireBoth(
+  first: RealmLimits,
+  second: RealmLimits,
+  realm: string,
+  waitLimit: () => WaitLimit,
+): Promise<Permit> {
+  const firstPermit = await first.acquire(realm, waitLimit)
+  try {
+    const secondPermit = await second.acquire(realm, waitLimit)
+    return {
+      release() {
+        secondPermit.release()
+        firstPermit.release()
+      },
+    }
+  } catch (error) {
+    firstPermit.release()
+    throw error
+  }
+}
+
+interface Waiter extends WaitLimit {
+  readonly settle: (outcome: Permit | Error) => void
 }
 
 interface Queue {
   readonly waiters: Waiter[]
-  /** Epoch ms before which the ledger gives nobody a permit. */
+  /** Epoch ms until which the rate limiter denies every permit. */
   blockedUntil: number
-  /** Ends the pause between two tries. */
+  /** Ends the pause between two attempts to reserve a permit. */
   wake: () => void
 }
 
 export interface RealmLimitsDeps {
-  readonly ledger: Ledger
+  readonly limiter: RateLimiter
   readonly now: () => number
   readonly queueLimit?: number
 }
 
-export function createRealmLimits({ ledger, now, queueLimit = 100 }: RealmLimitsDeps): RealmLimits {
+export function createRealmLimits({
+  limiter,
+  now,
+  queueLimit = 100,
+}: RealmLimitsDeps): RealmLimits {
   const queues = new Map<string, Queue>()
 
-  const waking = (realm: string, permit: Permit): Permit => ({
+  const wakingPermit = (realm: string, permit: Permit): Permit => ({
     release() {
       permit.release()
       queues.get(realm)?.wake()
     },
   })
 
-  function enqueue(realm: string, patience: Patience, denial: Denial | null): Promise<Permit> {
+  function enqueue(realm: string, waitLimit: WaitLimit, denial: Denial | null): Promise<Permit> {
     const waiting = queues.get(realm)
     const blockedUntil = denial === null ? (waiting?.blockedUntil ?? 0) : blockedBy(denial, now())
-    if (blockedUntil > patience.until) return Promise.reject(throttled(blockedUntil - now()))
+    if (blockedUntil > waitLimit.until) return Promise.reject(throttled(blockedUntil - now()))
     if (waiting !== undefined && waiting.waiters.length >= queueLimit)
       return Promise.reject(throttled(Math.max(1_000, blockedUntil - now())))
     return new Promise<Permit>((resolve, reject) => {
@@ -105,49 +143,49 @@ export function createRealmLimits({ ledger, now, queueLimit = 100 }: RealmLimits
         const index = queue.waiters.indexOf(waiter)
         if (index !== -1) queue.waiters.splice(index, 1)
         queue.wake()
-        waiter.settle(patience.signal.reason as Error)
+        waiter.settle(waitLimit.signal.reason as Error)
       }
       const waiter: Waiter = {
-        ...patience,
+        ...waitLimit,
         settle(outcome) {
-          patience.signal.removeEventListener('abort', onAbort)
+          waitLimit.signal.removeEventListener('abort', onAbort)
           if (outcome instanceof Error) reject(outcome)
           else resolve(outcome)
         },
       }
-      patience.signal.addEventListener('abort', onAbort, { once: true })
+      waitLimit.signal.addEventListener('abort', onAbort, { once: true })
       queue.waiters.push(waiter)
       if (waiting === undefined) {
         queues.set(realm, queue)
-        void pump(realm, queue, denial?.waitMs ?? 0)
+        void serveQueue(realm, queue, denial?.waitMs ?? 0)
       }
     })
   }
 
-  // One per realm that has waiters: asks for the first of them, then the next (I2).
-  async function pump(realm: string, queue: Queue, firstPauseMs: number): Promise<void> {
+  // One loop per realm that has waiters. It reserves a permit for the first of them, then for the next (I2).
+  async function serveQueue(realm: string, queue: Queue, firstPauseMs: number): Promise<void> {
     let pauseMs = firstPauseMs
     while (queue.waiters.length > 0) {
       if (pauseMs > 0) await pause(queue, pauseMs)
       if (queue.waiters.length === 0) break
-      const claim = await ledger.claim(realm)
-      if ('permit' in claim) {
-        const permit = waking(realm, claim.permit)
+      const reservation = await limiter.reserve(realm)
+      if ('permit' in reservation) {
+        const permit = wakingPermit(realm, reservation.permit)
         const first = queue.waiters.shift()
         if (first === undefined) permit.release()
         else first.settle(permit)
         pauseMs = 0
         continue
       }
-      queue.blockedUntil = blockedBy(claim.denial, now())
-      giveUp(queue)
-      pauseMs = Math.max(1, claim.denial.waitMs)
+      queue.blockedUntil = blockedBy(reservation.denial, now())
+      rejectLate(queue)
+      pauseMs = Math.max(1, reservation.denial.waitMs)
     }
     queues.delete(realm)
   }
 
   // I3
-  function giveUp({ waiters, blockedUntil }: Queue): void {
+  function rejectLate({ waiters, blockedUntil }: Queue): void {
     const at = now()
     const late = waiters.filter(({ until }) => until <= at || until < blockedUntil)
     for (const waiter of late) {
@@ -169,18 +207,20 @@ export function createRealmLimits({ ledger, now, queueLimit = 100 }: RealmLimits
   }
 
   return {
-    acquire(realm, patience) {
-      if (queues.has(realm)) return enqueue(realm, patience(), null)
-      const decide = (claim: Claim): Permit | Promise<Permit> =>
-        'permit' in claim ? waking(realm, claim.permit) : enqueue(realm, patience(), claim.denial)
-      const claim = ledger.claim(realm)
-      return claim instanceof Promise ? claim.then(decide) : decide(claim)
+    acquire(realm, waitLimit) {
+      if (queues.has(realm)) return enqueue(realm, waitLimit(), null)
+      const decide = (reservation: Reservation): Permit | Promise<Permit> =>
+        'permit' in reservation
+          ? wakingPermit(realm, reservation.permit)
+          : enqueue(realm, waitLimit(), reservation.denial)
+      const reservation = limiter.reserve(realm)
+      return reservation instanceof Promise ? reservation.then(decide) : decide(reservation)
     },
-    hold: (realm, ms) => ledger.hold(realm, ms),
+    coolDown: (realm, ms) => limiter.coolDown(realm, ms),
   }
 }
 
-// A place may become free at any moment; a hold and a rate end when they end.
+// A concurrency slot can become free at any moment; a cool-down and a rate window end at a known time.
 const blockedBy = ({ reason, waitMs }: Denial, now: number): number =>
   reason === 'concurrency' ? 0 : now + waitMs
 

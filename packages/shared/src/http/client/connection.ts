@@ -11,29 +11,29 @@ import {
 import { type HeaderList, headerValue } from './header-list.ts'
 import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 
-const LONGEST_HEAD = 65_536
-/** How long a connection is kept for the next call, unless the server says less (`Keep-Alive: timeout=…`). */
-const KEPT_MS = 10_000
-/** A server closes at its own time; a call that is sent just then is lost. */
+const MAX_HEAD_BYTES = 65_536
+/** How long an idle connection is reused, unless the server announces less (`Keep-Alive: timeout=…`). */
+const MAX_IDLE_MS = 10_000
+/** A request that crosses the server's own close is lost, so a connection is not reused shortly before that. */
 const KEEP_ALIVE_MARGIN_MS = 1_000
-/** A peer that is gone without a word is found out while its answer is waited for. */
-const PROBED_AFTER_MS = 60_000
+/** TCP keep-alive: detects a peer that has vanished without closing, while its response is awaited. */
+const TCP_KEEP_ALIVE_MS = 60_000
 
 export interface ConnectionEvents {
-  /** Ready for the next call, once what came with the end of the last one was looked at. */
+  /** The response is complete. The connection can be reused if {@link Connection.isUsable} in the next turn. */
   onFinished(): void
   onClosed(): void
 }
 
-/** One call on its connection. */
-class Exchange implements Flow {
+/** The request in flight on a connection. */
+class InFlightRequest implements Flow {
   readonly request: HttpRequest
   readonly receiver: Receiver
   readonly #connection: Connection
   isSent = false
-  /** Nothing of the request is still to come. */
-  isWhole = false
-  isAnswered = false
+  /** The whole request, with its body, has been written. */
+  isComplete = false
+  hasResponse = false
   isPaused = false
 
   constructor(request: HttpRequest, receiver: Receiver, connection: Connection) {
@@ -44,12 +44,12 @@ class Exchange implements Flow {
 
   pause(): void {
     this.isPaused = true
-    this.#connection.steered(this)
+    this.#connection.onFlowChange(this)
   }
 
   resume(): void {
     this.isPaused = false
-    this.#connection.steered(this)
+    this.#connection.onFlowChange(this)
   }
 
   abort(): void {
@@ -58,20 +58,21 @@ class Exchange implements Flow {
 }
 
 /**
- * A connection to an origin (HTTP/1.1), for one call at a time, so that one that breaks takes no other with it.
- * Redirects are not followed, nothing is decoded. Names and values of headers are not checked.
+ * An HTTP/1.1 connection to an origin. It has one request in flight at a time (no pipelining), so a connection that
+ * breaks fails one request only. It follows no redirect and decodes no content coding. It does not check header names
+ * and values: the caller must pass valid ones.
  */
 export class Connection implements MessageReceiver {
   readonly #socket: Socket
-  readonly #parser = new HttpParser('response', this, LONGEST_HEAD)
+  readonly #parser = new HttpParser('response', this, MAX_HEAD_BYTES)
   readonly #events: ConnectionEvents
   readonly #host: string
-  readonly #connecting: NodeJS.Timeout
+  readonly #connectTimer: NodeJS.Timeout
   #isConnected = false
-  #exchange: Exchange | null = null
+  #inFlight: InFlightRequest | null = null
   #status = 0
-  #keptMs = KEPT_MS
-  #heardAt = 0
+  #maxIdleMs = MAX_IDLE_MS
+  #lastActiveAt = 0
 
   constructor(origin: URL, connectTimeoutMs: number, events: ConnectionEvents) {
     const { protocol, hostname, host } = origin
@@ -89,72 +90,72 @@ export class Connection implements MessageReceiver {
       : connectTcp(address)
     const socket = this.#socket
     socket.setNoDelay(true)
-    socket.setKeepAlive(true, PROBED_AFTER_MS)
-    this.#connecting = setTimeout(() => this.#fail('timeout'), connectTimeoutMs)
+    socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
+    this.#connectTimer = setTimeout(() => this.#fail('timeout'), connectTimeoutMs)
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
-      clearTimeout(this.#connecting)
+      clearTimeout(this.#connectTimer)
       this.#isConnected = true
-      if (this.#exchange !== null) this.#write(this.#exchange)
+      if (this.#inFlight !== null) this.#write(this.#inFlight)
     })
     socket.on('data', (chunk: Buffer) => this.#read(chunk))
     socket.on('end', () => this.#ended())
     socket.on('error', (cause) => this.#fail(isTimeout(cause) ? 'timeout' : 'unreachable', cause))
     socket.on('close', () => {
-      clearTimeout(this.#connecting)
+      clearTimeout(this.#connectTimer)
       this.#fail('unreachable')
       this.#parser.free()
       events.onClosed()
     })
   }
 
-  get isFit(): boolean {
-    const isFresh = performance.now() - this.#heardAt < this.#keptMs
-    return isFresh && this.#exchange === null && this.#socket.writable
+  get isUsable(): boolean {
+    const isFresh = performance.now() - this.#lastActiveAt < this.#maxIdleMs
+    return isFresh && this.#inFlight === null && this.#socket.writable
   }
 
   send(request: HttpRequest, receiver: Receiver): void {
-    const exchange = new Exchange(request, receiver, this)
-    this.#exchange = exchange
-    this.#heardAt = performance.now()
-    receiver.onStart(exchange)
-    if (this.#exchange === exchange && this.#isConnected) this.#write(exchange)
+    const inFlight = new InFlightRequest(request, receiver, this)
+    this.#inFlight = inFlight
+    this.#lastActiveAt = performance.now()
+    receiver.onStart(inFlight)
+    if (this.#inFlight === inFlight && this.#isConnected) this.#write(inFlight)
   }
 
-  /** A call of before has no say any more. */
-  steered(exchange: Exchange): void {
-    if (this.#exchange !== exchange) return
-    this.#heardAt = performance.now()
-    if (exchange.isPaused) this.#socket.pause()
+  /** Applies `isPaused`; ignored for an earlier request of this connection. */
+  onFlowChange(inFlight: InFlightRequest): void {
+    if (this.#inFlight !== inFlight) return
+    this.#lastActiveAt = performance.now()
+    if (inFlight.isPaused) this.#socket.pause()
     else this.#socket.resume()
   }
 
-  abort(exchange: Exchange): void {
-    if (this.#exchange !== exchange) return
-    if (exchange.isSent || !this.#isConnected) return this.#fail('unreachable')
-    if (exchange.isPaused) this.#socket.resume()
-    this.#exchange = null
-    exchange.receiver.onFailure(new HttpFailure('unreachable'))
+  abort(inFlight: InFlightRequest): void {
+    if (this.#inFlight !== inFlight) return
+    if (inFlight.isSent || !this.#isConnected) return this.#fail('unreachable')
+    if (inFlight.isPaused) this.#socket.resume()
+    this.#inFlight = null
+    inFlight.receiver.onFailure(new HttpFailure('unreachable'))
     this.#events.onFinished()
   }
 
-  #write(exchange: Exchange): void {
-    const { method, path, headers, body } = exchange.request
+  #write(inFlight: InFlightRequest): void {
+    const { method, path, headers, body } = inFlight.request
     let head = `${method} ${path} HTTP/1.1\r\nhost: ${this.#host}\r\nconnection: keep-alive\r\n`
     for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`
     if (body === null) {
       afterThisTurn(() => {
-        if (this.#exchange !== exchange) return
-        exchange.isSent = true
-        exchange.isWhole = true
+        if (this.#inFlight !== inFlight) return
+        inFlight.isSent = true
+        inFlight.isComplete = true
         this.#socket.write(`${head}\r\n`, 'latin1')
       })
       return
     }
     const length = headerValue(headers, 'content-length')
-    exchange.isSent = true
+    inFlight.isSent = true
     if (Buffer.isBuffer(body)) {
       if (length === null) head += `content-length: ${body.length}\r\n`
-      exchange.isWhole = true
+      inFlight.isComplete = true
       this.#socket.cork()
       this.#socket.write(`${head}\r\n`, 'latin1')
       this.#socket.write(body)
@@ -163,11 +164,11 @@ export class Connection implements MessageReceiver {
     }
     if (length === null) head += 'transfer-encoding: chunked\r\n'
     this.#socket.write(`${head}\r\n`, 'latin1')
-    void this.#stream(exchange, body, length === null ? null : Number(length))
+    void this.#stream(inFlight, body, length === null ? null : Number(length))
   }
 
   async #stream(
-    exchange: Exchange,
+    inFlight: InFlightRequest,
     body: AsyncIterable<Buffer>,
     length: number | null,
   ): Promise<void> {
@@ -175,7 +176,7 @@ export class Connection implements MessageReceiver {
     let left = length ?? 0
     try {
       for await (const chunk of body) {
-        if (this.#exchange !== exchange) return
+        if (this.#inFlight !== inFlight) return
         if (chunk.length === 0) continue
         left -= chunk.length
         if (length !== null && left < 0) return this.#fail('unsendable')
@@ -185,82 +186,84 @@ export class Connection implements MessageReceiver {
         if (!hasRoom) await drained(socket)
       }
     } catch (cause) {
-      // The caller broke off: what has gone out must not look whole.
-      if (this.#exchange === exchange) this.#fail('unreachable', cause)
+      // The caller's body ended early. Closing the connection without the last chunk, or short of the announced
+      // length, marks the request as incomplete (RFC 9112 §8).
+      if (this.#inFlight === inFlight) this.#fail('unreachable', cause)
       return
     }
-    if (this.#exchange !== exchange) return
+    if (this.#inFlight !== inFlight) return
     if (length !== null && left > 0) return this.#fail('unsendable')
     if (length === null) socket.write('0\r\n\r\n', 'latin1')
-    exchange.isWhole = true
+    inFlight.isComplete = true
   }
 
   #read(chunk: Buffer): void {
-    this.#heardAt = performance.now()
+    this.#lastActiveAt = performance.now()
     if (!this.#parser.read(chunk)) this.#fail('unreachable', NO_HTTP)
-    else this.#exchange?.receiver.onCaughtUp()
+    else this.#inFlight?.receiver.onCaughtUp()
   }
 
   onMessageBegin(): boolean {
-    // What nobody asked for would be taken for the answer to the next call, or to one that waits to be sent.
-    const exchange = this.#exchange
-    return exchange?.isSent === true
+    // A response without a request would be assigned to the next request. RFC 9112 §9.2 requires
+    // closing the connection then.
+    const inFlight = this.#inFlight
+    return inFlight?.isSent === true
   }
 
-  onHead({ status, headers, isUpgrade }: Head): 'body' | 'no body' | 'refused' {
-    const exchange = this.#exchange
-    const isOdd = isUpgrade || status === 101 || status < 100
-    if (exchange === null || isOdd) return 'refused'
+  onHead({ status, headers, isUpgrade }: Head): 'body' | 'no body' | 'rejected' {
+    const inFlight = this.#inFlight
+    const isUnexpected = isUpgrade || status === 101 || status < 100
+    if (inFlight === null || isUnexpected) return 'rejected'
     this.#status = status
     if (status < 200) {
-      // RFC 9110 §15.2.1: of no use to anybody further on.
-      if (status !== 100) exchange.receiver.onInformation(status, headers)
-      return this.#exchange === exchange ? 'no body' : 'refused'
+      // RFC 9110 §15.2.1: 100 Continue concerns this connection only, so it is not passed on.
+      if (status !== 100) inFlight.receiver.onInformation(status, headers)
+      return this.#inFlight === inFlight ? 'no body' : 'rejected'
     }
-    exchange.isAnswered = true
-    this.#keptMs = hasStrayBody(status, headers) ? 0 : keptMs(headers)
-    exchange.receiver.onHeaders(status, headers)
-    if (this.#exchange !== exchange) return 'refused'
-    return exchange.request.method === 'HEAD' ? 'no body' : 'body'
+    inFlight.hasResponse = true
+    this.#maxIdleMs = announcesForbiddenBody(status, headers) ? 0 : maxIdleMsOf(headers)
+    inFlight.receiver.onHeaders(status, headers)
+    if (this.#inFlight !== inFlight) return 'rejected'
+    return inFlight.request.method === 'HEAD' ? 'no body' : 'body'
   }
 
   onBody(part: Buffer): boolean {
-    this.#exchange?.receiver.onData(part)
-    return this.#exchange !== null
+    this.#inFlight?.receiver.onData(part)
+    return this.#inFlight !== null
   }
 
   onMessageComplete(trailers: HeaderList, isReusable: boolean): boolean {
-    const exchange = this.#exchange
-    if (exchange === null) return false
+    const inFlight = this.#inFlight
+    if (inFlight === null) return false
     if (this.#status < 200) return true
-    this.#exchange = null
-    if (exchange.isPaused) this.#socket.resume()
-    exchange.receiver.onEnd(trailers)
-    if (!isReusable || !exchange.isWhole || this.#keptMs <= 0) return false
+    this.#inFlight = null
+    if (inFlight.isPaused) this.#socket.resume()
+    inFlight.receiver.onEnd(trailers)
+    if (!isReusable || !inFlight.isComplete || this.#maxIdleMs <= 0) return false
     this.#events.onFinished()
     return true
   }
 
-  // An answer without a length ends with its connection.
+  // RFC 9112 §6.3: a response without a length ends with its connection.
   #ended(): void {
     this.#parser.finish()
     this.#fail('unreachable')
   }
 
   #fail(kind: FailureKind, cause?: unknown): void {
-    const exchange = this.#exchange
-    this.#exchange = null
+    const inFlight = this.#inFlight
+    this.#inFlight = null
     this.#socket.destroy()
-    exchange?.receiver.onFailure(new HttpFailure(kind, { cause }))
+    inFlight?.receiver.onFailure(new HttpFailure(kind, { cause }))
   }
 
-  /** Looks at the time (ms of the monotonic clock): nothing lasts for ever. */
-  age(at: number, idleTimeoutMs: number): void {
-    const exchange = this.#exchange
-    const silentMs = at - this.#heardAt
-    if (exchange === null) {
-      if (silentMs >= this.#keptMs) this.#socket.destroy()
-    } else if (exchange.isAnswered && !exchange.isPaused && silentMs >= idleTimeoutMs)
+  /** Enforces the timeouts. @param at milliseconds of the monotonic clock */
+  checkTimeouts(at: number, idleTimeoutMs: number): void {
+    const inFlight = this.#inFlight
+    const inactiveMs = at - this.#lastActiveAt
+    if (inFlight === null) {
+      if (inactiveMs >= this.#maxIdleMs) this.#socket.destroy()
+    } else if (inFlight.hasResponse && !inFlight.isPaused && inactiveMs >= idleTimeoutMs)
       this.#fail('timeout')
   }
 
@@ -273,25 +276,28 @@ export class Connection implements MessageReceiver {
   }
 }
 
-function keptMs(headers: HeaderList): number {
+function maxIdleMsOf(headers: HeaderList): number {
   const hint = headerValue(headers, 'keep-alive')
   const seconds = hint === null ? null : /(?:^|[\s,])timeout=(\d{1,6})/i.exec(hint)?.[1]
-  if (seconds === undefined || seconds === null) return KEPT_MS
-  return Math.min(KEPT_MS, Number(seconds) * 1_000 - KEEP_ALIVE_MARGIN_MS)
+  if (seconds === undefined || seconds === null) return MAX_IDLE_MS
+  return Math.min(MAX_IDLE_MS, Number(seconds) * 1_000 - KEEP_ALIVE_MARGIN_MS)
 }
 
-/** Says that a body follows where none can: what follows would be read as the next answer. */
-const hasStrayBody = (status: number, headers: HeaderList): boolean =>
+/**
+ * Whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. If the server does send it, its bytes
+ * would be read as the next response, so such a connection is not reused.
+ */
+const announcesForbiddenBody = (status: number, headers: HeaderList): boolean =>
   (status === 204 || status === 304) &&
   (headerValue(headers, 'transfer-encoding') !== null ||
     Number(headerValue(headers, 'content-length') ?? 0) > 0)
 
-/** Also what a receiver refused: more than it takes, or another protocol. */
-const NO_HTTP = Object.assign(new Error('what came is no answer'), { code: 'NO_HTTP' })
+/** Also used if the receiver rejects a response: a head that is too large, or another protocol. */
+const NO_HTTP = Object.assign(new Error('the response is not valid HTTP'), { code: 'NO_HTTP' })
 
 const isTimeout = (error: Error): boolean => 'code' in error && error.code === 'ETIMEDOUT'
 
-/** Until there is room for more, or nobody to take it. */
+/** Resolves when the socket's buffer has room again, or the socket is closed. */
 const drained = (socket: Socket): Promise<void> =>
   new Promise((resolve) => {
     const go = (): void => {

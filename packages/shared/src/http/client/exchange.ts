@@ -4,49 +4,49 @@ export interface HttpRequest {
   readonly method: string
   /** Path and query, sent byte for byte. */
   readonly path: string
-  /** Sent as they are, after `Host` and `Connection`; a length or chunking is added for a body without one. */
+  /** Sent unchanged after `Host` and `Connection`. `Content-Length` or `Transfer-Encoding` is added if a body has neither. */
   readonly headers: HeaderList
   readonly body: Buffer | AsyncIterable<Buffer> | null
 }
 
-/** Steers the answer that is coming. */
+/** Controls a request in flight and its response. */
 export interface Flow {
-  /** Something of the request may have left. */
+  /** Bytes of the request may have been sent. */
   readonly isSent: boolean
   pause(): void
   resume(): void
-  /** Ends the exchange, and its connection when something has left on it. */
+  /** Aborts the request, and closes its connection if bytes of the request may have been sent on it. */
   abort(): void
 }
 
-/** Exactly one of `onEnd` and `onFailure` is the last call. */
+/** Receives the parts of a response in their order. The last call is either `onEnd` or `onFailure`, exactly once. */
 export interface Receiver {
-  /** Before anything is sent. */
+  /** Called before anything is sent. */
   onStart(flow: Flow): void
-  /** An answer before the answer (RFC 9110 §15.2), such as 103 Early Hints; any number of them. */
+  /** An informational response (RFC 9110 §15.2) such as 103 Early Hints; called any number of times. */
   onInformation(status: number, headers: HeaderList): void
-  /** The final status line and headers. */
+  /** Status and headers of the final response. */
   onHeaders(status: number, headers: HeaderList): void
   onData(chunk: Buffer): void
-  /** All that has arrived so far was told, and more is to come. */
+  /** Called after each read of the socket, once its bytes have been passed on, unless the response is complete. */
   onCaughtUp(): void
   onEnd(trailers: HeaderList): void
   onFailure(failure: HttpFailure): void
 }
 
 /**
- * `unreachable`: no connection, or it broke; `timeout`: silence; `unsendable`: the request cannot be put
- * on the wire as it is.
+ * `unreachable`: no connection, a broken one, or a response that is not valid HTTP; `timeout`: no bytes arrived in
+ * time; `unsendable`: the request cannot be sent as it is.
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'unsendable'
 
-/** There is no answer, or half of one. */
+/** There is no response, or only a part of one. */
 export class HttpFailure extends Error {
   override readonly name = 'HttpFailure'
   readonly kind: FailureKind
 
   constructor(kind: FailureKind, options?: ErrorOptions) {
-    super(`no answer: ${kind}`, options)
+    super(`no response: ${kind}`, options)
     this.kind = kind
   }
 }

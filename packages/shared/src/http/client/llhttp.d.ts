@@ -1,10 +1,10 @@
 declare module 'undici/lib/llhttp/llhttp_simd-wasm.js' {
-  /** llhttp, compiled. */
+  /** llhttp compiled to WebAssembly. */
   const wasm: Buffer
   export default wasm
 }
 
-// The types of Node know no more of it than its name.
+// The types of Node declare the name of this namespace only.
 declare namespace WebAssembly {
   const Module: new (bytes: Uint8Array) => object
   const Instance: new (

@@ -4,7 +4,7 @@ import { HttpParser, type MessageReceiver } from './parser.ts'
 
 const LONGEST_HEAD = 1_000
 
-/** Reads `bytes` in the pieces given and tells everything that was found; `null` when it is no HTTP. */
+/** Parses `bytes` in the given pieces and returns all that was reported; `null` if it is not valid HTTP. */
 function parsed(type: 'request' | 'response', bytes: Buffer, ends: readonly number[] = []) {
   const messages: unknown[] = []
   let body = ''
@@ -44,8 +44,8 @@ const ANSWERS = Buffer.from(
   'latin1',
 )
 
-describe('reading HTTP/1.1', () => {
-  it('gives heads as they came but for the white space around values, bodies and trailers', () => {
+describe('parsing HTTP/1.1', () => {
+  it('reports heads unchanged except for white space around values, bodies and trailers', () => {
     expect(parsed('response', ANSWERS)).toEqual({
       isWhole: true,
       messages: [
@@ -71,7 +71,7 @@ describe('reading HTTP/1.1', () => {
     })
   })
 
-  it('finds the same however the bytes are cut', () => {
+  it('reports the same however the bytes are split', () => {
     const whole = parsed('response', ANSWERS)
     const cuts = uniqueArray(integer({ min: 0, max: ANSWERS.length }), { maxLength: 60 })
     holds(
@@ -88,14 +88,14 @@ describe('reading HTTP/1.1', () => {
     )
   })
 
-  it('reads a chunk that is longer than its window', () => {
+  it('parses a chunk that is larger than its window', () => {
     const length = 200_000
     const head = `HTTP/1.1 200 OK\r\nContent-Length: ${length}\r\n\r\n`
     const read = parsed('response', Buffer.from(head + 'x'.repeat(length)))
     expect(read?.messages.at(-1)).toMatchObject({ body: 'x'.repeat(length) })
   })
 
-  it('says that a message is not whole when its connection ends within it', () => {
+  it('reports a message as incomplete if the connection ends within it', () => {
     const cut = Buffer.from('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel')
     expect(parsed('response', cut)?.isWhole).toBe(false)
   })
@@ -117,13 +117,13 @@ describe('reading HTTP/1.1', () => {
     expect(parsed('response', Buffer.from(bytes, 'latin1'))).toBeNull()
   })
 
-  it('refuses a request with a length and chunks', () => {
+  it('rejects a request with Content-Length and Transfer-Encoding', () => {
     const bytes =
       'POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'
     expect(parsed('request', Buffer.from(bytes))).toBeNull()
   })
 
-  it('begins anew after a reset', () => {
+  it('begins a new message after a reset', () => {
     const heads: string[] = []
     const parser = new HttpParser(
       'request',

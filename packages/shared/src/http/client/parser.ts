@@ -1,27 +1,27 @@
 /**
- * HTTP/1.1 messages out of bytes by llhttp, the parser of Node itself, in the WebAssembly build that undici
- * ships and reads every answer with. Nothing of its leniency is switched on.
+ * Parses HTTP/1.1 messages with llhttp, Node's own parser, in the WebAssembly build that undici ships and uses for
+ * its responses. None of llhttp's lenient modes is switched on, so what RFC 9112 does not allow is an error.
  */
 import wasm from 'undici/lib/llhttp/llhttp_simd-wasm.js'
 
 /**
- * Told what was found, in the order in which it came. A false, or `refused`, ends the parsing. Within these calls
- * no parser may be given bytes: all read through one window.
+ * Receives the parts of a message in the order in which they were parsed. Returning `false` or `rejected` ends the
+ * parsing with an error. No parser may be given bytes from within these calls, because all share one window of memory.
  */
 export interface MessageReceiver {
   onMessageBegin(): boolean
-  onHead(head: Head): 'body' | 'no body' | 'refused'
+  onHead(head: Head): 'body' | 'no body' | 'rejected'
   onBody(part: Buffer): boolean
-  /** `isReusable`: another message may follow on the connection. */
+  /** `isReusable`: another message may follow on the connection (RFC 9112 §9.3). */
   onMessageComplete(trailers: readonly string[], isReusable: boolean): boolean
 }
 
 export interface Head {
   /** 0 for a request. */
   readonly status: number
-  /** Empty for an answer. */
+  /** The request target; empty for a response. */
   readonly target: string
-  /** Names and values in turn, as they came; Latin-1, which keeps every byte. */
+  /** Names and values alternately, in the order on the wire. Decoded as Latin-1, which preserves every byte. */
   readonly headers: string[]
   readonly isUpgrade: boolean
 }
@@ -46,52 +46,56 @@ const SKIP_BODY = 1
 const TARGET = 0
 const NAME = 1
 const VALUE = 2
-/** What a socket hands over at a time, at most. */
+/** The largest read of a socket. */
 const WINDOW_BYTES = 65_536
 
-/** Whose bytes are read just now: llhttp calls back while it reads, and only then. */
+/**
+ * The parser whose bytes llhttp is reading. llhttp's callbacks are functions of the whole module, and they are called
+ * only during `llhttp_execute` and `llhttp_finish`, which are synchronous.
+ */
 const reading = {} as { parser: HttpParser }
 
 const llhttp = new WebAssembly.Instance(new WebAssembly.Module(wasm), {
   env: {
-    wasm_on_message_begin: () => reading.parser.began(),
+    wasm_on_message_begin: () => reading.parser.onBegin(),
     wasm_on_url: (_: number, at: number, length: number) =>
-      reading.parser.found(TARGET, at, length),
+      reading.parser.onPart(TARGET, at, length),
     wasm_on_status: () => OK,
     wasm_on_header_field: (_: number, at: number, length: number) =>
-      reading.parser.found(NAME, at, length),
+      reading.parser.onPart(NAME, at, length),
     wasm_on_header_value: (_: number, at: number, length: number) =>
-      reading.parser.found(VALUE, at, length),
+      reading.parser.onPart(VALUE, at, length),
     wasm_on_headers_complete: (_: number, status: number, upgrade: number) =>
-      reading.parser.headEnded(status, upgrade === 1),
-    wasm_on_body: (_: number, at: number, length: number) => reading.parser.bodyCame(at, length),
-    wasm_on_message_complete: () => reading.parser.completed(),
+      reading.parser.onHeadEnd(status, upgrade === 1),
+    wasm_on_body: (_: number, at: number, length: number) => reading.parser.onBodyPart(at, length),
+    wasm_on_message_complete: () => reading.parser.onComplete(),
   },
 }).exports as Llhttp
 
-// All parsers read through one window, as each reads what it is given at once.
+// The part of the WebAssembly memory into which bytes are copied for llhttp. One is enough for all parsers, because
+// each parses what it is given before `read` returns.
 const windowAt = llhttp.malloc(WINDOW_BYTES)
 let window = new Uint8Array(llhttp.memory.buffer, windowAt, WINDOW_BYTES)
 
-/** Reads the messages of one connection; must be {@link free}d. */
+/** Parses the messages of one connection. Its memory is outside the garbage collector: call {@link free}. */
 export class HttpParser {
   readonly #receiver: MessageReceiver
-  readonly #longestHead: number
+  readonly #maxHeadBytes: number
   #parser: number
   #chunk: Buffer = Buffer.alloc(0)
-  /** Parts of the head within the chunk that are no strings yet: what, from, to. */
+  /** Parts of the head within the current chunk, not decoded yet, as triples: TARGET, NAME or VALUE; start; end. */
   #parts: number[] = []
   #headBytes = 0
   #target = ''
   #headers: string[] = []
 
-  constructor(type: keyof typeof TYPES, receiver: MessageReceiver, longestHead: number) {
+  constructor(type: keyof typeof TYPES, receiver: MessageReceiver, maxHeadBytes: number) {
     this.#parser = llhttp.llhttp_alloc(TYPES[type])
     this.#receiver = receiver
-    this.#longestHead = longestHead
+    this.#maxHeadBytes = maxHeadBytes
   }
 
-  /** Reads on. False when it is no HTTP, or the receiver wants no more; nothing can be read after that. */
+  /** Parses further bytes. Returns false if they are not valid HTTP or the receiver ended the parsing; both are final. */
   read(bytes: Buffer): boolean {
     for (let at = 0; at < bytes.length; at += WINDOW_BYTES) {
       if (
@@ -103,23 +107,23 @@ export class HttpParser {
   }
 
   #readPart(bytes: Buffer): boolean {
-    // Memory that has grown is another buffer.
+    // When WebAssembly memory grows, its previous buffer is detached and has length 0.
     if (window.length === 0) window = new Uint8Array(llhttp.memory.buffer, windowAt, WINDOW_BYTES)
     window.set(bytes)
     reading.parser = this
     this.#chunk = bytes
     if (llhttp.llhttp_execute(this.#parser, windowAt, bytes.length) !== OK) return false
-    this.#keepParts()
+    this.#decodeParts()
     return true
   }
 
-  /** The connection has ended. False when that was within a message. */
+  /** Ends the parsing at the end of the connection. Returns false if that was within a message. */
   finish(): boolean {
     reading.parser = this
     return llhttp.llhttp_finish(this.#parser) === OK
   }
 
-  /** Forgets what was begun: the next bytes are those of a new message. */
+  /** Discards an incomplete message: the next bytes begin a new one. */
   reset(): void {
     llhttp.llhttp_reset(this.#parser)
     this.#parts = []
@@ -130,7 +134,7 @@ export class HttpParser {
     this.#parser = 0
   }
 
-  /** Of the message that {@link MessageReceiver.onHead} tells of. */
+  /** Whether the current message is HTTP/1.1; valid from {@link MessageReceiver.onHead} on. */
   get isHttp11(): boolean {
     return (
       llhttp.llhttp_get_http_major(this.#parser) === 1 &&
@@ -138,44 +142,44 @@ export class HttpParser {
     )
   }
 
-  /** @internal llhttp's own calls follow. */
-  began(): number {
+  /** @internal The callbacks of llhttp follow. */
+  onBegin(): number {
     this.#headBytes = 0
     this.#target = ''
     this.#headers = []
     return this.#receiver.onMessageBegin() ? OK : FAILED
   }
 
-  found(what: number, at: number, length: number): number {
+  onPart(what: number, at: number, length: number): number {
     this.#headBytes += length
-    if (this.#headBytes > this.#longestHead) return FAILED
+    if (this.#headBytes > this.#maxHeadBytes) return FAILED
     this.#parts.push(what, at - windowAt, at - windowAt + length)
     return OK
   }
 
-  headEnded(status: number, isUpgrade: boolean): number {
-    this.#keepParts()
+  onHeadEnd(status: number, isUpgrade: boolean): number {
+    this.#decodeParts()
     trimValues(this.#headers)
     const head = { status, target: this.#target, headers: this.#headers, isUpgrade }
     this.#headers = []
-    const wanted = this.#receiver.onHead(head)
-    return wanted === 'refused' ? FAILED : wanted === 'no body' ? SKIP_BODY : OK
+    const verdict = this.#receiver.onHead(head)
+    return verdict === 'rejected' ? FAILED : verdict === 'no body' ? SKIP_BODY : OK
   }
 
-  bodyCame(at: number, length: number): number {
+  onBodyPart(at: number, length: number): number {
     const from = at - windowAt
     return this.#receiver.onBody(this.#chunk.subarray(from, from + length)) ? OK : FAILED
   }
 
-  completed(): number {
-    this.#keepParts()
+  onComplete(): number {
+    this.#decodeParts()
     trimValues(this.#headers)
     const isReusable = llhttp.llhttp_should_keep_alive(this.#parser) === 1
     return this.#receiver.onMessageComplete(this.#headers, isReusable) ? OK : FAILED
   }
 
-  // One decoding for the whole head, and slices of it: a decoding of each part costs more than reading it.
-  #keepParts(): void {
+  // Decodes the whole head once and slices the string: decoding each part by itself costs more than parsing it.
+  #decodeParts(): void {
     const parts = this.#parts
     if (parts.length === 0) return
     const from = parts[1] ?? 0
@@ -184,7 +188,7 @@ export class HttpParser {
     for (let i = 0; i < parts.length; i += 3) {
       const what = parts[i]
       const part = text.slice((parts[i + 1] ?? 0) - from, (parts[i + 2] ?? 0) - from)
-      // What is cut by the end of a chunk goes on in the next one.
+      // A name or value may continue in the next chunk; then it is reported in parts, which are joined here.
       if (what === TARGET) this.#target += part
       else if ((headers.length % 2 === 0) === (what === NAME)) headers.push(part)
       else headers[headers.length - 1] += part
@@ -193,7 +197,7 @@ export class HttpParser {
   }
 }
 
-/** RFC 9112 §5.1: white space around a value is none of it; llhttp skips what stands before. */
+/** RFC 9112 §5.1: white space around a value is not part of it. llhttp removes only that before the value. */
 function trimValues(headers: string[]): void {
   for (let i = 1; i < headers.length; i += 2) {
     const value = headers[i] ?? ''

@@ -7,7 +7,7 @@ import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { eventually } from '../../../test-support/eventually.ts'
 import { type Flow, HttpFailure } from './exchange.ts'
-import { ask } from './ask.ts'
+import { requestText } from './request-text.ts'
 import { Pool, type PoolOptions } from './pool.ts'
 
 let opened: AsyncDisposableStack
@@ -18,7 +18,7 @@ afterEach(() => opened.disposeAsync())
 
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
-/** A server that is told when bytes arrive; it says what it is made to say. */
+/** A TCP server whose responses are written by the test. */
 async function peer(onBytes: (bytes: string, socket: Socket) => void) {
   const sockets = new Set<Socket>()
   const accepted = Promise.withResolvers<Socket>()
@@ -41,7 +41,7 @@ async function peer(onBytes: (bytes: string, socket: Socket) => void) {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     connections: () => connections,
-    /** Its side of the first connection. */
+    /** The server's side of the first connection. */
     accepted: accepted.promise,
   }
 }
@@ -51,9 +51,9 @@ const client = (url: string, options?: PoolOptions) => opened.use(new Pool(url, 
 type Client = ReturnType<typeof client>
 type Body = Buffer | AsyncIterable<Buffer>
 
-/** One call, its answer whole. */
+/** Makes one request and resolves with the complete response. */
 const get = (upstream: Client, more: { method?: string; headers?: string[]; body?: Body } = {}) =>
-  ask(
+  requestText(
     upstream,
     { method: 'GET', path: '/x?a=%20', headers: [], body: null, ...more },
     { timeoutMs: 10_000, signal: new AbortController().signal },
@@ -68,7 +68,7 @@ const failureOf = (call: Promise<unknown>): Promise<string> =>
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 describe('a connection', () => {
-  it('carries the request byte for byte', async () => {
+  it('sends the request byte for byte', async () => {
     let seen = ''
     const server = await peer((bytes, socket) => {
       seen += bytes
@@ -82,7 +82,7 @@ describe('a connection', () => {
     )
   })
 
-  it('serves call after call, and never two at a time', async () => {
+  it('is reused, and never has two requests in flight', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     for (let n = 0; n < 3; n += 1) {
@@ -110,7 +110,7 @@ describe('a connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('that the server closes while it rests is not used again', async () => {
+  it('that the server closes while it is idle is not reused', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
@@ -121,7 +121,7 @@ describe('a connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('that the server closes just before the next call is not used for it', async () => {
+  it('that the server closes just before the next request is not used for it', async () => {
     const ours = Promise.withResolvers<Socket>()
     const channel = 'net.client.socket'
     const onSocket = (message: unknown): void =>
@@ -132,14 +132,14 @@ describe('a connection', () => {
     const upstream = client(server.url)
     await get(upstream)
     const socket = await ours.promise
-    // In the same turn, once our side has seen the end and before its socket says that it is closed.
+    // In the same turn of the event loop: after the client has read the end, and before its socket emits `close`.
     const next = new Promise((resolve) => socket.once('end', () => resolve(get(upstream))))
     void server.accepted.then((theirs) => theirs.end())
     expect(await next).toMatchObject({ text: 'ok' })
     expect(server.connections()).toBe(2)
   })
 
-  it('that has rested for as long as the server allows is not used again', async () => {
+  it('that was idle for as long as the server allows is not reused', async () => {
     const answer = OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=2\r\n\r\n')
     const server = await peer((_bytes, socket) => socket.write(answer))
     vi.useFakeTimers({ toFake: ['performance'] })
@@ -156,7 +156,7 @@ describe('a connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('is given up when an answer comes before its request has gone out', async () => {
+  it('is closed if a response arrives before its request has been sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
@@ -167,7 +167,7 @@ describe('a connection', () => {
     expect((await get(upstream)).text).toBe('ok')
   })
 
-  it('to a server with a certificate is encrypted, and only to one whose certificate is good', async () => {
+  it('uses TLS for https, and requires a valid certificate', async () => {
     const file = (name: string) =>
       readFileSync(new URL(`fixtures/${name}`, import.meta.url), 'utf8')
     const cert = file('localhost.crt.pem')
@@ -190,7 +190,7 @@ describe('a connection', () => {
 })
 
 describe('a pool', () => {
-  /** A call that tells when it starts; `flow` steers it. */
+  /** A request that reports its start; `flow` controls it. */
   function call(pool: Pool) {
     const started = Promise.withResolvers<Flow>()
     const ended = Promise.withResolvers<string>()
@@ -209,7 +209,7 @@ describe('a pool', () => {
     return { started: started.promise, ended: ended.promise }
   }
 
-  it('lets calls beyond its connections wait for their turn, in order', async () => {
+  it('queues requests beyond its connections, in order', async () => {
     let seen = 0
     const held: Socket[] = []
     const server = await peer((bytes, socket) => {
@@ -227,7 +227,7 @@ describe('a pool', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('gives the turn of a connection that broke to the next call', async () => {
+  it('sends the next queued request after a connection has broken', async () => {
     let first = true
     const server = await peer((_bytes, socket) => {
       if (first) socket.destroy()
@@ -239,7 +239,7 @@ describe('a pool', () => {
     expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(['unreachable', 'answered'])
   })
 
-  it('keeps the connection of a call that is given up before any of it has left', async () => {
+  it('keeps the connection of a request that is aborted before any of it was sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const pool = client(server.url)
     await get(pool)
@@ -255,7 +255,7 @@ describe('a pool', () => {
     expect(server.connections()).toBe(1)
   })
 
-  it('sends nothing of a call before its connection stands', async () => {
+  it('sends nothing of a request before its connection is established', async () => {
     const pool = client('http://127.0.0.1:1')
     const refused = call(pool)
     const flow = await refused.started
@@ -263,7 +263,7 @@ describe('a pool', () => {
     expect(flow.isSent).toBe(false)
   })
 
-  it('fails what waits when it is closed', async () => {
+  it('fails queued requests when it is closed', async () => {
     const asked = Promise.withResolvers<void>()
     const server = await peer(() => asked.resolve())
     const pool = new Pool(server.url, { maxConnections: 1 })
@@ -281,7 +281,7 @@ describe('a pool', () => {
   })
 })
 
-describe('an answer', () => {
+describe('a response', () => {
   it('to HEAD has no body, whatever it announces', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'),
@@ -294,7 +294,7 @@ describe('an answer', () => {
     expect(server.connections()).toBe(1)
   })
 
-  it('comes after a 100 that nobody waits for', async () => {
+  it('is read after an unexpected 100 Continue', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write(`HTTP/1.1 100 Continue\r\n\r\n${OK}`),
     )
@@ -320,7 +320,7 @@ describe('an answer', () => {
     expect(await failureOf(get(client(server.url)))).toBe('unreachable')
   })
 
-  it('that stops half-way is given up after the silence allowed', async () => {
+  it('that stops half-way is aborted after the idle timeout', async () => {
     const server = await peer((_request, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'),
     )
@@ -332,7 +332,7 @@ describe('a request body', () => {
   async function* pieces(...texts: string[]): AsyncGenerator<Buffer> {
     for (const text of texts) yield Buffer.from(text)
   }
-  /** Answers once `end` has arrived. */
+  /** Responds once `end` has arrived. */
   const collector = async (end: string) => {
     let seen = ''
     const server = await peer((bytes, socket) => {
@@ -342,21 +342,21 @@ describe('a request body', () => {
     return { server, body: () => seen.slice(seen.indexOf('\r\n\r\n') + 4), head: () => seen }
   }
 
-  it('that is whole goes with its length', async () => {
+  it('of known length is sent with Content-Length', async () => {
     const { server, body, head } = await collector('bytes')
     await get(client(server.url), { method: 'POST', body: Buffer.from('bytes') })
     expect(head()).toContain('content-length: 5\r\n')
     expect(body()).toBe('bytes')
   })
 
-  it('of unknown length goes in chunks, and its empty pieces end nothing', async () => {
+  it('of unknown length is sent in chunks, and empty pieces do not end it', async () => {
     const { server, body, head } = await collector('0\r\n\r\n')
     await get(client(server.url), { method: 'POST', body: pieces('ab', '', 'cde') })
     expect(head()).toContain('transfer-encoding: chunked\r\n')
     expect(body()).toBe('2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n')
   })
 
-  it('of announced length goes as it is', async () => {
+  it('of announced length is sent unchanged', async () => {
     const { server, body } = await collector('abcde')
     const headers = ['Content-Length', '5']
     await get(client(server.url), { method: 'PUT', headers, body: pieces('ab', 'cde') })
@@ -376,7 +376,7 @@ describe('a request body', () => {
     expect(await failureOf(call)).toBe('unsendable')
   })
 
-  it('that breaks off is never whole upstream', async () => {
+  it('that ends early is never complete upstream', async () => {
     const { server, body } = await collector('never')
     async function* broken(): AsyncGenerator<Buffer> {
       yield Buffer.from('ab')
@@ -388,7 +388,7 @@ describe('a request body', () => {
     expect(body()).not.toContain('0\r\n\r\n')
   })
 
-  it('that is answered before its end takes its connection along', async () => {
+  it('that gets its response before its end closes the connection', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const more = Promise.withResolvers<void>()
     async function* slow(): AsyncGenerator<Buffer> {
@@ -404,7 +404,7 @@ describe('a request body', () => {
   })
 })
 
-it('fails every call under way when it is closed', async () => {
+it('fails every request in flight when it is closed', async () => {
   const asked = Promise.withResolvers<void>()
   const server = await peer(() => asked.resolve())
   const pool = new Pool(server.url)
@@ -414,6 +414,6 @@ it('fails every call under way when it is closed', async () => {
   expect(await call).toBe('unreachable')
 })
 
-it('says so when nobody listens', async () => {
+it('reports a refused connection', async () => {
   expect(await failureOf(get(client('http://127.0.0.1:1')))).toBe('unreachable')
 })

@@ -2,27 +2,27 @@ import { Connection } from './connection.ts'
 import { HttpFailure, type HttpRequest, type Receiver } from './exchange.ts'
 
 export interface PoolOptions {
-  /** Milliseconds until a connection must stand. */
+  /** Connect timeout in ms, including the TLS handshake. */
   readonly connectTimeoutMs?: number
-  /** The longest silence within an answer, in milliseconds. */
+  /** Longest time without bytes within a response, in ms. */
   readonly idleTimeoutMs?: number
-  /** Calls beyond as many wait for their turn. */
+  /** Further requests are queued. */
   readonly maxConnections?: number
 }
 
-const SWEEP_EVERY_MS = 1_000
+const TIMEOUT_CHECK_MS = 1_000
 
-/** HTTP/1.1 connections to one origin, kept open between calls. */
+/** A pool of HTTP/1.1 keep-alive connections to one origin. */
 export class Pool implements AsyncDisposable {
   readonly #origin: URL
   readonly #options: Required<PoolOptions>
   readonly #connections = new Set<Connection>()
-  /** Fit for the next call; the one used last is taken first, so that the others can grow old. */
-  readonly #resting: Connection[] = []
-  readonly #waiting: { readonly request: HttpRequest; readonly receiver: Receiver }[] = []
-  #finished: Connection[] = []
+  /** A stack: the connection used last is reused first, so that surplus ones become idle and are closed. */
+  readonly #idle: Connection[] = []
+  readonly #queue: { readonly request: HttpRequest; readonly receiver: Receiver }[] = []
+  #released: Connection[] = []
   #isClosed = false
-  readonly #sweeping: NodeJS.Timeout
+  readonly #timeoutCheck: NodeJS.Timeout
 
   constructor(
     origin: string,
@@ -34,76 +34,81 @@ export class Pool implements AsyncDisposable {
   ) {
     this.#origin = new URL(origin)
     this.#options = { connectTimeoutMs, idleTimeoutMs, maxConnections }
-    this.#sweeping = setInterval(() => this.#sweep(), Math.min(SWEEP_EVERY_MS, idleTimeoutMs / 2))
-    this.#sweeping.unref()
+    this.#timeoutCheck = setInterval(
+      () => this.#checkTimeouts(),
+      Math.min(TIMEOUT_CHECK_MS, idleTimeoutMs / 2),
+    )
+    this.#timeoutCheck.unref()
   }
 
-  /** No connection is open, and no call waits for one. */
+  /** No connection is open, and no request is queued. */
   get isIdle(): boolean {
-    return this.#connections.size === 0 && this.#waiting.length === 0
+    return this.#connections.size === 0 && this.#queue.length === 0
   }
 
   send(request: HttpRequest, receiver: Receiver): void {
     if (this.#isClosed) return receiver.onFailure(new HttpFailure('unreachable'))
-    let connection = this.#resting.pop()
-    while (connection?.isFit === false) {
-      // Closed and not told yet, or grown too old: it must not count for much longer.
+    let connection = this.#idle.pop()
+    while (connection?.isUsable === false) {
+      // Its `close` event is still to come, or it was idle for too long. Closing it frees its place in the pool.
       void connection.close()
-      connection = this.#resting.pop()
+      connection = this.#idle.pop()
     }
     if (connection === undefined && this.#connections.size >= this.#options.maxConnections)
-      this.#waiting.push({ request, receiver })
+      this.#queue.push({ request, receiver })
     else (connection ?? this.#connect()).send(request, receiver)
   }
 
   #connect(): Connection {
     const connection = new Connection(this.#origin, this.#options.connectTimeoutMs, {
-      onFinished: () => this.#rest(connection),
-      onClosed: () => this.#forget(connection),
+      onFinished: () => this.#release(connection),
+      onClosed: () => this.#remove(connection),
     })
     this.#connections.add(connection)
     return connection
   }
 
-  // Not before what came with the answer's end has been looked at: bytes too many, or the end of the connection.
-  #rest(connection: Connection): void {
-    if (this.#finished.length === 0)
+  // Deferred by one turn of the event loop: bytes after the response's end, or the end of the connection, may have
+  // arrived with it, and make the connection unusable.
+  #release(connection: Connection): void {
+    if (this.#released.length === 0)
       setImmediate(() => {
-        const finished = this.#finished
-        this.#finished = []
+        const finished = this.#released
+        this.#released = []
         for (const one of finished) {
-          if (!one.isFit) void one.close() // the next call takes its place
+          if (!one.isUsable) void one.close() // `onClosed` then sends a queued request
           else {
-            this.#resting.push(one)
+            this.#idle.push(one)
             this.#sendNext()
           }
         }
       })
-    this.#finished.push(connection)
+    this.#released.push(connection)
   }
 
-  #forget(connection: Connection): void {
+  #remove(connection: Connection): void {
     this.#connections.delete(connection)
-    const index = this.#resting.indexOf(connection)
-    if (index !== -1) this.#resting.splice(index, 1)
+    const index = this.#idle.indexOf(connection)
+    if (index !== -1) this.#idle.splice(index, 1)
     this.#sendNext()
   }
 
   #sendNext(): void {
-    const next = this.#waiting.shift()
+    const next = this.#queue.shift()
     if (next !== undefined) this.send(next.request, next.receiver)
   }
 
-  #sweep(): void {
+  #checkTimeouts(): void {
     const at = performance.now()
-    for (const connection of this.#connections) connection.age(at, this.#options.idleTimeoutMs)
+    for (const connection of this.#connections)
+      connection.checkTimeouts(at, this.#options.idleTimeoutMs)
   }
 
-  /** Fails what is under way. */
+  /** Fails queued requests and those in flight. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
-    clearInterval(this.#sweeping)
-    for (const { receiver } of this.#waiting.splice(0))
+    clearInterval(this.#timeoutCheck)
+    for (const { receiver } of this.#queue.splice(0))
       receiver.onFailure(new HttpFailure('unreachable'))
     await Promise.all([...this.#connections].map((connection) => connection.close()))
   }

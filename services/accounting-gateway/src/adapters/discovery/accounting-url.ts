@@ -6,7 +6,7 @@ import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { z } from 'zod'
 import { HttpFailure } from '@integration-host/shared/http/client/exchange'
-import { ask } from '@integration-host/shared/http/client/ask'
+import { requestText } from '@integration-host/shared/http/client/request-text'
 import { connectUpstream } from '../http/upstream.ts'
 
 const Document = z.looseObject({
@@ -22,7 +22,7 @@ const NAMES_NONE = `the discovery document names no accounting_url, and PROVIDER
 const START_TIMEOUT_MS = 800
 
 export interface AccountingUrl extends AsyncDisposable {
-  /** @throws {IntegrationError} `provider_unavailable` until it is known. */
+  /** Returns the address. @throws {IntegrationError} `provider_unavailable` until it is known. */
   current(): string
 }
 
@@ -31,16 +31,16 @@ class NoAccountingUrl extends Error {}
 
 export interface AccountingUrlDeps {
   readonly dependency: Dependency
-  /** The address that the profile knows for a document without `accounting_url`. */
+  /** Returns the profile's address for a document without `accounting_url`. */
   readonly addressOf: ProviderProfile['accounting']['addressOf']
 }
 
 /**
- * The address of the accounting API according to the provider's discovery document: its `accounting_url`,
- * else what the profile knows for this document. Fetched with back-off until it is there, then kept. No
- * standard defines such a member, so a document without it from an unknown provider needs a person.
+ * Finds the address of the accounting API in the provider's discovery document: its `accounting_url`, else the
+ * profile's address for this document. Fetches it with back-off until that succeeds, once. No standard defines
+ * `accounting_url`, so for an unknown provider without it an operator has to set `ACCOUNTING_URL`.
  *
- * @throws {StartupError} the document is there at once and leads to no address.
+ * @throws {StartupError} if the document is fetched during the start and leads to no address.
  */
 export async function discoverAccountingUrl(
   discoveryUrl: string,
@@ -48,13 +48,13 @@ export async function discoverAccountingUrl(
 ): Promise<AccountingUrl> {
   const closing = new AbortController()
   let url: string | null = null
-  let why = 'the discovery document has not been read yet'
+  let reason = 'the discovery document has not been read yet'
 
   async function read(): Promise<void> {
     const { origin, protocol, pathname, search } = new URL(discoveryUrl)
     await using connection = connectUpstream(origin)
     const headers = ['Accept', 'application/json']
-    const { status, text } = await ask(
+    const { status, text } = await requestText(
       connection.upstream,
       { method: 'GET', path: pathname + search, headers, body: null },
       { timeoutMs: 5_000, signal: closing.signal },
@@ -78,7 +78,7 @@ export async function discoverAccountingUrl(
       return null
     } catch (error) {
       if (closing.signal.aborted) return null
-      why =
+      reason =
         error instanceof NoAccountingUrl
           ? error.message
           : 'the discovery document, which leads to the accounting API, cannot be fetched'
@@ -111,7 +111,7 @@ export async function discoverAccountingUrl(
   return {
     current() {
       if (url === null)
-        throw new IntegrationError('provider_unavailable', why, { retryAfterSeconds: 5 })
+        throw new IntegrationError('provider_unavailable', reason, { retryAfterSeconds: 5 })
       return url
     },
     async [Symbol.asyncDispose]() {

@@ -12,7 +12,7 @@ export interface UpstreamConnection extends AsyncDisposable {
   readonly upstream: Upstream
 }
 
-/** Connections to one origin; each call in a span where traces are kept. */
+/** Opens a connection pool to one origin. Each call is a span if tracing is on. */
 export function connectUpstream(origin: string, options: PoolOptions = {}): UpstreamConnection {
   const pool = new Pool(origin, options)
   return {
@@ -21,7 +21,7 @@ export function connectUpstream(origin: string, options: PoolOptions = {}): Upst
   }
 }
 
-/** The same upstream, each request in a span. The trace goes on there from ours, in place of the caller's. */
+/** Wraps each request in a span. Its trace headers replace the caller's. */
 const tracedUpstream = (traces: Tracing, upstream: Upstream, origin: string): Upstream => ({
   send(request, receiver) {
     const { method, path, headers } = request

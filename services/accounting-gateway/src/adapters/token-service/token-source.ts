@@ -7,7 +7,7 @@ import { type Dependency, reasonOf } from '@integration-host/shared/observabilit
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { upstreamBase } from '../../proxy/target.ts'
 import type { TokenSource } from '../../realm/access-token.ts'
-import { type Answer, ask } from '@integration-host/shared/http/client/ask'
+import { requestText, type TextResponse } from '@integration-host/shared/http/client/request-text'
 import { connectUpstream } from '../http/upstream.ts'
 
 export interface TokenServiceOptions {
@@ -15,7 +15,7 @@ export interface TokenServiceOptions {
   readonly url: string
   readonly key: Secret
   readonly dependency: Dependency
-  /** token-service may have to wait for the provider before it can answer. */
+  /** Timeout of a request; token-service may have to wait for the provider first. */
   readonly deadlineMs?: number
 }
 
@@ -23,17 +23,17 @@ export interface TokenServiceConnection extends AsyncDisposable {
   readonly source: TokenSource
 }
 
-/** Errors of token-service that a caller can act on; all others mean that no token can be had now. */
-const TOLD: readonly ErrorCode[] = [
+/** Errors of token-service that a caller can act on. All others become `token_service_unavailable`. */
+const FORWARDED_CODES: readonly ErrorCode[] = [
   'credential_not_found',
   'credential_faulted',
   'provider_unavailable',
 ]
-/** What a header can hold; RFC 6750 §2.1 allows less, providers use more. */
+/** Any visible ASCII, which a header can contain. RFC 6750 §2.1 allows less, but providers use more. */
 const BEARER = /^[\x21-\x7e]+$/
 const PROBE_MS = { up: 5_000, down: 250, longest: 5_000 }
 
-/** The token source that asks token-service over HTTP, and keeps an eye on whether it is there. */
+/** Returns the token source that calls token-service over HTTP, and polls its health for readiness. */
 export function connectTokenService(options: TokenServiceOptions): TokenServiceConnection {
   const { key, dependency, deadlineMs = 35_000 } = options
   const base = upstreamBase(options.url)
@@ -45,7 +45,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
     path: string,
     body: unknown,
     timeoutMs: number,
-  ): Promise<Answer> {
+  ): Promise<TextResponse> {
     const headers = ['Authorization', `Bearer ${key.reveal()}`, 'Accept', 'application/json']
     if (body !== null) headers.push('Content-Type', 'application/json')
     const request = {
@@ -55,10 +55,10 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
       body: body === null ? null : Buffer.from(JSON.stringify(body)),
     }
     try {
-      return await ask(connection.upstream, request, { timeoutMs, signal: closing.signal })
+      return await requestText(connection.upstream, request, { timeoutMs, signal: closing.signal })
     } catch (cause) {
       dependency.down(reasonOf(cause instanceof Error ? (cause.cause ?? cause) : cause))
-      throw unavailable('token-service does not answer', cause)
+      throw unavailable('token-service is unavailable', cause)
     }
   }
 
@@ -70,7 +70,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
         if (status === 200) dependency.up()
         else dependency.down(`status ${status}`)
       } catch {
-        // Told to the dependency already.
+        // `call` has reported it to the dependency.
       }
       const isUp = dependency.state.status === 'up'
       pauseMs = isUp ? PROBE_MS.down : Math.min(PROBE_MS.longest, pauseMs * 2)
@@ -85,12 +85,12 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
     source: {
       async token(realm) {
         const name = credentialName(realm)
-        const answer = await call('GET', `/credentials/${name}/token`, null, deadlineMs)
-        if (answer.status !== 200) throw refusal(answer)
-        const token = AccessTokenView.safeParse(parsed(answer.text))
-        // Another company's token must never be used, whatever the reason it came.
+        const response = await call('GET', `/credentials/${name}/token`, null, deadlineMs)
+        if (response.status !== 200) throw errorOf(response)
+        const token = AccessTokenView.safeParse(parsed(response.text))
+        // Whatever the cause, another company's token must never be used.
         if (!token.success || token.data.Name !== name || !BEARER.test(token.data.Authenticator))
-          throw unavailable('token-service gave an answer that cannot be used')
+          throw unavailable('token-service sent an invalid response')
         return {
           value: token.data.Authenticator,
           expiresAt: Date.parse(token.data.Expiry),
@@ -99,8 +99,8 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
       },
       async refresh(realm, version) {
         const path = `/credentials/${credentialName(realm)}/refresh`
-        const answer = await call('POST', path, { Version: version }, deadlineMs)
-        if (answer.status !== 200) throw refusal(answer)
+        const response = await call('POST', path, { Version: version }, deadlineMs)
+        if (response.status !== 200) throw errorOf(response)
       },
     },
     async [Symbol.asyncDispose]() {
@@ -119,22 +119,22 @@ function parsed(text: string): unknown {
   }
 }
 
-/** What token-service said, in its own words where its code is one for our caller. */
-function refusal(answer: Answer): IntegrationError {
-  const { status, text } = answer
+/** Returns the error of a response; with token-service's own detail if its code is forwarded. */
+function errorOf(response: TextResponse): IntegrationError {
+  const { status, text } = response
   const problem = Problem.safeParse(parsed(text))
-  const code = TOLD.find((known) => problem.success && problem.data.code === known)
+  const code = FORWARDED_CODES.find((known) => problem.success && problem.data.code === known)
   if (!problem.success || code === undefined)
     return unavailable(
       status === 401 || status === 403
         ? 'token-service does not accept the service key'
-        : `token-service answered ${status}`,
+        : `token-service responded with status ${status}`,
     )
   const { type: _type, title, status: _status, code: _code, detail, ...members } = problem.data
   return new IntegrationError(code, detail ?? title, {
     members,
     ...(code === 'provider_unavailable' && {
-      retryAfterSeconds: secondsOf(answer.header('retry-after')),
+      retryAfterSeconds: secondsOf(response.header('retry-after')),
     }),
   })
 }

@@ -1,4 +1,4 @@
-/** What the gateway's tests stand on: real servers on loopback in the place of its neighbours. */
+/** Test harness of the gateway: real servers on loopback as fakes of the services that it calls. */
 import { once } from 'node:events'
 import {
   type ClientRequest,
@@ -21,14 +21,14 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect } from 'vitest'
-import { readEmbeddedConfig } from './config.ts'
-import type { GatewayLimits } from './realm/throttle.ts'
-import { startAccountingGateway } from './service.ts'
+import { readEmbeddedConfig } from '../src/config.ts'
+import type { GatewayLimits } from '../src/realm/throttle.ts'
+import { startAccountingGateway } from '../src/service.ts'
 
 export const KEY = 'service-key-of-the-tests-0123456789abcdef'
-/** The key as a line of a request that is written by hand. */
+/** The key as a header line of a raw request. */
 export const AUTH = `Authorization: Bearer ${KEY}\r\n`
-/** A call of a company that every stage knows. */
+/** A company call for a realm that every fixture knows. */
 export const PATH = '/v3/company/1/x'
 
 export interface Seen {
@@ -38,18 +38,18 @@ export interface Seen {
   readonly headers: IncomingMessage['headers']
 }
 
-export type Handle = (request: IncomingMessage, response: ServerResponse) => unknown
+export type RequestHandler = (request: IncomingMessage, response: ServerResponse) => unknown
 
-export interface StandIn extends AsyncDisposable {
+export interface FakeServer extends AsyncDisposable {
   readonly url: string
   readonly port: number
   readonly server: Server
   readonly seen: Seen[]
-  handle: Handle
+  handle: RequestHandler
 }
 
-/** An HTTP server that records what reaches it; `handle` can be replaced at any time. */
-export async function standIn(first: Handle, port = 0): Promise<StandIn> {
+/** Starts an HTTP server that records its requests; `handle` can be replaced at any time. */
+export async function startFakeServer(first: RequestHandler, port = 0): Promise<FakeServer> {
   const seen: Seen[] = []
   const server = createServer({ requestTimeout: 0 }, (request, response) => {
     const { method = '', url = '', rawHeaders, headers } = request
@@ -59,7 +59,7 @@ export async function standIn(first: Handle, port = 0): Promise<StandIn> {
   server.listen(port, '127.0.0.1')
   await once(server, 'listening')
   const bound = (server.address() as AddressInfo).port
-  const self: StandIn = {
+  const self: FakeServer = {
     url: `http://127.0.0.1:${bound}`,
     port: bound,
     server,
@@ -81,12 +81,12 @@ export async function bodyOf(request: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(parts)
 }
 
-/** Answers with what it got, as JSON. */
-export const echo: Handle = async (request, response) => {
+/** Responds with the request it got, as JSON. */
+export const echo: RequestHandler = async (request, response) => {
   const body = (await bodyOf(request)).toString('latin1')
   const { method, url, headers } = request
   response.setHeader('Content-Type', 'application/json')
-  response.setHeader('intuit_tid', '1-tid-of-the-answer')
+  response.setHeader('intuit_tid', '1-tid-of-the-response')
   response.end(JSON.stringify({ method, url, headers, body }))
 }
 
@@ -97,36 +97,36 @@ export interface Credential {
   version: number
   expiresAt: number
   fault: string | null
-  /** The access token when it is not {@link tokenOf} the realm and version. */
+  /** The access token if it is not {@link tokenOf} the realm and version. */
   token?: string
 }
 
-export interface TokenServiceStandIn extends StandIn {
+export interface FakeTokenService extends FakeServer {
   readonly credentials: Map<string, Credential>
   refreshes(): Seen[]
   tokens(): Seen[]
 }
 
-/** token-service's contract over HTTP, as far as the gateway uses it. */
-export async function tokenService(realms: readonly string[], port = 0) {
+/** Starts a fake of token-service with the part of its HTTP contract that the gateway uses. */
+export async function startFakeTokenService(realms: readonly string[], port = 0) {
   const credentials = new Map<string, Credential>(
     realms.map((realm) => [realm, { version: 1, expiresAt: Date.now() + 3_600_000, fault: null }]),
   )
-  const refuse = (response: ServerResponse, status: number, code: string, more: object = {}) => {
+  const reject = (response: ServerResponse, status: number, code: string, more: object = {}) => {
     response.writeHead(status, { 'Content-Type': 'application/problem+json' })
     response.end(JSON.stringify({ type: `urn:x:${code}`, title: code, status, code, ...more }))
   }
-  const handle: Handle = async (request, response) => {
+  const handle: RequestHandler = async (request, response) => {
     if (request.url === '/health/live') return response.end('{}')
     if (request.headers.authorization !== `Bearer ${KEY}`)
-      return refuse(response, 401, 'unauthorized')
+      return reject(response, 401, 'unauthorized')
     const [, name = '', action] =
       /^\/credentials\/(ACC-[^/]+)\/(token|refresh)$/.exec(request.url ?? '') ?? []
     const realm = name.slice('ACC-'.length)
     const credential = credentials.get(realm)
-    if (credential === undefined) return refuse(response, 404, 'credential_not_found')
+    if (credential === undefined) return reject(response, 404, 'credential_not_found')
     if (credential.fault !== null)
-      return refuse(response, 424, 'credential_faulted', {
+      return reject(response, 424, 'credential_faulted', {
         detail: credential.fault,
         Fault: { Code: 'invalid_grant' },
       })
@@ -148,12 +148,12 @@ export async function tokenService(realms: readonly string[], port = 0) {
       ),
     )
   }
-  const server = await standIn(handle, port)
+  const server = await startFakeServer(handle, port)
   return Object.assign(server, {
     credentials,
     refreshes: () => server.seen.filter(({ url }) => url.endsWith('/refresh')),
     tokens: () => server.seen.filter(({ url }) => url.endsWith('/token')),
-  }) satisfies TokenServiceStandIn
+  }) satisfies FakeTokenService
 }
 
 export interface Gateway extends AsyncDisposable {
@@ -161,7 +161,7 @@ export interface Gateway extends AsyncDisposable {
   readonly port: number
   readonly bus: MessageBus
   readonly log: Record<string, unknown>[]
-  /** Everything that was logged, as text. */
+  /** Returns everything that was logged, as text. */
   logText(): string
   call(path: string, init?: RequestInit): Promise<Response>
 }
@@ -172,8 +172,8 @@ export interface GatewayOptions {
   readonly bus?: MessageBus
 }
 
-/** A gateway as the embedded host has it, with generous limits unless a test says otherwise. */
-export async function gateway(
+/** Starts a gateway as the embedded host does, with high limits unless the settings say otherwise. */
+export async function startGateway(
   upstreamUrl: string,
   tokenServiceUrl: string,
   { settings = {}, limits, bus: givenBus }: GatewayOptions = {},
@@ -190,6 +190,8 @@ export async function gateway(
     REQUESTS_PER_MINUTE: '10000',
     CONCURRENT_REQUESTS: '1000',
     BATCHES_PER_MINUTE: '1000',
+    // `off` in the vitest project `gateway without fast path`.
+    FAST_PATH: process.env['FAST_PATH'] ?? 'on',
     ...settings,
   })
   const service = await startAccountingGateway(config, {
@@ -219,24 +221,24 @@ export async function gateway(
   }
 }
 
-export interface Stage {
-  readonly upstream: StandIn
-  readonly tokens: TokenServiceStandIn
-  /** Holds both, and what the test opens beside them. */
+export interface Fixture {
+  readonly upstream: FakeServer
+  readonly tokens: FakeTokenService
+  /** Owns both, and what the test opens in addition. */
   readonly opened: AsyncDisposableStack
 }
 
-/** The gateway's neighbours: an accounting API, and a token-service that knows the realms. */
-export async function stage(
+/** Starts fakes of the accounting API and of a token-service that knows the realms. */
+export async function startFixture(
   realms: readonly string[] = ['1', '2'],
-  answer: Handle = echo,
-): Promise<Stage> {
+  handler: RequestHandler = echo,
+): Promise<Fixture> {
   const opened = new AsyncDisposableStack()
-  const upstream = opened.use(await standIn(answer))
-  return { opened, upstream, tokens: opened.use(await tokenService(realms)) }
+  const upstream = opened.use(await startFakeServer(handler))
+  return { opened, upstream, tokens: opened.use(await startFakeTokenService(realms)) }
 }
 
-/** A call by Node's own client, which changes nothing about what comes back. */
+/** Makes a call with Node's own client, which does not change the response. */
 export function send(
   port: number,
   method: string,
@@ -249,7 +251,7 @@ export function send(
   return { request, answer }
 }
 
-/** Resolves with what a writer has written once it gets no further: every buffer on the way is full. */
+/** Resolves with the bytes written once that number no longer grows, because all buffers are full. */
 export async function stalled(written: () => number): Promise<number> {
   let before = -1
   await eventually(
@@ -264,7 +266,7 @@ export async function stalled(written: () => number): Promise<number> {
   return before
 }
 
-export interface RawAnswer {
+export interface RawResponse {
   readonly status: number
   readonly head: string
   readonly body: string
@@ -275,10 +277,10 @@ const TICK_MS = 50
 const FIRST_BYTE_MS = 20_000
 
 /**
- * Sends bytes as they are, which ordinary clients would tidy up, and reads until the peer closes, or has answered
- * something and is silent for `quietMs`: counted in ticks, because a process that stood still has heard no silence.
+ * Sends raw bytes, which ordinary clients would normalize. Reads until the peer closes, or has sent something and then
+ * nothing for `quietMs`. That time is counted in ticks of a timer, so it does not pass while this process is blocked.
  */
-export async function raw(port: number, bytes: string, quietMs = 300): Promise<RawAnswer> {
+export async function raw(port: number, bytes: string, quietMs = 300): Promise<RawResponse> {
   const socket = connect(port, '127.0.0.1')
   const parts: Buffer[] = []
   let ticks = 0
@@ -304,8 +306,8 @@ export async function raw(port: number, bytes: string, quietMs = 300): Promise<R
   }
 }
 
-/** An upstream that answers every request head with the same bytes, whatever they are. */
-export async function wireUpstream(bytes: string) {
+/** Starts an upstream that responds to every request head with the same bytes. */
+export async function startRawUpstream(bytes: string) {
   const sockets = new Set<Socket>()
   let connections = 0
   const server = createTcpServer((socket) => {
@@ -334,7 +336,7 @@ export async function wireUpstream(bytes: string) {
   }
 }
 
-/** A TCP listener that must never be contacted. */
+/** Starts a TCP listener that must never be contacted. */
 export async function evilListener() {
   let connections = 0
   const server = createTcpServer((socket) => {

@@ -1,8 +1,8 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { createProcessLedger } from './process-ledger.ts'
+import { createProcessRateLimiter } from './process-rate-limiter.ts'
 
-it('permits what a list of all calls would permit, however many there were', () => {
+it('permits exactly what a complete list of all calls would permit', () => {
   const rates = fc.record({
     perSecond: fc.integer({ min: 1, max: 60 }),
     perMinute: fc.integer({ min: 1, max: 200 }),
@@ -12,14 +12,14 @@ it('permits what a list of all calls would permit, however many there were', () 
   fc.assert(
     fc.property(rates, pauses, (limits, pausesMs) => {
       let now = 1_000_000
-      const ledger = createProcessLedger(limits, () => now)
+      const limiter = createProcessRateLimiter(limits, () => now)
       const sent: number[] = []
       const waitFor = (limit: number, windowMs: number): number =>
         (sent.at(-limit) ?? Number.NEGATIVE_INFINITY) + windowMs - now
       for (const pauseMs of pausesMs) {
         now += pauseMs
         const waitMs = Math.max(waitFor(limits.perSecond, 1_000), waitFor(limits.perMinute, 60_000))
-        const claim = ledger.claim('1')
+        const claim = limiter.reserve('1')
         if (waitMs > 0) expect(claim).toEqual({ denial: { reason: 'rate', waitMs } })
         else {
           expect(claim).toHaveProperty('permit')

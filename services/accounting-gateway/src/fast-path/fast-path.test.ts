@@ -1,23 +1,23 @@
-/** The short way for whole GETs: what it takes, what it leaves to Node's server, and that nobody can tell which it was. */
+/** The fast path: what it accepts, what it hands over to `node:http`, and that responses do not differ. */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { assert as holds, asyncProperty, integer, uniqueArray } from 'fast-check'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createLane, type Serve } from './lane.ts'
-import { Attempt } from './proxy/attempt.ts'
-import type { CallerResponse } from './proxy/caller.ts'
+import { createFastPath, type Serve } from './fast-path.ts'
+import { Attempt } from '../proxy/attempt.ts'
+import type { CallerResponse } from '../proxy/caller.ts'
 import {
   bodyOf,
   echo,
   type Gateway,
-  gateway,
+  startGateway,
   KEY,
-  type StandIn,
-  standIn,
-  tokenService,
-  wireUpstream,
-} from './service.rig.ts'
+  type FakeServer,
+  startFakeServer,
+  startFakeTokenService,
+  startRawUpstream,
+} from '../../test-support/harness.ts'
 
 const HEAD = `Host: x\r\nAuthorization: Bearer ${KEY}\r\n`
 const get = (path = '/v3/company/1/x', more = ''): string =>
@@ -26,33 +26,33 @@ const get = (path = '/v3/company/1/x', more = ''): string =>
 const LAST_CHUNK = /(?:^|\r\n)0\r\n(?:.+\r\n)*\r\n/
 
 let opened: AsyncDisposableStack
-let upstream: StandIn
-let tokens: Awaited<ReturnType<typeof tokenService>>
+let upstream: FakeServer
+let tokens: Awaited<ReturnType<typeof startFakeTokenService>>
 let proxy: Gateway
 beforeEach(async () => {
   opened = new AsyncDisposableStack()
-  upstream = opened.use(await standIn(echo))
-  tokens = opened.use(await tokenService(['1', '2']))
-  proxy = opened.use(await gateway(upstream.url, tokens.url))
+  upstream = opened.use(await startFakeServer(echo))
+  tokens = opened.use(await startFakeTokenService(['1', '2']))
+  proxy = opened.use(await startGateway(upstream.url, tokens.url))
 })
 afterEach(() => opened.disposeAsync())
 
-/** A caller's connection; `answer` takes the next answer off what has come, by its `Content-Length` or its end. */
+/** Opens a caller's connection; `answer` resolves with the next response, framed by its length or chunks. */
 async function caller(port = proxy.port) {
   const socket = connect({ port, host: '127.0.0.1', noDelay: true })
   opened.defer(() => void socket.destroy())
   await once(socket, 'connect')
   let received = ''
-  let heard = Promise.withResolvers<void>()
-  const tell = (): void => {
-    heard.resolve()
-    heard = Promise.withResolvers()
+  let notified = Promise.withResolvers<void>()
+  const notify = (): void => {
+    notified.resolve()
+    notified = Promise.withResolvers()
   }
   socket.on('data', (bytes: Buffer) => {
     received += bytes.toString('latin1')
-    tell()
+    notify()
   })
-  socket.on('close', tell)
+  socket.on('close', notify)
   socket.on('error', () => {})
   return {
     socket,
@@ -72,8 +72,8 @@ async function caller(port = proxy.port) {
           received = received.slice(end + 4 + size)
           return { head, body }
         }
-        if (socket.closed) throw new Error(`closed within an answer: ${JSON.stringify(received)}`)
-        await heard.promise
+        if (socket.closed) throw new Error(`closed within a response: ${JSON.stringify(received)}`)
+        await notified.promise
       }
     },
   }
@@ -82,7 +82,7 @@ async function caller(port = proxy.port) {
 const written = (socket: Socket, bytes: string): Promise<void> =>
   new Promise((resolve) => socket.write(bytes, 'latin1', () => resolve()))
 
-/** Without what is another each time. */
+/** Removes the values that differ each time. */
 const stable = (head: string): string =>
   head
     .replace(/^(Date|X-Request-Id|Server-Timing): .*$/gim, '$1')
@@ -90,18 +90,18 @@ const stable = (head: string): string =>
     .toSorted()
     .join('\r\n')
 
-describe('an answer is the same, whichever way its request came', () => {
+describe('a response is the same by the fast path and by node:http', () => {
   it.each([
     ['a call', get()],
     ['a call with much in it', get('/v3/company/1/query?query=select%20*', 'X-Empty:\r\nB: c\r\n')],
     ['a call without a key', 'GET /v3/company/1/x HTTP/1.1\r\nHost: x\r\n\r\n'],
     ['a call with a wrong key', get().replace(KEY, 'wrong')],
     ['a company that is not connected', get('/v3/company/9/x')],
-    ['a treacherous target', get('/v3/company/1/../2/x')],
+    ['an ambiguous target', get('/v3/company/1/../2/x')],
     ['two hosts', get('/v3/company/1/x', 'Host: y\r\n')],
     ['no host', `GET /v3/company/1/x HTTP/1.1\r\nAuthorization: Bearer ${KEY}\r\n\r\n`],
     ['an upgrade', get('/v3/company/1/x', 'Connection: upgrade\r\nUpgrade: websocket\r\n')],
-    ['the end of the connection', get('/v3/company/1/x', 'Connection: close\r\n')],
+    ['Connection: close', get('/v3/company/1/x', 'Connection: close\r\n')],
     ['a body', `${get('/v3/company/1/x', 'Content-Length: 4\r\n')}body`],
     ['a HEAD', get().replace('GET', 'HEAD')],
     ['a health check', get('/health/live')],
@@ -128,10 +128,10 @@ describe('an answer is the same, whichever way its request came', () => {
     ],
     ['that ends with its connection', 'Connection: close\r\n\r\nok'],
     ['of length 0', 'Content-Length: 0\r\n\r\n'],
-    ['with the bytes of Latin-1', 'X-Latin: \xe9\r\nContent-Length: 1\r\n\r\n\xe9'],
-  ])('an answer %s', async (_what, rest) => {
-    const wire = opened.use(await wireUpstream(`HTTP/1.1 200 OK\r\nX-A: b\r\n${rest}`))
-    const { port } = opened.use(await gateway(wire.url, tokens.url))
+    ['with Latin-1 bytes', 'X-Latin: \xe9\r\nContent-Length: 1\r\n\r\n\xe9'],
+  ])('a response %s', async (_what, rest) => {
+    const wire = opened.use(await startRawUpstream(`HTTP/1.1 200 OK\r\nX-A: b\r\n${rest}`))
+    const { port } = opened.use(await startGateway(wire.url, tokens.url))
     const whole = await caller(port)
     await written(whole.socket, get())
     const cut = await caller(port)
@@ -144,7 +144,7 @@ describe('an answer is the same, whichever way its request came', () => {
 })
 
 describe('a connection', () => {
-  it('answers in order, however its requests are cut or run together', async () => {
+  it('gets its responses in order, however its requests are split or pipelined', async () => {
     const paths = Array.from({ length: 12 }, (_, n) => `/v3/company/${1 + (n % 2)}/x${n}`)
     const bytes = paths.map((path) => get(path)).join('')
     await holds(
@@ -166,7 +166,7 @@ describe('a connection', () => {
     )
   })
 
-  it('goes on after a body, an error, and the gateway’s own resources', async () => {
+  it('stays open after a body, an error, and the gateway’s own resources', async () => {
     const { socket, answer } = await caller()
     const post = `POST /v3/company/1/y HTTP/1.1\r\n${HEAD}Content-Length: 4\r\n\r\nbody`
     for (const [request, status] of [
@@ -184,7 +184,7 @@ describe('a connection', () => {
     }
   })
 
-  it('looks at the key of every request on it', async () => {
+  it('has the key of each of its requests checked', async () => {
     const { socket, answer } = await caller()
     for (const [key, status] of [
       [KEY, 200],
@@ -195,23 +195,23 @@ describe('a connection', () => {
     }
   })
 
-  it('that its caller half closes has no caller any more', async () => {
-    const asked = Promise.withResolvers<void>()
+  it('that its caller half-closes is treated as disconnected', async () => {
+    const requested = Promise.withResolvers<void>()
     const gone = Promise.withResolvers<void>()
     upstream.handle = (_request, response) => {
       response.on('close', () => gone.resolve())
-      asked.resolve()
+      requested.resolve()
     }
     const { socket, closed } = await caller()
     socket.write(get())
-    await asked.promise
+    await requested.promise
     socket.end()
     await gone.promise
     await closed()
     expect(proxy.log.at(-1)).toMatchObject({ status: 499 })
   })
 
-  it('takes a long answer no faster than its caller, and whole', async () => {
+  it('gets a long response completely, at the speed at which it reads', async () => {
     const size = 8_000_000
     upstream.handle = async (request, response) => {
       await bodyOf(request)
@@ -229,13 +229,13 @@ describe('a connection', () => {
   })
 })
 
-it('at shutdown finishes the call under way, says that it is the last, and closes those at rest', async () => {
-  const asked = Promise.withResolvers<() => void>()
-  upstream.handle = (_request, response) => asked.resolve(() => response.end('done'))
-  const service = await gateway(upstream.url, tokens.url)
+it('at shutdown finishes the call in flight with Connection: close, and closes idle connections', async () => {
+  const requested = Promise.withResolvers<() => void>()
+  upstream.handle = (_request, response) => requested.resolve(() => response.end('done'))
+  const service = await startGateway(upstream.url, tokens.url)
   const [busy, resting] = [await caller(service.port), await caller(service.port)]
   busy.socket.write(get())
-  const finish = await asked.promise
+  const finish = await requested.promise
   upstream.handle = echo
   resting.socket.write(get())
   await resting.answer()
@@ -249,94 +249,94 @@ it('at shutdown finishes the call under way, says that it is the last, and close
   await over
 })
 
-/** A lane alone, that answers without anybody behind it. */
-async function bareLane(serve: Serve) {
-  const lane = createLane(serve)
+/** Starts a fast path by itself; `serve` responds to its requests. */
+async function startFastPath(serve: Serve) {
+  const fastPath = createFastPath(serve)
   const sockets: Socket[] = []
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     sockets.push(socket)
-    lane.take(socket, () => socket.destroy())
+    fastPath.accept(socket, () => socket.destroy())
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   opened.defer(() => {
-    lane.leave()
+    fastPath.shutDown()
     server.close()
     for (const socket of sockets) socket.destroy()
   })
-  return { lane, sockets, port: (server.address() as AddressInfo).port }
+  return { fastPath, sockets, port: (server.address() as AddressInfo).port }
 }
 
-/** A caller that takes nothing until it is told to. */
+/** Opens a connection that reads nothing until `reads` is called. */
 async function slowCaller(port: number) {
   const socket = connect(port, '127.0.0.1')
   opened.defer(() => void socket.destroy())
   socket.on('error', () => {})
   await once(socket, 'connect')
-  /** False when the connection ends before. */
-  const takes = (bytes: number): Promise<boolean> =>
+  /** Resolves with true once so many bytes were read, with false if the connection closes before. */
+  const reads = (bytes: number): Promise<boolean> =>
     new Promise((resolve) => {
-      let taken = 0
+      let count = 0
       socket.on('data', (part: Buffer) => {
-        taken += part.length
-        if (taken >= bytes) resolve(true)
+        count += part.length
+        if (count >= bytes) resolve(true)
       })
       socket.on('close', () => resolve(false))
     })
-  return { socket, takes }
+  return { socket, reads }
 }
 
-/** More than the buffers of the system between two sockets. */
+/** More than the buffers of two connected sockets. */
 const LONG = Buffer.alloc(16_000_000, 'x')
 
-const answerLong: Serve = (_request, response) => {
+const respondLong: Serve = (_request, response) => {
   response.writeHead(200, ['Content-Length', String(LONG.length)])
   response.end(LONG)
   return true
 }
 
-it('at shutdown lets an answer go out that its caller has yet to take', async () => {
-  const { lane, port, sockets } = await bareLane(answerLong)
-  const { socket, takes } = await slowCaller(port)
+it('at shutdown completes a response that its caller has not read yet', async () => {
+  const { fastPath, port, sockets } = await startFastPath(respondLong)
+  const { socket, reads } = await slowCaller(port)
   socket.write(get())
   await eventually(() => expect(sockets[0]?.writableNeedDrain).toBe(true))
-  lane.leave()
+  fastPath.shutDown()
   const closed = once(socket, 'close')
-  expect(await takes(LONG.length)).toBe(true)
+  expect(await reads(LONG.length)).toBe(true)
   await closed
 })
 
-it('at shutdown closes a connection after its last answer, though its caller stays', async () => {
-  const asked = Promise.withResolvers<CallerResponse>()
-  const { lane, port, sockets } = await bareLane((_request, response) => {
-    asked.resolve(response)
+it('at shutdown closes a connection after its last response, even if its caller does not', async () => {
+  const requested = Promise.withResolvers<CallerResponse>()
+  const { fastPath, port, sockets } = await startFastPath((_request, response) => {
+    requested.resolve(response)
     return true
   })
   const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
   opened.defer(() => void socket.destroy())
   socket.write(get())
-  const response = await asked.promise
-  lane.leave()
+  const response = await requested.promise
+  fastPath.shutDown()
   response.writeHead(200, ['Content-Length', '0'])
   response.end()
   await eventually(() => expect(sockets[0]?.closed).toBe(true))
 })
 
-it('takes no more requests from a caller that takes no answers', async () => {
-  const serve = vi.fn<Serve>(answerLong)
-  const { port, sockets } = await bareLane(serve)
-  const { socket, takes } = await slowCaller(port)
+it('accepts no further requests from a caller that does not read its responses', async () => {
+  const serve = vi.fn<Serve>(respondLong)
+  const { port, sockets } = await startFastPath(serve)
+  const { socket, reads } = await slowCaller(port)
   for (let n = 1; n <= 3; n += 1) {
     await written(socket, get())
     await eventually(() => expect(sockets[0]?.bytesRead).toBe(n * get().length))
   }
   expect(serve).toHaveBeenCalledOnce()
-  expect(await takes(3 * LONG.length)).toBe(true)
+  expect(await reads(3 * LONG.length)).toBe(true)
 })
 
-it('keeps a connection after an answer whose last part had to wait for its caller', async () => {
+it('keeps a connection after a response whose last part had to wait for its caller', async () => {
   const flow = { isSent: true, pause() {}, resume() {}, abort() {} }
-  const { port } = await bareLane((request, response) => {
+  const { port } = await startFastPath((request, response) => {
     const attempt = new Attempt({ request, response, bearer: 'x', judge: () => ({ add: [] }) })
     attempt.onStart(flow)
     attempt.onHeaders(200, ['Content-Length', String(2 * LONG.length)])
@@ -347,10 +347,10 @@ it('keeps a connection after an answer whose last part had to wait for its calle
   })
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
   opened.defer(() => void vi.useRealTimers())
-  const { socket, takes } = await slowCaller(port)
+  const { socket, reads } = await slowCaller(port)
   for (let n = 0; n < 2; n += 1) {
     socket.write(get())
-    expect(await takes(2 * LONG.length)).toBe(true)
+    expect(await reads(2 * LONG.length)).toBe(true)
     vi.advanceTimersByTime(120_000)
   }
 })

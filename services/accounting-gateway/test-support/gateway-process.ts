@@ -1,24 +1,24 @@
-/** The gateway, or a neighbour of it, as a process of its own. */
+/** Runs the gateway, or a service that it calls, as a separate process. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect } from 'vitest'
-import { KEY } from './service.rig.ts'
+import { KEY } from './harness.ts'
 
-const MAIN = new URL('main.ts', import.meta.url)
+const MAIN = new URL('../src/main.ts', import.meta.url)
 export const SANDBOX_MAIN = new URL('../../sandbox-provider/src/main.ts', import.meta.url)
-// A port that nobody listens on: reserved, and never given out by the system.
-export const NOWHERE = '127.0.0.1:1'
+// Port 1 (tcpmux) has no listener, and the system never assigns it.
+export const UNREACHABLE = '127.0.0.1:1'
 
-/** Settings with which the gateway starts and waits. */
+/** Settings with which the gateway starts while none of its dependencies is available. */
 export const nothingReachable = {
   PORT: '0',
   SERVICE_API_KEY: KEY,
-  ACCOUNTING_URL: `http://${NOWHERE}`,
-  TOKEN_SERVICE_URL: `http://${NOWHERE}`,
-  AMQP_URL: `amqp://${NOWHERE}`,
-  REDIS_URL: `redis://${NOWHERE}`,
+  ACCOUNTING_URL: `http://${UNREACHABLE}`,
+  TOKEN_SERVICE_URL: `http://${UNREACHABLE}`,
+  AMQP_URL: `amqp://${UNREACHABLE}`,
+  REDIS_URL: `redis://${UNREACHABLE}`,
 }
 
 export interface Running extends AsyncDisposable {

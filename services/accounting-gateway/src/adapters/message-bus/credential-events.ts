@@ -12,10 +12,10 @@ import type {
   Settlement,
 } from '@integration-host/shared/messaging/message-bus'
 
-// Exclusive: every replica has a queue of its own and hears every event.
+// Exclusive: every replica has a queue of its own, so each receives every event.
 const QUEUE = 'accounting-gateway.credentials'
 
-/** Tells of every realm whose credential has changed, in this replica and all others. */
+/** Calls `onChange` for every credential event, in every replica. */
 export async function consumeCredentialEvents(
   bus: MessageBus,
   onChange: (realm: string, kind: CredentialEventKind) => void,
@@ -39,7 +39,7 @@ export async function consumeCredentialEvents(
   })
 }
 
-/** The realm an event is about; null when it is none of ours. */
+/** Returns the realm of an event; `null` if the message is not a credential event. */
 function changedRealm({ content }: Delivery): string | null {
   try {
     const event = CredentialEvent.safeParse(JSON.parse(content.toString('utf8')))

@@ -1,37 +1,37 @@
 import { type Flow, HttpFailure, type HttpRequest, type Receiver } from './exchange.ts'
 import { type HeaderList, headerValue } from './header-list.ts'
 
-export interface Answer {
+export interface TextResponse {
   readonly status: number
   readonly text: string
   header(name: string): string | null
 }
 
-/** Answers of our neighbours are small; a larger one is none of theirs. */
-const LONGEST_ANSWER = 1_048_576
+/** The services called with this function send small responses, so a larger one is an error. */
+const MAX_RESPONSE_BYTES = 1_048_576
 
 /**
- * Sends one request and reads its answer whole, within `timeoutMs` for all of it.
+ * Sends one request and resolves with its complete response. `timeoutMs` limits both together.
  *
- * @throws {HttpFailure} when there is no answer, or `signal` aborts.
+ * @throws {HttpFailure} if there is no complete response, or `signal` aborts.
  */
-export function ask(
+export function requestText(
   client: { send(request: HttpRequest, receiver: Receiver): void },
   request: HttpRequest,
   { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
-): Promise<Answer> {
+): Promise<TextResponse> {
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []
     let length = 0
     let status = 0
     let headers: HeaderList = []
     let flow: Flow | null = null
-    let isOver = false
-    const end = (failure: HttpFailure | null): void => {
-      if (isOver) return
-      isOver = true
+    let isSettled = false
+    const settle = (failure: HttpFailure | null): void => {
+      if (isSettled) return
+      isSettled = true
       clearTimeout(timer)
-      signal.removeEventListener('abort', leave)
+      signal.removeEventListener('abort', abort)
       if (failure === null) {
         const text = Buffer.concat(parts).toString('utf8')
         resolve({ status, text, header: (name) => headerValue(headers, name) })
@@ -40,28 +40,28 @@ export function ask(
       reject(failure)
       flow?.abort()
     }
-    const leave = (): void => end(new HttpFailure('unreachable'))
-    const timer = setTimeout(() => end(new HttpFailure('timeout')), timeoutMs)
-    signal.addEventListener('abort', leave, { once: true })
-    if (signal.aborted) return leave()
+    const abort = (): void => settle(new HttpFailure('unreachable'))
+    const timer = setTimeout(() => settle(new HttpFailure('timeout')), timeoutMs)
+    signal.addEventListener('abort', abort, { once: true })
+    if (signal.aborted) return abort()
     client.send(request, {
       onStart(started) {
         flow = started
-        if (isOver) started.abort()
+        if (isSettled) started.abort()
       },
       onInformation() {},
-      onHeaders(gotStatus, gotHeaders) {
-        status = gotStatus
-        headers = gotHeaders
+      onHeaders(givenStatus, givenHeaders) {
+        status = givenStatus
+        headers = givenHeaders
       },
       onData(chunk) {
         length += chunk.length
-        if (length > LONGEST_ANSWER) end(new HttpFailure('unreachable'))
+        if (length > MAX_RESPONSE_BYTES) settle(new HttpFailure('unreachable'))
         else parts.push(chunk)
       },
       onCaughtUp() {},
-      onEnd: () => end(null),
-      onFailure: end,
+      onEnd: () => settle(null),
+      onFailure: settle,
     })
   })
 }

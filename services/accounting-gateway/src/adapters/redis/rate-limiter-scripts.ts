@@ -1,0 +1,100 @@
+/**
+ * The Lua scripts of the rate limiter.
+ *
+ * KEYS: `calls`, a sorted set of permits scored by the time (epoch ms of Redis) at which each is used at the latest;
+ * `open`, a sorted set of replicas scored by the end of their lease; `places`, a hash of the concurrency slots of each
+ * replica; `hold`, which exists while the realm cools down.
+ *
+ * ARGV 1–3: calls per second, calls per minute, concurrent calls; 4–6: replica, lease in ms, lifetime of a prefetched
+ * permit in ms; 7–9: slots in use, idle slots to keep, permits needed now; 10: 1 to prefetch permits; 11: prefix for
+ * the ids of new permits. From 12 in pairs: id of a prefetched permit, and how many ms ago it was used (-1: unused).
+ *
+ * Returns the verdict, the ms to wait, the permits granted, the permits prefetched, and the replica's slots.
+ */
+export const RESERVE_PERMITS = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local perSecond, perMinute, concurrent = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local replica, leaseMs, prefetchTtlMs = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local inFlight, idleSlots, needed = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local mayPrefetch, id = tonumber(ARGV[10]), ARGV[11]
+
+-- Usage reports: a used permit moves to the time of its use, an unused one is removed.
+local used, unused = {}, {}
+for i = 12, #ARGV, 2 do
+  local ago = tonumber(ARGV[i + 1])
+  if ago < 0 then table.insert(unused, ARGV[i])
+  else
+    table.insert(used, now - ago)
+    table.insert(used, ARGV[i])
+  end
+end
+if #used > 0 then redis.call('ZADD', KEYS[1], 'XX', unpack(used)) end
+if #unused > 0 then redis.call('ZREM', KEYS[1], unpack(unused)) end
+for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do redis.call('HDEL', KEYS[3], dead) end
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 60000)
+local slotsOfOthers = 0
+local slots = redis.call('HGETALL', KEYS[3])
+for i = 1, #slots, 2 do
+  if slots[i] ~= replica then slotsOfOthers = slotsOfOthers + tonumber(slots[i + 1]) end
+end
+
+-- Records the replica's slots, renews its lease and returns.
+local function reply(verdict, ms, granted, prefetched, ownSlots)
+  if ownSlots > 0 then
+    redis.call('ZADD', KEYS[2], now + leaseMs, replica)
+    redis.call('HSET', KEYS[3], replica, ownSlots)
+    redis.call('PEXPIRE', KEYS[2], leaseMs)
+    redis.call('PEXPIRE', KEYS[3], leaseMs)
+  else
+    redis.call('ZREM', KEYS[2], replica)
+    redis.call('HDEL', KEYS[3], replica)
+  end
+  return {verdict, ms, granted, prefetched, ownSlots}
+end
+-- Milliseconds until the window has room: until its limit-th newest call leaves it.
+local function wait(limit, window)
+  local nth = redis.call('ZRANGE', KEYS[1], -limit, -limit, 'WITHSCORES')
+  if nth[2] == nil then return 0 end
+  return math.max(0, tonumber(nth[2]) + window - now)
+end
+
+local coolDown = redis.call('PTTL', KEYS[4])
+if coolDown > 0 then return reply('cool-down', coolDown, 0, 0, inFlight + idleSlots) end
+local freeSlots = concurrent - slotsOfOthers - inFlight - idleSlots
+local freeCalls = math.min(
+  perSecond - redis.call('ZCOUNT', KEYS[1], '(' .. (now - 1000), '+inf'),
+  perMinute - redis.call('ZCARD', KEYS[1]))
+local granted = math.max(0, math.min(needed, freeSlots, freeCalls))
+-- Prefetches a quarter of what is left, 64 permits at most, so that most of it stays for the other replicas; and
+-- nothing if little is left.
+local prefetched, spareSlots = 0, 0
+if mayPrefetch == 1 and granted == needed then
+  local slotShare = math.floor((freeSlots + idleSlots - granted) / 4)
+  prefetched = math.min(math.floor((freeCalls - granted) / 4), 64)
+  if slotShare < 1 then prefetched = 0 end
+  spareSlots = math.max(0, math.min(slotShare, prefetched) - idleSlots)
+end
+local permits = {}
+for n = 1, granted + prefetched do
+  table.insert(permits, n <= granted and now or now + prefetchTtlMs)
+  table.insert(permits, id .. ':' .. n)
+end
+if #permits > 0 then
+  redis.call('ZADD', KEYS[1], unpack(permits))
+  redis.call('PEXPIRE', KEYS[1], 60000 + prefetchTtlMs)
+end
+local verdict, ms = 'granted', 0
+if granted < needed then
+  if freeSlots <= granted then verdict = 'concurrency'
+  else verdict, ms = 'rate', math.max(1, wait(perSecond, 1000), wait(perMinute, 60000)) end
+end
+return reply(verdict, ms, granted, prefetched, inFlight + idleSlots + granted + spareSlots)
+`
+
+/** KEYS[1]: `hold`; ARGV[1]: ms. Never shortens a cool-down: two replicas can see different `Retry-After` values. */
+export const START_COOL_DOWN = `
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], '1', 'PX', ARGV[1]) end
+return 1
+`

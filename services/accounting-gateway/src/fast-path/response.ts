@@ -1,0 +1,147 @@
+import { EventEmitter } from 'node:events'
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
+import { headerValue } from '@integration-host/shared/http/client/header-list'
+import type { CallerResponse } from '../proxy/caller.ts'
+
+/** How long a connection may be idle between requests; the same as `keepAliveTimeout`, and announced to the caller. */
+export const KEEP_ALIVE_TIMEOUT_MS = 65_000
+const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_TIMEOUT_MS / 1_000}\r\n`
+/** Chunks up to this size are copied into one buffer with their framing; for larger ones a second write is cheaper. */
+const MAX_COPIED_BYTES = 16_384
+const EMPTY = Buffer.alloc(0)
+
+/** What a response needs of its connection. */
+interface ResponseConnection {
+  /** The connection closes after this response. */
+  readonly isLastResponse: boolean
+  /** Must be called once the last byte of the response has been written to the socket. */
+  onResponseEnd(): void
+}
+
+/**
+ * Writes one response with the framing of RFC 9112 §6: by `Content-Length` if the accounting API sent one, else in
+ * chunks (§7.1), and without a body for 204 and 304.
+ */
+export class FastPathResponse extends EventEmitter implements CallerResponse {
+  statusCode = 200
+  headersSent = false
+  writableEnded = false
+  readonly socket: Socket
+  readonly #connection: ResponseConnection
+  /** The serialized head until it is written, together with the first part of the body if that follows at once. */
+  #head = ''
+  #framing: 'length' | 'chunked' | 'none' = 'length'
+  #trailers = ''
+
+  constructor(socket: Socket, connection: ResponseConnection) {
+    super()
+    this.socket = socket
+    this.#connection = connection
+  }
+
+  get writableFinished(): boolean {
+    return this.writableEnded
+  }
+
+  get destroyed(): boolean {
+    return this.socket.destroyed
+  }
+
+  // Header values need no check here: they were read by llhttp in strict mode, which rejects every character that
+  // RFC 9110 §5.5 does not allow in a value.
+  writeInformation(status: number, headers: readonly string[]): void {
+    this.socket.write(`${statusLine(status)}${headerLines(headers)}\r\n`, 'latin1')
+  }
+
+  writeHead(status: number, headers: readonly string[]): void {
+    if (status < 200) throw new RangeError('not a final status')
+    const hasBody = status !== 204 && status !== 304
+    const hasLength = headerValue(headers, 'content-length') !== null
+    this.#framing = hasBody ? (hasLength ? 'length' : 'chunked') : 'none'
+    this.statusCode = status
+    this.headersSent = true
+    this.#head =
+      statusLine(status) +
+      headerLines(headers) +
+      (headerValue(headers, 'date') === null ? `Date: ${new Date().toUTCString()}\r\n` : '') +
+      (this.#connection.isLastResponse ? 'Connection: close\r\n' : KEEP_ALIVE) +
+      (this.#framing === 'chunked' ? 'Transfer-Encoding: chunked\r\n\r\n' : '\r\n')
+  }
+
+  flushHeaders(): void {
+    if (this.#head !== '') this.socket.write(this.#head, 'latin1')
+    this.#head = ''
+  }
+
+  write(chunk: Buffer): boolean {
+    if (this.#framing === 'none') return true
+    const suffix = this.#framing === 'chunked' ? '\r\n' : ''
+    return this.#send(this.#prefixOf(chunk), chunk, suffix)
+  }
+
+  addTrailers(trailers: [name: string, value: string][]): void {
+    this.#trailers = headerLines(trailers.flat())
+  }
+
+  end(chunk: Buffer | string = EMPTY): void {
+    this.writableEnded = true
+    // The head has not been written: the whole response goes out in one write, which can be combined with others.
+    const isComplete = this.#head !== ''
+    const isChunked = this.#framing === 'chunked'
+    const given = typeof chunk === 'string' ? Buffer.from(chunk) : chunk
+    const body = this.#framing === 'none' ? EMPTY : given
+    const prefix = this.#prefixOf(body)
+    const lastChunk = isChunked ? `0\r\n${this.#trailers}\r\n` : ''
+    const suffix = isChunked && body.length > 0 ? `\r\n${lastChunk}` : lastChunk
+    const send = (): void => {
+      this.#send(prefix, body, suffix)
+      this.#connection.onResponseEnd()
+    }
+    if (isComplete) afterThisTurn(send)
+    else send()
+  }
+
+  destroy(): void {
+    this.socket.destroy()
+  }
+
+  /** Returns what must precede a part of the body on the wire: the head if it is not written yet, the chunk size. */
+  #prefixOf(part: Buffer): string {
+    const head = this.#head
+    this.#head = ''
+    return this.#framing === 'chunked' && part.length > 0
+      ? `${head}${part.length.toString(16)}\r\n`
+      : head
+  }
+
+  /** Writes all three in one system call. Returns false if the socket's buffer is full. */
+  #send(prefix: string, chunk: Buffer, suffix: string): boolean {
+    const socket = this.socket
+    const length = prefix.length + chunk.length + suffix.length
+    if (length === 0) return true
+    if (chunk.length <= MAX_COPIED_BYTES) {
+      const bytes = Buffer.allocUnsafe(length)
+      bytes.write(prefix, 0, 'latin1')
+      chunk.copy(bytes, prefix.length)
+      if (suffix !== '') bytes.write(suffix, prefix.length + chunk.length, 'latin1')
+      return socket.write(bytes)
+    }
+    socket.cork()
+    if (prefix !== '') socket.write(prefix, 'latin1')
+    const hasRoom = socket.write(chunk)
+    if (suffix !== '') socket.write(suffix, 'latin1')
+    socket.uncork()
+    return hasRoom
+  }
+}
+
+const statusLine = (status: number): string =>
+  `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`
+
+function headerLines(headers: readonly string[]): string {
+  let text = ''
+  for (let i = 0; i < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`
+  return text
+}

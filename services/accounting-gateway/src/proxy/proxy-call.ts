@@ -1,0 +1,382 @@
+/**
+ * Forwards one company call from the caller to the accounting API, and the response back.
+ *
+ * The attempt loop obtains a token, the caller's body and a permit, sends one attempt, and either relays its
+ * response or repeats. {@link Phase} says where in this loop the call is, and with that what an interruption
+ * (the deadline, a caller that closes its connection, shutdown) has to stop.
+ *
+ * I1  Every attempt is sent with a permit and a token of its own realm; the permit is released when the attempt ends.
+ * I2  The caller gets exactly one response: the accounting API's unchanged, or a problem document of the gateway;
+ *     never parts of both.
+ * I3  Nothing outlives the caller's connection, and no response begins after the deadline.
+ */
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { HttpFailure } from '@integration-host/shared/http/client/exchange'
+import { type HeaderList, headerValue } from '@integration-host/shared/http/client/header-list'
+import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
+import { acquirePermit, type GatewayLimits, type Permit } from '../realm/throttle.ts'
+import { Attempt, type AttemptResult } from './attempt.ts'
+import { CallerGone, reportable, upstreamError } from './call-error.ts'
+import type { CallResult, CompanyCall } from './company-call.ts'
+import { requestHeaders } from './headers.ts'
+import type { CallersPost, MarkedPost } from './repeatable-post.ts'
+import type { RequestBody } from './request-body.ts'
+import { afterFailure, afterStatus, coolDownMs, isIdempotent, PASS, type Tries } from './retry.ts'
+import { isBatch, type UpstreamBase } from './target.ts'
+import type { Upstream } from './upstream.ts'
+
+export interface ProxyCallDeps {
+  readonly tokens: AccessTokens
+  readonly limits: GatewayLimits
+  /** The accounting API. @throws {IntegrationError} while its address is unknown. */
+  readonly upstream: () => { readonly base: UpstreamBase; readonly api: Upstream }
+  readonly deadlineMs: number
+  readonly maxBodyBytes: number
+  /** Cool-down of a realm after a 429 without `Retry-After`. */
+  readonly defaultCoolDownMs: number
+  /** Epoch ms. */
+  readonly now: () => number
+  /** In [0, 1). */
+  readonly random: () => number
+  readonly markPost: (post: CallersPost) => MarkedPost
+  readonly onRetry?: (reason: 'status' | 'failure' | 'unauthorized') => void
+  readonly onCoolDown?: () => void
+}
+
+type Phase =
+  /** Between two other phases: only synchronous code runs. */
+  | { readonly kind: 'preparing' }
+  /** Waits for a token, the caller's body, a permit or the end of a back-off; `stop` ends the wait. */
+  | {
+      readonly kind: 'waiting'
+      readonly isReadingBody: boolean
+      readonly stop: (error: Error) => void
+    }
+  /** A request is in flight upstream, or its response is being relayed. */
+  | { readonly kind: 'attempting'; readonly attempt: Attempt }
+  /** Final: the loop ends with `error` as soon as it runs again. */
+  | { readonly kind: 'interrupted'; readonly error: Error }
+
+const PREPARING: Phase = { kind: 'preparing' }
+
+export class ProxyCall {
+  readonly #deps: ProxyCallDeps
+  readonly #call: CompanyCall
+  readonly #post: MarkedPost
+  readonly #startedAt = performance.now()
+  /** `at` is in epoch ms. Both move while the caller is still sending its body. */
+  readonly #deadline: { readonly timer: NodeJS.Timeout; at: number }
+  readonly #stats = {
+    attempts: 0,
+    /** Attempts that followed a failure or a transient status; a replay after a 401 is not one. */
+    retries: 0,
+    hasReplayedAfter401: false,
+    waitedMs: 0,
+    upstreamMs: 0,
+    traceId: null as string | null,
+  }
+  #phase: Phase = PREPARING
+
+  constructor(deps: ProxyCallDeps, call: CompanyCall) {
+    this.#deps = deps
+    this.#call = call
+    const { request, response, target } = call
+    const { method = 'GET', headers } = request
+    this.#post =
+      method === 'POST'
+        ? deps.markPost({ path: target.path, headers })
+        : { path: target.path, headers: [], addedKey: null, isRepeatable: isIdempotent(method) }
+    this.#deadline = {
+      timer: setTimeout(() => this.#interrupt(this.#deadlineError()), deps.deadlineMs),
+      at: deps.now() + deps.deadlineMs,
+    }
+    response.once('close', () => {
+      if (!response.writableFinished) this.#interrupt(new CallerGone())
+    })
+  }
+
+  /** Runs the call; called once. Never rejects: an error that the caller must be sent is part of the result. */
+  async run(): Promise<CallResult> {
+    const { request, response, body } = this.#call
+    let error: Error | null = null
+    let isCut = false
+    try {
+      const result = await this.#attemptLoop()
+      isCut = result.kind === 'cut'
+    } catch (thrown) {
+      error = thrown instanceof Error ? thrown : new TypeError('not an error')
+    }
+    clearTimeout(this.#deadline.timer)
+    if (body !== null && !request.complete) void body.discard()
+    const isAbandoned = error instanceof CallerGone
+    if (error !== null && response.headersSent && !response.writableEnded) {
+      response.destroy() // I2
+      isCut = true
+    }
+    const { attempts, waitedMs, upstreamMs, traceId } = this.#stats
+    return {
+      error: error === null || isAbandoned || response.headersSent ? null : reportable(error),
+      isAbandoned,
+      isCut,
+      attempts,
+      waitedMs,
+      upstreamMs,
+      traceId,
+    }
+  }
+
+  /** Rejects the call with `shutting_down` if it only waits, so that the caller can use another replica. */
+  rejectIfWaiting(): void {
+    const phase = this.#phase
+    if (phase.kind === 'attempting' || (phase.kind === 'waiting' && phase.isReadingBody)) return
+    this.#interrupt(
+      new IntegrationError('shutting_down', 'the gateway is shutting down', {
+        retryAfterSeconds: 1,
+      }),
+    )
+  }
+
+  /** Headers of a problem document with which the caller and the provider's support can trace the call. */
+  problemHeaders(): string[] {
+    const headers = ['Server-Timing', this.#serverTiming()]
+    if (this.#stats.traceId !== null) headers.push('intuit_tid', this.#stats.traceId)
+    // With the key, the caller can send the same call again without its being executed twice.
+    if (this.#post.addedKey !== null) headers.push('X-RequestId', this.#post.addedKey)
+    return headers
+  }
+
+  #interrupt(error: Error): void {
+    const phase = this.#phase
+    if (phase.kind === 'interrupted') return
+    this.#phase = { kind: 'interrupted', error }
+    if (phase.kind === 'attempting') phase.attempt.interrupt()
+    if (phase.kind === 'waiting') phase.stop(error)
+  }
+
+  get #interruption(): Error | null {
+    return this.#phase.kind === 'interrupted' ? this.#phase.error : null
+  }
+
+  async #attemptLoop(): Promise<AttemptResult> {
+    const { tokens, upstream, maxBodyBytes } = this.#deps
+    const { realm } = this.#call.target
+    upstream()
+    if ((this.#call.body?.length ?? 0) > maxBodyBytes) throw this.#bodyTooLarge()
+    for (;;) {
+      // The token comes first: a realm without a credential must not wait for anything else.
+      let token = tokens.cached(realm) ?? (await this.#wait(tokens.get(realm)))
+      const body = this.#call.body === null ? null : await this.#openBody(this.#call.body)
+      const reserved = this.#acquirePermit(realm)
+      let permit: Permit
+      if (reserved instanceof Promise) {
+        permit = await reserved
+        token = tokens.cached(realm) ?? token
+      } else permit = reserved
+      const sentAt = performance.now()
+      let result: AttemptResult
+      try {
+        result = await this.#send(token, body, sentAt)
+      } finally {
+        permit.release()
+        if (this.#phase.kind === 'attempting') this.#phase = PREPARING
+      }
+      switch (result.kind) {
+        case 'relayed':
+        case 'cut':
+          return result
+        case 'interrupted':
+          throw this.#interruption ?? new CallerGone()
+        case 'withheld':
+          await this.#prepareRetry(result, token)
+          break
+        case 'failed':
+          this.#stats.upstreamMs += performance.now() - sentAt
+          await this.#retryAfterFailure(result.failure)
+          break
+      }
+    }
+  }
+
+  // Not async, so that the loop awaits the attempt's own promise: each further promise costs every call time.
+  #send(
+    token: AccessToken,
+    body: Buffer | AsyncIterable<Buffer> | null,
+    sentAt: number,
+  ): Promise<AttemptResult> | AttemptResult {
+    if (this.#phase.kind === 'interrupted') return { kind: 'interrupted' }
+    const { request, response } = this.#call
+    const { base, api } = this.#deps.upstream()
+    const attempt = new Attempt({
+      request,
+      response,
+      bearer: token.value,
+      judge: (status, headers) => {
+        this.#stats.upstreamMs += performance.now() - sentAt
+        return this.#judge(status, headers, token)
+      },
+    })
+    this.#stats.attempts += 1
+    this.#phase = { kind: 'attempting', attempt }
+    const headers = requestHeaders(request.rawHeaders, token.value)
+    if (this.#post.headers.length > 0) headers.push(...this.#post.headers)
+    const path = base.pathPrefix + this.#post.path
+    api.send({ method: request.method ?? 'GET', path, headers, body }, attempt)
+    return attempt.ended
+  }
+
+  /** Decides by status and headers whether a response is relayed (with headers to add) or the call is repeated. */
+  #judge(status: number, headers: HeaderList, token: AccessToken) {
+    const { tokens, limits, defaultCoolDownMs, now, onCoolDown } = this.#deps
+    const { realm } = this.#call.target
+    this.#stats.traceId = headerValue(headers, 'intuit_tid')
+    if (
+      status === 401 &&
+      !this.#stats.hasReplayedAfter401 &&
+      tokens.isRefreshable(realm, token.version)
+    ) {
+      if (this.#canSendBodyAgain()) return { retryInMs: 0 }
+      // This call cannot be repeated, but the refresh gives the next call a token that works.
+      tokens.refreshedAfter401(realm, token.version).catch(() => {})
+    }
+    let retryAfterMs = coolDownMs(headerValue(headers, 'retry-after'), now())
+    const lacksRetryAfter = status === 429 && retryAfterMs === null
+    if (status === 429) {
+      retryAfterMs ??= defaultCoolDownMs
+      limits.calls.coolDown(realm, retryAfterMs)
+      onCoolDown?.()
+    }
+    const verdict = afterStatus(status, retryAfterMs, this.#tries())
+    if (verdict.kind === 'retry') return { retryInMs: verdict.delayMs }
+    clearTimeout(this.#deadline.timer)
+    const add = ['X-Request-Id', this.#call.requestId, 'Server-Timing', this.#serverTiming()]
+    if (this.#post.addedKey !== null) add.push('X-RequestId', this.#post.addedKey)
+    if (lacksRetryAfter) add.push('Retry-After', String(Math.ceil(defaultCoolDownMs / 1_000)))
+    return { add }
+  }
+
+  async #prepareRetry(
+    { status, delayMs }: Extract<AttemptResult, { kind: 'withheld' }>,
+    token: AccessToken,
+  ): Promise<void> {
+    if (status === 401) {
+      this.#stats.hasReplayedAfter401 = true
+      this.#deps.onRetry?.('unauthorized')
+      const { realm } = this.#call.target
+      await this.#wait(this.#deps.tokens.refreshedAfter401(realm, token.version))
+      return
+    }
+    this.#stats.retries += 1
+    this.#deps.onRetry?.('status')
+    await this.#sleep(delayMs)
+  }
+
+  async #retryAfterFailure(failure: HttpFailure): Promise<void> {
+    const verdict = failure.kind === 'unsendable' ? PASS : afterFailure(this.#tries())
+    if (verdict.kind === 'pass') throw upstreamError(failure)
+    this.#stats.retries += 1
+    this.#deps.onRetry?.('failure')
+    await this.#sleep(verdict.delayMs)
+  }
+
+  #tries(): Tries {
+    return {
+      canRepeat: this.#post.isRepeatable && this.#canSendBodyAgain(),
+      attempt: this.#stats.retries + 1,
+      remainingMs: this.#deadline.at - this.#deps.now(),
+      random: this.#deps.random(),
+    }
+  }
+
+  #canSendBodyAgain(): boolean {
+    return this.#call.body?.isReplayable !== false
+  }
+
+  #openBody(body: RequestBody): Promise<Buffer> | AsyncIterable<Buffer> {
+    const opened = body.open((received) => this.#onBodyProgress(received))
+    return opened instanceof Promise ? this.#wait(opened, { isReadingBody: true }) : opened
+  }
+
+  // The deadline limits the accounting API: it starts again with each part of the body the caller sends.
+  #onBodyProgress(received: number): void {
+    if (received > this.#deps.maxBodyBytes) this.#interrupt(this.#bodyTooLarge())
+    this.#deadline.timer.refresh()
+    this.#deadline.at = this.#deps.now() + this.#deps.deadlineMs
+  }
+
+  /** Returns a permit without a promise if one is available at once: most calls are far from their limits. */
+  #acquirePermit(realm: string): Permit | Promise<Permit> {
+    // Created on the first use: a call that gets its permit at once needs none.
+    let controller: AbortController | null = null
+    const reserved = acquirePermit(this.#deps.limits, realm, {
+      isBatch: isBatch(this.#post.path),
+      waitLimit: () => {
+        controller ??= new AbortController()
+        if (this.#interruption !== null) controller.abort(this.#interruption)
+        return { until: this.#deadline.at, signal: controller.signal }
+      },
+    })
+    if (!(reserved instanceof Promise)) return reserved
+    return this.#waitForPermit(reserved, (error) => controller?.abort(error))
+  }
+
+  async #waitForPermit(reserved: Promise<Permit>, onStop: (error: Error) => void): Promise<Permit> {
+    try {
+      return await this.#wait(reserved, { onStop })
+    } catch (error) {
+      // The permit may still be granted after the wait was interrupted; this call no longer uses it.
+      reserved.then(
+        (permit) => permit.release(),
+        () => {},
+      )
+      throw error
+    }
+  }
+
+  /** Resolves with `promise` unless the call is interrupted first. The time counts as waited, not as upstream's. */
+  async #wait<T>(
+    promise: Promise<T>,
+    {
+      isReadingBody = false,
+      onStop,
+    }: { readonly isReadingBody?: boolean; readonly onStop?: (error: Error) => void } = {},
+  ): Promise<T> {
+    const from = performance.now()
+    const { promise: interrupted, reject } = Promise.withResolvers<never>()
+    const stop = (error: Error): void => {
+      onStop?.(error)
+      reject(error)
+    }
+    if (this.#interruption === null) this.#phase = { kind: 'waiting', isReadingBody, stop }
+    else stop(this.#interruption)
+    try {
+      return await Promise.race([promise, interrupted])
+    } finally {
+      if (this.#phase.kind === 'waiting') this.#phase = PREPARING
+      this.#stats.waitedMs += performance.now() - from
+    }
+  }
+
+  async #sleep(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, ms)
+    await this.#wait(promise).finally(() => clearTimeout(timer))
+  }
+
+  #bodyTooLarge(): IntegrationError {
+    const limit = this.#deps.maxBodyBytes
+    return new IntegrationError('payload_too_large', `the body may have at most ${limit} bytes`)
+  }
+
+  #deadlineError(): IntegrationError {
+    return this.#phase.kind === 'waiting' && this.#phase.isReadingBody
+      ? new IntegrationError('request_timeout', 'the body did not arrive in time')
+      : new IntegrationError('upstream_timeout', 'there was no response before the deadline')
+  }
+
+  /** Returns the `Server-Timing` value (W3C): milliseconds of the gateway itself, of waiting, and of upstream. */
+  #serverTiming(): string {
+    const { waitedMs, upstreamMs } = this.#stats
+    const ownMs = Math.max(0, performance.now() - this.#startedAt - waitedMs - upstreamMs)
+    return `gateway;dur=${ownMs.toFixed(2)}, wait;dur=${waitedMs.toFixed(2)}, upstream;dur=${upstreamMs.toFixed(2)}`
+  }
+}
