@@ -16,7 +16,7 @@ import { randomUUID } from 'node:crypto'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/process/lifecycle'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import {
   expiryNotice,

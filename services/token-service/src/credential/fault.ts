@@ -1,6 +1,6 @@
 /** The faults of a credential: their classes, whether a retry can help, and what to do. */
 import type { Fault } from '@integration-host/shared/contracts/credential'
-import { backoffMs } from '@integration-host/shared/process/lifecycle'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { ProviderResponse } from '../provider/provider.ts'
 
 /**

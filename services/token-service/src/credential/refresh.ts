@@ -33,7 +33,7 @@
  */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/process/lifecycle'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Provider, ProviderResponse, TokenSet } from '../provider/provider.ts'
 import {

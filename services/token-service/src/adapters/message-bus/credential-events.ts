@@ -11,7 +11,7 @@ import {
 } from '@integration-host/shared/contracts/credential-event'
 import type { OutboxEntry } from '../../credential/outbox.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { backoffMs } from '@integration-host/shared/process/lifecycle'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import type { CredentialStore } from '../../credential/credential-store.ts'
 

@@ -6,7 +6,7 @@
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
-import { backoffMs } from '@integration-host/shared/process/lifecycle'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { NoResponse, sendRequest } from './send-request.ts'
 
 const endpoint = z.url({ protocol: /^https?$/ })
