@@ -126,7 +126,7 @@ describe('transactions from the command line, against a coordinator', () => {
     lines[5] = JSON.stringify({ TransactionID: '66', InitialData: 'other' })
     await writeFile(join(folder, 'orders.ndjson'), `\n${lines.join('\n')}\n`)
     const { code, out, err } = await cli('queue', '--file', 'orders.ndjson')
-    expect([code, out]).toEqual([1, '698 queued, 0 were there before, 2 refused\n'])
+    expect([code, out]).toEqual([1, '698 queued, 0 existed before, 2 rejected\n'])
     expect(err).toMatch(/^Line 5, f3: invalid_request; .*\nLine 7, 66: transaction_conflict\n$/)
     const again = await json('queue', '--file', 'orders.ndjson')
     expect(again.lines).toHaveLength(700)
