@@ -115,7 +115,7 @@ describe('the transactions command against a coordinator', () => {
     lines[5] = JSON.stringify({ TransactionID: '66', InitialData: 'other' })
     await writeFile(join(folder, 'orders.ndjson'), `\n${lines.join('\n')}\n`)
     const { code, stdout, stderr } = await cli('queue', '--file', 'orders.ndjson')
-    expect([code, stdout]).toEqual([1, '698 queued, 0 were there before, 2 refused\n'])
+    expect([code, stdout]).toEqual([1, '698 queued, 0 existed before, 2 rejected\n'])
     expect(stderr).toMatch(/^Line 5, f3: invalid_request; .*\nLine 7, 66: transaction_conflict\n$/)
     const again = await json('queue', '--file', 'orders.ndjson')
     expect(again.lines).toHaveLength(700)

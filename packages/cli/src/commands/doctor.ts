@@ -295,7 +295,7 @@ async function inTime(
     })
     await delay(GRACE_MS, null, { signal: done.signal }).catch(() => {})
     return [
-      problem('connection', 'does not response in time', 'Is it up? Or use a longer --timeout.'),
+      problem('connection', 'does not respond in time', 'Is it up? Or use a longer --timeout.'),
     ]
   }
   try {

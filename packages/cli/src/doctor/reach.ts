@@ -43,7 +43,7 @@ function reasonFor(error: unknown): string {
 
 const CREDENTIALS_REJECTED = ['rejects the user or the password', 'Set the right ones.'] as const
 const UNRESPONSIVE = [
-  'does not response in time',
+  'does not respond in time',
   'Is it up, and does a firewall stand between?',
 ] as const
 const UNTRUSTED = [

@@ -28,7 +28,7 @@ import { address, described, names } from './wording.ts'
 
 export interface Step {
   readonly name: string
-  /** ReceivedRequest before a step that changes something. */
+  /** Prompted before a step that changes something. */
   readonly question: string | null
   /** Why the step cannot be done; `null`: it can. */
   readonly blocked: (session: Session) => string | null

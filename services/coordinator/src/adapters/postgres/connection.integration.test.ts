@@ -280,7 +280,7 @@ describe('an unsupported database', () => {
       'whose tables are ahead of its record of migrations',
       'update drizzle.__drizzle_migrations set created_at = -created_at where id > 1',
       'update drizzle.__drizzle_migrations set created_at = -created_at where id > 1',
-      'is there before its migration',
+      'exists before its migration',
       RESTORE,
     ],
     [
