@@ -163,7 +163,9 @@ describe('doctor over a running system', () => {
       ])
       return report.dependencies['rabbitmq']?.reason
     })
-    expect(coordinator.output().match(/exchange or queue exists with incompatible arguments/g)).toHaveLength(1)
+    expect(
+      coordinator.output().match(/exchange or queue exists with incompatible arguments/g),
+    ).toHaveLength(1)
 
     const { code, problems } = await doctor('rabbitmq,coordinator')
     expect(code).toBe(1)

@@ -228,6 +228,7 @@ export async function startTokenService(
       realmScopes: profile.authorization.realmScopes,
       returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
       now,
+      sleep,
     }),
     exchanges,
     redirectUri: new URL(config.REDIRECT),

@@ -1,4 +1,5 @@
-import { textResponse } from '@integration-host/shared/http/service-app'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { describeRoute } from 'hono-openapi'
@@ -24,8 +25,12 @@ export function eventRoutes(deps: {
     describeRoute({
       tags: ['events'],
       summary: 'Every transition, as server-sent events; resumes by Last-Event-ID',
-      responses: { 200: textResponse('transitions, without end', 'text/event-stream') },
+      responses: {
+        200: textResponse('transitions, without end', 'text/event-stream'),
+        ...problemResponses({ 400: 'an unknown query parameter' }),
+      },
     }),
+    onlyKnownQuery(),
     (c) =>
       streamSSE(c, async (stream) => {
         const lastId = c.req.header('Last-Event-ID')

@@ -1,3 +1,4 @@
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -39,9 +40,13 @@ export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps
       summary: 'Check runs, items and queue depths against one another',
       responses: {
         200: jsonResponse('the check results', Integrity),
-        ...problemResponses({ 503: 'the store is unavailable' }),
+        ...problemResponses({
+          400: 'an unknown query parameter',
+          503: 'the store is unavailable',
+        }),
       },
     }),
+    onlyKnownQuery(),
     async (c) => {
       const definitions = [...processes.values()]
       const audit = await source.audit(definitions.map(({ name }) => name))

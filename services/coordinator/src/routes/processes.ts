@@ -1,3 +1,4 @@
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -48,8 +49,12 @@ export function processRoutes({ operations, source, worker, processes }: Process
       describeRoute({
         tags,
         summary: 'The processes that are loaded',
-        responses: { 200: jsonResponse('processes', z.object({ items: z.array(ProcessView) })) },
+        responses: {
+          200: jsonResponse('processes', z.object({ items: z.array(ProcessView) })),
+          ...problemResponses({ 400: 'an unknown query parameter' }),
+        },
       }),
+      onlyKnownQuery(),
       async (c) => {
         const paused = await source.paused()
         return c.json({ items: [...processes.values()].map((process) => view(process, paused)) })

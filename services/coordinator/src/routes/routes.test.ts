@@ -59,6 +59,21 @@ describe('every route except the public ones', () => {
     async (path) => expect((await fetch(host.url + path)).status).toBe(200),
   )
 
+  it.each([
+    [`${transactions}?state=Failed`, 'state'],
+    [`${transactions}?status=Failed&limt=10`, 'limt'],
+    [`${transactions}/known?run=1`, 'run'],
+    ['/processes?name=OrderProcess', 'name'],
+    ['/integrity?process=OrderProcess', 'process'],
+    ['/events?since=0', 'since'],
+  ])('GET %s is rejected because of the unknown query parameter %s', async (path, name) => {
+    const response = await host.call(path)
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      { code: 'invalid_request', detail: expect.stringContaining(`${name}: is not a query`) },
+    ])
+  })
+
   it('has its request body in the OpenAPI document', async () => {
     const document = (await (await fetch(`${host.url}/openapi.json`)).json()) as {
       paths: Record<string, Record<string, unknown>>

@@ -1,4 +1,5 @@
 import { IntegrationError } from '@integration-host/shared/errors'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
@@ -82,6 +83,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         },
       }),
       validate('param', ProcessParam),
+      onlyKnownQuery(...Object.keys(ListQuery.shape)),
       validate('query', ListQuery),
       async (c) => {
         const { name } = operations.process(c.req.valid('param').process)
@@ -101,6 +103,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         },
       }),
       validate('param', TransactionParam),
+      onlyKnownQuery(...Object.keys(RunQuery.shape)),
       validate('query', RunQuery),
       async (c) => {
         const { process, id } = c.req.valid('param')

@@ -48,6 +48,7 @@ export interface AuthorizationDeps {
   /** Origins that `return_to` may lead to; `null`: http on the loopback interface. */
   readonly returnToOrigins: readonly string[] | null
   readonly now: () => number
+  readonly sleep: (ms: number) => Promise<void>
 }
 
 export interface Authorization {
@@ -63,6 +64,16 @@ export interface Authorization {
 
 export function createAuthorization(deps: AuthorizationDeps): Authorization {
   const { authorizations, provider, now } = deps
+
+  /** The claim of a code. Of two equal callbacks the second may come before the first has claimed the code. */
+  async function claimOf(code: string): Promise<CodeClaim | null> {
+    for (let reads = 1; ; reads += 1) {
+      const claim = await authorizations.readCode(code)
+      if (claim !== null || reads === CLAIM_READS) return claim
+      await deps.sleep(CLAIM_READ_PAUSE_MS)
+    }
+  }
+
   return {
     async start({ returnTo, realm, browser }) {
       if (returnTo !== null && !isReturnable(returnTo, deps.returnToOrigins)) {
@@ -98,11 +109,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       const { state, code, realm } = callback
       const request = await authorizations.consume(state)
       if (request === null) {
-        if (
-          code !== null &&
-          realm !== null &&
-          isRepetition(await authorizations.readCode(code), callback)
-        ) {
+        if (code !== null && realm !== null && isRepetition(await claimOf(code), callback)) {
           return { kind: 'repeated', code, realm }
         }
         throw invalid('the state is unknown, used or expired')
@@ -131,6 +138,10 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
     },
   }
 }
+
+/** Between the use of a state and the claim of its code lie a few milliseconds, more on a busy machine. */
+const CLAIM_READS = 5
+const CLAIM_READ_PAUSE_MS = 100
 
 /** A browser may send the same request twice, for example after a reload: state, code and company are equal. */
 const isRepetition = (claim: CodeClaim | null, { state, realm }: Callback): boolean =>

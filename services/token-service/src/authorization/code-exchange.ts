@@ -57,6 +57,10 @@ export interface CodeExchangeDeps {
     readonly outcome: string
     readonly calls: number
     readonly traceId: string | null
+    /** The OAuth error code of a rejected code. */
+    readonly error?: string
+    /** What is wrong with the id token. */
+    readonly member?: string
   }) => void
 }
 
@@ -165,6 +169,8 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       outcome: outcome.kind,
       calls,
       traceId: 'traceId' in outcome ? outcome.traceId : null,
+      ...(outcome.kind === 'refused' && { error: outcome.error }),
+      ...(outcome.kind === 'invalid_id_token' && { member: outcome.member }),
     })
     const result = await resultOf(wanted, outcome, startedAt)
     if (result.kind === 'failed') {

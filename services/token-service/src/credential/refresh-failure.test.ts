@@ -43,6 +43,26 @@ describe('the settlement of a failed refresh', () => {
     })
   })
 
+  it('does not bring the next try of a rejected token forward for a failure that says nothing of the grant', () => {
+    const inHours = START + 17 * 3_600_000
+    const lastTry = {
+      ...provisional,
+      fault: faultOf('ACC-1', 'invalid_grant', response, {
+        at: START - 1,
+        attempts: 4,
+        rejections: 4,
+        retryAt: inHours,
+      }),
+    }
+    for (const failureClass of ['provider_unavailable', 'throttled', 'client_refused'] as const) {
+      const failure = failureOf(failureClass, { retryAfterMs: 30_000, isAmbiguous: true })
+      expect(settlementOf(lastTry, failure, context)).toMatchObject({
+        nextTryAt: inHours,
+        fault: { Code: 'invalid_grant', Final: false, NextTryAt: new Date(inHours).toISOString() },
+      })
+    }
+  })
+
   it('lays no fault while a valid token is served', () => {
     const settlement = settlementOf(healthy, failureOf('provider_unavailable'), {
       ...context,

@@ -68,7 +68,10 @@ export function settlementOf(
     const probeDelayMs = isClientRejected ? failure.retryAfterMs : null
     const delayMs =
       rejectedDelayMs ?? probeDelayMs ?? retryDelayMs(attempts, failure.retryAfterMs, random)
-    nextTryAt = at + delayMs
+    // A failure that says nothing about the grant does not bring the next try of a rejected token forward (I10).
+    const plannedAt =
+      isProvisional(standing) && !isRejection ? Date.parse(standing.NextTryAt ?? '') : 0
+    nextTryAt = Math.max(at + delayMs, plannedAt || 0)
   }
 
   let fault: Fault | null = null

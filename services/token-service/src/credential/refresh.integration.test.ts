@@ -569,6 +569,18 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(await fault()).toMatchObject({ Code: 'invalid_grant', Final: false, Rejections: 1 })
   })
 
+  it('keeps its class through a request without a response: that one rotated nothing', async () => {
+    const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
+    await service.connect('1')
+    await expire()
+    provider.script(invalidGrant, { status: 503, body: '' }, { status: 503, body: '' })
+    await service.ask(`/credentials/${NAME}/token`)
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    provider.revokeAll()
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    expect(await fault()).toMatchObject({ Code: 'invalid_grant', Rejections: 2 })
+  })
+
   it('sends the previous token once, not at each further try', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')

@@ -561,6 +561,8 @@ interface LeaseRenewal {
 function rejectionClass(credential: Credential, isAmbiguous: boolean, now: number): FaultClass {
   if (credential.hardExpiresAt !== null && now >= credential.hardExpiresAt) return 'hard_expired'
   if (now >= credential.idleExpiresAt) return 'idle_expired'
+  // I10: an unanswered request between two rejections of the same token has rotated nothing.
+  if (isProvisional(credential.fault)) return credential.fault.Code as FaultClass
   return isAmbiguous ? 'rotation_lost' : 'invalid_grant'
 }
 

@@ -118,6 +118,22 @@ describe('a state', () => {
     expect((await callBackFor(inTime)).status).toBe(302)
   })
 
+  it('gives both of two simultaneous callbacks the same result, however they interleave', async () => {
+    for (let pair = 0; pair < 10; pair += 1) {
+      const started = await startInBrowser()
+      const code = provider.authorize(started.consent)
+      const query = { code, realmId: '1', state: started.state }
+      const responses = await Promise.all(
+        [1, 2].map(() => callBack(service.url, query, started.cookie)),
+      )
+      expect(responses.map(({ headers }) => headers.get('Location'))).toEqual([
+        '/connected?name=ACC-1',
+        '/connected?name=ACC-1',
+      ])
+    }
+    expect(exchanges()).toHaveLength(10)
+  })
+
   it('is used once by twenty concurrent callbacks, which all get the same result', async () => {
     const started = await startInBrowser()
     const gate = Promise.withResolvers<void>()
@@ -354,6 +370,15 @@ describe('a callback without a company', () => {
 })
 
 describe('a denial', () => {
+  it('names the error of the provider if it is another one than the refusal of the owner', async () => {
+    const started = await startInBrowser()
+    const query = { error: 'invalid_scope', state: started.state }
+    const response = await callBack(service.url, query, started.cookie)
+    expect(await expectRefused(response)).toContain(
+      'did not grant the authorization: invalid_scope',
+    )
+  })
+
   it('without a state says that nothing was granted', async () => {
     const response = await callBack(service.url, { error: 'access_denied' })
     expect(JSON.parse(await expectRefused(response))).toMatchObject({

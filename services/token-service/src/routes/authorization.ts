@@ -250,9 +250,12 @@ function connected(c: Context, credential: CredentialView, returnTo: string | nu
 
 function denied(c: Context, callback: Callback, returnTo: string | null): Response {
   if (returnTo === null) {
+    const { error } = callback
     throw new IntegrationError(
       'authorization_denied',
-      'the authorization was denied; nothing was stored',
+      error === null || error === 'access_denied'
+        ? 'the authorization was denied; nothing was stored'
+        : `the provider did not grant the authorization: ${error}; nothing was stored`,
     )
   }
   const url = new URL(returnTo)
