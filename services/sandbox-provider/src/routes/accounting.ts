@@ -1,3 +1,4 @@
+import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { parseJsonObject } from '@integration-host/shared/json'
 import { describeRoute } from 'hono-openapi'
@@ -16,6 +17,9 @@ import {
   underFaults,
   type UnderFaultsDeps,
 } from './under-faults.ts'
+
+/** The query parameter that makes a POST repeatable. */
+const REQUEST_ID = intuit.accounting.repeatablePost?.name ?? ''
 
 export interface AccountingDeps extends UnderFaultsDeps {
   readonly companies: Companies
@@ -101,7 +105,7 @@ export function accountingRoutes(deps: AccountingDeps) {
         if (entity === null) return rejected(c, '500')
         const body = parseJsonObject(await c.req.text())
         if (body === null) return rejected(c, '2010')
-        const requestId = c.req.query('requestid') || null
+        const requestId = c.req.query(REQUEST_ID) || null
         const outcome = posted.post(
           { realm, entity, requestId, operation: c.req.query('operation') || null },
           body,

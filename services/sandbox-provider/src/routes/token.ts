@@ -1,3 +1,4 @@
+import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import type { Grants, Issued } from '../grant/grants.ts'
@@ -18,6 +19,9 @@ import {
   underFaults,
   type UnderFaultsDeps,
 } from './under-faults.ts'
+
+/** The names that the services expect, in one place for both sides; every personality uses Intuit's. */
+const names = intuit.token
 
 export interface TokenDeps extends UnderFaultsDeps {
   readonly client: Client
@@ -108,14 +112,17 @@ async function respond(
     clientId: deps.client.id,
     nowSeconds: Math.floor(deps.now() / 1_000),
   }
-  const isHardExpiryRequested = c.req.header('x-include-refresh-token-hard-expires-in') === 'true'
+  const isHardExpiryRequested = Object.entries(names.requestHeaders).every(
+    ([name, value]) => c.req.header(name) === value,
+  )
   return c.json({
     token_type: 'bearer',
     access_token: issued.accessToken,
     expires_in: issued.accessTokenSeconds,
     refresh_token: issued.refreshToken,
-    x_refresh_token_expires_in: issued.refreshTokenSeconds,
-    ...(isHardExpiryRequested && { x_refresh_token_hard_expires_in: issued.hardExpirySeconds }),
+    [names.idleExpiryMember]: issued.refreshTokenSeconds,
+    ...(isHardExpiryRequested &&
+      names.hardExpiryMember !== null && { [names.hardExpiryMember]: issued.hardExpirySeconds }),
     ...(issued.scope.includes('openid') && {
       id_token: await deps.signer.sign(idTokenClaims(issued, at)),
     }),
