@@ -9,7 +9,6 @@ import {
   authorizationCodeGrant,
   buildAuthorizationUrl,
   calculatePKCECodeChallenge,
-  type ClientAuth,
   Configuration,
   customFetch,
   enableNonRepudiationChecks,
@@ -28,6 +27,7 @@ import type {
   TokenOutcome,
   TokenSet,
 } from '../../provider/provider.ts'
+import { clientSecretBasic } from './client-secret-basic.ts'
 import type { DiscoveredProvider, Discovery } from './discovery.ts'
 import { checkIssuedNow, claimsOf, realmOf, rejectedMember } from './id-token.ts'
 import { NoResponse, type ProviderHttpResponse, sendRequest } from './send-request.ts'
@@ -369,20 +369,6 @@ function outcomeWithoutResponse({ reason, wasSent }: NoResponse): TokenOutcome {
   const shown: ProviderResponse = { status: null, body: `no response (${reason})`, traceId: null }
   return { kind: wasSent ? 'unknown' : 'never_sent', ...shown }
 }
-
-/**
- * HTTP Basic with id and secret form-encoded (RFC 6749 §2.3.1). The library's own also encodes `-`, `_` and `.`,
- * which form encoding leaves as they are, and providers that do not decode, as Intuit's SDKs suggest of
- * Intuit, would compare with `%2D`.
- */
-const clientSecretBasic =
-  (secret: string): ClientAuth =>
-  (_server, { client_id }, _body, headers) => {
-    const credentials = `${formEncoded(client_id)}:${formEncoded(secret)}`
-    headers.set('authorization', `Basic ${Buffer.from(credentials).toString('base64')}`)
-  }
-
-const formEncoded = (text: string): string => new URLSearchParams({ '': text }).toString().slice(1)
 
 const requestsIdToken = (scope: string): boolean => scope.split(' ').includes('openid')
 
