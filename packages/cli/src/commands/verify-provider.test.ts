@@ -149,8 +149,6 @@ describe('verify-provider', () => {
     }
     const userinfo_endpoint = 'https://accounts.platform.intuit.com/v1/openid_connect/userinfo'
     expect(await document({ userinfo_endpoint })).toMatchObject({ code: 2, out: '' })
-    // Without the only member that differs it is not known to be the sandbox.
-    expect(await document({})).toMatchObject({ code: 2, out: '' })
     expect(await document({ accounting_url: 'https://quickbooks.api.intuit.com' })).toMatchObject({
       code: 2,
       out: '',
