@@ -52,6 +52,13 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true, false])
   })
 
+  it('gives a call that it holds back no trace id: the provider has not seen it', async () => {
+    next = async () => ({ ...rejected, traceId: 'trace-1' })
+    expect(await refresh()).toMatchObject({ traceId: 'trace-1' })
+    expect(await refresh()).toMatchObject({ kind: 'client_refused', traceId: null })
+    expect(calls).toBe(1)
+  })
+
   it('doubles the delay after each rejected probe, up to 60 s', async () => {
     const delays: number[] = []
     for (let probe = 0; probe < 9; probe += 1) {

@@ -60,7 +60,8 @@ export function breakOnRejectedClient(
     const probed = rejection
     if (probed !== null) {
       const retryAfterMs = heldBackMs()
-      if (retryAfterMs > 0) return { ...probed.response, retryAfterMs }
+      // This call was not sent, so the trace id of the rejected one is not its own.
+      if (retryAfterMs > 0) return { ...probed.response, traceId: null, retryAfterMs }
       probed.isProbing = true
     }
     let outcome: Outcome | ClientRejected
