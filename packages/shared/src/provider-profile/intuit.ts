@@ -2,6 +2,7 @@
  * Intuit (QuickBooks Online) as it documents itself. docs/intuit.md has the source of each line, the test
  * that holds it, and whether it was verified against the live service.
  */
+import { parseJson } from '../json.ts'
 import type { ProviderFault, ProviderFaultClass } from './provider-fault.ts'
 import type { ProviderProfile } from './provider-profile.ts'
 
@@ -89,13 +90,7 @@ function codesOfXml(text: string): string[] | null {
 function codesOfJson(text: string): string[] | null {
   // Most bodies are no error, and some are megabytes: they are not parsed for this.
   if (!/"[Ff]ault"\s*:/.test(text.slice(0, 512))) return null
-  let document: unknown
-  try {
-    document = JSON.parse(text)
-  } catch {
-    return null
-  }
-  const fault = memberOf(document, 'fault')
+  const fault = memberOf(parseJson(text), 'fault')
   if (typeof fault !== 'object' || fault === null) return null
   const errors = memberOf(fault, 'error')
   return (Array.isArray(errors) ? errors : [errors])

@@ -6,7 +6,7 @@ import { constants, createReadStream } from 'node:fs'
 import { open, stat, writeFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { AuditEntry } from '@integration-host/shared/contracts/audit'
-import { parseJson } from '../parse-json.ts'
+import { parseJson } from '@integration-host/shared/json'
 
 /** Writes `entries` at the byte offset `at`, replacing what follows. Resolves with the new end, in bytes. */
 export async function appendEntries(

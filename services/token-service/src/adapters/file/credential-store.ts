@@ -28,7 +28,7 @@ import {
 import { credentialOf } from '../../credential/credential.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
 import { OutboxEntry, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
-import { parseJson } from '../parse-json.ts'
+import { parseJson } from '@integration-host/shared/json'
 import { appendEntries, readEntries } from './audit-file.ts'
 import {
   type Acquired,

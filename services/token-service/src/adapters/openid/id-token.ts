@@ -1,5 +1,5 @@
 /** What the service reads from an id token beside the checks of openid-client. Verifies nothing itself. */
-import { parseJson } from '../parse-json.ts'
+import { parseJson } from '@integration-host/shared/json'
 
 /** The claims of an id token as written; empty if it cannot be read. The signature is not verified here. */
 export function claimsOf(idToken: string | undefined): Readonly<Record<string, unknown>> {

@@ -511,7 +511,7 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     { kind: 'unknown', body: 'no response (the response is too large)' },
   ],
   [
-    'a gzip bomb, which nobody asked for',
+    'a gzip bomb that no request asked for',
     { body: gzipSync(Buffer.alloc(40_000_000, 'x')), headers: { 'Content-Encoding': 'gzip' } },
     { kind: 'unknown', status: 200 },
   ],
@@ -570,7 +570,7 @@ describe('a response of the token endpoint to a refresh', () => {
   })
 
   it.each([301, 302, 303, 307, 308])(
-    'does not follow a %d, and tells the tokens in it to nobody',
+    'does not follow a %d, so no other server receives the tokens in it',
     async (status) => {
       let connections = 0
       const evil = createServer((socket) => {

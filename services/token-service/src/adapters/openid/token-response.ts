@@ -4,7 +4,7 @@ import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { presentableBody } from '../../credential/fault.ts'
 import { lifetimeSeconds } from '../../credential/credential.ts'
 import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
-import { parseJson } from '../parse-json.ts'
+import { parseJsonObject } from '@integration-host/shared/json'
 import type { ProviderHttpResponse } from './send-request.ts'
 
 /** An access or refresh token that can be put into a header or a form unchanged. */
@@ -47,7 +47,7 @@ export function readTokenResponse(
   response: ProviderHttpResponse,
   members: Pick<ProviderProfile['token'], 'idleExpiryMember' | 'hardExpiryMember'>,
 ): TokenResponse | null {
-  const json = response.status === 200 ? jsonObject(response.text) : null
+  const json = response.status === 200 ? parseJsonObject(response.text) : null
   if (json === null || json['error'] !== undefined) return null
   const { access_token, token_type, refresh_token, id_token, expires_in } = json
   if (typeof access_token !== 'string' || !TOKEN.test(access_token)) return null
@@ -104,13 +104,6 @@ export function outcomeOf(
 }
 
 function errorCode(text: string): string | null {
-  const error = jsonObject(text)?.['error']
+  const error = parseJsonObject(text)?.['error']
   return typeof error === 'string' && ERROR_CODE.test(error) ? error : null
-}
-
-function jsonObject(text: string): Record<string, unknown> | null {
-  const value = parseJson(text)
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? (value as Record<string, unknown>)
-    : null
 }

@@ -41,7 +41,7 @@ import {
 } from '../../credential/credential-store.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
 import { OutboxEntry, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
-import { parseJson } from '../parse-json.ts'
+import { parseJson } from '@integration-host/shared/json'
 import { retireKeyCheckValues } from './key-check-value.ts'
 import { defineScripts, type RunScript } from './scripts.ts'
 
