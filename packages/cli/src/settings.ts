@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import {
   ConfigError,
   type Environment,
@@ -29,9 +30,6 @@ const Settings = z.object({
 })
 
 const ROOT = join(import.meta.dirname, '../../..')
-const loopback = new Set(['127.0.0.1', '[::1]', 'localhost'])
-
-export const isLoopback = (hostname: string): boolean => loopback.has(hostname)
 
 export interface Connection {
   readonly service: ServiceName

@@ -4,6 +4,7 @@ import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/
 import { hasCode } from '@integration-host/shared/errors'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
@@ -290,6 +291,3 @@ function logRefresh(logger: Logger, report: RefreshReport): void {
     logger.error({ ...report, remediation }, 'rotated token pair dropped: the store is unavailable')
   } else logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'refresh')
 }
-
-const isLoopback = (host: string): boolean =>
-  host === 'localhost' || host === '[::1]' || host.startsWith('127.')

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import {
   type CheckResult,
   problem,
@@ -23,7 +24,7 @@ import {
   type Service,
 } from '../doctor/services.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
-import { isLoopback, readServices, secretsOf, usable } from '../settings.ts'
+import { readServices, secretsOf, usable } from '../settings.ts'
 import { type Colour, counted, createTable, painter, plain, print, notify } from '../terminal.ts'
 
 const Settings = z.object({

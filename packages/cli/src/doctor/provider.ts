@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import { parseJson } from '@integration-host/shared/json'
 import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import {
@@ -22,7 +23,6 @@ const Discovery = z.object({
   token_endpoint: z.url(),
 })
 const CALL_DEADLINE_MS = 10_000
-const loopback = /^(127\.|localhost$|\[::1\]$)/
 
 /** What is presented to the provider; `undefined` where the setting is missing. */
 export interface ProviderClient {
@@ -57,7 +57,7 @@ export async function examineProvider(
     ...(document.tokenEndpoint === null
       ? []
       : [await examineKeyPair(new URL(document.tokenEndpoint), url, client, signal)]),
-    ...(url.protocol === 'http:' && !loopback.test(url.hostname)
+    ...(url.protocol === 'http:' && !isLoopback(url.hostname)
       ? [warning('transport', 'plain http', 'Use https: tokens travel unprotected.')]
       : []),
     ...(clock === null ? [] : [checkClock(clock)]),

@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { CommandFailed } from '../exit-code.ts'
-import { isLoopback } from '../settings.ts'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import { promptSecret, createProgress, isInteractive, notify, type Terminal } from '../terminal.ts'
 import { NoCallback } from './session.ts'
 

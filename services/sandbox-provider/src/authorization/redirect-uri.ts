@@ -1,12 +1,10 @@
+import { isLoopback } from '@integration-host/shared/http/loopback'
+
 /** Whether a redirect URI may be registered at all, whatever is configured. */
 type RedirectUriRule = (uri: URL) => boolean
 
-const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
-
-const isLoopback = ({ hostname }: URL): boolean => LOOPBACK.includes(hostname)
-
 const isHttpsOrLoopback: RedirectUriRule = (uri) =>
-  uri.protocol === 'https:' || (uri.protocol === 'http:' && isLoopback(uri))
+  uri.protocol === 'https:' || (uri.protocol === 'http:' && isLoopback(uri.hostname))
 
 export const redirectUriRules = {
   /**
@@ -19,7 +17,7 @@ export const redirectUriRules = {
    */
   intuit: (uri) => {
     if (uri.search !== '' || uri.href.endsWith('?')) return false
-    return isLoopback(uri)
+    return isLoopback(uri.hostname)
       ? isHttpsOrLoopback(uri)
       : uri.protocol === 'https:' && !isIpAddress(uri.hostname)
   },
@@ -41,7 +39,7 @@ export function isRegistered(
   if (!URL.canParse(redirectUri) || redirectUri.includes('#')) return false
   const uri = new URL(redirectUri)
   if (uri.username !== '' || uri.password !== '' || !redirectUriRules[rules](uri)) return false
-  return redirectUris === null ? isLoopback(uri) : redirectUris.includes(redirectUri)
+  return redirectUris === null ? isLoopback(uri.hostname) : redirectUris.includes(redirectUri)
 }
 
 export interface RegisteredRedirectUris {

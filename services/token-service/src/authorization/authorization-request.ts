@@ -1,6 +1,7 @@
 /** Starts an authorization and validates its callback: state, PKCE, nonce, issuer, browser, realm. */
 import { randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Provider } from '../provider/provider.ts'
 import type { AuthorizationRequest, AuthorizationStore, CodeClaim } from './authorization-store.ts'
@@ -169,5 +170,5 @@ function isReturnable(returnTo: string, origins: readonly string[] | null): bool
   const url = new URL(returnTo)
   if (url.username !== '' || url.password !== '') return false
   if (origins !== null) return origins.includes(url.origin)
-  return url.protocol === 'http:' && ['localhost', '127.0.0.1', '[::1]'].includes(url.hostname)
+  return url.protocol === 'http:' && isLoopback(url.hostname)
 }

@@ -8,6 +8,7 @@ import { z } from 'zod'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { CredentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import { problemOf, problemResponse } from '@integration-host/shared/http/problem'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import {
@@ -228,8 +229,6 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
     )
 }
 
-const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
-
 /**
  * The origin at which an authorization must start if `requested` names this service by another loopback name
  * than `REDIRECT` does, else `null`. A browser does not send a cookie set for `127.0.0.1` to `localhost`, which
@@ -238,8 +237,8 @@ const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
  */
 function loopbackOriginFor(requested: URL, redirectUri: URL): string | null {
   const isSameService =
-    LOOPBACK.has(requested.hostname) &&
-    LOOPBACK.has(redirectUri.hostname) &&
+    isLoopback(requested.hostname) &&
+    isLoopback(redirectUri.hostname) &&
     requested.port === redirectUri.port
   return isSameService && requested.hostname !== redirectUri.hostname ? redirectUri.origin : null
 }
