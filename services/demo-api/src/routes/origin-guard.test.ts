@@ -84,6 +84,7 @@ describe('the host name', () => {
 describe('a browser', () => {
   it.each<[string, Record<string, string>]>([
     ['sent by another site', { 'Sec-Fetch-Site': 'cross-site' }],
+    ['sent by a page on another port', { 'Sec-Fetch-Site': 'same-site' }],
     ['that fetches ahead', { 'Sec-Purpose': 'prefetch' }],
     ['that renders ahead', { 'Sec-Purpose': 'prefetch;prerender' }],
     ['that fetches ahead, in the old way', { Purpose: 'prefetch' }],

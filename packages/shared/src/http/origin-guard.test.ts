@@ -1,0 +1,46 @@
+import { Hono } from 'hono'
+import { expect, it } from 'vitest'
+import { IntegrationError } from '../errors.ts'
+import { allowOwnHosts, rejectCrossSite } from './origin-guard.ts'
+import { problemResponse } from './problem.ts'
+
+const app = new Hono()
+  .use(allowOwnHosts(['demo-api']), rejectCrossSite)
+  .get('/', (c) => c.text('served'))
+  .onError((error, c) => {
+    if (!(error instanceof IntegrationError)) throw error
+    return problemResponse(c, error)
+  })
+
+const statusOf = async (headers: Record<string, string>, origin = 'http://localhost:7216') =>
+  (await app.request(`${origin}/`, { headers: { Host: 'localhost:7216', ...headers } })).status
+
+it.each([{}, { 'Sec-Fetch-Site': 'same-origin' }, { 'Sec-Fetch-Site': 'none' }])(
+  'serves a request with the headers %j, which its own page or no page has caused',
+  async (headers) => expect(await statusOf(headers)).toBe(200),
+)
+
+it.each([
+  { 'Sec-Fetch-Site': 'cross-site' },
+  // A page on another port of localhost.
+  { 'Sec-Fetch-Site': 'same-site' },
+  { 'Sec-Fetch-Site': '' },
+  { 'Sec-Fetch-Site': 'same-origin', Origin: 'http://localhost:3000' },
+  { 'Sec-Purpose': 'prefetch' },
+])('rejects a request with the headers %j, which another origin may have caused', async (headers) =>
+  expect(await statusOf(headers)).toBe(403),
+)
+
+it.each(['demo-api', 'demo-api:7216', '127.0.0.1:7216', '[::1]:7216'])(
+  'serves a request whose Host is %s',
+  async (host) => expect(await statusOf({ Host: host })).toBe(200),
+)
+
+it.each(['evil.example', '127.0.0.1.evil.example', 'demo-api.evil.example'])(
+  'rejects a request whose Host is %s with 421',
+  async (host) => expect(await statusOf({ Host: host })).toBe(421),
+)
+
+it('rejects a request target in absolute form that names a foreign host, whatever its Host is', async () => {
+  expect(await statusOf({}, 'http://evil.example')).toBe(421)
+})

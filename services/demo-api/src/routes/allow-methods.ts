@@ -1,0 +1,11 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { MiddlewareHandler } from 'hono'
+
+/** Responds with 405 to all other methods, HEAD included: the router would run the GET route for it, which has effects. */
+export function allowMethods(...methods: readonly string[]): MiddlewareHandler {
+  return async (c, next) => {
+    if (methods.includes(c.req.method)) return next()
+    c.header('Allow', methods.join(', ')) // RFC 9110 §15.5.6
+    throw new IntegrationError('method_not_allowed', `Use ${methods.join(' or ')}`)
+  }
+}
