@@ -1,4 +1,5 @@
-// How long a three-step transaction takes on an idle coordinator over RabbitMQ and Postgres. Prints a table.
+// Measures the duration of a three-step transaction on an idle coordinator with RabbitMQ and PostgreSQL.
+// Prints a table.
 import { setTimeout as delay } from 'node:timers/promises'
 import setupBackends from '@integration-host/tests/backends'
 import { startSystem } from '@integration-host/tests/system'
@@ -12,7 +13,7 @@ const stopBackends = await setupBackends()
 const system = await startSystem(['coordinator', 'demo-api'])
 const coordinator = system.url('coordinator')
 
-// A transaction ends when its event arrives; nothing is polled.
+// The end of a transaction is taken from its event. Polling would add the poll interval to the measured time.
 const waiting = new Map<string, () => void>()
 const stream = await system.call(`${coordinator}/events`)
 void (async () => {

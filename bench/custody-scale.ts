@@ -1,5 +1,5 @@
-// Start time, memory and the search for due credentials of token-service by the number of stored realms, at
-// 10,000, 100,000 and 1,000,000 realms in a Redis of its own. Prints a table.
+// Measures how start time, memory and the query for due credentials of token-service grow with the number of
+// stored realms: 10,000, 100,000 and 1,000,000 realms in a Redis of its own. Prints a table.
 import { setTimeout as delay } from 'node:timers/promises'
 import { type KeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
@@ -23,7 +23,7 @@ const DEADLINE_MS = 60_000
 const LOOK_MS = 3_000
 const DUE_INDEX = 'credentials:due'
 
-// Strings throughout: sixteen digits exceed the exact range of a number.
+// Realm ids are strings everywhere: a number of sixteen digits can exceed `Number.MAX_SAFE_INTEGER`.
 const nameOf = (n: number): string => `ACC-93414530${String(n).padStart(8, '0')}`
 
 await using opened = new AsyncDisposableStack()
@@ -135,7 +135,8 @@ async function refreshDue(store: Redis): Promise<number> {
   await expired.exec()
   const startedAt = performance.now()
   await makeDue(store)
-  // A refresh moves the due time by most of a day; a claim alone by less than a minute.
+  // A completed refresh postpones the due time by most of a day, a claim without a refresh by less than a
+  // minute.
   while ((await store.zcount(DUE_INDEX, '-inf', Date.now() + HOUR_MS)) > 0) {
     if (performance.now() - startedAt > DEADLINE_MS)
       throw new Error('the due realms were not refreshed in time')

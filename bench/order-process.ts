@@ -1,6 +1,6 @@
 /**
  * The demo's OrderProcess (two HTTP calls, one CSV file, every step durable before the next) on this coordinator
- * and on the engines that users would choose instead: rate, processor time, latency at a slow pace. Prints tables.
+ * and on the other workflow engines: rate, processor time, latency at a slow pace. Prints tables.
  *
  *   npm run bench -- order-process [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
  *   npm run bench -- order-process --finished        cost per transaction with 0, 100k and 1M finished ones
@@ -55,7 +55,8 @@ const chosen = entries
 const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
-// Processes in a container cannot be measured, and the tests' own PostgreSQL runs without fsync.
+// Uses the local servers only: the processor time of a server in a container cannot be read, and the
+// PostgreSQL that the tests start runs without fsync.
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const stub = opened.use(await startStub())

@@ -21,7 +21,9 @@ const { url: redisUrl, redis } = opened.use(await startPrivateRedis({ appendOnly
 const custody = opened.use(await startCustody(redisUrl))
 const tokenService = custody.startTokenService()
 await custody.system.ready('token-service')
-// A rotation to store at every refresh; the peers have the grace that their parallel refreshes need.
+// The provider rotates the refresh token at every refresh, so each refresh has a new token to store. The
+// previous token stays valid for a grace period, because the compared libraries refresh one credential
+// several times at once.
 await custody.sandbox('PUT', 'settings', { rotation: 'always', graceSeconds: 86_400 })
 const realms = Array.from({ length: REALMS }, (_, n) => `93414539080${String(n).padStart(5, '0')}`)
 for (const realm of realms) {

@@ -62,7 +62,7 @@ const paced = await measureRounds(sides, { warmUp: 0, rounds: PACED_ROUNDS }, (n
 
 console.log(`\n${CONNECTIONS} requests in flight, medians of ${ROUNDS} rounds`)
 console.table(compare(saturated, names, 'bare handler'))
-console.log(`${PACE} requests a second, sent on time whatever is still open`)
+console.log(`${PACE} requests a second, sent at their scheduled times`)
 const row = (name: Name) => ({
   'p50 ms': median(paced.map((round) => round[name].p50Ms)).toFixed(1),
   'p99 ms': median(paced.map((round) => round[name].p99Ms)).toFixed(1),

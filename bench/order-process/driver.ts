@@ -4,7 +4,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { atMost, type EngineName, type EngineSettings, type StartEngine } from './engine.ts'
 
 export type Task =
-  /** `all at once`, or as many concurrent clients as the concurrency allows, each starting one after the other. */
+  /**
+   * `all` starts every transaction at once. `one-by-one` uses as many clients as the concurrency allows; each
+   * starts its next transaction when the previous one has completed.
+   */
   | { readonly kind: 'all' | 'one-by-one'; readonly count: number }
   | { readonly kind: 'paced'; readonly perSecond: number; readonly seconds: number }
   | { readonly kind: 'end' }
@@ -17,7 +20,7 @@ export interface TaskResult {
 /** The reply to a task; a first one without a result reports that the engine is ready. */
 export type Reply = { readonly result?: TaskResult } | { readonly error: string }
 
-// Loads only the engine under measurement.
+// Imports only the measured engine, so that modules of other engines use no memory and no processor time.
 const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
   bullmq: () => import('./engines/bullmq.ts'),
   coordinator: () => import('./engines/coordinator.ts'),
@@ -29,13 +32,13 @@ const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
 }
 const [, , name, text = '{}'] = process.argv
 const settings = JSON.parse(text) as EngineSettings
-// Other engines may have used the same database before.
+// The ids get a random prefix, because another engine may have used the same database before.
 const prefix = randomUUID().slice(0, 8)
 let next = 0
 const ids = (count: number): string[] =>
   Array.from({ length: count }, () => `${prefix}-${(next += 1)}`)
 
-// Exits with the benchmark, however that ends.
+// The IPC channel closes when the benchmark ends for any reason. Exiting then leaves no orphaned driver.
 process.on('disconnect', () => process.exit())
 process.on('message', (task: Task) => {
   void replyWith(async () => ({ result: await run(task) }))

@@ -3,7 +3,7 @@
  * engine and receives its tasks over IPC.
  */
 
-/** One file of `engines/`. */
+/** Names of the modules in `engines/`. */
 export type EngineName =
   | 'bullmq'
   | 'coordinator'
@@ -17,7 +17,7 @@ export type EngineName =
 export interface EngineSettings {
   /** Maximum number of transactions in flight. */
   readonly concurrency: number
-  /** For an engine that is measured in more than one way of use. */
+  /** Selects what is measured if an engine is measured in several variants. */
   readonly variant: string
   readonly stubUrl: string
   /** An existing folder; the files are written to its `OrderCSV/`. */
@@ -42,10 +42,13 @@ export interface Engine extends AsyncDisposable {
   runOne(id: string): Promise<void>
 }
 
-/** The export `start` of each file of `engines/`. */
+/** The function `start` that each module in `engines/` exports. */
 export type StartEngine = (settings: EngineSettings) => Promise<Engine>
 
-/** Called by the steps of an engine whose queueing call does not wait for completion. */
+/**
+ * Resolves the waiting calls of engines whose enqueue call returns before the transaction has completed. The
+ * last step of a transaction calls `completed`.
+ */
 export class Completions {
   readonly #waiting = new Map<string, () => void>()
 
@@ -59,7 +62,7 @@ export class Completions {
   }
 }
 
-/** An engine whose transactions are queued, one or many, and completed elsewhere. */
+/** Builds an engine whose enqueue call returns before the queued transactions have completed. */
 export function engineOfQueue(deps: {
   readonly queue: (ids: readonly string[]) => Promise<unknown>
   readonly completions: Completions
@@ -81,7 +84,7 @@ export function engineOfQueue(deps: {
   }
 }
 
-/** An engine whose call returns when the transaction is completed. */
+/** Builds an engine whose call returns when the transaction has completed. */
 export function engineOfCalls(deps: {
   readonly run: (id: string) => Promise<unknown>
   readonly concurrency: number
@@ -98,7 +101,7 @@ export function engineOfCalls(deps: {
   }
 }
 
-/** Calls `run` with each, `concurrency` of them at a time. */
+/** Calls `run` for each id, with at most `concurrency` calls in flight. */
 export async function atMost(
   concurrency: number,
   ids: readonly string[],

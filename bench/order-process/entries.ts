@@ -3,15 +3,15 @@ import type { EngineName } from './engine.ts'
 /** A server that an engine keeps its state in. */
 export type Backend = 'postgres' | 'rabbitmq' | 'redis' | 'redis-always' | 'restate'
 
-/** A row of the tables. */
+/** A measured configuration: one row of the printed tables. */
 export interface Entry {
   readonly name: string
   readonly engine: EngineName
   readonly variant?: string
   readonly backends: readonly Backend[]
   /**
-   * Transactions in flight, per queue if there is one for each step: the best of 16, 64, 128, 192, 256 and 400
-   * (`--concurrency`).
+   * Maximum number of transactions in flight, counted per queue if each step has its own queue. The value is
+   * the fastest of 16, 64, 128, 192, 256 and 400, measured with `--concurrency`.
    */
   readonly concurrency: number
   /** Transactions of a round: about five seconds of work. */

@@ -4,12 +4,15 @@ import { processorTime, type ProcessorTime } from './processor-time.ts'
 import { setStage, type StageOptions } from './stage.ts'
 
 const DEADLINE_MS = 120_000
-/** Enough for V8 to optimize the hot functions; with fewer the first result is a tenth lower. */
+/**
+ * Number of transactions before the measurement, enough for V8 to optimize the hot functions. With fewer the
+ * first result is a tenth lower.
+ */
 const WARM_UP = 2_000
 
 export interface Load {
   readonly kind: 'all' | 'one-by-one'
-  /** Share of the entry's transactions, at least one. */
+  /** Factor for the number of transactions of the entry; at least one transaction runs. */
   readonly scale: number
   /** Rate of the second, paced part in transactions per second, and its duration; 0 skips it. */
   readonly perSecond: number

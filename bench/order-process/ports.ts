@@ -59,10 +59,10 @@ function openFiles(pid: number): readonly string[] {
       try {
         return readlinkSync(`${folder}/${name}`)
       } catch {
-        return '' // closed meanwhile
+        return '' // the process has closed this descriptor since it was listed
       }
     })
   } catch {
-    return [] // exited, or owned by another user
+    return [] // the process has exited, or another user owns it
   }
 }

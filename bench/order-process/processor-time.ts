@@ -4,11 +4,14 @@ const CLOCK_TICKS_PER_SECOND = 100
 
 interface Used {
   readonly parent: number
-  /** Its own, and that of children that have exited and were waited for. */
+  /** Processor time of the process and of those of its children that have exited and were waited for. */
   readonly seconds: number
 }
 
-/** Processor time used so far by processes with all their descendants, and by the whole machine; subtract two of them. */
+/**
+ * Reads the processor time that some processes with all their descendants, and the whole machine, have used
+ * so far. The difference of two readings is what was used in between.
+ */
 export interface ProcessorTime {
   readonly seconds: Readonly<Record<string, number>>
   readonly machineSeconds: number
@@ -33,9 +36,10 @@ function readProcesses(): ReadonlyMap<number, Used> {
     try {
       stat = readFileSync(`/proc/${name}/stat`, 'latin1')
     } catch {
-      continue // exited meanwhile
+      continue // the process has exited since it was listed
     }
-    // The name in parentheses may contain spaces; fields 3 and up follow it.
+    // The second field of `/proc/<pid>/stat` is the program name in parentheses, which may contain spaces.
+    // The numbered fields from 3 on follow its closing parenthesis.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const ticks = [11, 12, 13, 14].reduce((sum, index) => sum + Number(fields[index]), 0)
     all.set(Number(name), { parent: Number(fields[1]), seconds: ticks / CLOCK_TICKS_PER_SECOND })

@@ -48,7 +48,8 @@ export async function startRestateServer(): Promise<RestateServer> {
   })
   const adminUrl = `http://127.0.0.1:${admin}`
   for (const port of [ingress, admin]) await untilListening(port, START_MS)
-  // It listens before its partitions have a leader.
+  // Restate listens before its partitions have elected a leader, so an open port does not prove that it is
+  // ready.
   for (const until = performance.now() + START_MS; performance.now() < until; await delay(100)) {
     const response = await fetch(`${adminUrl}/health`).catch(() => null)
     await response?.body?.cancel()

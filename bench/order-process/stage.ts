@@ -17,7 +17,7 @@ const INLINE_DISPATCH = fileURLToPath(new URL('inline-dispatch.ts', import.meta.
 
 export interface Stage extends AsyncDisposable {
   readonly driver: DriverProcess
-  /** Of everything that works for the entry: its own process and its servers. */
+  /** Reads the processor time of the entry's own process and of its servers. */
   readonly pids: Readonly<Record<string, number>>
   /** Names of the files that the last step wrote. */
   files(): Promise<readonly string[]>
@@ -117,7 +117,8 @@ async function prepare(databaseUrl: string): Promise<void> {
       const { rows } = await client.query<Record<string, string>>(`show ${setting}`)
       if (rows[0]?.[setting] !== 'on') throw new Error(`PostgreSQL must have ${setting} = on`)
     }
-    // A checkpoint now, so that the round does not pay for the writes of the previous one.
+    // Writes a checkpoint before the round. Otherwise PostgreSQL would flush pages of the previous round
+    // during this one.
     await client.query('checkpoint')
   } finally {
     await client.end()

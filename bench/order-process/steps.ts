@@ -1,4 +1,7 @@
-/** The work of the three steps, the same for every peer: what the coordinator's OrderProcess does. */
+/**
+ * The work of the three steps. It equals that of the coordinator's OrderProcess and is the same for every
+ * engine.
+ */
 import { randomUUID } from 'node:crypto'
 import { mkdir, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'

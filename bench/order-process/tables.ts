@@ -28,12 +28,12 @@ function rateRow(results: readonly Measured[]): Row {
   }
 }
 
-/** At full speed: medians over the rounds. */
+/** Prints the results at full speed: medians over the rounds. */
 export function printRates(measured: Rounds<Entry>): void {
   printTable(measured, ({ name }) => name, rateRow)
 }
 
-/** Our engine compared with each other one: medians of the ratios within a round. */
+/** Prints our engine compared with each other engine: medians of the ratios within a round. */
 export function printRatios(measured: Rounds<Entry>): void {
   const ours = [...measured].filter(([entry]) => entry.isOurs)
   const rows: [string, Row][] = []
@@ -57,7 +57,9 @@ export function printRatios(measured: Rounds<Entry>): void {
   console.table(Object.fromEntries(rows))
 }
 
-/** Over all transactions of all rounds, from the scheduled start of each to its completion. */
+/**
+ * Prints latencies over all transactions of all rounds, from the scheduled start of each to its completion.
+ */
 export function printLatencies(measured: Rounds<Entry>, perSecond: number): void {
   console.log(`\n${perSecond} transactions a second`)
   printTable(
@@ -75,9 +77,9 @@ export function printLatencies(measured: Rounds<Entry>, perSecond: number): void
   )
 }
 
-/** The same work with different numbers of finished transactions in the tables. */
+/** Prints the results of the same load with different numbers of finished transactions in the tables. */
 export function printFinished(entry: Entry, measured: Rounds<number>): void {
-  console.log(`\n${entry.name}, beside so many finished transactions`)
+  console.log(`\n${entry.name}, by number of finished transactions in the tables`)
   printTable(measured, (finished) => `${finished} finished`, rateRow)
 }
 

@@ -21,7 +21,10 @@ export const startUpstream = (): Promise<Nginx> =>
   }`,
   )
 
-/** The lower bound: bearer tokens from a static map, one process, no authentication, no limits. */
+/**
+ * The lower bound of a proxy's cost: bearer tokens from a static map, one process, no authentication, no
+ * limits.
+ */
 export const startNginxProxy = (upstream: string, realms: readonly string[]): Promise<Nginx> =>
   startNginx(
     (port) => `

@@ -6,7 +6,7 @@ export interface ProxySettings {
   readonly realms: readonly string[]
 }
 
-/** About as long as an access token of QuickBooks is. */
+/** Length of an access token in characters; those of QuickBooks have about as many. */
 const PAD = 'x'.repeat(900)
 
 /** The access token of a realm, for the gateway's token-service and the peers alike. */

@@ -9,7 +9,8 @@ export const residentMb = (pid: number): number =>
 /** Processor time a process has used since its start, all threads, user and kernel. */
 export function cpuSeconds(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  // The name in parentheses may hold spaces; utime and stime are fields 14 and 15 of the whole line.
+  // The program name in parentheses may contain spaces, so the fields are counted from its end: utime and
+  // stime are fields 14 and 15 of the whole line.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) / CLOCK_TICKS_PER_SECOND
 }

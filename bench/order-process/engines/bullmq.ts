@@ -54,7 +54,7 @@ export const start: StartEngine = async (settings) => {
     queue: (ids) => first.addBulk(ids.map((id) => ({ name: 'order', data: { id } }))),
     completions,
     async close() {
-      // Workers first, because they add jobs to the queues.
+      // Close the workers before the queues, because a running worker still adds jobs to the queues.
       for (const one of opened.toReversed()) await one.close()
     },
   })

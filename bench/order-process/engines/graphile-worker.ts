@@ -4,8 +4,8 @@ import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
 
 /**
- * A job per step. One statement, so one transaction, stores a step's result and adds the next job. Tuned as
- * its manual says for throughput: a local queue, completions in batches.
+ * Uses one job per step. A single SQL statement, and therefore one transaction, stores a step's result and
+ * adds the next job. Tuned for throughput as its manual says: a local queue, completions in batches.
  */
 export const start: StartEngine = async (settings) => {
   const { concurrency } = settings

@@ -14,8 +14,10 @@ interface Job {
 }
 
 /**
- * A job per step on a queue per step. A batch's results and next jobs are stored in one transaction, so
- * one failed job makes its whole batch run again, unlike with the other engines. Tuned: batches, woken by NOTIFY, fetching on while batches come full, without its maintenance.
+ * Uses one job per step, on one queue per step. The results of a batch and their next jobs are stored in one
+ * transaction, so one failed job makes its whole batch run again, unlike with the other engines.
+ * Tuned for throughput: jobs are fetched in batches, NOTIFY wakes the workers, a worker fetches again at once
+ * after a full batch, and pg-boss's maintenance is off.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)

@@ -5,7 +5,10 @@ import { engineOfCalls, type StartEngine } from '../engine.ts'
 import { createJsonClient } from '../post-json.ts'
 import { createSteps } from '../steps.ts'
 
-/** A handler of three `run` steps behind HTTP/2; each is in the server's log before the next begins. */
+/**
+ * Serves a handler with three `run` steps over HTTP/2. Restate writes the result of each step to its log
+ * before the next step begins.
+ */
 export const start: StartEngine = async (settings) => {
   const { concurrency, restate } = settings
   const steps = createSteps(settings)
