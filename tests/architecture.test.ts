@@ -13,11 +13,11 @@ import {
 const root = join(import.meta.dirname, '..')
 
 describe('the import direction', () => {
-  it('is respected by every source file', () => {
+  it('every source file respects the import direction', () => {
     expect(importViolations(readSources(), readWorkspace())).toEqual([])
   })
 
-  it('covers every domain folder of the architecture', () => {
+  it('the import rules apply to every domain folder of every service', () => {
     const folders = new Set([...readSources().keys()].map(domainFolderOf))
     expect([...folders]).toEqual(
       expect.arrayContaining([

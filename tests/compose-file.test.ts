@@ -29,7 +29,7 @@ const { services, volumes } = parse(composeFile, { merge: true }) as {
 }
 const all = Object.entries(services)
 const haproxy = readFileSync(join(root, 'deploy/ingress/haproxy.cfg'), 'utf8')
-/** Its `listen` sections: the port, and the servers behind it. */
+/** The `listen` sections of the HAProxy configuration: the port of each, and the servers behind it. */
 const sections = haproxy
   .split(/^listen /m)
   .slice(1)
@@ -41,13 +41,13 @@ const sections = haproxy
 const monitoring = all.filter(([, { profiles }]) => profiles?.includes('monitoring') === true)
 
 describe('the compose file', () => {
-  it('publishes ports on loopback only', () => {
+  it('the compose file publishes ports on the loopback interface only', () => {
     const ports = all.flatMap(([, service]) => service.ports ?? [])
     expect(ports.filter((port) => !port.startsWith('127.0.0.1:'))).toEqual([])
     expect(new Set(ports).size).toBe(ports.length)
   })
 
-  it('publishes each port of the ingress once, movable by a variable', () => {
+  it('the compose file publishes each ingress port once and takes the host port from a variable', () => {
     const { ports = [] } = services['ingress'] ?? {}
     const published = ports.map((port) => /^127\.0\.0\.1:\$\{[A-Z_]+:-(\d+)\}:\1$/.exec(port)?.[1])
     expect(published).toEqual(sections.map(({ bind }) => bind))
@@ -55,7 +55,7 @@ describe('the compose file', () => {
     expect(publishing.map(([name]) => name)).toEqual(['ingress', 'prometheus', 'grafana'])
   })
 
-  it('explains each variable that it reads in .env.example, and no other', () => {
+  it('.env.example explains exactly the variables that the compose file reads', () => {
     const variables = (text: string, pattern: RegExp) =>
       new Set([...text.matchAll(pattern)].map(([, name]) => name))
     const read = variables(composeFile, /\$\{([A-Z_]+)/g)
@@ -65,7 +65,7 @@ describe('the compose file', () => {
     )
   })
 
-  it('gives no service more than it needs, and bounds what it can take', () => {
+  it('every container drops all capabilities, has a read-only file system and has resource limits', () => {
     const oneShots = ['init', 'real-provider']
     for (const [name, service] of all) {
       const isOneShot = oneShots.includes(name)
@@ -83,12 +83,12 @@ describe('the compose file', () => {
     }
   })
 
-  it('keeps the stores where nothing leads outside', () => {
+  it('Redis, PostgreSQL and RabbitMQ are attached to the internal network only', () => {
     for (const name of ['redis', 'postgres', 'rabbitmq'])
       expect(services[name]).toMatchObject({ networks: ['backends'], user: '999:999' })
   })
 
-  it('mounts files of this repository that are there, and volumes that it declares', () => {
+  it('the compose file mounts only existing files of the repository and declared volumes', () => {
     const sources = all.flatMap(([, service]) =>
       (service.volumes ?? []).map((volume) => volume.split(':')[0] ?? ''),
     )
@@ -99,8 +99,8 @@ describe('the compose file', () => {
   })
 })
 
-describe('its ingress', () => {
-  it('sends what comes in at a port to the service that listens at the same one', () => {
+describe('the ingress of the compose file', () => {
+  it('HAProxy forwards each port to the service that listens on the same port', () => {
     expect(sections.length).toBeGreaterThan(0)
     for (const { name, bind, server } of sections) {
       expect(services).toHaveProperty(name)
@@ -108,11 +108,12 @@ describe('its ingress', () => {
     }
   })
 
-  it('retries only what was never sent, adds no header and logs no path', () => {
+  it('HAProxy retries only requests that were never sent, adds no header and logs no path', () => {
     expect([...haproxy.matchAll(/^ *retry-on (.*)$/gm)].map(([, on]) => on)).toEqual([
       'conn-failure',
     ])
-    // A path can hold an authorization code, and a service would have to trust an address in a header.
+    // A path can contain an authorization code, so HAProxy must not log it. A header with the client's
+    // address is not added, because a service would have to trust it.
     expect(haproxy).not.toMatch(
       /forwardfor|option forwarded|(?:add|set)-header|httplog|%(?:r|HU|HP|HQ|HPO)\b/,
     )
@@ -120,13 +121,13 @@ describe('its ingress', () => {
   })
 })
 
-describe('its monitoring profile', () => {
-  it('has Prometheus and Grafana, each pinned to one version', () => {
+describe('the monitoring profile of the compose file', () => {
+  it('the monitoring profile pins Prometheus and Grafana to one version each', () => {
     expect(monitoring.map(([name]) => name)).toEqual(['prometheus', 'grafana'])
     for (const [, { image }] of monitoring) expect(image).toMatch(/:v?\d+\.\d+\.\d+$/)
   })
 
-  it('sees no store, and writes to nothing but its own volume', () => {
+  it('monitoring containers reach no store and write only to their own volume', () => {
     for (const [, service] of monitoring) {
       expect(service.networks).toEqual(['edge'])
       expect(service.read_only).toBe(true)
@@ -135,7 +136,7 @@ describe('its monitoring profile', () => {
     }
   })
 
-  it('scrapes every service that has figures, at the port where it listens', () => {
+  it('Prometheus scrapes every service with metrics at the port on which the service listens', () => {
     const { scrape_configs: jobs } = parse(
       readFileSync(join(root, 'deploy/prometheus/prometheus.yml'), 'utf8'),
     ) as {

@@ -6,7 +6,7 @@ const read = (path: string): Promise<string> =>
   readFile(new URL(`../${path}`, import.meta.url), 'utf8')
 
 describe('the documents', () => {
-  it('explain every error code with its status, and no other code', async () => {
+  it('docs/errors.md explains every error code with its status, and no other code', async () => {
     const text = await read('docs/errors.md')
     const sections = [...text.matchAll(/^### (\w+)\n(\d+)\./gm)].map(([, code, status]) => [
       code,
@@ -17,7 +17,7 @@ describe('the documents', () => {
     )
   })
 
-  it('list every setting that a service reads, and no other setting', async () => {
+  it('docs/settings.md lists every setting that a service reads, and no other setting', async () => {
     const documented = new Set(
       [...(await read('docs/settings.md')).matchAll(/`([A-Z][A-Z_]{3,})`/g)].map(
         ([, name]) => name,

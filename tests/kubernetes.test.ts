@@ -137,7 +137,7 @@ function faultsOf(manifest: Manifest): string[] {
   }
   try {
     const model = new Model({} as never)
-    // Not through the constructor, which copies the members.
+    // Bypasses the constructor, which would copy the members and so count all of them as read.
     for (const [name, member] of Object.entries(manifest))
       Object.defineProperty(model, name, { value: watched(member, `/${name}`), enumerable: true })
     model.validate()
@@ -155,7 +155,7 @@ describe('the manifests', () => {
     },
   )
 
-  it('are complete and have unique names', () => {
+  it('the manifests contain every kind for each service, under unique names', () => {
     const titles = base.map(titleOf)
     expect(new Set(titles).size).toBe(titles.length)
     for (const kind of ['Deployment', 'Service', 'PodDisruptionBudget', 'HorizontalPodAutoscaler'])
@@ -166,7 +166,7 @@ describe('the manifests', () => {
       ])
   })
 
-  it('contain no secret, and no replica count that would conflict with the autoscaler', () => {
+  it('the manifests contain no secret, and no replica count that would conflict with the autoscaler', () => {
     expect(base.filter(({ kind }) => kind === 'Secret')).toEqual([])
     for (const { spec } of deployments) expect(spec).not.toHaveProperty('replicas')
   })
@@ -184,7 +184,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       (projected?.sources ?? []).flatMap(({ secret }) => secret.items),
     )
 
-    it('run the service of that name on the port that its Service and probes use', () => {
+    it('the pods run the service of their name on the port that its Service and probes use', () => {
       expect(container.command).toEqual(['node', `services/${name}/src/main.ts`])
       const port = /listenSettings\((\d+)\)/.exec(read(`services/${name}/src/config.ts`))?.[1]
       expect(container.ports).toEqual([{ name: 'http', containerPort: Number(port) }])
@@ -201,7 +201,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       ])
     })
 
-    it('are selected by their Deployment, PodDisruptionBudget and HorizontalPodAutoscaler', () => {
+    it('the pods are selected by their Deployment, PodDisruptionBudget and HorizontalPodAutoscaler', () => {
       expect(metadata.labels).toMatchObject(spec.selector.matchLabels ?? {})
       const budget = base.find((other) => titleOf(other) === `PodDisruptionBudget ${name}`)
       expect(budget).toMatchObject({ spec: { selector: spec.selector } })
@@ -209,7 +209,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(scaler).toMatchObject({ spec: { scaleTargetRef: { kind: 'Deployment', name } } })
     })
 
-    it('get every setting from an existing secret file or config map', () => {
+    it('the pods get every setting from an existing secret file or config map', () => {
       const maps = kustomization(BASE).configMapGenerator.map((map) => map.name)
       for (const { configMapRef } of container.envFrom) expect(maps).toContain(configMapRef.name)
       const files = secretFiles.map(({ path }) => `/secrets/${path}`)
@@ -221,7 +221,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(unknown).toEqual([])
     })
 
-    it('mount only volumes that are defined', () => {
+    it('the pods mount only volumes that are defined', () => {
       expect(container.volumeMounts.map((mount) => mount.name)).toEqual(
         pod.volumes.map((volume) => volume.name),
       )
@@ -235,7 +235,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
 describe('the network policies', () => {
   const policies = ofKind<Manifest & { spec: { podSelector: Selector } }>('NetworkPolicy')
 
-  it('select existing pods, and the default policy selects all of them', () => {
+  it('each network policy selects existing pods, and the default policy selects all of them', () => {
     const chosen = (selector: Selector): string[] =>
       deployments
         .filter(({ spec }) => selects(selector, spec.template.metadata.labels))
@@ -246,7 +246,7 @@ describe('the network policies', () => {
     expect(chosen(fallback?.spec.podSelector ?? {})).toEqual(names)
   })
 
-  it('allow each service to reach only the backends that it is configured with', () => {
+  it('the network policies allow each service to reach only the backends that it is configured with', () => {
     for (const backend of ['rabbitmq', 'redis', 'postgres']) {
       const policy = policies.find(({ metadata }) => metadata.name === `backend-${backend}`)
       const allowed = deployments.filter(({ spec }) =>
@@ -261,12 +261,12 @@ describe('the network policies', () => {
 })
 
 describe('the example overlay', () => {
-  it('patches only existing manifests', () => {
+  it('the example overlay patches only existing manifests', () => {
     expect(patches.length).toBeGreaterThan(0)
     for (const patch of patches) expect(base.map(titleOf)).toContain(titleOf(patch))
   })
 
-  it('sets only documented settings', () => {
+  it('the base and the example overlay set only documented settings', () => {
     const documented = read('docs/settings.md')
     for (const folder of [BASE, EXAMPLE])
       for (const { literals } of kustomization(folder).configMapGenerator)
@@ -274,7 +274,7 @@ describe('the example overlay', () => {
           expect(documented).toContain(`\`${literal.slice(0, literal.indexOf('='))}\``)
   })
 
-  it('exposes only the paths that browsers need', () => {
+  it('the example Ingress exposes only the paths that browsers need', () => {
     const ingress = added.find(({ kind }) => kind === 'Ingress') as Manifest & {
       spec: { rules: { http: { paths: { path: string; pathType: string }[] } }[] }
     }
@@ -287,7 +287,7 @@ describe('the example overlay', () => {
 })
 
 describe('the guide', () => {
-  it('creates every secret that the pods mount, with the keys that they read', () => {
+  it('docs/kubernetes.md creates every secret that the pods mount, with the keys that they read', () => {
     const guide = read('docs/kubernetes.md')
     for (const { spec } of deployments)
       for (const { projected } of spec.template.spec.volumes)
@@ -309,7 +309,7 @@ describe('the check of manifests', () => {
       /readinesProbe is not a member/,
     ],
     ['a value of another type', { replicas: 'two' }, /replicas must be integer/],
-  ])('finds %s', (_, wrong, fault) => {
+  ])('the check of manifests reports %s', (_, wrong, fault) => {
     const manifest = { ...deployment, spec: { ...deployment?.spec, ...wrong } } as Workload
     expect(faultsOf(manifest)).toEqual([expect.stringMatching(fault)])
   })

@@ -58,7 +58,7 @@ describe('a backup', () => {
     return { code, output: stdout + stderr }
   }
 
-  it('is saved while the system runs, and a drill restores every run and credential', async () => {
+  it('a backup is saved while the system runs, and a drill restores every run and credential', async () => {
     expect(await backup('save', 'first')).toMatchObject({ code: 0 })
     const { code, output } = await backup('drill', 'first')
     expect(output).toContain('postgres: 1 runs with 3 items')
@@ -66,12 +66,12 @@ describe('a backup', () => {
     expect(code).toBe(0)
   })
 
-  it('is not overwritten by another backup of the same name', async () => {
+  it('a backup is not overwritten by another one of the same name', async () => {
     expect(await backup('save', 'first')).toMatchObject({ code: 1 })
     expect(await backup('drill', 'first')).toMatchObject({ code: 0 })
   })
 
-  it('leaves no database behind after the drill, and prints no secret', async () => {
+  it('a drill leaves no database behind and prints no secret', async () => {
     const { output } = await backup('drill', 'first')
     const sql = postgres(urlOf('postgres'), { max: 1 })
     const left = await sql`select datname from pg_database where datname like 'restore_drill_%'`
@@ -82,9 +82,9 @@ describe('a backup', () => {
   })
 
   it.each([
-    ['a file has changed', 'redis.rdb was modified since it was saved', 'redis.rdb'],
-    ['it was interrupted', 'manifest.json is missing', 'manifest.json'],
-  ])('fails the drill when %s', async (_, reason, file) => {
+    ['a file of the backup has changed', 'redis.rdb was modified since it was saved', 'redis.rdb'],
+    ['the backup was interrupted', 'manifest.json is missing', 'manifest.json'],
+  ])('a drill fails when %s', async (_, reason, file) => {
     const copy = `without-${file}`
     await cp(join(folder, 'first'), join(folder, copy), { recursive: true })
     if (file === 'manifest.json') await rm(join(folder, copy, file))
@@ -97,7 +97,7 @@ describe('a backup', () => {
     expect([code, output]).toEqual([1, expect.stringContaining(reason)])
   })
 
-  it('fails the drill with other keys, because a backup cannot be decrypted without its own', async () => {
+  it('a drill fails with other keys than those of the backup', async () => {
     const { code, output } = await backup('drill', 'first', {
       CREDENTIAL_KEYS: generateKeyRing().reveal(),
     })
@@ -109,7 +109,7 @@ describe('a backup', () => {
     ])
   })
 
-  it('fails the drill if its rows are inconsistent', async () => {
+  it('a drill fails if the rows of the backup are inconsistent', async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`delete from "Order_Item" where "StepName" = 'csv'`
     await sql.end()

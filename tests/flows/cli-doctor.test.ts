@@ -50,7 +50,7 @@ describe('doctor over a running system', () => {
     return { code, results, problems }
   }
 
-  it('reports no problem', async () => {
+  it('doctor reports no problem in a healthy system', async () => {
     const { code, results, problems } = await doctor(
       'postgres,rabbitmq,provider,token-service,accounting-gateway,coordinator,demo-api',
     )
@@ -69,7 +69,7 @@ describe('doctor over a running system', () => {
     )
   })
 
-  it('checks the configuration of Redis', async () => {
+  it('doctor reports an unsafe configuration of Redis', async () => {
     const redis = new Redis(backend('TEST_REDIS_URL'))
     const [, appendonly] = await redis.config('GET', 'appendonly')
     redis.disconnect()
@@ -189,7 +189,7 @@ describe('doctor over a running system', () => {
     expect((await doctor('rabbitmq,coordinator')).problems).toEqual([])
   })
 
-  it('prints one line for each backend that refuses connections', async () => {
+  it('doctor prints one line for each backend that refuses connections', async () => {
     const { code, results } = await doctor('redis,postgres,rabbitmq,provider,demo-api', {
       REDIS_URL: 'redis://127.0.0.1:2',
       DATABASE_URL: 'postgresql://postgres@127.0.0.1:2/x',
@@ -204,7 +204,7 @@ describe('doctor over a running system', () => {
     for (const { Found } of results) expect(Found).toBe('127.0.0.1:2: no process listens there')
   })
 
-  it('reports a wrong password without printing it', async () => {
+  it('doctor reports a wrong password without printing the password', async () => {
     const url = new URL(backend('TEST_AMQP_URL'))
     url.password = 'a-wrong-password'
     const { code, results } = await doctor('rabbitmq', { AMQP_URL: url.href })
@@ -214,7 +214,7 @@ describe('doctor over a running system', () => {
     ])
   })
 
-  it('times out with one line for each backend that accepts connections and sends nothing', async () => {
+  it('doctor times out with one line for each backend that accepts connections and sends nothing', async () => {
     const sockets = new Set<Socket>()
     const unresponsive = createServer((socket) => void sockets.add(socket.on('error', () => {})))
     unresponsive.listen(0, '127.0.0.1')

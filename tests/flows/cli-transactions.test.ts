@@ -49,7 +49,7 @@ describe('the transactions command against a coordinator', () => {
     expect(stdout).toMatch(/^csv +Completed +1 /m)
   })
 
-  it('accepts the same transaction again with equal data, and rejects other data', async () => {
+  it('accepts the same transaction id again with equal data, and rejects it with other data', async () => {
     expect(await cli('queue', '66')).toMatchObject({
       code: 0,
       stdout: '66 was queued before: Completed.\n',
@@ -61,7 +61,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('replays a transaction, also from a given step', async () => {
+  it('replays a transaction from its first step or from a given step', async () => {
     expect(await cli('replay', '66')).toMatchObject({ code: 0, stdout: '66 is queued as run 1.\n' })
     await waitForRun(system, '66', 1, 'Completed')
     expect(await json('replay', '66', '--from-step', 'csv')).toMatchObject({
@@ -107,7 +107,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('queues a file of more than one page, reports the rejected lines, and can be repeated', async () => {
+  it('queues a file that needs several requests, reports its rejected lines, and queues nothing twice when repeated', async () => {
     const lines = Array.from({ length: 700 }, (_, n) =>
       JSON.stringify({ TransactionID: `f${n}`, InitialData: n }),
     )
@@ -122,7 +122,7 @@ describe('the transactions command against a coordinator', () => {
     expect(again.lines[0]).toEqual({ Line: 2, TransactionID: 'f0', Outcome: 'exists', Errors: [] })
   })
 
-  it('lists each transaction once across pages, newest first', async () => {
+  it('lists each transaction once across all pages, newest first', async () => {
     await eventually(
       async () => {
         expect(idsOf(await json('list', '--all', '--status', 'Completed'))).toHaveLength(702)
@@ -141,7 +141,7 @@ describe('the transactions command against a coordinator', () => {
     })
   }, 90_000)
 
-  it('accepts any characters in an id', async () => {
+  it('accepts any characters in a transaction id', async () => {
     const id = '../../=1+1 é;?#'
     expect((await cli('queue', id)).code).toBe(0)
     await waitForRun(system, id, 0, 'Completed')

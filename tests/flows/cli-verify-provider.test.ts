@@ -8,7 +8,7 @@ import { startSystem, type System } from '../support/system.ts'
 const CLIENT_ID = 'client-id-canary-1'
 const CLIENT_SECRET = 'client-secret-canary-1'
 const REALM = '9341453908059889'
-/** Substrings of every token, code, name and address of the sandbox. */
+/** Substrings of every token, code, name and address of the sandbox, none of which may be printed. */
 const SECRETS = [
   CLIENT_SECRET,
   REALM,
@@ -31,7 +31,7 @@ interface Verification {
   readonly code: number | null
   readonly stderr: string
   readonly lines: readonly Line[]
-  /** Returns the line of one check, or of a step as a whole. */
+  /** Returns the line of one check; without `check` that of a whole step. */
   readonly line: (step: string, check?: string) => string | undefined
   /** `step check: verdict` for each line that deviates from the documentation. */
   readonly deviations: readonly string[]
@@ -44,7 +44,7 @@ describe('verify-provider against the sandbox', () => {
 
   beforeAll(async () => {
     system = await startSystem([])
-    // Without REDIRECT the sandbox accepts any redirect URI on this machine.
+    // Without REDIRECT the sandbox accepts any redirect URI on the loopback interface.
     sandboxUrl = system.start('sandbox-provider', { CLIENT_ID, CLIENT_SECRET, REDIRECT: '' }).url
     await system.ready('sandbox-provider')
     sandbox = sandboxClient(system)
@@ -64,7 +64,7 @@ describe('verify-provider against the sandbox', () => {
   const connect = (address: string): Promise<unknown> =>
     fetch(`${address}&sandbox_company=${REALM}:canary-company`)
 
-  /** Runs the program as a person with an account would. */
+  /** Runs the program and opens the printed address as its user would in a browser. */
   async function verify({
     args = [],
     env = {},
@@ -81,7 +81,7 @@ describe('verify-provider against the sandbox', () => {
         ...env,
       },
     })
-    // Some runs end before they print the address.
+    // The program prints no address if an earlier check ends the run.
     const opened = started.waitForOutput(/^(http\S+)\n/m).then(
       ([, address = '']) => open(address),
       () => null,
@@ -112,7 +112,7 @@ describe('verify-provider against the sandbox', () => {
   }
 
   describe('as Intuit', () => {
-    it('reports everything as documented except the host', async () => {
+    it('reports every check of the Intuit profile as documented except the host', async () => {
       const { code, lines, line, deviations, stderr } = await verify()
       expect([code, deviations]).toEqual([
         0,
@@ -126,7 +126,7 @@ describe('verify-provider against the sandbox', () => {
       expect(stderr).not.toContain('still exists')
     })
 
-    it('uses the previous refresh token once the value has changed', async () => {
+    it('tries the previous refresh token once the provider has rotated it', async () => {
       await sandbox.set({ rotation: 'always' })
       const { code, line } = await verify()
       expect([code, line('refresh', 'refresh token value')]).toEqual([0, 'differs: changed'])
@@ -149,7 +149,7 @@ describe('verify-provider against the sandbox', () => {
         expect(line(step)).toBe('skipped: no accounting address: set ACCOUNTING_URL')
     })
 
-    it('skips the id token without the scope openid, and the company without an accounting scope', async () => {
+    it('skips the id token checks without the scope openid, and the company without an accounting scope', async () => {
       const withoutOpenId = await verify({ env: { SCOPE: 'com.intuit.quickbooks.accounting' } })
       expect([withoutOpenId.code, withoutOpenId.line('id token')]).toEqual([
         0,
@@ -167,7 +167,7 @@ describe('verify-provider against the sandbox', () => {
   describe('as a strict provider', () => {
     beforeEach(() => sandbox.set({ personality: 'strict' }))
 
-    it('reports everything as the standards require it, with PKCE, nonce, iss and rotation', async () => {
+    it('reports every check of a standards-compliant provider as documented, with PKCE, nonce, iss and rotation', async () => {
       const { code, line, deviations } = await verify({ env: { PROVIDER_PROFILE: 'generic' } })
       expect([code, deviations]).toEqual([0, ['create: skipped', 'revocation: skipped']])
       expect(line('id token', 'nonce')).toBe('as documented: repeated')
@@ -177,7 +177,7 @@ describe('verify-provider against the sandbox', () => {
       )
     })
 
-    it('revokes with a form body, and a second time as RFC 7009 requires', async () => {
+    it('revokes with a form body, and expects 200 for a second revocation as RFC 7009 requires', async () => {
       await sandbox.set({ revokeOnReuse: false })
       const { code, line } = await verify({ env: { PROVIDER_PROFILE: 'generic' } })
       expect([code, line('revocation', 'revocation')]).toEqual([
@@ -187,7 +187,7 @@ describe('verify-provider against the sandbox', () => {
       expect(line('revocation', 'second revocation')).toBe('as documented: 200, empty body')
     })
 
-    it('lists the differences from Intuit', async () => {
+    it('lists the differences between a standards-compliant provider and Intuit', async () => {
       const { code, line, deviations } = await verify({ args: ['--no-create'] })
       expect([code, deviations]).toEqual([
         0,
@@ -232,7 +232,7 @@ describe('verify-provider against the sandbox', () => {
       expect(line('revocation', 'revocation')).toMatch(/^as documented/)
     })
 
-    it('ends without a grant when the person denies', async () => {
+    it('ends without a grant when the user denies consent', async () => {
       const { code, line, stderr } = await verify({
         open: (address) => fetch(`${address}&sandbox_company=deny`),
       })
@@ -363,7 +363,7 @@ describe('verify-provider against the sandbox', () => {
       expect(stderr).toContain('The grant of this run still exists.')
     })
 
-    it('prints the results so far on Ctrl-C, and reports that the grant still exists', async () => {
+    it('prints the results so far on SIGINT, and reports that the grant still exists', async () => {
       await sandbox.addFault({ target: 'api', latencyMs: 120_000 })
       const { code, line, stderr } = await verify({ interruptAt: /6\/11 query/ })
       expect(code).toBe(130)
@@ -389,7 +389,7 @@ describe('verify-provider against the sandbox', () => {
     }
 
     it.each(['intuit', 'strict'])(
-      'checks the key pair without consent: %s',
+      'doctor checks the client id and secret without a consent, with the personality %s',
       async (personality) => {
         await sandbox.set({ personality })
         expect(await keyPair({})).toMatchObject({ Verdict: 'ok' })

@@ -80,7 +80,7 @@ describe('the command line with two installations', () => {
     })
   })
 
-  it('moves credentials: they are faulted as transferred at the source and usable at the target', async () => {
+  it('moves credentials to another installation and faults them as transferred at the source', async () => {
     const moved = await cli(source, 'credentials', 'export', '--all', '--out', 'all.ndjson')
     expect([moved.code, moved.stdout]).toEqual([0, 'all.ndjson has ACC-1, ACC-2, ACC-3.\n'])
     const file = await readFile(join(folder, 'all.ndjson'), 'utf8')
@@ -97,7 +97,7 @@ describe('the command line with two installations', () => {
     expect([again.code, again.stdout]).toEqual([1, '0 imported, 3 rejected\n'])
   })
 
-  it('imports them back at the source from the same file', async () => {
+  it('imports transferred credentials back at the source from the same file', async () => {
     expect(await cli(source, 'credentials', 'import', 'all.ndjson')).toMatchObject({ code: 0 })
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(0)
   })
@@ -108,7 +108,7 @@ describe('the command line with two installations', () => {
     expect((await cli(source, 'credentials', 'show', 'ACC-3')).code).toBe(3)
   })
 
-  it('lists these actions in the audit log, and verifies its hash chain', async () => {
+  it('lists operator actions in the audit log and verifies its hash chain', async () => {
     const actions = await eventually(async () => {
       const { lines } = await json(source, 'audit', 'list', '--name', 'ACC-3')
       expect(lines.at(-1)).toMatchObject({ What: 'removed' })

@@ -11,7 +11,7 @@ import { startRestartableRabbitMq } from '../support/backends/restartable-server
 
 const DEFINITIONS = join(import.meta.dirname, '../../deploy/definitions.json')
 
-it('keeps a dead letter that operators read and return more often than the default limit', async () => {
+it('a dead-letter queue keeps a message that is read and requeued more often than the default delivery limit', async () => {
   await using broker = await startRestartableRabbitMq()
   const connection = await connect(broker.url)
   const channel = await connection.createConfirmChannel()
@@ -31,7 +31,7 @@ it('keeps a dead letter that operators read and return more often than the defau
   await channel.waitForConfirms()
   for (let reading = 1; reading <= 25; reading++) {
     const message = await channel.get(dead.name)
-    if (message === false) throw new Error(`the message was gone at reading ${reading}`)
+    if (message === false) throw new Error(`the queue had no message at read ${reading}`)
     channel.nack(message, false, true)
   }
   expect(await channel.get(dead.name)).toMatchObject({ content: Buffer.from('unreadable') })

@@ -19,7 +19,7 @@ describe('an order over RabbitMQ and Postgres', () => {
   const file = (name: string): Promise<string> =>
     readFile(join(system.dataDir, 'OrderCSV', name), 'utf8')
 
-  it('goes from /queue through order, report and csv to a file with its row', async () => {
+  it('an order queued at /queue runs the steps order, report and csv, and its file contains its row', async () => {
     expect(await requestDemoApi(system, '/queue?number=66')).toEqual({
       status: 200,
       text: 'Enqueued 66',
@@ -53,7 +53,7 @@ describe('an order over RabbitMQ and Postgres', () => {
     expect(rest).toEqual([])
   })
 
-  it('starts no second run for a number that is already queued', async () => {
+  it('a request for an order that is already queued starts no second run', async () => {
     expect(await requestDemoApi(system, '/queue?number=66')).toEqual({
       status: 200,
       text: 'Enqueued 66',
@@ -64,7 +64,7 @@ describe('an order over RabbitMQ and Postgres', () => {
     expect(headers).toEqual([{ ReplayID: 0 }])
   })
 
-  it('is replayed as run 1, with new keys and a second file', async () => {
+  it('a replay of an order is run 1, with new idempotency keys and a second file', async () => {
     expect(await requestDemoApi(system, '/replay?number=66')).toEqual({
       status: 200,
       text: 'Replay started for 66',
@@ -77,13 +77,13 @@ describe('an order over RabbitMQ and Postgres', () => {
     ])
   })
 
-  it('cannot be replayed if it was never queued', async () => {
+  it('a replay of an order that was never queued is rejected', async () => {
     const { status, text } = await requestDemoApi(system, '/replay?number=unqueued')
     expect(status).toBe(400)
     expect(text).toMatch(/^Couldn't replay unqueued: /)
   })
 
-  it('is queued once by a hundred concurrent requests', async () => {
+  it('a hundred concurrent requests queue an order once', async () => {
     const responses = await Promise.all(
       Array.from({ length: 100 }, () => requestDemoApi(system, '/queue?number=7')),
     )
@@ -92,7 +92,7 @@ describe('an order over RabbitMQ and Postgres', () => {
     expect(run.Attempts.map(({ StepName }) => StepName)).toEqual(['order', 'report', 'csv'])
   })
 
-  it('may have any characters in its number: its file stays in the data folder', async () => {
+  it('an order number with any characters writes its file inside the data folder', async () => {
     const number = '../../=1+1 é;'
     await requestDemoApi(system, `/queue?number=${encodeURIComponent(number)}`)
     await waitForRun(system, number, 0, 'Completed')
@@ -101,7 +101,7 @@ describe('an order over RabbitMQ and Postgres', () => {
     expect(names.every((name) => /^Order_[A-Za-z0-9%._-]+\.\d+\.csv$/.test(name))).toBe(true)
   })
 
-  it('runs if its row was inserted with SQL', async () => {
+  it('an order whose row was inserted with SQL runs', async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData") values ('OrderProcess', 'by-hand', '"by-hand"')`
     await sql.end()
@@ -109,12 +109,12 @@ describe('an order over RabbitMQ and Postgres', () => {
     expect(await file('Order_by-hand.0.csv')).toContain('O-by-hand')
   })
 
-  it('leaves consistent rows, items and queues', async () => {
+  it('rows, items and queues are consistent after all orders', async () => {
     const response = await system.call(`${system.url('coordinator')}/integrity`)
     expect(await response.json()).toMatchObject({ ok: true })
   })
 
-  it('cannot be read without the service key', async () => {
+  it('the coordinator rejects reads without the service key', async () => {
     expect((await fetch(transactionUrl(system, '66'))).status).toBe(401)
   })
 })

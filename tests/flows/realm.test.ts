@@ -50,7 +50,7 @@ describe.each(personalities)(
         Record<string, unknown>
       >
 
-    it('is connected through the redirects of a browser, and its credential is stored encrypted', async () => {
+    it('a company is connected through the redirects of a browser, and its credential is stored encrypted', async () => {
       const finished = await connectCompany(system, REALM)
       expect(finished.status).toBe(302)
       expect(await credential()).toMatchObject({
@@ -72,7 +72,7 @@ describe.each(personalities)(
         expect(stored[field]).toMatch(/^1\.k1\./)
     })
 
-    it('cannot be replaced by a callback that names it with the grant of another company', async () => {
+    it('a callback that names a company with the grant of another company does not replace its credential', async () => {
       const { callback, follow } = await consentInBrowser(system, '666', 'Attacker')
       callback.searchParams.set('realmId', REALM)
       const response = await follow()
@@ -83,7 +83,7 @@ describe.each(personalities)(
       expect(await credential()).toMatchObject({ Version: 1, Status: 'active' })
     })
 
-    it('is read through the gateway, which adds the bearer token', async () => {
+    it('the gateway adds the bearer token to a read of the company', async () => {
       const response = await system.call(companyInfoUrl(system, REALM))
       expect(response.status).toBe(200)
       expect(response.headers.get('intuit_tid')).toBeTruthy()
@@ -92,7 +92,7 @@ describe.each(personalities)(
       })
     })
 
-    it('is refreshed once for concurrent requests when its access token has expired', async () => {
+    it('concurrent requests for an expired access token refresh it once', async () => {
       await sandboxClient(system).expire(REALM)
       const responses = await Promise.all(
         Array.from({ length: 8 }, () => system.call(companyInfoUrl(system, REALM))),
@@ -101,7 +101,7 @@ describe.each(personalities)(
       expect(await credential()).toMatchObject({ Version: 2 })
     })
 
-    it('publishes an event for each transition, without any token', async () => {
+    it('each transition of a credential publishes an event that contains no token', async () => {
       await eventually(() =>
         expect(events.map(({ key }) => key)).toEqual(['credential.stored', 'credential.refreshed']),
       )
@@ -114,7 +114,7 @@ describe.each(personalities)(
       expect(JSON.stringify(events)).not.toContain(token.Authenticator)
     })
 
-    it('is refreshed by the schedule that is restored after a restart', async () => {
+    it('the refresh schedule is restored after a restart and refreshes the credential', async () => {
       // The token expires while no service runs that could refresh it.
       await sandboxClient(system).set({ accessTokenSeconds: 2 })
       await system.call(`${system.url('token-service')}/credentials/${NAME}/refresh`, {
@@ -130,7 +130,7 @@ describe.each(personalities)(
       )
     })
 
-    it('is faulted with the specified message after the provider revoked it, until it is reconnected', async () => {
+    it('a credential whose grant the provider revoked is faulted until the company is reconnected', async () => {
       await sandboxClient(system).revoke(REALM)
       const rejected = await system.call(
         `${system.url('token-service')}/credentials/${NAME}/refresh`,
@@ -156,7 +156,7 @@ describe.each(personalities)(
       expect((await system.call(companyInfoUrl(system, REALM))).status).toBe(200)
     })
 
-    it('is revoked and deleted on request', async () => {
+    it('a credential is revoked at the provider and deleted on request', async () => {
       const removed = await system.call(`${system.url('token-service')}/credentials/${NAME}`, {
         method: 'DELETE',
       })

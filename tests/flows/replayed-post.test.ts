@@ -18,8 +18,8 @@ describe.each(personalities)('a POST whose response is lost, at the provider %s'
 
   it.each([
     ['lost', [{ drop: 'after' }]],
-    ['lost, and the next one a 502', [{ drop: 'after' }, { status: 502 }]],
-  ])('creates its entity once if it is %s', async (name, faults) => {
+    ['lost, and the response to its repetition is a 502', [{ drop: 'after' }, { status: 502 }]],
+  ])('a POST creates its entity once if the response is %s', async (name, faults) => {
     const sandbox = sandboxClient(system)
     for (const fault of faults) await sandbox.addFault({ target: 'api', calls: 1, ...fault })
     const before = await sandbox.entitiesCreated(REALM)

@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => opened.disposeAsync())
 
 describe('the trace of an order', () => {
-  it('contains the request, the messages, the statements, and each step with its call', async () => {
+  it('the trace of an order contains the request, the messages, the statements, and each step with its call', async () => {
     await requestDemoApi(system, '/queue?number=66')
     await waitForRun(system, '66', 0, 'Completed')
     await eventually(() => {
@@ -63,7 +63,7 @@ describe('the trace of an order', () => {
     })
   })
 
-  it("starts with the sweeper's message for a run whose origin is unknown", async () => {
+  it("the trace of a run inserted with SQL starts with the sweeper's message", async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData")
       values ('OrderProcess', 'by-hand', '"by-hand"')`
@@ -81,7 +81,7 @@ describe('the trace of an order', () => {
     })
   })
 
-  it('names the process, run, step, attempt and outcome in the attributes of a step span', async () => {
+  it('a step span has attributes for process, run, step, attempt and outcome', async () => {
     await requestDemoApi(system, '/queue?number=67')
     await eventually(() =>
       expect(collector.spans.map(({ attributes }) => attributes)).toContainEqual({
@@ -97,7 +97,7 @@ describe('the trace of an order', () => {
 })
 
 describe('the trace of a step that fails', () => {
-  it('has the error class, without the error message', async () => {
+  it('the span of a failed step has the error class but not the error message', async () => {
     await system.call(`${system.url('coordinator')}/processes/OrderProcess/transactions`, {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
@@ -126,7 +126,7 @@ describe('the trace of a call to the accounting API', () => {
     await eventually(() => expect(treeOf(collector.spans, caller)).toEqual(expected))
   }
 
-  it('contains the token request and the call to the provider', async () => {
+  it('the trace of a gateway call contains the token request and the call to the provider', async () => {
     await connectCompany(system, REALM)
     await expectTree([
       'accounting-gateway: GET /v3/company/:realm/*',
@@ -138,7 +138,7 @@ describe('the trace of a call to the accounting API', () => {
     ])
   })
 
-  it('contains the refresh if the provider rejects the access token', async () => {
+  it('the trace of a gateway call contains the refresh if the provider rejects the access token', async () => {
     const expiry = `${system.url('sandbox-provider')}/sandbox/realms/${REALM}/expire`
     expect((await fetch(expiry, { method: 'POST' })).status).toBe(200)
     await expectTree([
@@ -164,7 +164,7 @@ describe('the trace of a call to the accounting API', () => {
 })
 
 describe('tracing', () => {
-  it('exports no query string, and only the expected attributes', () => {
+  it('exported spans contain no query string, and only the expected attributes', () => {
     const keys = new Set(collector.spans.flatMap(({ attributes }) => Object.keys(attributes)))
     expect([...keys].toSorted()).toEqual([
       'db.operation.name',
@@ -200,15 +200,22 @@ describe('tracing', () => {
     })`,
   )}`
 
-  it.each(serviceNames)('does not load the SDK in %s without an endpoint', async (name) => {
-    const untraced = await system.replica(name, { NODE_OPTIONS: reportSdk })
-    expect(untraced.output()).not.toContain('loads the SDK')
-    await untraced.stop('SIGKILL')
-  })
+  it.each(serviceNames)(
+    '%s does not load the OpenTelemetry SDK without an endpoint',
+    async (name) => {
+      const untraced = await system.replica(name, { NODE_OPTIONS: reportSdk })
+      expect(untraced.output()).not.toContain('loads the SDK')
+      await untraced.stop('SIGKILL')
+    },
+  )
 
   it.each([
-    ['loads the SDK with an endpoint', {}, true],
-    ['does not load the SDK with OTEL_SDK_DISABLED', { OTEL_SDK_DISABLED: 'true' }, false],
+    ['loads the OpenTelemetry SDK with an endpoint', {}, true],
+    [
+      'does not load the OpenTelemetry SDK with OTEL_SDK_DISABLED',
+      { OTEL_SDK_DISABLED: 'true' },
+      false,
+    ],
   ])('%s', async (_, switches, isLoaded) => {
     const env = { ...collector.env, ...switches, NODE_OPTIONS: reportSdk }
     const replica = await system.replica('demo-api', env)
@@ -216,7 +223,7 @@ describe('tracing', () => {
     await replica.stop('SIGKILL')
   })
 
-  it('logs that the collector is unavailable, and does not delay the shutdown', async () => {
+  it('an unavailable trace collector is logged and does not delay the shutdown', async () => {
     const replica = await system.replica('demo-api', {
       ...collector.env,
       OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1',
@@ -232,7 +239,7 @@ describe('tracing', () => {
     expect(await replica.stop('SIGTERM')).toBe(0)
   })
 
-  it('exports the remaining spans on shutdown', async () => {
+  it('a service exports its remaining spans on shutdown', async () => {
     const replica = await system.replica('demo-api', {
       ...collector.env,
       OTEL_BSP_SCHEDULE_DELAY: '60000',

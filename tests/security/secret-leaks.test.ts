@@ -57,7 +57,10 @@ const random = (kind: string): string => `${kind}-${randomBytes(24).toString('ba
 const hex = (text: string): string => Buffer.from(text).toString('hex')
 const base64 = (text: string): string => Buffer.from(text).toString('base64')
 
-/** Responses of the kind that providers and their proxies were seen to send, each leaking all it can. */
+/**
+ * Malformed token responses of the kinds that real providers and proxies have sent. Each repeats as many
+ * secrets as it can.
+ */
 const leakyResponses: readonly (readonly [string, LeakyResponse])[] = [
   [
     'an error description that repeats the token',
@@ -497,7 +500,7 @@ describe('the secrets of a system', () => {
   ]
   const allSecrets = (): KnownSecret[] => [...secrets, ...provider.secrets()]
 
-  it('are all registered, each kind of them', () => {
+  it('the search knows secrets of every kind', () => {
     const kinds = new Set(allSecrets().map(({ kind }) => kind))
     expect([...kinds]).toEqual(
       expect.arrayContaining([
@@ -522,7 +525,7 @@ describe('the secrets of a system', () => {
       expect(value.length, kind).toBeGreaterThanOrEqual(16)
   })
 
-  it('occur in no output, key, message, row, file, metric, document, error, header or span', async () => {
+  it('no secret occurs in an output, key, message, row, file, metric, document, error, header or span', async () => {
     const written = await everything()
     const places = new Set(written.map(({ place }) => place.split(' ')[0]))
     expect(places).toEqual(
@@ -532,7 +535,7 @@ describe('the secrets of a system', () => {
     expect(search(allSecrets(), written)).toEqual([])
   })
 
-  it('occur in no dump in the working directory', async () => {
+  it('the working directory contains no core dump, diagnostic report or heap snapshot', async () => {
     const entries = await readdir(new URL('../../', import.meta.url))
     expect(
       entries.filter((name) => /^core(\.|$)|^report\..*json$|\.heapsnapshot$/.test(name)),
@@ -614,13 +617,13 @@ describe('the secrets of a system', () => {
       })
     })
 
-    it('are found in every place where one was planted', () => {
+    it('the search finds a planted secret in every place', () => {
       expect(planted.length).toBeGreaterThan(40)
       for (const { place, secret } of planted)
         expect(search([secret], written).join('\n'), place).toContain(`planted in ${place}`)
     })
 
-    it('are found in every form', () => {
+    it('the search finds a secret in every encoded form', () => {
       const value = randomBytes(33)
       for (const [form, text] of formsOf(value))
         expect(

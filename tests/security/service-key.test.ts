@@ -5,7 +5,7 @@ interface OpenApi {
   readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>
 }
 
-/** Paths without a key: documentation, operations, and the final page of an authorization. */
+/** Paths that need no key: documentation, health and metrics, and the last page of an authorization. */
 const OPEN = new Set([
   '/health/live',
   '/health/ready',
@@ -25,7 +25,7 @@ describe('the routes in the OpenAPI documents of the services', () => {
   })
   afterAll(() => system[Symbol.asyncDispose]())
 
-  it.each(keyed)('%s responds 401 at each of them without a valid key', async (name) => {
+  it.each(keyed)('%s responds 401 on every documented route without a valid key', async (name) => {
     const { paths } = (await (await fetch(`${system.url(name)}/openapi.json`)).json()) as OpenApi
     const routes = Object.entries(paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
