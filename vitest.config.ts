@@ -25,7 +25,8 @@ export default defineConfig({
   test: {
     setupFiles: [support('openapi/check-after-each-test.ts')],
     pool: 'forks',
-    // Two cores are the smallest machine the suite is meant for, and the servers need a share as well.
+    // The suite must pass on a machine with two cores, and the servers under test need processor time as
+    // well.
     maxWorkers: 2,
     testTimeout: 90_000,
     hookTimeout: 90_000,

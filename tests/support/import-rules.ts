@@ -50,9 +50,12 @@ export const platform: readonly string[] = [
   'node:worker_threads',
 ]
 
-/** Known violations of the rule on `platform`, each with its reason. Do not add to it; remove what is repaired. */
+/**
+ * Known violations of the rule on `platform`, each with its reason. Remove an entry when its file is fixed,
+ * and add none.
+ */
 const platformExceptions: ReadonlyMap<string, readonly string[]> = new Map([
-  // accounting-gateway reads and writes Node's own request and response objects in its domain (types only).
+  // accounting-gateway reads and writes Node's request and response objects in its domain (types only).
   ['services/accounting-gateway/src/proxy/caller.ts', ['node:http']],
   ['services/accounting-gateway/src/proxy/request-body.ts', ['node:http']],
 ])

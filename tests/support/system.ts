@@ -26,7 +26,7 @@ export const serviceNames = [
 export type ServiceName = (typeof serviceNames)[number]
 
 export interface ServiceProcess extends StartedProcess {
-  /** Where it was configured to listen; for port 0, `listeningUrl` finds the address. */
+  /** URL of the configured port. For port 0, `listeningUrl` finds the address. */
   readonly url: string
 }
 
@@ -61,7 +61,7 @@ export const personalities = ['intuit', 'strict'] as const
 export type Personality = (typeof personalities)[number]
 
 export interface SystemOptions {
-  /** Of the sandbox; the services get the matching provider profile. Default: `intuit`. */
+  /** Personality of the sandbox; the services get the matching provider profile. Default: `intuit`. */
   readonly personality?: Personality
 }
 
@@ -110,7 +110,8 @@ export async function startSystem(
       ...amqp,
       ...provider,
       ...profile,
-      // Only the strict sandbox names it in its discovery document.
+      // The discovery document of Intuit does not contain the accounting URL; that of the strict sandbox
+      // does.
       ...(personality === 'intuit' && { ACCOUNTING_URL: url('sandbox-provider') }),
       TOKEN_SERVICE_URL: url('token-service'),
     },
@@ -205,7 +206,7 @@ export async function startSystem(
   return system
 }
 
-/** Returns the URL of a backend, which the global setup has found. */
+/** Returns the URL of a backend that the global setup has found. */
 export function backend(
   variable: 'TEST_DATABASE_URL' | 'TEST_REDIS_URL' | 'TEST_AMQP_URL',
 ): string {

@@ -14,7 +14,10 @@ const topologies = [
   credentialsTopology,
   processTopology('OrderProcess', ['order', 'report', 'csv']),
 ]
-/** Queues and exchanges of a system remain on the broker when its processes have ended. */
+/**
+ * Names of queues and exchanges that a system declares. They remain on the broker when its processes have
+ * ended.
+ */
 export const queues = topologies.flatMap((topology) => topology.queues)
 export const exchanges = [
   ...topologies.flatMap((topology) => topology.exchanges),

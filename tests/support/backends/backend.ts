@@ -5,7 +5,7 @@ export type BackendKind = (typeof backendKinds)[number]
 /** A server that the tests may use. The user in `url` may create databases, queues and keys. */
 export interface Backend {
   readonly url: string
-  /** Where it was found, for the line that each run prints. */
+  /** How the server was found; printed at the start of each run. */
   readonly origin: string
 }
 

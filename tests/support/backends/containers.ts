@@ -10,7 +10,7 @@ const images = {
   rabbitmq: 'rabbitmq:4-management-alpine',
 } as const
 
-// Does not include the download of the images in the first run.
+// Limit for the start of a container. It does not include the download of the images in the first run.
 const startupTimeoutMs = 120_000
 
 /**
@@ -52,7 +52,7 @@ export async function startContainers(): Promise<StartedBackends> {
     const failed = started.find((one) => one.status === 'rejected')
     throw new Error('a container did not start', { cause: failed?.reason })
   }
-  // Its address has no user, and not every client defaults to guest.
+  // The AMQP URL of the container has no user, and not every client defaults to guest.
   const amqp = new URL(rabbitmq.value.getAmqpUrl())
   amqp.username = 'guest'
   amqp.password = 'guest'
@@ -76,7 +76,7 @@ async function assertEngineResponds(): Promise<void> {
   } catch {
     throw new Error('no engine responds')
   }
-  // The command uses contexts (Colima, Rancher, rootless); Testcontainers reads the variable only.
+  // The docker command uses contexts (Colima, Rancher, rootless); Testcontainers reads DOCKER_HOST only.
   if (!process.env['DOCKER_HOST']) {
     const format = '{{.Endpoints.docker.Host}}'
     const { stdout } = await run('docker', ['context', 'inspect', '--format', format], limits)

@@ -54,7 +54,7 @@ describe('finding the backends', () => {
     expect(message).not.toContain('hush')
   })
 
-  it('requires a Docker engine, not only the docker command', async () => {
+  it('uses no Docker if the docker command exists but no engine responds', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'no-engine-'))
     const script = '#!/bin/sh\necho "Cannot connect to the Docker daemon" >&2\nexit 1\n'
     writeFileSync(join(folder, 'docker'), script, { mode: 0o755 })
@@ -81,7 +81,7 @@ describe('finding the backends', () => {
     }
   })
 
-  it('rejects an unknown level', async () => {
+  it('rejects an unknown value of TEST_BACKENDS', async () => {
     expect(await failureOf({ TEST_BACKENDS: 'kubernetes' })).toContain('environment, docker, local')
   })
 })

@@ -94,7 +94,10 @@ export async function findBackends(env: NodeJS.ProcessEnv): Promise<StartedBacke
   throw new Error(whatToDo(missing, failures))
 }
 
-/** Ends the run. If the setup rejected, vitest would print the message among "No test files found" and a stack. */
+/**
+ * Ends the run with the error message. If the setup rejected, vitest would print the message after "No test
+ * files found" and with a stack.
+ */
 function exitWithMessage(error: unknown): never {
   console.error(`\n${error instanceof Error ? error.message : String(error)}\n`)
   process.exit(1)

@@ -39,7 +39,10 @@ export async function untilReachable(
   }
 }
 
-/** Returns the messages of an error and of its causes on one line. Drivers often leave the outer one empty. */
+/**
+ * Returns the messages of an error and of its causes on one line. Drivers often leave the outer message
+ * empty.
+ */
 export function reasonOf(error: unknown): string {
   if (error instanceof AggregateError) return reasonOf(error.errors[0])
   if (!(error instanceof Error)) return String(error)
@@ -55,7 +58,7 @@ const probes: Record<BackendKind, (url: string) => Promise<void>> = {
       const [role] = await sql<{ creates: boolean }[]>`
         select rolsuper or rolcreatedb as creates from pg_roles where rolname = current_user`
       // Every test creates its own database.
-      if (role?.creates !== true) throw new Error('its user may not create databases')
+      if (role?.creates !== true) throw new Error('the user may not create databases')
     } finally {
       await sql.end({ timeout: 1 })
     }
@@ -86,7 +89,7 @@ const probes: Record<BackendKind, (url: string) => Promise<void>> = {
       const [major = 0, minor = 0] = version.split('.').map(Number)
       // The step queues need quorum queues with TTL and at-least-once dead-lettering, which came with 3.10.
       if (product !== 'RabbitMQ' || major < 3 || (major === 3 && minor < 10)) {
-        throw new Error(`it is ${product} ${version}, and RabbitMQ 3.10 or newer is needed`)
+        throw new Error(`the server is ${product} ${version}, but RabbitMQ 3.10 or newer is needed`)
       }
     } finally {
       await connection.close()

@@ -63,7 +63,7 @@ async function start(
         if (setup.pidFile === undefined) return running.kill()
         const [pid] = (await readFile(setup.pidFile, 'utf8')).split('\n')
         const ended = running.ended
-        // SIGQUIT is how PostgreSQL stops at once without a checkpoint, all its processes together.
+        // On SIGQUIT all processes of PostgreSQL exit at once without a checkpoint, as in a crash.
         process.kill(Number(pid), kind === 'postgres' ? 'SIGQUIT' : 'SIGKILL')
         await ended
       },

@@ -11,13 +11,13 @@ import type { Server, ServerCommand, ServerGroup } from './server-group.ts'
 
 const run = promisify(execFile)
 
-// RabbitMQ needs a few seconds on two idle cores, and the cores are rarely idle.
+// RabbitMQ starts within a few seconds on two idle cores; under load the start takes many times longer.
 const START_DEADLINE_MS = 90_000
 
 export interface ServerSetup {
   readonly url: string
   readonly command: ServerCommand
-  /** Must run while the server does. */
+  /** A process that must run as long as the server. */
   readonly companion?: ServerCommand
   /** Where the server writes its process id; absent if the started process is the server itself. */
   readonly pidFile?: string
@@ -28,7 +28,7 @@ interface ServerFiles {
   readonly folder: string
   /** The folder of the server's programs. */
   readonly programs: string
-  /** A new one for each server, so that no other user of the machine can connect. */
+  /** Random for each server, so that no other user of the machine can connect. */
   readonly password: string
 }
 
@@ -96,7 +96,8 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       port: String(port),
       unix_socket_directories: '',
       max_connections: '300',
-      // A killed process loses nothing that it has written to a file; only a power failure would.
+      // fsync is off: data written to a file survive the death of the process, which is all that the tests
+      // need.
       fsync: 'off',
     }
     return {
@@ -119,7 +120,7 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
   async redis({ folder, programs, password }) {
     const port = await freePort()
     const config = join(folder, 'redis.conf')
-    // In a file, because every user of the machine can read the arguments of a process.
+    // The password is in a file, because every user of the machine can read the arguments of a process.
     const lines = [
       `port ${port}`,
       'bind 127.0.0.1',
@@ -174,7 +175,8 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
     return {
       url: `amqp://tests:${password}@127.0.0.1:${port}`,
       pidFile,
-      // Erlang would start its port mapper as a daemon that outlives the broker. This one ends with the group.
+      // Erlang would start its port mapper (epmd) as a daemon that outlives the broker. This one is stopped
+      // with the group.
       companion: {
         program: 'epmd',
         args: [],
@@ -200,7 +202,9 @@ async function serverAccount(): Promise<ServerCommand['user']> {
     try {
       return Number((await run('id', [option, 'postgres'])).stdout)
     } catch (error) {
-      throw new Error('it must not run as root, and there is no account postgres', { cause: error })
+      throw new Error('PostgreSQL must not run as root, and there is no account postgres', {
+        cause: error,
+      })
     }
   }
   return { uid: await id('-u'), gid: await id('-g') }

@@ -5,7 +5,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { startProcess } from '../processes/start-process.ts'
 import { ServerGroup } from './server-group.ts'
 
-// Ends on its stop signal SIGINT only, after 150 ms.
+// A program that exits on its stop signal SIGINT only, after 150 ms.
 const server = `
   const { writeFileSync } = require('node:fs')
   process.on('SIGTERM', () => {})
@@ -15,7 +15,7 @@ const server = `
 `
 
 describe('the servers of a test run', () => {
-  it('stop and lose their folder when the group is stopped', async () => {
+  it('stopping a server group ends its servers and removes their folder', async () => {
     const group = new ServerGroup()
     const pidFile = join(group.folder, 'pid')
     startIn(group, pidFile)
@@ -25,7 +25,7 @@ describe('the servers of a test run', () => {
     expect(existsSync(group.folder)).toBe(false)
   })
 
-  it('stop when the test run is killed with SIGKILL', async () => {
+  it('the servers of a group end when the test run is killed with SIGKILL', async () => {
     const program = `
       import { ServerGroup } from ${JSON.stringify(join(import.meta.dirname, 'server-group.ts'))}
       const group = new ServerGroup()
@@ -41,7 +41,7 @@ describe('the servers of a test run', () => {
     await until(() => !isRunning(pid) && !existsSync(folder))
   })
 
-  it('report the end of their log when they stopped', async () => {
+  it('the error for a server that stopped contains the end of its log', async () => {
     const group = new ServerGroup()
     try {
       const failing = group.start({
@@ -61,7 +61,7 @@ describe('the servers of a test run', () => {
     }
   })
 
-  it('report that their program does not exist', async () => {
+  it('the error for a missing server program names the program', async () => {
     const group = new ServerGroup()
     try {
       const missing = group.start({

@@ -17,9 +17,9 @@ export interface ServerCommand {
 }
 
 /**
- * Ends the servers when its standard input ends. `ServerGroup.stop` closes it, or the system does because the
- * test run has ended, for whatever reason: vitest exits immediately on Ctrl-C and runs no teardown.
- * It reads one line `<signal> <process group>` for each server.
+ * The guardian process ends the servers when its standard input ends. `ServerGroup.stop` closes the input, or
+ * the system does because the test run has ended for any reason: vitest exits immediately on Ctrl-C and runs
+ * no teardown. It reads one line `<signal> <process group>` for each server.
  */
 const guardian = `
   folder=$1 servers=
@@ -40,7 +40,7 @@ export class ServerGroup {
 
   constructor() {
     this.folder = mkdtempSync(join(tmpdir(), 'integration-host-tests-'))
-    // A server that another account runs owns a folder below this one, and needs access to this one.
+    // The server's folder below this one may belong to another account, which needs access to this folder.
     chmodSync(this.folder, 0o711)
     this.#guardian = spawn('sh', ['-c', guardian, 'guardian', this.folder], {
       detached: true,
@@ -51,7 +51,8 @@ export class ServerGroup {
   start(command: ServerCommand): Server {
     const log = openSync(command.logFile, 'a')
     const child = spawn(command.program, command.args, {
-      // A process group of its own: Ctrl-C is meant for the tests, and the guardian then ends the servers.
+      // The server gets a process group of its own: Ctrl-C is meant for the tests, and the guardian then ends
+      // the servers.
       detached: true,
       stdio: ['ignore', log, log],
       env: command.env ?? process.env,
@@ -91,7 +92,7 @@ export class Server {
     return exitCode === null && signalCode === null ? once(this.#child, 'exit') : Promise.resolve()
   }
 
-  /** Ends the server as a power failure would. */
+  /** Kills the server without a shutdown, as a power failure would end it. */
   async kill(): Promise<void> {
     const { ended } = this
     this.#child.kill('SIGKILL')

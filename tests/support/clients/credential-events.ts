@@ -7,7 +7,7 @@ import type { System } from '../system.ts'
 /** The credential events since its start as `<name>/<version>/<kind>`, in order, duplicates included. */
 export interface CredentialEventCollector {
   readonly ids: readonly string[]
-  /** Stops after every event that the broker has confirmed so far. Resolves with all ids. */
+  /** Stops once every event that the broker has confirmed so far has arrived. Resolves with all ids. */
   stop(): Promise<readonly string[]>
 }
 

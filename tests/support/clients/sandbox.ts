@@ -48,7 +48,7 @@ export function sandboxClient(system: System) {
     expire: (realm: string) => control('POST', `realms/${realm}/expire`),
     /** Revokes the realm's grant, as the company's owner can. */
     revoke: (realm: string) => control('POST', `realms/${realm}/revoke`),
-    /** The next token call takes effect at once; its response is delayed by `ms`. */
+    /** Delays the response of the next token call by `ms`; its effect happens at once. */
     delayNextTokenResponse: (ms: number) => addFault({ target: 'token', latencyMs: ms }),
     allCalls,
     calls: async (realm: string): Promise<RefreshCalls> =>

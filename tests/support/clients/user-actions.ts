@@ -1,4 +1,4 @@
-/** What a user or an application does with a running system, and what it then reads. */
+/** Actions of a user or an application on a running system, and reads of their results. */
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect } from 'vitest'

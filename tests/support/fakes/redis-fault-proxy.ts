@@ -21,7 +21,7 @@ export interface RedisFaultProxy extends AsyncDisposable {
   restore(): void
 }
 
-/** A connection to Redis through `relay` that can stall in the middle of one write. */
+/** Relays a connection to Redis and can stall it in the middle of one write. */
 export async function startRedisFaultProxy(relay: Relay): Promise<RedisFaultProxy> {
   const target = new URL(relay.url)
   const sockets = new Set<Socket>()

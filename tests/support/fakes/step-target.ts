@@ -6,7 +6,7 @@ import { startHttpServer } from './http-server.ts'
 export interface ReceivedCall {
   /** `/order` or `/report`; `/v3/company/…` when the target replaces the gateway. */
   readonly path: string
-  /** The order; empty in a company's call. */
+  /** The order id; empty in a call of a company's API. */
   readonly order: string
   readonly idempotencyKey: string
   readonly at: number
@@ -16,12 +16,12 @@ export interface ReceivedCall {
 export interface StepTarget extends AsyncDisposable {
   readonly url: string
   readonly calls: readonly ReceivedCall[]
-  /** The URL for `INTERNET_PROBES`: it responds while `isOnline`. */
+  /** URL for `INTERNET_PROBES`; it responds only while `isOnline` is true. */
   readonly probe: string
   isOnline: boolean
   /** Delay of each response. */
   latencyMs: number
-  /** Responds to a call and returns true, or returns false to leave the response to the target. */
+  /** Handles a call itself and returns true, or returns false if the target shall respond. */
   intercept: ((call: ReceivedCall, response: ServerResponse) => boolean | Promise<boolean>) | null
 }
 

@@ -83,8 +83,8 @@ const valuesOf = (attributes: readonly Attribute[]) =>
 
 /**
  * Returns the spans below `parentSpanId`, one per line, indented below their parents, with siblings in
- * alphabetical order. Siblings with identical subtrees are listed once, because the number of token requests
- * varies: an event between two of them makes the gateway request the token again.
+ * alphabetical order. Identical siblings are listed once: how often the gateway requests a token depends on
+ * timing, because each credential event between two calls makes it request the token again.
  */
 export function treeOf(spans: readonly CollectedSpan[], parentSpanId: string): string[] {
   const branches = spans

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { expect } from 'vitest'
 import type { ServiceProcess, System } from '../system.ts'
 
-/** Node's default folder for its compile cache. */
+/** Folder of Node's compile cache, at its default path. */
 const compileCache = join(tmpdir(), 'node-compile-cache')
 
 /** Starts one more coordinator on a free port, without waiting until it is ready. */
@@ -12,7 +12,7 @@ export const startAnotherCoordinator = (
   env: Readonly<Record<string, string>>,
   entry?: string,
 ): ServiceProcess =>
-  // A process that is killed soon spends most of its time on compiling, hence the cache.
+  // Most of the life of a process that is soon killed would be compilation, hence the compile cache.
   system.start('coordinator', { NODE_COMPILE_CACHE: compileCache, ...env, PORT: '0' }, entry)
 
 const TRANSACTIONS = '/processes/OrderProcess/transactions'

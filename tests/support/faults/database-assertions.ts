@@ -6,7 +6,7 @@ import type { StepTarget } from '../fakes/step-target.ts'
 import type { System } from '../system.ts'
 import { STEPS } from './step-queues.ts'
 
-/** The rows of a system, read directly: what its services report about themselves proves nothing. */
+/** Reads the rows of a system directly, because the services' own reports could hide an inconsistency. */
 export interface DatabaseAssertions extends AsyncDisposable {
   readonly sql: postgres.Sql
   /** Counts all runs and the completed ones. */
@@ -21,7 +21,7 @@ export interface DatabaseAssertions extends AsyncDisposable {
   expectConsistent(ids: readonly string[], target: StepTarget): Promise<FaultCounts>
 }
 
-/** What faults cost a consistent system. */
+/** Work that faults repeated in a system that stayed consistent. */
 export interface FaultCounts {
   /** Attempts whose worker was lost. */
   readonly inDoubt: number
@@ -54,7 +54,10 @@ export async function openDatabase(system: System): Promise<DatabaseAssertions> 
   }
 }
 
-/** One header for each id, with one item and one recorded result for each step: nothing lost or duplicated. */
+/**
+ * Checks that nothing is lost or duplicated: each id has one header, and one item and one recorded result for
+ * each step.
+ */
 async function expectRows(sql: postgres.Sql, ids: readonly string[]): Promise<void> {
   const headers = await sql<{ id: string; status: string; version: number }[]>`
     select "TransactionID" as id, "Status" as status, "Version" as version from "Order_Header"`
@@ -74,7 +77,7 @@ async function expectRows(sql: postgres.Sql, ids: readonly string[]): Promise<vo
   expect(wrong).toEqual([])
 }
 
-/** One complete file for each id: the CSV header, one row, and nothing else. */
+/** Checks that each id has one complete file: the CSV header, one row, and nothing else. */
 async function expectFiles(folder: string, ids: readonly string[]): Promise<void> {
   // A killed worker may leave a temporary file, whose name has another extension.
   const files = (await readdir(folder)).filter((file) => file.endsWith('.csv'))
@@ -95,7 +98,7 @@ async function expectCalls(
     select "TransactionID" as id, "StepName" as step, "Outcome" as outcome, "Error" as error
     from "Order_Attempt"
     where "Outcome" <> 'completed'`
-  // The target never fails: an attempt without a result is one whose worker was lost.
+  // The target never fails, so an attempt without a result is one whose worker died.
   expect(attempts.filter(({ outcome }) => outcome !== 'in_doubt')).toEqual([])
   const made = Map.groupBy(
     target.calls,

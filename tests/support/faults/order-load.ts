@@ -14,7 +14,7 @@ export interface OrderLoadOptions {
   readonly killEveryMs: number
   /** Settings of the coordinators. */
   readonly env: Readonly<Record<string, string>>
-  /** Default: `src/main.ts`. */
+  /** Path of the coordinators' entry module. Default: `src/main.ts`. */
   readonly entry?: string
   /** Outages of backends, one after the other. Each resolves when its backend is available again. */
   readonly outages?: readonly (() => Promise<void>)[]
@@ -22,9 +22,9 @@ export interface OrderLoadOptions {
 
 export interface OrderLoadResult extends FaultCounts {
   readonly kills: number
-  /** Kills of a coordinator that had steps in flight. */
+  /** Number of coordinators that were killed while they had steps in flight. */
   readonly killsDuringSteps: number
-  /** From the last kill or outage until every order was completed. */
+  /** Seconds from the last kill or outage until every order was completed. */
   readonly recoverySeconds: number
 }
 
@@ -62,7 +62,8 @@ export async function runOrderLoad(
 
   const queueing = queueAll(system, ids)
   const phase: FaultPhase = { isOver: false, isBackendUnavailable: false }
-  // Not `system.replica`, which waits until the service is ready: a backend may be unavailable.
+  // Starts the replica without `system.replica`, which waits until the service is ready: a backend may be
+  // unavailable.
   const startNext = (): ServiceProcess => {
     const coordinator = startAnotherCoordinator(system, env, entry)
     coordinators.push(coordinator)
@@ -78,7 +79,7 @@ export async function runOrderLoad(
   phase.isOver = true
   const kills = await killing
   const lastFaultAt = performance.now()
-  // From here on the recovery is measured, not the latency of the target.
+  // The target responds without delay from here on, so that the recovery is measured and not the target.
   target.latencyMs = 0
   await queueing
   await eventually(
@@ -131,7 +132,8 @@ async function killRepeatedly(
     await delay(killEveryMs * (0.5 + random()))
     const victim = running.shift()
     if (victim === undefined) break
-    // Killing a coordinator before its first step proves nothing. During an outage none has steps in flight.
+    // Kills a coordinator only while it has steps in flight, because any other kill proves nothing. During an
+    // outage none has steps in flight.
     const waitingSince = performance.now()
     const deadlineMs = () => (phase.isBackendUnavailable ? killEveryMs : FIRST_STEP_DEADLINE_MS)
     while (!hasStepsInFlight(victim) && performance.now() - waitingSince < deadlineMs())

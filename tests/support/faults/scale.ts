@@ -1,4 +1,7 @@
-/** `test` in `npm test`, `faults` in `npm run test:faults`, `long` with its option `--long`. */
+/**
+ * Size of the tests: `test` in `npm test`, `faults` in `npm run test:faults`, `long` with its option
+ * `--long`.
+ */
 export type RunLength = 'test' | 'faults' | 'long'
 
 const { TEST_FAULTS, TEST_SEED } = process.env

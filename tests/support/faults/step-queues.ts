@@ -18,7 +18,7 @@ export interface StepQueues {
   deadLetters(): Promise<string[]>
   /** Counts the consumers of the first step's queue. */
   consumers(): Promise<number>
-  /** Deletes the ready messages of a step, as a broker that loses its disk would. Returns their number. */
+  /** Deletes the ready messages of a step, as the loss of the broker's disk would. Returns their number. */
   purge(step: StepName): Promise<number>
 }
 
@@ -54,7 +54,8 @@ export function stepQueuesOf(system: System): StepQueues {
       onChannel(async (channel) => {
         const described: string[] = []
         for (;;) {
-          // Not acknowledged, so the messages return to the queue when the connection closes.
+          // Messages are read without an acknowledgement, so they return to the queue when the connection
+          // closes.
           const message = await channel.get(nameOf(deadQueue('OrderProcess')))
           if (message === false) return described
           const { messageId, headers } = message.properties

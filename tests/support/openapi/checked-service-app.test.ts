@@ -8,7 +8,7 @@ import { deviations } from './deviations.ts'
 
 const SERVICE_APP = '@integration-host/shared/http/service-app'
 
-it('checks every app that a test creates through the module name that services import', async () => {
+it('every app that a test creates is checked against its OpenAPI document', async () => {
   const logger = createLogger('test', 'silent')
   const health = createHealth(logger)
   const metrics = createMetrics('test')
@@ -24,7 +24,7 @@ it('checks every app that a test creates through the module name that services i
   ])
 })
 
-it('replaces the module in service processes as well', async () => {
+it('every response of a service process is checked against its OpenAPI document', async () => {
   const hook = new URL('check-service-process.ts', import.meta.url).href
   const program = `console.log(import.meta.resolve('${SERVICE_APP}'))`
   const { stdout } = await runProcess(

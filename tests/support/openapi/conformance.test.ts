@@ -32,7 +32,7 @@ const deviationOf = (line: string, response: Response): Promise<string | null> =
 const csv = (status = 200) =>
   new Response('a,b', { status, headers: { 'Content-Type': 'text/csv; charset=utf-8' } })
 
-describe('a response conforms', () => {
+describe('the response check', () => {
   it.each([
     ['with the documented body', 'GET /things/1', Response.json({ id: 1 })],
     [
@@ -45,12 +45,12 @@ describe('a response conforms', () => {
     ['with any body where any is documented', 'DELETE /things/1', csv(418)],
     ['with 405, which states that there is no such operation', 'PUT /things/1', csv(405)],
     ['with 404 at an undocumented path', 'GET /nothing', csv(404)],
-  ])('%s', async (_, line, response) => {
+  ])('accepts a response %s', async (_, line, response) => {
     expect(await deviationOf(line, response)).toBeNull()
   })
 })
 
-describe('a response deviates', () => {
+describe('the response check for a deviation', () => {
   it.each([
     ['with another status', 'GET /things/1', csv(418), 'the status is not documented'],
     ['with another content type', 'GET /things/1', csv(), '"text/csv" is not documented'],
@@ -65,7 +65,7 @@ describe('a response deviates', () => {
     ],
     ['without the documented body', 'GET /things/1', new Response(null), 'body is missing'],
     ['at an undocumented path', 'GET /nothing', csv(), 'no such operation'],
-  ])('%s', async (_, line, response, what) => {
+  ])('reports a response %s', async (_, line, response, what) => {
     expect(await deviationOf(line, response)).toContain(what)
   })
 })
@@ -78,11 +78,11 @@ describe('the documented operations and the routes', () => {
     { method: 'GET', path: '/things/all' },
   ]
 
-  it('match, apart from middleware', () => {
+  it('the comparison of routes with the document ignores middleware', () => {
     expect(undocumented(routes, document)).toEqual([])
   })
 
-  it('differ if a route is not documented or an operation has no route', () => {
+  it('reports a route that is not documented and an operation without a route', () => {
     expect(
       undocumented([...routes.slice(0, 3), { method: 'PUT', path: '/new' }], document),
     ).toEqual(['PUT /new is served, not documented', 'GET /things/all is documented, not served'])

@@ -40,7 +40,8 @@ export function undocumented(routes: readonly Route[], { paths }: OpenApiDocumen
 
 /** Returns a function that describes how a response deviates from the document; `null` if it conforms. */
 export function createResponseCheck(document: OpenApiDocument) {
-  // OpenAPI adds keywords to JSON Schema, hence not strict. Where a format matters the schema has a pattern too.
+  // OpenAPI adds keywords to JSON Schema, so the validator is not strict. Formats are not checked: where a
+  // format matters, the schema also has a pattern.
   const ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true })
   const validators = new Map<object, ValidateFunction>()
   const validatorOf = (schema: object): ValidateFunction => {

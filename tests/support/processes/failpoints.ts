@@ -2,8 +2,8 @@
 import type { ServiceProcess } from '../system.ts'
 
 /**
- * The coordinator's entry with failpoints and test settings; it serves as the plain service too. Its head
- * comment lists the settings. `DIES_AT` names the failpoint, `DIES_WITH` the transaction.
+ * Path of the coordinator's entry with failpoints and test settings, which also serves as the plain service.
+ * Its head comment lists the settings. `DIES_AT` names the failpoint, `DIES_WITH` the transaction.
  */
 export const coordinatorWithFailpoints = 'test-support/failpoint-main.ts'
 

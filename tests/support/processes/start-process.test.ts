@@ -5,7 +5,7 @@ const evaluate = (program: string): readonly string[] => ['-e', program]
 const waiting = 'setInterval(() => {}, 1_000)'
 
 describe('running a process', () => {
-  it('returns the exit code and each stream separately', async () => {
+  it('runProcess returns the exit code and each output stream separately', async () => {
     const program = `console.log('one'); console.error('two'); process.exitCode = 3`
     expect(await runProcess(evaluate(program))).toEqual({
       code: 3,
@@ -14,7 +14,7 @@ describe('running a process', () => {
     })
   })
 
-  it('passes on PATH and the given variables only', async () => {
+  it('runProcess passes PATH and the given variables to the process, and no other', async () => {
     const program = `console.log(Object.keys(process.env).sort().join())`
     const { stdout } = await runProcess(evaluate(program), { env: { GIVEN: '1' } })
     expect(stdout).toBe('GIVEN,PATH\n')
@@ -22,7 +22,7 @@ describe('running a process', () => {
 })
 
 describe('a started process', () => {
-  it('resolves with the address that a service logs when it listens', async () => {
+  it('listeningUrl resolves with the address that a service logs when it listens', async () => {
     const line = JSON.stringify({ url: 'http://127.0.0.1:1', msg: 'service is listening' })
     await using started = startProcess(
       evaluate(`setTimeout(() => console.log('${line}'), 50); ${waiting}`),
@@ -30,20 +30,20 @@ describe('a started process', () => {
     expect(await listeningUrl(started)).toBe('http://127.0.0.1:1')
   })
 
-  it('rejects with the output if the process ends before the expected output', async () => {
+  it('waitForOutput rejects with the output if the process ends before the expected output', async () => {
     await using started = startProcess(evaluate(`console.error('port 1 is taken')`))
     await expect(started.waitForOutput(/listening/)).rejects.toThrow(
       /the process ended before .*\nport 1 is taken\n$/,
     )
   })
 
-  it('is killed when it is disposed', async () => {
+  it('disposing a started process kills it', async () => {
     const started = startProcess(evaluate(waiting))
     await started[Symbol.asyncDispose]()
     expect(await started.ended).toMatchObject({ code: null })
   })
 
-  it('returns its exit code when it is stopped after its end', async () => {
+  it('stop returns the exit code of a process that has already ended', async () => {
     const started = startProcess(evaluate('process.exitCode = 4'))
     await started.ended
     expect(await started.stop('SIGTERM')).toBe(4)

@@ -17,7 +17,7 @@ export const knownSecret = (kind: string, value: string | Buffer): KnownSecret =
   value: Buffer.from(value),
 })
 
-/** A truncated or masked secret is found by a part of this length. */
+/** Length of the part of a secret that is searched too, so that a truncated or masked secret is found. */
 const PART = 16
 
 /**
@@ -28,7 +28,7 @@ export function formsOf(value: Buffer): ReadonlyMap<string, string> {
   const raw = value.toString('latin1')
   const forms = new Map([['raw', raw]])
   if (value.length >= 2 * PART) {
-    // The first characters are left out: a prefix that names the kind of a token is not a secret.
+    // The search leaves out the first characters, because the prefix that names a token's kind is not secret.
     forms.set('a part of it', raw.slice(PART, 2 * PART))
     forms.set('its end', raw.slice(-PART))
   }
@@ -39,7 +39,7 @@ export function formsOf(value: Buffer): ReadonlyMap<string, string> {
   for (const encoding of ['base64', 'base64url'] as const) {
     for (const offset of [0, 1, 2]) {
       const shifted = Buffer.concat([Buffer.alloc(offset), value])
-      // Without the characters that contain bits of the data before or after the secret.
+      // Leaves out the characters that contain bits of the data before or after the secret.
       const whole = shifted.toString(encoding).slice(offset === 0 ? 0 : offset + 1)
       const shared = shifted.length % 3
       const text = whole.replace(/=+$/, '')
