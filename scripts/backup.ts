@@ -19,12 +19,15 @@ const FILES = ['postgres.dump', 'redis.rdb'] as const
 const SECRETS = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
 const MAX_OUTPUT = 1 << 30
 
-/** Why the backup cannot be used; the message is one line. */
+/** Thrown if a backup cannot be made or used. The message states the reason in one line. */
 class Unusable extends Error {
   override readonly name = 'Unusable'
 }
 
-/** Connection settings as libpq's environment variables: any user of the machine can read arguments. */
+/**
+ * Returns connection settings as libpq's environment variables, because any user of the machine can read the
+ * arguments of a program.
+ */
 function postgresAt(url: URL): NodeJS.ProcessEnv {
   const sslMode = url.searchParams.get('sslmode')
   return {
@@ -133,7 +136,7 @@ async function drillPostgres(dump: string, server: URL): Promise<void> {
   }
 }
 
-// A blocking script is acceptable: the server is the drill's own.
+// A script that blocks the server is acceptable, because only the drill uses this server.
 const ALL_CREDENTIALS = `
   local found = {}
   for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do

@@ -24,7 +24,7 @@ const bundledNode = join(modules, 'node', 'bin', 'node')
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const neededNode = manifest.engines.node.replace('>=', '')
 
-// A first install takes half a minute, over a slow connection some minutes.
+// A first install takes half a minute, but several minutes over a slow connection.
 const lockWaitMs = 15 * 60_000
 
 class CannotStart extends Error {
@@ -88,7 +88,7 @@ async function ensureInstalled(dev) {
     throw new CannotStart(`Timed out waiting for another installation: ${messageOf(error)}.`)
   })
   try {
-    // The process that held the lock has most likely installed it.
+    // The process that held the lock has most likely installed the dependencies.
     if (!isInstalled(dev)) await install(dev)
   } finally {
     release()

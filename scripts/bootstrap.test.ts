@@ -66,7 +66,7 @@ beforeEach(() => {
      const poll = setInterval(() => { if (!fs.existsSync(${JSON.stringify(join(root, 'hold'))})) { clearInterval(poll); finish() } }, 10)`,
   )
   chmodSync(join(root, 'tools', 'npx'), 0o755)
-  // Makes `spawn` return half a second after the installer has begun to work.
+  // Makes `spawn` in the bootstrap return only half a second after the installer has started.
   write(
     'slow-spawn.cjs',
     `const fs = require('node:fs')
@@ -89,7 +89,7 @@ afterEach(() => {
 })
 
 describe('installing before a start', () => {
-  it('installs on the first run with the pinned installer, and not again', async () => {
+  it('installs with the pinned package manager on the first run, and does not install on the second', async () => {
     const first = await bootstrap('app/entry.mjs', 'one', 'two')
     expect(first).toMatchObject({ code: 0, started: ['one', 'two'] })
     expect(first.err).toContain('First run')
@@ -137,7 +137,7 @@ describe('installing before a start', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('adds the development dependencies on request, and a production start never removes them', async () => {
+  it('adds the development dependencies with --dev, and a later start without --dev keeps them', async () => {
     await bootstrap('app/entry.mjs')
     await bootstrap('--dev', 'app/entry.mjs')
     await bootstrap('app/entry.mjs')
@@ -150,7 +150,7 @@ describe('installing before a start', () => {
     expect(installs()[2]).toContain('--prod=false')
   })
 
-  it('starts nothing after a failed install, reports it, and installs on the next run', async () => {
+  it('reports a failed install without starting the program, and installs on the next run', async () => {
     const failed = await bootstrapWith({ INSTALL_EXIT: '9' }, 'app/entry.mjs')
     expect(failed).toMatchObject({ code: 1, started: undefined })
     expect(failed.err).toContain('nothing was started')
@@ -159,7 +159,7 @@ describe('installing before a start', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('reports what is missing if there is no npm', async () => {
+  it('reports that npm is missing if the PATH has none', async () => {
     const result = await bootstrapWith({ PATH: join(root, 'elsewhere') }, 'app/entry.mjs')
     expect(result).toMatchObject({ code: 1, started: undefined })
     expect(result.err).toContain('npm (its npx) is needed')
@@ -190,7 +190,7 @@ describe('installing before a start', () => {
 })
 
 describe('two terminals at a time', () => {
-  it('install once, one after the other, and both start', async () => {
+  it('two concurrent runs install the dependencies once, and both start', async () => {
     write('hold', '')
     const first = start({}, 'app/entry.mjs', 'first')
     await until(() => installs().length === 1)
@@ -202,7 +202,7 @@ describe('two terminals at a time', () => {
     expect(installs()).toHaveLength(1)
   })
 
-  it('do not stay blocked by an installation that was killed', async () => {
+  it('a run is not blocked by the lock of an installation that was killed', async () => {
     write('hold', '')
     const killed = start({}, 'app/entry.mjs')
     await until(() => installs().length === 1)
@@ -217,7 +217,7 @@ describe('two terminals at a time', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('report which process holds the lock when the wait times out', async () => {
+  it('a run that times out waiting for the lock reports which process holds it', async () => {
     const lock = join(root, 'lock')
     const onWait = (): void => {}
     const release = await acquireLock(lock, { onWait, waitMs: 0 })
@@ -230,11 +230,11 @@ describe('two terminals at a time', () => {
 })
 
 describe('running', () => {
-  it('keeps the exit code', async () => {
+  it('exits with the exit code of the program', async () => {
     expect(await bootstrap('app/entry.mjs', 'exit', '42')).toMatchObject({ code: 42 })
   })
 
-  it('ends with 128 + the number of the signal that ended the program', async () => {
+  it('exits with 128 + the number of the signal that ended the program', async () => {
     expect(await bootstrap('app/entry.mjs', 'die', 'SIGKILL')).toMatchObject({ code: 137 })
   })
 
@@ -250,7 +250,7 @@ describe('running', () => {
     },
   )
 
-  it('stops the program if npm has exited, which forwards no SIGTERM', async () => {
+  it('stops the program if its parent process npm has exited, because npm forwards no SIGTERM', async () => {
     await bootstrap('app/entry.mjs')
     const command = `"${process.execPath}" scripts/bootstrap.mjs app/entry.mjs wait; true`
     const shell = spawn('sh', ['-c', command], {
@@ -265,19 +265,19 @@ describe('running', () => {
     await until(() => out.includes('got SIGTERM'))
   })
 
-  it('runs in the root of the repository, wherever it is called from', async () => {
+  it('runs the program in the root of the repository from any working directory', async () => {
     const result = await bootstrap('app/entry.mjs')
     expect(result.cwd).toBe(root)
   })
 
-  it('uses the installed Node if this one is too old', async () => {
+  it('uses the Node in node_modules if the running Node is too old', async () => {
     needNode('>=999.0')
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ started: [], bundled: true })
     needNode('>=24.21')
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ started: [], bundled: false })
   })
 
-  it('installs again if the installed Node is missing and this one is too old', async () => {
+  it('installs again if node_modules has no Node and the running Node is too old', async () => {
     needNode('>=999.0')
     await bootstrap('app/entry.mjs')
     rmSync(join(root, 'node_modules/node'), { recursive: true })
@@ -296,13 +296,13 @@ describe('running', () => {
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
   })
 
-  it('puts that Node first on the PATH of the program of a package', async () => {
+  it('puts the Node in node_modules first on the PATH of a package program', async () => {
     needNode('>=999.0')
     const result = await bootstrap('--bin', 'tool', 'run', '--fast')
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)
   })
 
-  it('names a program that no package has, and prints its usage if there is nothing to run', async () => {
+  it('reports the name of an unknown package program, and prints its usage without arguments', async () => {
     const unknown = await bootstrap('--bin', 'nonesuch')
     expect(unknown).toMatchObject({ code: 1 })
     expect(unknown.err).toContain('nonesuch')
@@ -316,7 +316,7 @@ interface Result {
   readonly code: number | null
   readonly out: string
   readonly err: string
-  /** What the entry reported about itself; undefined if it was not started. */
+  /** What the started entry reported about itself; undefined if the entry was not started. */
   readonly started: readonly string[] | undefined
   readonly cwd: string | undefined
   readonly bundled: boolean | undefined

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Exit code 0 when the service on this container's port is ready. Usage: container-health.sh <port>
-# Not in Node: it is run every few seconds in each container, and a Node takes a tenth of a second to start.
+# Exits with 0 if the service on the given port of this container is ready. Usage: container-health.sh <port>
+# A shell script and not a Node program, because it runs every few seconds in each container and Node takes a
+# tenth of a second to start.
 set -eu
 exec 3<>"/dev/tcp/127.0.0.1/$1"
 printf 'GET /health/ready HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n' >&3

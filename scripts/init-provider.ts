@@ -17,7 +17,7 @@ const settings: Readonly<Record<string, string>> = {
   ACCOUNTING_URL: process.env['ACCOUNTING_URL'] ?? '',
   REDIRECT: process.env['REDIRECT'] ?? '',
   CLIENT_ID: process.env['CLIENT_ID'] ?? '',
-  // Not in the environment, which `docker inspect` shows.
+  // The client secret is stored in a file, because `docker inspect` shows the environment.
   CLIENT_SECRET: readSecret(process.env['CLIENT_SECRET_FILE'] ?? '') ?? '',
 }
 
@@ -31,7 +31,8 @@ const known = readSecret(at('DISCOVERY_URL'))
 if (missing.length > 0)
   fail(`set ${missing.join(', ')} in .env; .env.example says what each of them is`)
 if (bad.length > 0) fail(`${bad.join(', ')} in .env must be http(s) URLs`)
-// token-service would send the sandbox's refresh tokens to the real provider, which rejects them.
+// Without this check token-service would send the sandbox's refresh tokens to the real provider, which
+// rejects them.
 if (known === SANDBOX_DISCOVERY_URL)
   fail(
     'this installation has companies connected at the sandbox provider. Keep it and start another one beside it ' +

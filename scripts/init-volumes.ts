@@ -27,7 +27,7 @@ const owners = {
 } as const
 type DataVolume = keyof typeof owners
 
-// Reported once: the next start may be without that profile.
+// The file is removed after it was reported, because the next start may be without that profile.
 const rejection = readSecret(at(`service-secrets/${PROVIDER_REJECTION}`))
 if (rejection !== null) {
   rmSync(at(`service-secrets/${PROVIDER_REJECTION}`))
@@ -39,7 +39,7 @@ interface Made {
   readonly make: () => string
   /** Returns why the secret is not valid; `null` if it is. */
   readonly flaw: (content: string) => string | null
-  /** The volume whose content is lost without exactly this secret. */
+  /** The volume whose content is lost if exactly this secret is lost. */
   readonly opens?: DataVolume
 }
 
@@ -55,7 +55,7 @@ function keep(path: string, uid: number, { make, flaw, opens }: Made): string {
   const wrong = kept === null ? null : flaw(kept)
   if (wrong !== null) problems.push(`${path} ${wrong}: restore it from your backup`)
   const content = kept ?? make()
-  // Nothing is created while there is any problem, so that the next start reports the same ones.
+  // Creates nothing while there is any problem, so that the next start reports the same problems.
   if (problems.length === 0) writeSecret(at(path), uid, content)
   return content
 }
@@ -141,7 +141,8 @@ function redisConf(): string {
     'appendonly yes',
     'appendfsync always',
     'maxmemory-policy noeviction',
-    // Below the container's limit: a rejected write is better than a server killed for lack of memory.
+    // Below the container's memory limit: a rejected write is better than a server that the kernel kills for
+    // lack of memory.
     'maxmemory 384mb',
     'dir /data',
     // Disabled for clients, but with every permission: Redis replays its append-only file as this user and skips
@@ -168,7 +169,7 @@ function brokerDefinitions(): string {
         { user: 'integration', ...everything },
         { user: 'console', ...everything },
       ],
-      // The policies of deploy/definitions.json, which are meant for any broker.
+      // Policies of the broker, taken from deploy/definitions.json.
       ...JSON.parse(readFileSync(join(import.meta.dirname, '../deploy/definitions.json'), 'utf8')),
     },
     null,
@@ -176,7 +177,10 @@ function brokerDefinitions(): string {
   )
 }
 
-/** RabbitMQ's salted hash: base64 of salt and SHA-256 of salt and password. Deterministic, so that an unchanged password changes no file. */
+/**
+ * Returns RabbitMQ's salted password hash: base64 of the salt and the SHA-256 of salt and password. The salt
+ * is derived from the password, so an unchanged password changes no file.
+ */
 function brokerHash(secret: string): string {
   const sha256 = (...parts: readonly (string | Buffer)[]): Buffer =>
     parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest()

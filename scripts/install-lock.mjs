@@ -78,7 +78,7 @@ function removeDir(folder) {
   try {
     rmdirSync(folder)
   } catch {
-    // Absent, or another process holds the lock.
+    // The folder is absent, or another process holds the lock.
   }
 }
 

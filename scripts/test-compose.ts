@@ -24,7 +24,7 @@ import { ONE_SHOTS, Stack, words } from '../tests/compose/stack.ts'
 
 const DEADLINE_MINUTES = 15
 const SCALE = ['coordinator=3', 'token-service=2', 'accounting-gateway=2']
-/** Out of the range of the order numbers in the demo's story. */
+/** Start of a range of order numbers that the demo's story does not use. */
 const FIRST_LOAD_NUMBER = 100_000
 
 const interrupted = new AbortController()
@@ -85,7 +85,7 @@ try {
 } finally {
   await stack.remove()
 }
-// Requests of the load may still wait for a response that never comes.
+// Exits explicitly, because requests of the load may still wait for a response that never arrives.
 process.exit()
 
 async function everything(): Promise<void> {
@@ -109,7 +109,7 @@ async function everything(): Promise<void> {
     expect(csv.startsWith('Order,CreatedAt,Status\n'), `the CSV file holds ${csv}`)
     return story.realm
   })
-  await step('lets only the user console into the RabbitMQ console', async () => {
+  await step('allows only the user `console` to log in to the RabbitMQ console', async () => {
     const password = await stack.read('rabbitmq', '/secrets/rabbitmq/console_password')
     const overview = (user: string) =>
       fetch(`${stack.at('RABBITMQ_CONSOLE_PORT')}/api/overview`, {

@@ -30,16 +30,17 @@ interface Row {
   readonly test: string
   readonly seconds: number
   readonly passed: boolean
-  readonly figures: readonly string[]
+  readonly measurements: readonly string[]
 }
 
-/** Collects what the tests annotate as `figure`. */
-class Figures {
-  readonly #figures = new Map<string, string[]>()
+/** Collects the results that tests annotate as `measurement`. */
+class Measurements {
+  readonly #measurements = new Map<string, string[]>()
   readonly rows: Row[] = []
 
   onTestCaseAnnotate({ id }: TestCase, { type, message }: TestAnnotation): void {
-    if (type === 'figure') this.#figures.set(id, [...(this.#figures.get(id) ?? []), message])
+    if (type === 'measurement')
+      this.#measurements.set(id, [...(this.#measurements.get(id) ?? []), message])
   }
 
   onTestCaseResult(test: TestCase): void {
@@ -50,7 +51,7 @@ class Figures {
       test: test.name,
       seconds: (test.diagnostic()?.duration ?? 0) / 1_000,
       passed: state === 'passed',
-      figures: this.#figures.get(test.id) ?? [],
+      measurements: this.#measurements.get(test.id) ?? [],
     })
   }
 }
@@ -59,21 +60,21 @@ const nameOf = ({ moduleId }: TestModule): string =>
   (moduleId.split('/').at(-1) ?? '').replace(/\.test\.ts$/, '')
 
 const startedAt = performance.now()
-const figures = new Figures()
+const measurements = new Measurements()
 const vitest = await startVitest('test', positionals.length > 0 ? positionals : files, {
   watch: false,
-  reporters: ['default', figures],
+  reporters: ['default', measurements],
 })
 await vitest.close()
 
-for (const [file, rows] of Map.groupBy(figures.rows, (row) => row.file)) {
+for (const [file, rows] of Map.groupBy(measurements.rows, (row) => row.file)) {
   console.log(`\n${file}`)
-  for (const { test, seconds, passed, figures: lines } of rows)
-    for (const figure of passed && lines.length > 0 ? lines : [test])
-      console.log(`  ${passed ? '✓' : '✗'} ${seconds.toFixed(1).padStart(6)} s  ${figure}`)
+  for (const { test, seconds, passed, measurements: lines } of rows)
+    for (const measurement of passed && lines.length > 0 ? lines : [test])
+      console.log(`  ${passed ? '✓' : '✗'} ${seconds.toFixed(1).padStart(6)} s  ${measurement}`)
 }
-const failed = figures.rows.filter(({ passed }) => !passed).length
+const failed = measurements.rows.filter(({ passed }) => !passed).length
 const minutes = ((performance.now() - startedAt) / 60_000).toFixed(1)
 console.log(
-  `\n${figures.rows.length} proofs, ${failed} failed, ${minutes} minutes, seed ${values.seed}${values.long ? ', long' : ''}`,
+  `\n${measurements.rows.length} tests, ${failed} failed, ${minutes} minutes, seed ${values.seed}${values.long ? ', long' : ''}`,
 )

@@ -1,4 +1,4 @@
-/** Mistakes of operators, and what the stack reports about them. */
+/** Operator mistakes, and the error message with which the stack reports each of them. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { expect, failureReport } from './check.ts'
@@ -18,7 +18,7 @@ export async function portTaken(stack: Stack): Promise<string> {
   return report.replace(/^.*?(?=listen|Bind)/, '')
 }
 
-/** Gives the files in the volumes to root, as a restore can do. */
+/** Changes the owner of all files in the volumes to root, as a restore can do. */
 export async function wrongOwners(stack: Stack): Promise<void> {
   await shell(stack, 'chown -R 0:0 /volumes/*-data && chmod 444 /volumes/*-secrets/*')
   const { code, text } = await stack.init()

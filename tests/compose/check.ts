@@ -19,7 +19,10 @@ export async function until(
   }
 }
 
-/** Returns the output of a start that must fail and report each of `why`, without Compose's own progress lines. */
+/**
+ * Runs a start that must fail and whose output must contain each of `why`. Returns the output without
+ * Compose's progress lines.
+ */
 export function failureReport({ code, text }: Output, ...why: readonly string[]): string {
   expect(code === 1 && why.every((part) => text.includes(part)), `exit code ${code}: ${text}`)
   const lines = text.split('\n').filter((line) => !/^$|^ (Container|Network|Volume) /.test(line))

@@ -4,7 +4,10 @@ import type { Stack } from './stack.ts'
 /** More than the default `delivery-limit` of RabbitMQ 4. */
 const READINGS = 25
 
-/** A message in a dead-letter queue survives being read and returned in the console, as docs/runbook.md advises. */
+/**
+ * Checks that a dead-letter queue keeps a message that is read and requeued in the console, as
+ * docs/runbook.md advises.
+ */
 export async function deadLettersSurviveReading(stack: Stack, password: string): Promise<void> {
   const call = async (path: string, body: object): Promise<unknown> => {
     const response = await fetch(`${stack.at('RABBITMQ_CONSOLE_PORT')}/api/${path}`, {

@@ -1,4 +1,7 @@
-/** What HAProxy is held to (docs/adr/0016-haproxy-as-ingress.md): balancing, retries, and what it passes on unchanged. */
+/**
+ * Checks of HAProxy (docs/adr/0016-haproxy-as-ingress.md): balancing, retries, and which bytes it forwards
+ * unchanged.
+ */
 import { once } from 'node:events'
 import { Agent, get, type IncomingMessage } from 'node:http'
 import { connect } from 'node:net'
@@ -8,7 +11,7 @@ import type { Installation } from '../../host/src/story.ts'
 import { expect, until } from './check.ts'
 import { type Stack, words } from './stack.ts'
 
-/** Of HAProxy's log: a request that was redispatched and completed within a second. */
+/** Matches the line in HAProxy's log of a request that was redispatched and completed within a second. */
 const REFUSED_ONCE = /coordinator\/\S+ GET 401 .*\/\d{1,3} ms \+\d retries/
 
 /** Requests on one kept connection reach every replica: requests are balanced, not connections. */
@@ -40,13 +43,14 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   const requests = request401s(stack, () => !enough.signal.aborted)
   const isSeen = async (): Promise<string> => {
     const log = await stack.compose(['logs', '--no-color', '--no-log-prefix', 'ingress'])
-    // `+` marks a redispatched request; one whose connection timed out, at a removed container, takes longer than 1 s.
+    // `+` marks a redispatched request. A request whose connection attempt timed out at a removed container
+    // takes longer than 1 s.
     return REFUSED_ONCE.exec(log)?.[0] ?? ''
   }
   try {
     let line = ''
     await until('a request is tried at another replica', async () => {
-      // HAProxy's check takes it out within two seconds; most of the time a request comes first.
+      // HAProxy's health check disables the container within two seconds; usually a request reaches it first.
       await stack.docker(
         words(`run --detach --rm --init --name ${stack.outsider} --network ${stack.project}_edge
           --network-alias coordinator integration-host sleep infinity`),
@@ -63,7 +67,10 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   }
 }
 
-/** 503 while a service has no replica, and the service's own response when it is back. */
+/**
+ * Checks that HAProxy responds 503 while a service has no replica, and forwards the service's response when
+ * it has one again.
+ */
 export async function respondsWithoutReplica(stack: Stack): Promise<void> {
   const status = async () => (await fetch(`${stack.at('DEMO_API_PORT')}/health/live`)).status
   await stack.compose(['stop', 'demo-api'])
@@ -72,7 +79,7 @@ export async function respondsWithoutReplica(stack: Stack): Promise<void> {
   await until('200 with a replica', async () => (await status()) === 200)
 }
 
-/** The services' own limits and rejections are seen through the ingress. */
+/** Checks that clients see the services' own limits and rejections through the ingress. */
 export async function passesLimitsOn(at: Installation): Promise<void> {
   const { port } = new URL(at.accountingGateway)
   const company = 'POST /v3/company/1/upload HTTP/1.1\r\nHost: localhost\r\n'
@@ -87,7 +94,7 @@ export async function passesLimitsOn(at: Installation): Promise<void> {
       `${company}X-Long: ${'x'.repeat(20_000)}\r\nContent-Length: 0\r\n\r\n`,
       431,
     ],
-    // The response comes while the body is still missing, so the ingress does not wait for whole bodies.
+    // The service responds while the request body is incomplete, so HAProxy must not wait for whole bodies.
     ['an upload that is not complete', `${company}Content-Length: 1000000\r\n\r\nbegin`, 401],
     [
       'a body that waits for 100 Continue',
@@ -96,7 +103,11 @@ export async function passesLimitsOn(at: Installation): Promise<void> {
     ],
     ['CONNECT', 'CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n', 400],
     ['TRACE', 'TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n', 400],
-    ['a target that climbs', 'GET /v3/company/1/../2 HTTP/1.1\r\nHost: localhost\r\n\r\n', 400],
+    [
+      'a request target with `..`',
+      'GET /v3/company/1/../2 HTTP/1.1\r\nHost: localhost\r\n\r\n',
+      400,
+    ],
     ['HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
     [
       'an upgrade',
@@ -158,7 +169,7 @@ async function request401s(
   }
 }
 
-/** The status line of the response to these bytes; empty if the connection ends without one. */
+/** Returns the status line of the response to these bytes; empty if the connection ends without one. */
 async function firstLine(port: number, bytes: string): Promise<string> {
   const socket = connect(port, '127.0.0.1')
   try {

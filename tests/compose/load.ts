@@ -4,7 +4,10 @@ import type { Installation } from '../../host/src/story.ts'
 const EVERY_MS = 100
 const CALL_DEADLINE_MS = 15_000
 
-/** Orders at a steady rate and reads of a company, as from an application that retries each order until it is accepted. */
+/**
+ * Sends orders and reads of a company at a steady rate, as an application that retries each order until it is
+ * accepted.
+ */
 export interface Load {
   /** Numbers of the accepted orders. */
   readonly accepted: readonly string[]
@@ -56,7 +59,7 @@ export function startLoad(at: Installation, realm: string, firstNumber: number):
   }
 }
 
-/** Uses kept connections: a replica that goes away must not break those either. */
+/** Uses keep-alive connections, because removing a replica must not break those either. */
 async function succeeds(url: string, headers: Record<string, string> = {}): Promise<boolean> {
   try {
     const response = await fetch(url, { headers, signal: AbortSignal.timeout(CALL_DEADLINE_MS) })

@@ -31,7 +31,7 @@ export function sandboxKept(stack: Stack): Promise<string> {
   )
 }
 
-/** `init` must reject it as well, and must not fall back to the sandbox. */
+/** The container `init` must fail as well, and must not fall back to the sandbox. */
 async function rejectedTwice(stack: Stack, env: Environment, why: string): Promise<string> {
   failureReport(await realProviderOnce(stack, env), why)
   return failureReport(await stack.init(), why)

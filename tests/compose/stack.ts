@@ -102,7 +102,10 @@ export class Stack {
     return this.#run(args, {}, this.#signal)
   }
 
-  /** Returns the last lines of every container's log. Works after the signal was aborted as well. */
+  /**
+   * Returns the last log lines of every container. Also works after the signal was aborted, so that a failed
+   * run can print them.
+   */
   async logs(): Promise<string> {
     const args = [...this.#base, 'logs', '--no-color', '--tail', '5']
     return (await this.#run(args, {}, AbortSignal.timeout(60_000))).text
