@@ -41,7 +41,7 @@ describe('a system whose backends become unavailable and available again', () =>
       ])
     })
 
-  it('listens without any backend, and reports which it waits for', async () => {
+  it('each service listens while no backend is available and reports the missing backends as down', async () => {
     for (const relay of [redis, rabbitmq, postgres]) relay.away()
     system.start('demo-api')
     system.start('accounting-gateway', { REDIS_URL: redis.url, AMQP_URL: rabbitmq.url })
@@ -60,7 +60,7 @@ describe('a system whose backends become unavailable and available again', () =>
     expect((await requestDemoApi(system, '/queue?number=1')).status).toBe(503)
   })
 
-  it('becomes ready when they become available, in another order', async () => {
+  it('each service becomes ready when its backends become available in another order than it connects to them', async () => {
     system.start('sandbox-provider')
     for (const relay of [rabbitmq, postgres, redis]) relay.restore()
     await system.ready(
@@ -76,7 +76,7 @@ describe('a system whose backends become unavailable and available again', () =>
     expect((await system.call(companyInfoUrl(system, REALM))).status).toBe(200)
   })
 
-  it('accepts orders while RabbitMQ is unavailable, and runs them afterwards', async () => {
+  it('the coordinator accepts orders while RabbitMQ is unavailable, and runs them afterwards', async () => {
     rabbitmq.away()
     await untilDown('coordinator', 'rabbitmq')
     expect((await requestDemoApi(system, '/queue?number=2')).status).toBe(200)
@@ -84,7 +84,7 @@ describe('a system whose backends become unavailable and available again', () =>
     await waitForRun(system, '2', 0, 'Completed')
   })
 
-  it('rejects orders while PostgreSQL is unavailable, and accepts them afterwards', async () => {
+  it('the coordinator rejects orders while PostgreSQL is unavailable, and accepts them afterwards', async () => {
     postgres.away()
     await untilDown('coordinator', 'postgres')
     expect((await requestDemoApi(system, '/queue?number=3')).status).toBe(503)
@@ -95,7 +95,7 @@ describe('a system whose backends become unavailable and available again', () =>
     await waitForRun(system, '3', 0, 'Completed')
   })
 
-  it('serves cached tokens while Redis is unavailable, and continues afterwards', async () => {
+  it('token-service serves cached tokens while Redis is unavailable, and continues afterwards', async () => {
     redis.away()
     await untilDown('token-service', 'redis')
     expect((await system.call(companyInfoUrl(system, REALM))).status).toBe(200)
@@ -104,7 +104,7 @@ describe('a system whose backends become unavailable and available again', () =>
     expect((await system.call(companyInfoUrl(system, REALM))).status).toBe(200)
   })
 
-  it('shuts down on SIGTERM with exit code 0, each service', async () => {
+  it('each service shuts down on SIGTERM with exit code 0', async () => {
     const names: ServiceName[] = [
       'demo-api',
       'coordinator',

@@ -16,7 +16,7 @@ const MEANWHILE = 30
 describe.runIf(isFaultRun)('a RabbitMQ with a memory alarm', () => {
   afterAll(() => void vi.unstubAllEnvs())
 
-  it('delays accepted orders until the alarm is cleared, and loses or repeats nothing', async ({
+  it('orders accepted during a memory alarm of RabbitMQ run once after the alarm is cleared', async ({
     annotate,
   }) => {
     await using rabbitmq = await startRestartableRabbitMq()
@@ -54,7 +54,8 @@ describe.runIf(isFaultRun)('a RabbitMQ with a memory alarm', () => {
 
     for (let alarm = 0; alarm < ALARMS; alarm += 1) {
       target.latencyMs = 200
-      // The target responds once the alarm is on. Only a connection that publishes is notified of the alarm.
+      // The target does not respond before the alarm is on. Only a connection that publishes is notified of
+      // an alarm.
       const isOn = Promise.withResolvers<void>()
       target.intercept = () => isOn.promise.then(() => false)
       const callsBefore = target.calls.length
@@ -94,7 +95,7 @@ describe.runIf(isFaultRun)('a RabbitMQ with a memory alarm', () => {
     expect(await database.expectConsistent(ids, target)).toEqual({ inDoubt: 0, repeatedCalls: 0 })
     await annotate(
       `${ALARMS} memory alarms of RabbitMQ with ${unfinished} orders unfinished, ${ALARMS * MEANWHILE} of them accepted during an alarm: all complete ${(slowestMs / 1_000).toFixed(1)} s after each, no call repeated, ${(messages.published / ids.length).toFixed(2)} messages for each order`,
-      'figure',
+      'measurement',
     )
   }, 300_000)
 })

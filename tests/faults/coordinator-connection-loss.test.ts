@@ -81,7 +81,7 @@ const statusOf = async (database: DatabaseAssertions, order: string) => {
 }
 
 it(
-  'retries outcomes and claims while PostgreSQL is unavailable, and repeats no call',
+  'the coordinator retries to store outcomes and claims while PostgreSQL is unavailable, and repeats no call',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()
@@ -105,13 +105,13 @@ it(
     }
     await annotate(
       `PostgreSQL unavailable during the call: ${ROUNDS} of ${ROUNDS} recorded when it was available again, 0 calls repeated`,
-      'figure',
+      'measurement',
     )
   },
 )
 
 it(
-  'records outcomes and accepts orders while RabbitMQ is unavailable, and the sweeper publishes the messages later',
+  'the coordinator stores outcomes and accepts orders while RabbitMQ is unavailable, and publishes the messages later',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()
@@ -138,7 +138,7 @@ it(
     }
     await annotate(
       `RabbitMQ unavailable during the call: ${ROUNDS} of ${ROUNDS} recorded at once and continued when it was available again, 0 calls repeated`,
-      'figure',
+      'measurement',
     )
   },
 )

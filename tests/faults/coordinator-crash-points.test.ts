@@ -28,16 +28,16 @@ interface RowState {
 
 interface CrashPoint {
   readonly name: string
-  /** The failpoint; `null` if the target kills the coordinator during the call. */
+  /** The failpoint; `null` if the fake target kills the coordinator during the call. */
   readonly failpoint: string | null
   /** The row that remains; `null` if there is none. */
   readonly row: RowState | null
   /** The messages that remain, by queue; `null` if that depends on timing. */
   readonly messages: Readonly<Record<string, number>> | null
-  /** What happens before the other coordinator continues. */
+  /** Runs before the other coordinator continues. */
   readonly meanwhile?: (fixture: Fixture, id: string) => Promise<void>
   readonly orderCalls: 1 | 2
-  /** Attempts that count as lost with the worker. */
+  /** Number of attempts that were interrupted by the death of their worker. */
   readonly inDoubt: 0 | 1
 }
 
@@ -271,7 +271,7 @@ describe('a coordinator that dies', { concurrent: true }, () => {
     })
     await annotate(
       `${point.name}: ${ROUNDS} of ${ROUNDS}, completed at most ${(slowestMs / 1_000).toFixed(1)} s after the lease expired`,
-      'figure',
+      'measurement',
     )
   })
 
@@ -280,7 +280,7 @@ describe('a coordinator that dies', { concurrent: true }, () => {
     ['replaying', null],
     ['replayed', true],
   ] as const)(
-    'at a replay (%s): the replay is stored completely or not at all, and runs once',
+    'a coordinator that dies at a replay (%s) stores the replay completely or not at all, and the replay runs once',
     { timeout: TIMEOUT_MS },
     async ([failpoint, isStored], { annotate }) => {
       await using fixture = await startFixture()
@@ -300,7 +300,7 @@ describe('a coordinator that dies', { concurrent: true }, () => {
               select "ReplayID" as id from "Order_Header" where "TransactionID" = ${order}
               order by 1`
           ).map((row) => row.id)
-        // A statement that was in flight may be executed after the death of the coordinator.
+        // PostgreSQL may still execute a statement that was in flight when the coordinator died.
         const second = await post(system, fixture.survivor.url, `/${order}/replays`, {})
         if (isStored === null) expect([202, 409]).toContain(second)
         else expect(second).toBe(isStored ? 409 : 202)
@@ -319,7 +319,7 @@ describe('a coordinator that dies', { concurrent: true }, () => {
       }
       await annotate(
         `at a replay (${failpoint}): ${ROUNDS} of ${ROUNDS}, the replay is stored completely or not at all, and runs once`,
-        'figure',
+        'measurement',
       )
     },
   )

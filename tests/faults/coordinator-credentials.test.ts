@@ -15,7 +15,7 @@ import { isFaultRun } from '../support/faults/scale.ts'
 import { type ReceivedCall, startStepTarget } from '../support/fakes/step-target.ts'
 
 const WAITING = 1_000
-/** Many times longer than the other company's transactions take, even on a busy machine. */
+/** A limit many times longer than the other company's transactions take, even on a busy machine. */
 const COOL_DOWN_MS = 10_000
 /** The coordinator's default limit of steps in flight. */
 const PREFETCH = 64
@@ -53,7 +53,7 @@ describe.runIf(isFaultRun)('transactions that call a company', () => {
     REMOTE_PULL_SECONDS: '2',
   })
 
-  it('resume after one reconnect, a thousand at once, with few messages each', async ({
+  it('a thousand transactions that wait for a company resume after its reconnect, with few messages each', async ({
     annotate,
   }) => {
     await using target = await startStepTarget()
@@ -87,11 +87,13 @@ describe.runIf(isFaultRun)('transactions that call a company', () => {
     expect(perTransaction).toBeLessThan(6)
     await annotate(
       `${WAITING} transactions waiting for a faulted credential: all complete ${seconds} s after one reconnect, ${perTransaction.toFixed(2)} messages and one call each`,
-      'figure',
+      'measurement',
     )
   }, 90_000)
 
-  it('are delayed by an upstream 429 only if they call the same company', async ({ annotate }) => {
+  it('an upstream 429 delays only the transactions that call the same company', async ({
+    annotate,
+  }) => {
     await using target = await startStepTarget()
     await using system = await startSystem([])
     const coordinator = system.start('coordinator', env(target.url), coordinatorWithFailpoints)
@@ -139,7 +141,7 @@ describe.runIf(isFaultRun)('transactions that call a company', () => {
     const ahead = ((coolDownUntil - othersDoneAt) / 1_000).toFixed(1)
     await annotate(
       `429 with Retry-After ${COOL_DOWN_MS / 1_000} s for one company: ${others.length} transactions of another were completed ${ahead} s before the cool-down ended; the ${delayed.length} delayed ones made ${calls('8001')} calls in total, at most ${busiest} per second after it, and no attempt counted`,
-      'figure',
+      'measurement',
     )
   }, 120_000)
 })

@@ -24,7 +24,7 @@ const timing = isFaultRun
 
 describe('a coordinator that is frozen for longer than its lease', () => {
   it(
-    'overwrites nothing when it continues with stale responses',
+    'a coordinator that was frozen for longer than its leases stores none of the responses received meanwhile',
     async ({ annotate }) => {
       await using target = await startStepTarget()
       await using system = await startSystem([])
@@ -74,7 +74,7 @@ describe('a coordinator that is frozen for longer than its lease', () => {
       })
       await annotate(
         `SIGSTOP for ${FROZEN_MS / 1_000} s with ${ORDERS} calls in flight: ${countLogLines(frozen, 'step outcome came too late')} stale completions rejected, ${countLogLines(frozen, 'step lost its lease')} aborted before, 0 overwrites; the coordinator continues to work`,
-        'figure',
+        'measurement',
       )
     },
     FROZEN_MS + 90_000,

@@ -10,12 +10,12 @@ import { startStepTarget } from '../support/fakes/step-target.ts'
 
 const ORDERS = 2_000
 const INTERRUPTIONS = 20
-/** Few enough that orders remain for every interruption. */
+/** A low concurrency, so that orders remain for every interruption. */
 const CALLS_BETWEEN = 50
 
 describe.runIf(isFaultRun)('a process that requires the internet, with interruptions', () => {
   it(
-    'increments no attempt count and fails no transaction',
+    'interruptions of the internet increment no attempt count and fail no transaction',
     { timeout: 300_000 },
     async ({ annotate }) => {
       await using target = await startStepTarget()
@@ -36,7 +36,7 @@ describe.runIf(isFaultRun)('a process that requires the internet, with interrupt
       await system.ready('coordinator')
       await using database = await openDatabase(system)
       const queues = stepQueuesOf(system)
-      // The targets are unreachable too: the calls in flight end without a response.
+      // The targets are unreachable too, so the calls in flight end without a response.
       target.intercept = ({ order }, response) => {
         if (target.isOnline || order === '') return false
         response.destroy()
@@ -75,7 +75,7 @@ describe.runIf(isFaultRun)('a process that requires the internet, with interrupt
       const repeated = target.calls.length - 2 * ORDERS
       await annotate(
         `internet interrupted ${INTERRUPTIONS} times under ${ORDERS} orders: 0 attempt counts incremented, 0 transactions failed; ${repeated} calls that lost their response were repeated`,
-        'figure',
+        'measurement',
       )
     },
   )

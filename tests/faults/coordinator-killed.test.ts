@@ -19,9 +19,9 @@ const summaryOf = (orders: number, result: OrderLoadResult): string =>
 describe('a coordinator that is killed under load', () => {
   it.for([
     ['a message per step', 'order'],
-    ['dispatch inline', 'inline'],
+    ['inline dispatch', 'inline'],
   ] as const)(
-    'loses no order, records no step twice, and leaves no incomplete file: %s',
+    'killing coordinators under load loses no order, records no step twice and leaves no incomplete file: %s',
     { timeout: 120_000 },
     async ([name, process], { annotate }) => {
       await using system = await startSystem([])
@@ -30,11 +30,11 @@ describe('a coordinator that is killed under load', () => {
         kills: 8,
         killEveryMs: 1_000,
         entry: coordinatorWithFailpoints,
-        // Few at a time, so that orders remain until the last kill.
+        // Few orders at a time, so that some remain until the last kill.
         env: { ...intervals, PROCESS: process, PREFETCH: '4', LEASE_MS: '3000' },
       })
       expect(result.killsDuringSteps).toBeGreaterThan(0)
-      await annotate(`${name}: ${summaryOf(320, result)}`, 'figure')
+      await annotate(`${name}: ${summaryOf(320, result)}`, 'measurement')
     },
   )
 })
@@ -44,7 +44,7 @@ describe.runIf(isFaultRun)('a system in which every process is killed', () => {
   afterAll(() => void vi.unstubAllEnvs())
 
   it(
-    'loses no order, repeats no result, and recovers within a minute',
+    'killing every process of a system loses no order, repeats no result, and the system recovers within a minute',
     async ({ annotate }) => {
       await using postgres = await startRestartableServer('postgres')
       await using rabbitmq = await startRestartableRabbitMq()
@@ -61,14 +61,14 @@ describe.runIf(isFaultRun)('a system in which every process is killed', () => {
         orders,
         kills: 10,
         killEveryMs: 1_500,
-        // Few at a time, so that orders remain until the last outage.
+        // Few orders at a time, so that some remain until the last outage.
         env: { ...intervals, PREFETCH: '4' },
         outages: scale({ test: [], faults: twice, long: [...twice, ...twice, ...twice] }),
       })
       expect(result.killsDuringSteps).toBeGreaterThan(0)
       await annotate(
         `${summaryOf(orders, result)}; RabbitMQ and PostgreSQL killed and restarted ${scale({ test: 0, faults: 2, long: 6 })} times each`,
-        'figure',
+        'measurement',
       )
     },
     scale({ test: 0, faults: 300_000, long: 900_000 }),

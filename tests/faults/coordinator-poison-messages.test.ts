@@ -21,7 +21,7 @@ const good = {
   Step: 'order',
   Version: 0,
 }
-/** All are `malformed` except the last three. */
+/** All messages are dead-lettered as `malformed` except the last three. */
 const poison: readonly string[] = [
   'not json',
   '',
@@ -48,7 +48,9 @@ const poison: readonly string[] = [
 ]
 
 describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
-  it('are dead-lettered with their reason, while healthy orders complete', async ({ annotate }) => {
+  it('poison messages are dead-lettered with their reason, while healthy orders complete', async ({
+    annotate,
+  }) => {
     await using target = await startStepTarget()
     await using system = await startSystem([])
     const coordinator = system.start('coordinator', { DEMO_API_URL: target.url })
@@ -83,7 +85,8 @@ describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
       return ms
     }
     await msWith('warm', false)
-    // In pairs and in both orders, so that other load on the machine affects both alike.
+    // Measures with and without poison messages in pairs and in both orders, so that other load on the
+    // machine affects both alike.
     const pairs: { healthy: number; poisoned: number; slower: number }[] = []
     for (let run = 0; run < RUNS; run += 1) {
       const isPoisonedFirst = run % 2 === 1
@@ -113,11 +116,11 @@ describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
     await connection.close()
     const median = (of: 'healthy' | 'poisoned' | 'slower'): number =>
       pairs.map((pair) => pair[of]).toSorted((a, b) => a - b)[(RUNS - 1) / 2] ?? 0
-    // Printed, not asserted: durations depend on the machine.
+    // The durations are printed and not asserted, because they depend on the machine.
     const slower = (median('slower') * 100).toFixed(0)
     await annotate(
       `${poison.length} kinds of poison, ${deadLettered} messages: all dead-lettered with their reason; ${HEALTHY} healthy orders took ${median('healthy').toFixed(0)} ms alone and ${median('poisoned').toFixed(0)} ms among ${COPIES_OF_EACH * poison.length} poison messages (medians of ${RUNS}; ${slower} % slower, median of the pairs)`,
-      'figure',
+      'measurement',
     )
   }, 300_000)
 })

@@ -14,7 +14,7 @@ const REPLICAS = 3
 
 describe('a rolling restart of three coordinators under load', () => {
   it(
-    'repeats no step, and each replica shuts down within ten seconds',
+    'a rolling restart of three coordinators repeats no step, and each replica shuts down within ten seconds',
     { timeout: 180_000 },
     async ({ annotate }) => {
       await using target = await startStepTarget()
@@ -53,7 +53,7 @@ describe('a rolling restart of three coordinators under load', () => {
       expect(slowestMs).toBeLessThan(10_000)
       await annotate(
         `rolling restart of ${REPLICAS} replicas, ${ROUNDS * REPLICAS} SIGTERMs (${restartsUnderLoad} under load), ${ORDERS} orders: 0 steps repeated, 0 attempts lost; the slowest shut down in ${(slowestMs / 1_000).toFixed(1)} s`,
-        'figure',
+        'measurement',
       )
     },
   )

@@ -57,7 +57,7 @@ describe('refreshes while RabbitMQ is unavailable', () => {
     eventually(async () => expect(await redis.xlen('credentials:outbox')).toBe(0))
 
   it.each(['away', 'stall'] as const)(
-    'continue, and their events are published in order and once afterwards (%s)',
+    'refreshes continue while RabbitMQ is unavailable (%s), and their events are published in order and once afterwards',
     async (fault) => {
       const before = await sandboxClient(system).allCalls()
       relay[fault]()

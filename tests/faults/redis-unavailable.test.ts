@@ -26,7 +26,7 @@ interface Point {
   readonly name: string
   readonly write: StoreWrite | null
   readonly lost: 'request' | 'reply'
-  /** Whether the provider has received the refresh token by then. */
+  /** Whether the provider has received the refresh token when the fault begins. */
   readonly isTokenUsed: boolean
 }
 const points: readonly Point[] = [
@@ -63,7 +63,7 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
 
   beforeAll(async () => {
     broker = await connect(backend('TEST_AMQP_URL'))
-    // Waits for all of them, so that a failure of one leaves no processes of the others behind.
+    // Waits for the runs of all faults, so that a failed run leaves no processes of the others behind.
     const runs = await Promise.allSettled(
       faults.map(async (fault) => {
         for (const [point, outcome] of await testAllPoints(fault))
@@ -152,7 +152,7 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
         calls: await provider.calls(realm),
       }
       await endFault()
-      // The service stores the new pair from memory without another request.
+      // The service stores the new pair, which it kept in memory, without another request.
       if (point.isTokenUsed) await untilStored(name)
       return outcome
     }
@@ -207,7 +207,7 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
   const once = { granted: 1, rejected: 0, reused: 0, maxConcurrent: 1 } satisfies RefreshCalls
 
   it.each(cases.filter(({ point }) => !point.isTokenUsed))(
-    'uses no refresh token and serves the old access token: Redis $fault $name',
+    'token-service uses no refresh token and serves the old access token if Redis is $fault $name',
     ({ fault, point }) => {
       expect(outcomeOf(fault, point)).toMatchObject({
         refresh: { status: 503, code: 'store_unavailable' },
@@ -219,7 +219,7 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
   )
 
   it.each(cases.filter(({ point }) => point.isTokenUsed))(
-    'serves the new access token from memory: Redis $fault $name',
+    'token-service serves the new access token from memory if Redis is $fault $name',
     ({ fault, point }) => {
       expect(outcomeOf(fault, point)).toMatchObject({
         refresh: { status: 200, Version: 2 },
@@ -231,7 +231,7 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
   )
 
   it.each(cases)(
-    'has rotated once and published it once when Redis is available again: $fault $name',
+    'token-service has rotated once and published one event when Redis is available again ($fault $name)',
     ({ fault, point }) => {
       const { recovered, events, token } = outcomeOf(fault, point)
       expect(recovered).toMatchObject({

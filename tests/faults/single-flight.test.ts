@@ -101,13 +101,13 @@ describe.each(personalities)(
       expect(await sandboxClient(system).accepts(realm, first?.token)).toBe(true)
     }
 
-    it(`refresh once for ${CALLERS} concurrent requests for an expired token`, async () => {
+    it(`three token-services refresh once for ${CALLERS} concurrent requests for an expired token`, async () => {
       await expire([realm])
       await expectOneToken(requestByAllCallers(), 2)
       expect(await sandboxClient(system).calls(realm)).toEqual(onceGranted)
     })
 
-    it('return the response of a slow provider to every caller without competing for the lease', async () => {
+    it('three token-services return the response of a slow provider to every caller without competing for the lease', async () => {
       tokenEndpoint.pause()
       await expire([realm])
       const requests = requestByAllCallers()
@@ -121,7 +121,7 @@ describe.each(personalities)(
       console.log(`${CALLERS} callers, provider paused: 1 provider call`)
     })
 
-    it('respond as soon as the token is stored, even if the lease is never released', async () => {
+    it('three token-services respond as soon as the token is stored, even if the lease is never released', async () => {
       const name = nameOf(realm)
       const lease = `lease:${name}`
       const expiry = (await redis.hget(name, 'Expiry')) ?? ''
@@ -140,7 +140,7 @@ describe.each(personalities)(
       expect((await sandboxClient(system).calls(realm)).granted).toBe(0)
     })
 
-    it(`refresh ${COMPANIES} companies with expired tokens once each, with bounded concurrency, and serve the others meanwhile`, async () => {
+    it(`three token-services refresh ${COMPANIES} companies once each, with bounded concurrency, and serve other companies meanwhile`, async () => {
       const expired = Array.from({ length: COMPANIES }, (_, index) => String(9_341_470_000 + index))
       const valid = Array.from({ length: VALID_COMPANIES }, (_, index) =>
         String(9_341_480_000 + index),
@@ -154,7 +154,8 @@ describe.each(personalities)(
       const requests = expired.map((one, index) =>
         requestToken(one, index).finally(() => (responded += 1)),
       )
-      // Every replica's slots are in use, by calls or by waiting for another replica's call.
+      // Every refresh slot of the replicas is in use: by a provider call, or by waiting for another replica's
+      // call.
       await eventually(() =>
         expect(tokenEndpoint.inFlight()).toBeGreaterThanOrEqual(REFRESHES_IN_FLIGHT),
       )

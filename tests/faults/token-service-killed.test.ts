@@ -50,7 +50,9 @@ const points = [
 ] as const
 type Point = (typeof points)[number]
 
-/** Rotations without a grace period, where a lost pair cannot be recovered, with the provider's calls. */
+/**
+ * Expected provider calls for the rotations without a grace period, where a lost pair cannot be recovered.
+ */
 const unrecoverable = {
   // The previous token equals the current one, which did not change within its first day. With the profile
   // `intuit` the fault is provisional, so a forced refresh tries the token again.
@@ -61,7 +63,9 @@ const unrecoverable = {
 const isUnrecoverable = (rotation: Rotation): rotation is keyof typeof unrecoverable =>
   rotation in unrecoverable
 
-/** The provider has rotated, and the only copy of the new pair is lost with the process. */
+/**
+ * Failpoints at which the provider has rotated and the only copy of the new pair is lost with the process.
+ */
 const responseLost: ReadonlySet<Point> = new Set([
   'during the call',
   'after response',
@@ -106,7 +110,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   beforeAll(async () => {
     broker = await connect(backend('TEST_AMQP_URL'))
     redis = new Redis(backend('TEST_REDIS_URL'))
-    // Waits for all of them, so that a failure of one leaves no processes of the others behind.
+    // Waits for the runs of all rotations, so that a failed run leaves no processes of the others behind.
     const runs = await Promise.allSettled(
       rotationNames.map(async (rotation) => {
         const { personality } = rotations[rotation]
@@ -139,7 +143,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       await system.ready('token-service')
     }
 
-    /** The access token expires at the provider, a caller requests a newer one, and the process dies. */
+    /** Makes the access token expire at the provider and requests a newer one, whereupon the process dies. */
     async function kill(point: Point): Promise<void> {
       await provider.expire(realmOf(point))
       const isKilledByTest = point === 'during the call'
@@ -203,7 +207,10 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       await system.ready('sandbox-provider')
       await provider.set(rotations[rotation])
     }
-    /** The provider as it is a day later; it has no knob for the age of a token. */
+    /**
+     * Moves the rotation time in the provider's state a day back, because no setting of the sandbox ages a
+     * token.
+     */
     async function oneDayLater(): Promise<void> {
       expect(await system.service('sandbox-provider').stop('SIGTERM')).toBe(0)
       const state = deserialize(await readFile(stateFile)) as SandboxState
@@ -243,7 +250,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     )
   }
 
-  it('is killed at every failpoint of the protocol', async () => {
+  it('the tested failpoints are all failpoints of the refresh protocol', async () => {
     await using system = await startSystem([])
     const started = system.start('token-service', { DIES_AT: 'which?' }, tokenServiceWithFailpoints)
     // An unknown failpoint makes the process list the known ones and exit.
@@ -259,7 +266,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   )
 
   it.each(cases.filter(({ recoverable }) => recoverable))(
-    'keeps the grant when it dies $point, rotation $rotation',
+    'a token-service killed $point keeps the grant if the provider rotates $rotation',
     ({ rotation, point }) => {
       const outcome = outcomeOf(rotation, point)
       expect(outcome).toMatchObject({
@@ -287,9 +294,10 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   )
 
   it.each(cases.filter(({ recoverable }) => !recoverable))(
-    'publishes once that the rotation is lost when it dies $point, rotation $rotation, and a reconnect ends the fault',
+    'a token-service killed $point publishes one rotation_lost fault if the provider rotates $rotation, and a reconnect ends it',
     ({ rotation, point }) => {
-      if (!isUnrecoverable(rotation)) throw new TypeError(`${rotation} recovers`)
+      if (!isUnrecoverable(rotation))
+        throw new TypeError(`a lost rotation is recoverable with ${rotation}`)
       const { rejected, callsByReading, Final } = unrecoverable[rotation]
       const outcome = outcomeOf(rotation, point)
       expect(outcome).toMatchObject({

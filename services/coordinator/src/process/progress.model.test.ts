@@ -553,7 +553,10 @@ describe('the transition rules', () => {
         'Waiting',
       ])
       const ends = [...happened].map(([status, count]) => `${count} ${status}`).join(', ')
-      await annotate(`${sequences} random sequences, 0 divergences; runs ended ${ends}`, 'figure')
+      await annotate(
+        `${sequences} random sequences, 0 divergences; runs ended ${ends}`,
+        'measurement',
+      )
     },
     SEQUENCES * 20,
   )

@@ -46,7 +46,7 @@ describe('the memory source', () => {
       expect(sum('ahead')).toBeGreaterThan(0)
       await annotate(
         `${KILLS} kills: opened every time, ${sum('acknowledged')} acknowledged changes, lost 0; ${sum('ahead')} runs were one transition ahead of what was acknowledged`,
-        'figure',
+        'measurement',
       )
     },
     KILLS * 3_000,
@@ -68,7 +68,7 @@ describe('the memory source', () => {
     expect(seen.refused).toBeGreaterThan(DISKS / 2)
     await annotate(
       `${DISKS} disks that were full or failing: opened every time, ${seen.refused} changes refused, ${seen.acknowledged} acknowledged, lost 0`,
-      'figure',
+      'measurement',
     )
   }, 120_000)
 
