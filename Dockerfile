@@ -1,5 +1,5 @@
-# One image for all services: they share nearly every dependency, so one build and one set of layers serve
-# them all; compose says which main.ts a container runs.
+# One image for all services, because they share nearly all of their dependencies. The compose file and the Kubernetes manifests
+# say which main.ts a container runs.
 
 FROM node:24-bookworm-slim AS dependencies
 WORKDIR /app
@@ -12,8 +12,8 @@ COPY services/accounting-gateway/package.json services/accounting-gateway/
 COPY services/coordinator/package.json services/coordinator/
 COPY services/demo-api/package.json services/demo-api/
 COPY services/sandbox-provider/package.json services/sandbox-provider/
-# The workspace layout stays: Node strips no types below node_modules, so packages must remain links (no pnpm deploy).
-# The one optional package is a Node for machines with an older one.
+# Workspace packages must remain symbolic links, because Node strips no types below node_modules; `pnpm deploy` would copy them.
+# The only optional dependency is a Node for machines with an older version; this image has its own.
 RUN npx --yes "$(node -p "require('./package.json').packageManager")" install \
       --frozen-lockfile --prod --no-optional --filter './services/*' --filter './packages/*'
 
@@ -27,5 +27,5 @@ COPY scripts/init-volumes.ts scripts/init-provider.ts scripts/secret-file.ts scr
 COPY deploy/definitions.json deploy/
 RUN install -d -o node -g node /data
 USER node
-# Node itself is process 1: npm would not pass SIGTERM on.
+# Node is started directly, because npm would not forward SIGTERM.
 CMD ["node", "--version"]
