@@ -1,4 +1,4 @@
-// `docker compose --profile real`: writes the provider named in .env to the files that the services read, replacing the sandbox.
+// `docker compose --profile real`: configures the provider named in .env instead of the sandbox, in the files that the services read.
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -17,7 +17,7 @@ const settings: Readonly<Record<string, string>> = {
   ACCOUNTING_URL: process.env['ACCOUNTING_URL'] ?? '',
   REDIRECT: process.env['REDIRECT'] ?? '',
   CLIENT_ID: process.env['CLIENT_ID'] ?? '',
-  // The client secret is stored in a file, because `docker inspect` shows the environment.
+  // Read from a file: `docker inspect` shows the environment of a container.
   CLIENT_SECRET: readSecret(process.env['CLIENT_SECRET_FILE'] ?? '') ?? '',
 }
 
@@ -31,8 +31,7 @@ const known = readSecret(at('DISCOVERY_URL'))
 if (missing.length > 0)
   fail(`set ${missing.join(', ')} in .env; .env.example says what each of them is`)
 if (bad.length > 0) fail(`${bad.join(', ')} in .env must be http(s) URLs`)
-// Without this check token-service would send the sandbox's refresh tokens to the real provider, which
-// rejects them.
+// The stored refresh tokens were issued by the sandbox: token-service would send them to the real provider, which rejects them.
 if (known === SANDBOX_DISCOVERY_URL)
   fail(
     'this installation has companies connected at the sandbox provider. Keep it and start another one beside it ' +

@@ -14,7 +14,7 @@ import {
   writeSecret,
 } from './secret-file.ts'
 
-/** Holds each volume under its name in docker-compose.yml. */
+/** The folder in which each volume is mounted under its name in docker-compose.yml. */
 const ROOT = process.argv[2] ?? '/volumes'
 const at = (path: string): string => join(ROOT, path)
 
@@ -27,7 +27,7 @@ const owners = {
 } as const
 type DataVolume = keyof typeof owners
 
-// The file is removed after it was reported, because the next start may be without that profile.
+// The rejection is reported once and deleted, because the next start may be without `--profile real`.
 const rejection = readSecret(at(`service-secrets/${PROVIDER_REJECTION}`))
 if (rejection !== null) {
   rmSync(at(`service-secrets/${PROVIDER_REJECTION}`))
@@ -39,7 +39,7 @@ interface Made {
   readonly make: () => string
   /** Returns why the secret is not valid; `null` if it is. */
   readonly flaw: (content: string) => string | null
-  /** The volume whose content is lost if exactly this secret is lost. */
+  /** The volume whose content cannot be read without exactly this secret. */
   readonly opens?: DataVolume
 }
 
@@ -112,7 +112,7 @@ writeSecret(at('service-secrets/amqp_url'), SERVICES, `amqp://integration:${brok
 writeSecret(at('redis-secrets/redis.conf'), BACKENDS, redisConf())
 writeSecret(at('rabbitmq-secrets/definitions.json'), BACKENDS, brokerDefinitions())
 
-// A provider that was configured before (init-provider.ts) is kept.
+// If init-provider.ts has configured another provider, its settings are kept.
 const provider = readSecret(at('service-secrets/discovery_url'))
 if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
   const settings = {
@@ -137,12 +137,11 @@ function give(path: string, uid: number): void {
 
 function redisConf(): string {
   return [
-    // A lost write can be a lost refresh token: every write is flushed before its reply, and no key is evicted.
+    // A lost write may be a lost refresh token. So Redis flushes every write before it replies, and evicts no key.
     'appendonly yes',
     'appendfsync always',
     'maxmemory-policy noeviction',
-    // Below the container's memory limit: a rejected write is better than a server that the kernel kills for
-    // lack of memory.
+    // Below the container's memory limit, so that Redis rejects a write instead of being killed for lack of memory.
     'maxmemory 384mb',
     'dir /data',
     // Disabled for clients, but with every permission: Redis replays its append-only file as this user and skips
@@ -169,7 +168,7 @@ function brokerDefinitions(): string {
         { user: 'integration', ...everything },
         { user: 'console', ...everything },
       ],
-      // Policies of the broker, taken from deploy/definitions.json.
+      // The recommended policies, which operators of other brokers import too.
       ...JSON.parse(readFileSync(join(import.meta.dirname, '../deploy/definitions.json'), 'utf8')),
     },
     null,

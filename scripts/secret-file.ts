@@ -1,7 +1,7 @@
-// Secret files in the volumes of a compose stack, each readable by one user id. Prints names, never contents.
+// Reads and writes secret files in the volumes of a compose stack. Each is readable by one user id. Logs names, never contents.
 import { chmodSync, chownSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 
-/** User ids inside the images: ours, and the one shared by the official postgres, redis and rabbitmq images. */
+/** User ids in the containers: that of our image, and the one that the official postgres, redis and rabbitmq images share. */
 export const SERVICES = 1000
 export const BACKENDS = 999
 
@@ -9,8 +9,8 @@ export const BACKENDS = 999
 export const SANDBOX_DISCOVERY_URL = 'http://sandbox-provider:7220/.well-known/openid_configuration'
 
 /**
- * Holds why the real provider was rejected, for the `init` that runs next: Compose continues after an optional dependency
- * failed, and the sandbox must not silently replace the provider that was requested.
+ * File in which `real-provider` stores why it rejected the settings; `init`, which runs next, then fails with that message. Compose
+ * continues after an optional dependency failed, so without this file `init` would configure the sandbox instead.
  */
 export const PROVIDER_REJECTION = 'provider_rejection'
 
@@ -22,7 +22,7 @@ export const readSecret = (path: string): string | null =>
 export function writeSecret(path: string, uid: number, content: string): void {
   const before = readSecret(path)
   if (before === content) {
-    // Copying or restoring a volume may have changed the owners.
+    // The content is right, but copying or restoring a volume may have changed owner and mode.
     chownSync(path, uid, uid)
     chmodSync(path, 0o400)
     return

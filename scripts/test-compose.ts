@@ -1,5 +1,5 @@
-// Builds and runs the compose stack: `npm run test:compose`, some minutes. It needs Docker with Compose and uses a project
-// name, ports and volumes of its own, which it removes afterwards. Prints each step with its duration.
+// `npm run test:compose`: builds the compose stack, runs it and tests it from outside. Takes some minutes and needs Docker with
+// Compose. It uses its own project name, ports and volumes, removes them afterwards, and prints each step with its duration.
 import { tellStory } from '../host/src/story.ts'
 import {
   databaseGone,
@@ -24,7 +24,7 @@ import { ONE_SHOTS, Stack, words } from '../tests/compose/stack.ts'
 
 const DEADLINE_MINUTES = 15
 const SCALE = ['coordinator=3', 'token-service=2', 'accounting-gateway=2']
-/** Start of a range of order numbers that the demo's story does not use. */
+/** Order numbers of the load start here, above those that the demo uses. */
 const FIRST_LOAD_NUMBER = 100_000
 
 const interrupted = new AbortController()
@@ -85,7 +85,7 @@ try {
 } finally {
   await stack.remove()
 }
-// Exits explicitly, because requests of the load may still wait for a response that never arrives.
+// After a failed step, requests of the load may still be waiting for a response and would keep the process alive.
 process.exit()
 
 async function everything(): Promise<void> {
@@ -93,23 +93,23 @@ async function everything(): Promise<void> {
     await stack.compose(['build', '--quiet'])
   })
   await step(
-    'comes up healthy, with three coordinators, two token-services and two gateways',
+    'starts three coordinators, two token-services and two gateways, all healthy',
     async () => {
       await up()
     },
   )
   const at = await stack.installation()
-  await step('confines every container, and `docker inspect` shows no secret', () =>
+  await step('runs every container without privileges, and `docker inspect` shows no secret', () =>
     isConfined(stack),
   )
-  const realm = await step("runs the demo's story over the published ports", async () => {
+  const realm = await step("runs the demo's steps over the published ports", async () => {
     const lines: string[] = []
     const story = await tellStory(at, { stage() {}, line: (line) => void lines.push(line) })
     const csv = await stack.read('coordinator', `/data/OrderCSV/Order_${story.number}.0.csv`)
     expect(csv.startsWith('Order,CreatedAt,Status\n'), `the CSV file holds ${csv}`)
     return story.realm
   })
-  await step('allows only the user `console` to log in to the RabbitMQ console', async () => {
+  await step("accepts only the user console on RabbitMQ's management page", async () => {
     const password = await stack.read('rabbitmq', '/secrets/rabbitmq/console_password')
     const overview = (user: string) =>
       fetch(`${stack.at('RABBITMQ_CONSOLE_PORT')}/api/overview`, {
@@ -119,14 +119,14 @@ async function everything(): Promise<void> {
     expect((await overview('guest:guest')).status === 401, 'the user guest is accepted')
   })
   await step(
-    'keeps a dead letter that is read and returned more often than the default limit',
+    'keeps a dead letter that is read and requeued more often than the default limit',
     async () =>
       deadLettersSurviveReading(
         stack,
         await stack.read('rabbitmq', '/secrets/rabbitmq/console_password'),
       ),
   )
-  await step('streams events through the ingress', async () => {
+  await step('forwards server-sent events through the ingress', async () => {
     const events = await fetch(`${at.coordinator}/events`, {
       headers: { Authorization: `Bearer ${at.serviceKey}` },
       signal: AbortSignal.any([ending, AbortSignal.timeout(30_000)]),
@@ -146,7 +146,9 @@ async function everything(): Promise<void> {
   await step('responds with 503 while a service has no replica', () =>
     respondsWithoutReplica(stack),
   )
-  await step("leaves the services' own limits and rejections visible", () => passesLimitsOn(at))
+  await step("forwards the services' own error responses through the ingress", () =>
+    passesLimitsOn(at),
+  )
 
   const load = startLoad(at, realm, FIRST_LOAD_NUMBER)
   const services = (await stack.compose(['config', '--services']))
@@ -164,7 +166,7 @@ async function everything(): Promise<void> {
         await stack.docker(['kill', replica])
       }),
     )
-  await step('completed every accepted order', () => nothingLost(load))
+  await step('completes every accepted order', () => nothingLost(load))
   await step('passes the checks of doctor', async () => {
     await up()
     const { code: verdict, text } = await doctor()
@@ -172,20 +174,21 @@ async function everything(): Promise<void> {
     return text.trimEnd().split('\n').at(-1) ?? ''
   })
 
-  await step('reports which port is in use, and starts on another one', () => portTaken(stack))
+  await step('reports a port that is in use, and starts on another one', () => portTaken(stack))
   await stack.compose(['down'])
   await step('corrects the owners of files in its volumes', () => wrongOwners(stack))
   await step('rejects a secret that is too short', () => shortSecret(stack))
-  await step('rejects the real provider while companies are connected at the sandbox', () =>
+  await step('rejects another provider while companies are connected at the sandbox provider', () =>
     sandboxKept(stack),
   )
-  await step('rejects a database volume without its password', () => passwordGone(stack))
-  await step(
-    'starts with its secrets and an empty database if the database volume was deleted',
-    () => databaseGone(stack),
+  await step('rejects a database volume whose password is missing', () => passwordGone(stack))
+  await step('starts with an empty database if only the database volume was deleted', () =>
+    databaseGone(stack),
   )
   await stack.compose(['down', '--volumes'])
-  await step('reports which settings the real provider needs', () => settingsMissing(stack))
+  await step('reports which settings of the real provider are missing', () =>
+    settingsMissing(stack),
+  )
   await step('uses the real provider named in .env', () => realProvider(stack))
 }
 
@@ -194,7 +197,7 @@ async function restart(service: string): Promise<void> {
   await up(service)
 }
 
-/** Runs `act`, then waits until orders are accepted and reads of the company succeed. */
+/** Runs `act`, then waits until the load has another accepted order and another successful read of the company. */
 async function progress(load: Load, act: () => Promise<void>): Promise<string> {
   await act()
   const { good } = load.reads

@@ -1,10 +1,14 @@
-/** Operator mistakes, and the error message with which the stack reports each of them. */
+/** Steps of `npm run test:compose` in which an operator made a mistake: the stack must report the cause and the remedy. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { expect, failureReport } from './check.ts'
 import type { Stack } from './stack.ts'
 
-/** @returns the message */
+/**
+ * Publishes a port that another process listens on, then the usual one.
+ *
+ * @returns Docker's error message
+ */
 export async function portTaken(stack: Stack): Promise<string> {
   const other = createServer().listen(0, '127.0.0.1')
   await once(other, 'listening')
@@ -18,7 +22,7 @@ export async function portTaken(stack: Stack): Promise<string> {
   return report.replace(/^.*?(?=listen|Bind)/, '')
 }
 
-/** Changes the owner of all files in the volumes to root, as a restore can do. */
+/** Makes root the owner of all files in the volumes, as restoring a backup may do; `init` must correct owners and modes. */
 export async function wrongOwners(stack: Stack): Promise<void> {
   await shell(stack, 'chown -R 0:0 /volumes/*-data && chmod 444 /volumes/*-secrets/*')
   const { code, text } = await stack.init()
@@ -30,7 +34,11 @@ export async function wrongOwners(stack: Stack): Promise<void> {
   expect(!owners.includes('/volumes/'), `wrong owner or mode: ${owners}`)
 }
 
-/** @returns the message */
+/**
+ * Replaces the service key by one that is too short.
+ *
+ * @returns the error message of `init`
+ */
 export async function shortSecret(stack: Stack): Promise<string> {
   const key = '/volumes/service-secrets/service_api_key'
   await shell(stack, `cp ${key} ${key}.kept && printf short > ${key}`)
@@ -43,7 +51,11 @@ export async function shortSecret(stack: Stack): Promise<string> {
   return report
 }
 
-/** @returns the message */
+/**
+ * Deletes secrets without which existing data cannot be read.
+ *
+ * @returns the error message of `init`
+ */
 export async function passwordGone(stack: Stack): Promise<string> {
   const names = ['postgres-secrets/password', 'service-secrets/credential_keys']
   await shell(stack, names.map((name) => `mv /volumes/${name} /volumes/${name}.kept`).join(' && '))
@@ -56,6 +68,7 @@ export async function passwordGone(stack: Stack): Promise<string> {
   return report
 }
 
+/** Deletes the database volume only: the stack must start with its existing secrets and create an empty database. */
 export async function databaseGone(stack: Stack): Promise<void> {
   await stack.docker(['volume', 'rm', `${stack.project}_postgres-data`])
   await stack.compose(['up', '--wait', 'coordinator'])

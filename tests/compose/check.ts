@@ -20,8 +20,9 @@ export async function until(
 }
 
 /**
- * Runs a start that must fail and whose output must contain each of `why`. Returns the output without
- * Compose's progress lines.
+ * Checks that a command failed with exit code 1 and that its output contains each text of `why`.
+ *
+ * @returns the output without Compose's own progress lines
  */
 export function failureReport({ code, text }: Output, ...why: readonly string[]): string {
   expect(code === 1 && why.every((part) => text.includes(part)), `exit code ${code}: ${text}`)

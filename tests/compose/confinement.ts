@@ -1,7 +1,7 @@
 import { expect } from './check.ts'
 import { ONE_SHOTS, type Stack } from './stack.ts'
 
-/** Checks each container as `docker inspect` shows it: privileges, limits, and that no secret is visible. */
+/** Checks the output of `docker inspect` for each container: it has no privileges, it has resource limits, and no secret is shown. */
 export async function isConfined(stack: Stack): Promise<void> {
   const { text, containers } = await stack.inspect()
   const violations = containers.flatMap(({ Name, Config, HostConfig: limits }) => {
@@ -16,7 +16,7 @@ export async function isConfined(stack: Stack): Promise<void> {
         limits.Memory > 0 && limits.NanoCpus > 0 && (limits.PidsLimit ?? 0) > 0,
     }
     return Object.keys(wanted).flatMap((claim) =>
-      wanted[claim] ? [] : [`${Name}: this does not hold: ${claim}`],
+      wanted[claim] ? [] : [`${Name}: violated: ${claim}`],
     )
   })
   expect(violations.length === 0, violations.join('\n'))

@@ -4,10 +4,8 @@ import type { Stack } from './stack.ts'
 /** More than the default `delivery-limit` of RabbitMQ 4. */
 const READINGS = 25
 
-/**
- * Checks that a dead-letter queue keeps a message that is read and requeued in the console, as
- * docs/runbook.md advises.
- */
+/** Checks that a dead letter is still in its queue after it was read and requeued on the management page 25 times, as
+ * docs/runbook.md advises. Without a policy RabbitMQ 4 would delete it when it is returned for the 21st time. */
 export async function deadLettersSurviveReading(stack: Stack, password: string): Promise<void> {
   const call = async (path: string, body: object): Promise<unknown> => {
     const response = await fetch(`${stack.at('RABBITMQ_CONSOLE_PORT')}/api/${path}`, {
@@ -18,7 +16,7 @@ export async function deadLettersSurviveReading(stack: Stack, password: string):
       },
       body: JSON.stringify(body),
     })
-    expect(response.ok, `the console responds with ${response.status} to ${path}`)
+    expect(response.ok, `the management API responds with ${response.status} to ${path}`)
     return response.json()
   }
   const read = (ackmode: string) =>
@@ -32,7 +30,7 @@ export async function deadLettersSurviveReading(stack: Stack, password: string):
   })
   for (let reading = 1; reading <= READINGS; reading++) {
     const messages = (await read('ack_requeue_true')) as readonly unknown[]
-    expect(messages.length === 1, `the message was gone at reading ${reading}`)
+    expect(messages.length === 1, `the message was missing at read number ${reading}`)
   }
   await read('ack_requeue_false')
 }

@@ -1,7 +1,4 @@
-/**
- * Checks of HAProxy (docs/adr/0016-haproxy-as-ingress.md): balancing, retries, and which bytes it forwards
- * unchanged.
- */
+/** Steps of `npm run test:compose` for the promises of docs/adr/0016-haproxy-as-ingress.md: balancing, retries, transparency. */
 import { once } from 'node:events'
 import { Agent, get, type IncomingMessage } from 'node:http'
 import { connect } from 'node:net'
@@ -11,16 +8,16 @@ import type { Installation } from '../../host/src/story.ts'
 import { expect, until } from './check.ts'
 import { type Stack, words } from './stack.ts'
 
-/** Matches the line in HAProxy's log of a request that was redispatched and completed within a second. */
+/** Matches a line of HAProxy's log about a request that was sent to another replica and completed within a second. */
 const REFUSED_ONCE = /coordinator\/\S+ GET 401 .*\/\d{1,3} ms \+\d retries/
 
-/** Requests on one kept connection reach every replica: requests are balanced, not connections. */
+/** Checks that requests on one keep-alive connection reach every replica, so that requests are balanced and not connections. */
 export async function balancesRequests(stack: Stack): Promise<void> {
   const used = await replicasUsed(stack, 12)
   expect(used.size === 3, `12 requests on one connection reached ${used.size} of 3 coordinators`)
 }
 
-/** A fourth coordinator gets requests without a reload, and the others go on when it is removed. */
+/** Checks that a fourth coordinator receives requests without a reload of HAProxy, and that none fails after its removal. */
 export async function followsReplicas(stack: Stack): Promise<void> {
   await scale(stack, 4)
   await until(
@@ -43,14 +40,15 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   const requests = request401s(stack, () => !enough.signal.aborted)
   const isSeen = async (): Promise<string> => {
     const log = await stack.compose(['logs', '--no-color', '--no-log-prefix', 'ingress'])
-    // `+` marks a redispatched request. A request whose connection attempt timed out at a removed container
-    // takes longer than 1 s.
+    // `+` marks a request that was sent to another replica. If that took longer than 1 s, the first connection attempt timed
+    // out at a container that is already removed, which is not the refused connection that is tested here.
     return REFUSED_ONCE.exec(log)?.[0] ?? ''
   }
   try {
     let line = ''
     await until('a request is tried at another replica', async () => {
-      // HAProxy's health check disables the container within two seconds; usually a request reaches it first.
+      // HAProxy's health check removes the replica within two seconds. Usually a request is sent to it before that; if not, the
+      // loop tries again.
       await stack.docker(
         words(`run --detach --rm --init --name ${stack.outsider} --network ${stack.project}_edge
           --network-alias coordinator integration-host sleep infinity`),
@@ -67,10 +65,7 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   }
 }
 
-/**
- * Checks that HAProxy responds 503 while a service has no replica, and forwards the service's response when
- * it has one again.
- */
+/** Checks that the response is 503 while a service has no replica, and the service's own response after it has started again. */
 export async function respondsWithoutReplica(stack: Stack): Promise<void> {
   const status = async () => (await fetch(`${stack.at('DEMO_API_PORT')}/health/live`)).status
   await stack.compose(['stop', 'demo-api'])
@@ -79,7 +74,7 @@ export async function respondsWithoutReplica(stack: Stack): Promise<void> {
   await until('200 with a replica', async () => (await status()) === 200)
 }
 
-/** Checks that clients see the services' own limits and rejections through the ingress. */
+/** Checks that clients receive the services' own responses to large heads, uploads and invalid targets through the ingress. */
 export async function passesLimitsOn(at: Installation): Promise<void> {
   const { port } = new URL(at.accountingGateway)
   const company = 'POST /v3/company/1/upload HTTP/1.1\r\nHost: localhost\r\n'
@@ -94,7 +89,7 @@ export async function passesLimitsOn(at: Installation): Promise<void> {
       `${company}X-Long: ${'x'.repeat(20_000)}\r\nContent-Length: 0\r\n\r\n`,
       431,
     ],
-    // The service responds while the request body is incomplete, so HAProxy must not wait for whole bodies.
+    // The body is never completed: a response shows that the ingress forwards a request before it has the whole body.
     ['an upload that is not complete', `${company}Content-Length: 1000000\r\n\r\nbegin`, 401],
     [
       'a body that waits for 100 Continue',
@@ -104,7 +99,7 @@ export async function passesLimitsOn(at: Installation): Promise<void> {
     ['CONNECT', 'CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n', 400],
     ['TRACE', 'TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n', 400],
     [
-      'a request target with `..`',
+      'a target with dot segments',
       'GET /v3/company/1/../2 HTTP/1.1\r\nHost: localhost\r\n\r\n',
       400,
     ],
@@ -144,7 +139,7 @@ async function replicasUsed(stack: Stack, requests: number): Promise<ReadonlySet
 }
 
 /**
- * Sends requests on one connection, one after the other, for as long as `isMore` says so.
+ * Sends requests on one connection, one after the other, while `isMore` returns true.
  *
  * @returns their request ids
  * @throws {Error} unless each of them is rejected by a coordinator for its missing key
@@ -169,7 +164,7 @@ async function request401s(
   }
 }
 
-/** Returns the status line of the response to these bytes; empty if the connection ends without one. */
+/** Sends `bytes` and returns the status line of the response; empty if the connection ends without a response. */
 async function firstLine(port: number, bytes: string): Promise<string> {
   const socket = connect(port, '127.0.0.1')
   try {

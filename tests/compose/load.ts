@@ -4,10 +4,7 @@ import type { Installation } from '../../host/src/story.ts'
 const EVERY_MS = 100
 const CALL_DEADLINE_MS = 15_000
 
-/**
- * Sends orders and reads of a company at a steady rate, as an application that retries each order until it is
- * accepted.
- */
+/** A constant load of orders and of reads of a company. Like an application, it repeats each order until it is accepted. */
 export interface Load {
   /** Numbers of the accepted orders. */
   readonly accepted: readonly string[]
@@ -24,7 +21,7 @@ export function startLoad(at: Installation, realm: string, firstNumber: number):
   const inFlight = new Set<Promise<void>>()
 
   async function order(number: string): Promise<void> {
-    // A repeated request for the same number queues the order once.
+    // Repeating is safe: the demo API queues an order number only once.
     while (!(await succeeds(`${at.demoApi}/queue?number=${number}`))) await delay(500)
     accepted.push(number)
   }
@@ -59,7 +56,10 @@ export function startLoad(at: Installation, realm: string, firstNumber: number):
   }
 }
 
-/** Uses keep-alive connections, because removing a replica must not break those either. */
+/**
+ * Sends a GET and returns whether the response is 2xx. `fetch` reuses its connections, so a replica that stops must not make
+ * requests on existing connections fail either.
+ */
 async function succeeds(url: string, headers: Record<string, string> = {}): Promise<boolean> {
   try {
     const response = await fetch(url, { headers, signal: AbortSignal.timeout(CALL_DEADLINE_MS) })

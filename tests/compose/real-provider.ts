@@ -1,10 +1,13 @@
-/** `--profile real`. A test cannot reach the real provider, so a sandbox outside the stack, under another name, takes its place. */
+/**
+ * Steps of `npm run test:compose` for `--profile real`. A test cannot use the real provider, so a sandbox provider outside the
+ * stack, under another host name, replaces it.
+ */
 import { tellStory } from '../../host/src/story.ts'
 import { expect, failureReport } from './check.ts'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { type Environment, type Stack, words } from './stack.ts'
 
-/** The content of an operator's .env. */
+/** The settings that an operator would write into .env. */
 const OPERATOR_ENV = {
   CLIENT_ID: 'an-application-of-mine',
   CLIENT_SECRET: 'a-client-secret-that-must-not-be-shown',
@@ -12,7 +15,7 @@ const OPERATOR_ENV = {
   ACCOUNTING_URL: 'http://provider.example:7220',
 } as const
 
-/** @returns the message */
+/** @returns the error message that names the missing settings */
 export function settingsMissing(stack: Stack): Promise<string> {
   return rejectedTwice(
     stack,
@@ -21,7 +24,7 @@ export function settingsMissing(stack: Stack): Promise<string> {
   )
 }
 
-/** @returns the message */
+/** @returns the error message: the provider must not change while companies are connected */
 export function sandboxKept(stack: Stack): Promise<string> {
   const REDIRECT = `${stack.at('TOKEN_SERVICE_PORT')}/callback`
   return rejectedTwice(
@@ -31,13 +34,13 @@ export function sandboxKept(stack: Stack): Promise<string> {
   )
 }
 
-/** The container `init` must fail as well, and must not fall back to the sandbox. */
+/** Checks that `real-provider` fails, and that `init` then fails too instead of configuring the sandbox. */
 async function rejectedTwice(stack: Stack, env: Environment, why: string): Promise<string> {
   failureReport(await realProviderOnce(stack, env), why)
   return failureReport(await stack.init(), why)
 }
 
-/** Runs the demo's story with a company at that provider. */
+/** Connects a company at the provider named in the settings and runs the demo with it. */
 export async function realProvider(stack: Stack): Promise<void> {
   const port = await freePort()
   const REDIRECT = `${stack.at('TOKEN_SERVICE_PORT')}/callback`

@@ -5,7 +5,7 @@ import type { Installation } from '../../host/src/story.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** Published ports by the variable that moves each of them (.env.example). */
+/** The variables of .env.example that set the published ports. */
 const portNames = [
   'DEMO_API_PORT',
   'TOKEN_SERVICE_PORT',
@@ -28,7 +28,7 @@ export interface Output {
   readonly text: string
 }
 
-/** The part of `docker inspect` that the checks use. */
+/** The members of `docker inspect` that the checks read. */
 export interface Container {
   readonly Name: string
   readonly Config: { readonly User: string; readonly Labels: Readonly<Record<string, string>> }
@@ -59,7 +59,7 @@ export class Stack {
     this.#signal = signal
   }
 
-  /** @param signal aborts the running command. */
+  /** Chooses free ports. `signal` aborts every command of this stack except `logs` and `remove`. */
   static async create(signal: AbortSignal): Promise<Stack> {
     const ports = await freePorts(portNames.length)
     const byName = Object.fromEntries(portNames.map((name, index) => [name, ports[index]]))
@@ -70,7 +70,7 @@ export class Stack {
     return `http://127.0.0.1:${this.ports[name]}`
   }
 
-  /** Addresses and service key for the demo's story. */
+  /** Returns the addresses and the service key that `tellStory` needs. */
   async installation(): Promise<Installation> {
     return {
       tokenService: this.at('TOKEN_SERVICE_PORT'),
@@ -139,7 +139,7 @@ export class Stack {
     return new Promise((resolve, reject) => {
       const child = execFile('docker', args, options, (error, stdout, stderr) => {
         if (signal.aborted) return reject(signal.reason as Error)
-        // Like a shell: 127 if the program does not exist.
+        // 127 is what a shell returns if the program does not exist.
         const code = error === null ? 0 : typeof error.code === 'number' ? error.code : 127
         return resolve({ code, text: stdout + stderr })
       })
