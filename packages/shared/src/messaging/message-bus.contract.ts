@@ -80,7 +80,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(JSON.parse(String(deliveries[0]?.content))).toEqual({ id: '1' })
     })
 
-    it('keeps the order of messages for one consumer', async () => {
+    it('delivers messages to a single consumer in the order in which they were published', async () => {
       const ids = Array.from({ length: 50 }, (_, index) => String(index))
       for (const id of ids) await bus.publish(order(id))
       const { deliveries, arrived } = collect('orders')
@@ -88,7 +88,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries.map(({ messageId }) => messageId)).toEqual(ids)
     })
 
-    it('rejects an unroutable mandatory message, and drops one that is not mandatory', async () => {
+    it('rejects an unroutable message if it is mandatory, and drops it otherwise', async () => {
       await expect(bus.publish(order('1', { routingKey: 'nobody' }))).rejects.toMatchObject({
         code: 'broker_unavailable',
       })
@@ -97,7 +97,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       ).resolves.toBeUndefined()
     })
 
-    it('delivers at most the prefetch before acks', async () => {
+    it('delivers at most as many unacknowledged messages as the prefetch count', async () => {
       let inHand = 0
       let most = 0
       let done = 0
@@ -117,7 +117,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(most).toBe(2)
     })
 
-    it('redelivers a requeued message, marked as redelivered', async () => {
+    it('redelivers a requeued message and marks it as redelivered', async () => {
       const { deliveries, arrived } = collect('orders', (delivery) =>
         delivery.redelivered ? 'ack' : 'requeue',
       )
@@ -126,7 +126,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries[1]).toMatchObject({ messageId: '1', redelivered: true, deliveryCount: 1 })
     })
 
-    it('dead-letters a rejected message, and one whose handler throws', async () => {
+    it('dead-letters a rejected message, and a message whose handler throws', async () => {
       const graveyard = collect('graveyard')
       collect('orders', ({ messageId }) => {
         if (messageId === 'throws') throw new Error('a bug')
@@ -160,7 +160,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries[0]).toMatchObject({ messageId: '1', routingKey: 'order' })
     })
 
-    it('routes by topic: a star is one word, a hash any number of them', async () => {
+    it('routes by topic: * matches one word, # any number of words', async () => {
       const all = collect('all-news')
       const oneWord = collect('one-word')
       for (const routingKey of ['news', 'news.local', 'news.local.weather', 'other.local']) {
@@ -176,7 +176,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(oneWord.deliveries.map(({ routingKey }) => routingKey)).toEqual(['news.local'])
     })
 
-    it('accepts no delivery once cancelled, and waits for those in flight', async () => {
+    it('delivers nothing to a cancelled consumer, and waits for its deliveries in flight', async () => {
       const started = Promise.withResolvers<void>()
       const finish = Promise.withResolvers<void>()
       const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => {

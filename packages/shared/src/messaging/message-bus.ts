@@ -6,8 +6,8 @@
  */
 export interface MessageBus extends AsyncDisposable {
   /**
-   * Declares exchanges and queues, now and after each reconnect. Resolves once they are declared, or if that fails:
-   * the dependency reports why, and the declaration is retried until it succeeds.
+   * Declares exchanges and queues, now and after each reconnect. Resolves once they are declared. It also resolves if
+   * the declaration fails: the dependency reports the reason, and the declaration is retried until it succeeds.
    */
   declare(topology: Topology): Promise<void>
 
@@ -50,9 +50,9 @@ export interface QueueSpec {
   readonly messageTtlMs?: number
   /** Where rejected, expired and over-delivered messages go; without a routing key they keep theirs. */
   readonly deadLetter?: { readonly exchange: string; readonly routingKey?: string }
-  /** Deliveries after which a message that is requeued again and again is dead-lettered. */
+  /** A message that is requeued more often than this is dead-lettered. */
   readonly deliveryLimit?: number
-  /** A queue of this connection alone, deleted with it: every replica gets every message. */
+  /** The queue belongs to this connection and is deleted with it. Each replica has its own, so all get every message. */
   readonly exclusive?: boolean
 }
 
@@ -68,7 +68,7 @@ export interface OutgoingMessage {
   readonly headers?: Readonly<Record<string, HeaderValue>>
   /** Sent as JSON. */
   readonly body: unknown
-  /** Fails if no queue is bound for it. Off for events that need no consumer. */
+  /** Whether publishing fails if no queue is bound for the message; false for events that need no consumer. */
   readonly mandatory: boolean
 }
 
@@ -83,7 +83,7 @@ export interface Delivery {
   readonly deliveryCount: number
 }
 
-/** How a delivery is settled: acknowledged, requeued, or dead-lettered. A handler that throws rejects. */
+/** How a delivery is settled: acknowledged, requeued, or dead-lettered. A delivery whose handler throws is rejected. */
 export type Settlement = 'ack' | 'requeue' | 'reject'
 
 export interface ConsumeOptions {
@@ -103,5 +103,5 @@ export interface QueueDepth {
   readonly consumers: number
 }
 
-/** The delivery limit of every work queue; RabbitMQ 4 has the same by default, older ones have none. */
+/** The delivery limit of every work queue; RabbitMQ 4 has the same by default, older versions have none. */
 export const DELIVERY_LIMIT = 20

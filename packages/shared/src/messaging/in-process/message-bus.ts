@@ -15,7 +15,7 @@ import type {
   Settlement,
 } from '../message-bus.ts'
 
-interface Held extends Delivery {
+interface QueuedDelivery extends Delivery {
   readonly expiry: NodeJS.Timeout | null
 }
 
@@ -27,7 +27,7 @@ interface Subscriber {
 
 interface Queue {
   readonly spec: QueueSpec
-  readonly ready: Held[]
+  readonly ready: QueuedDelivery[]
   readonly subscribers: Subscriber[]
 }
 
@@ -51,22 +51,22 @@ export function createInProcessBus(logger: Logger): MessageBus {
   function enqueue(queue: Queue, delivery: Delivery, position: 'front' | 'back'): void {
     if (isClosed) return
     const { messageTtlMs } = queue.spec
-    const held: Held = {
+    const queued: QueuedDelivery = {
       ...delivery,
       expiry:
-        messageTtlMs === undefined ? null : setTimeout(() => expire(queue, held), messageTtlMs),
+        messageTtlMs === undefined ? null : setTimeout(() => expire(queue, queued), messageTtlMs),
     }
-    if (position === 'front') queue.ready.unshift(held)
-    else queue.ready.push(held)
-    // Never in the publisher's own turn of the event loop: a real broker delivers later, and callers rely on it.
+    if (position === 'front') queue.ready.unshift(queued)
+    else queue.ready.push(queued)
+    // Delivered in a later turn of the event loop than the publish, as by RabbitMQ: callers rely on that order.
     setImmediate(() => dispatch(queue))
   }
 
-  function expire(queue: Queue, held: Held): void {
-    const index = queue.ready.indexOf(held)
+  function expire(queue: Queue, queued: QueuedDelivery): void {
+    const index = queue.ready.indexOf(queued)
     if (index === -1) return
     queue.ready.splice(index, 1)
-    deadLetter(queue, held, 'expired')
+    deadLetter(queue, queued, 'expired')
   }
 
   function deadLetter({ spec }: Queue, delivery: Delivery, reason: string): void {
@@ -92,11 +92,11 @@ export function createInProcessBus(logger: Logger): MessageBus {
         ({ inFlight, options }) => inFlight.size < options.prefetch,
       )
       if (subscriber === undefined) return
-      // Round robin, as in RabbitMQ.
+      // Consumers of a queue take turns, as in RabbitMQ.
       queue.subscribers.push(...queue.subscribers.splice(queue.subscribers.indexOf(subscriber), 1))
-      const held = queue.ready.shift() as Held
-      if (held.expiry !== null) clearTimeout(held.expiry)
-      const settling = settle(queue, subscriber, held).finally(() => {
+      const queued = queue.ready.shift() as QueuedDelivery
+      if (queued.expiry !== null) clearTimeout(queued.expiry)
+      const settling = settle(queue, subscriber, queued).finally(() => {
         subscriber.inFlight.delete(settling)
         dispatch(queue)
       })
@@ -104,17 +104,21 @@ export function createInProcessBus(logger: Logger): MessageBus {
     }
   }
 
-  async function settle(queue: Queue, subscriber: Subscriber, held: Held): Promise<void> {
-    const settlement = await subscriber.handle(held).catch((error: unknown): Settlement => {
+  async function settle(
+    queue: Queue,
+    subscriber: Subscriber,
+    queued: QueuedDelivery,
+  ): Promise<void> {
+    const settlement = await subscriber.handle(queued).catch((error: unknown): Settlement => {
       logger.error({ err: error, queue: queue.spec.name }, 'delivery handler failed')
       return 'reject'
     })
     if (settlement === 'ack') return
-    if (settlement === 'reject') return deadLetter(queue, held, 'rejected')
-    const deliveryCount = held.deliveryCount + 1
+    if (settlement === 'reject') return deadLetter(queue, queued, 'rejected')
+    const deliveryCount = queued.deliveryCount + 1
     if (deliveryCount > (queue.spec.deliveryLimit ?? Number.POSITIVE_INFINITY))
-      return deadLetter(queue, held, 'delivery_limit')
-    enqueue(queue, { ...held, redelivered: true, deliveryCount }, 'front')
+      return deadLetter(queue, queued, 'delivery_limit')
+    enqueue(queue, { ...queued, redelivered: true, deliveryCount }, 'front')
   }
 
   return {

@@ -19,18 +19,18 @@ describe('errors of the broker', () => {
       `406 (PRECONDITION-FAILED) with message "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'e' in vhost '/': received 'fanout' but current is 'topic'"`,
       { kind: 'exchange', name: 'e', setting: 'type', wanted: 'fanout', found: 'topic' },
     ],
-  ])('are parsed from its reply: %s', (text, expected) => {
+  ])('parses the incompatible argument of a declaration from the reply %s', (text, expected) => {
     expect(inequivalenceOf(refused(406, text))).toEqual(expected)
   })
 
-  it('name the existing and the declared argument in the health report', () => {
+  it('reports the existing and the declared argument of an incompatible exchange', () => {
     const text = `406 (PRECONDITION-FAILED) with message "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'e' in vhost '/': received 'fanout' but current is 'topic'"`
     expect(brokerReason(refused(406, text))).toBe(
       'exchange e exists with another type (topic) than it needs (fanout)',
     )
   })
 
-  it('are reported by their AMQP reply otherwise, never with foreign text', () => {
+  it("reports any other error of the broker by its reply code, never by the broker's text", () => {
     const text = `Handshake terminated by server: 403 (ACCESS-REFUSED) with message "ACCESS_REFUSED - Login was refused for user 'x'"`
     expect(brokerReason(new Error(text))).toBe('ACCESS-REFUSED')
     const refusal = Object.assign(new Error('x'), { code: 'ECONNREFUSED' })

@@ -1,4 +1,4 @@
-/** Reads the broker's greeting and its errors (RabbitMQ 3.10 to 4.x). */
+/** Reads the server properties and the errors of RabbitMQ (3.10 to 4.x). */
 import type { ChannelModel } from 'amqplib'
 import { reasonOf } from '../../observability/health.ts'
 
@@ -8,7 +8,7 @@ export interface Inequivalence {
   readonly name: string
   /** `x-message-ttl`, `type`, `durable`, … */
   readonly setting: string
-  /** As the broker prints it; `none` if it is not set. */
+  /** The declared value as the broker prints it; `none` if it is not set. */
   readonly wanted: string
   readonly found: string
 }
@@ -16,7 +16,7 @@ export interface Inequivalence {
 const INEQUIVALENT =
   /inequivalent arg '(?<setting>[^']*)' for (?<kind>queue|exchange) '(?<name>.*)' in vhost '.*': received (?<wanted>.*?) but current is (?<found>.*?)"?$/s
 
-/** Returns the broker's version from its greeting; `unknown` if there is none. */
+/** Returns the broker's version from its server properties (`connection.start`); `unknown` if it has none. */
 export function versionOf({ connection }: ChannelModel): string {
   // The server properties are not in amqplib's types.
   const { serverProperties } = connection as unknown as {
@@ -40,7 +40,7 @@ export function inequivalenceOf(error: unknown): Inequivalence | null {
   return { kind, name, setting, wanted: bare(wanted), found: bare(found) }
 }
 
-// "the value '5000' of type 'signedint'", "'fanout'", "none"
+// Removes the broker's wording around a value: "the value '5000' of type 'signedint'", "'fanout'", "none".
 const bare = (text: string): string =>
   /^(?:the value )?'(?<value>.*?)'(?: of type '\w+')?$/s.exec(text)?.groups?.['value'] ?? text
 

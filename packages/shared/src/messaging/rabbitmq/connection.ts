@@ -42,7 +42,7 @@ export function keepConnected(url: Secret, handlers: ConnectionHandlers): AsyncD
       timeout: CONNECT_TIMEOUT_MS,
       clientProperties: { connection_name: handlers.name },
     })
-    // Registered first: an 'error' event without a listener ends the process. The error is repeated by 'close'.
+    // Registered first, because an 'error' event without a listener ends the process. 'close' repeats the error.
     connection.on('error', () => {})
     const ended = new Promise<Error>((resolve) => {
       connection.once('close', (error?: Error) => resolve(error ?? new Error('it was closed')))
@@ -82,7 +82,8 @@ export async function closeConnection(connection: ChannelModel): Promise<void> {
   // amqplib's close() never settles if the socket is lost before the broker's reply.
   const ended = new Promise<void>((resolve) => connection.once('close', () => resolve()))
   await within(CLOSE_TIMEOUT_MS, Promise.race([connection.close(), ended]))
-  // No effect once the connection has ended. amqplib detects the loss by an error of the socket only.
+  // This has no effect once the connection has ended. The error is needed, because amqplib notices the loss of a socket
+  // only by its `error` event.
   streamOf(connection).destroy(new Error('the broker did not respond to the close'))
 }
 

@@ -14,7 +14,7 @@ const url = process.env['TEST_AMQP_URL'] ?? ''
 const logger = createLogger('test', 'silent')
 const prefixes: string[] = []
 
-/** A bus with its own prefix for exchange and queue names. */
+/** Opens a bus with its own prefix for exchange and queue names. */
 async function open(address = url, confirmDeadlineMs = 5_000): Promise<MessageBus> {
   const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
   prefixes.push(prefix)
@@ -58,10 +58,10 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     queues: [{ name: 'orders', bindings: [{ exchange: 'work', routingKey: 'order' }] }],
   }
 
-  it('does not use a broker that is too old, and reports it until it is upgraded', async () => {
+  it('reports a broker that is too old as down, and uses it after its upgrade', async () => {
     await using relay = await startRelay(url, 5_672)
-    relay.edit = (answer) =>
-      edited(answer, /(version\S{5})\d\.\d+/, (text) => text.replace(/\d(?=\.\d+$)/, '2'))
+    relay.edit = (reply) =>
+      edited(reply, /(version\S{5})\d\.\d+/, (text) => text.replace(/\d(?=\.\d+$)/, '2'))
     const health = createHealth(logger)
     await using bus = connectRabbitMq(new Secret(relay.url), {
       name: 'test',
@@ -79,7 +79,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     expect(health.report().status).toBe('ready')
   })
 
-  it('declares and consumes again by itself after the connection was cut', async () => {
+  it('declares its topology and consumes again after the connection was cut', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(10_000))
@@ -123,10 +123,10 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     })
     await eventually(async () => expect(await bus.depth('orders')).toMatchObject({ consumers: 1 }))
     let isEnded = false
-    line.edit = (answer) => {
-      if (isEnded || !answer.includes(CONSUME_OK)) return answer
+    line.edit = (reply) => {
+      if (isEnded || !reply.includes(CONSUME_OK)) return reply
       isEnded = true
-      return Buffer.concat([answer, CONNECTION_CLOSE])
+      return Buffer.concat([reply, CONNECTION_CLOSE])
     }
     line.cut()
     await eventually(() => expect(isEnded).toBe(true))
@@ -137,22 +137,22 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   })
 
   it.each([
-    ['greeted', 10, 10],
-    ['admitted', 10, 30],
-    ['opened', 10, 41],
-    ['given a channel', 20, 11],
-    ['promised confirms', 85, 11],
+    ['connection.start', 10, 10],
+    ['connection.tune', 10, 30],
+    ['connection.open-ok', 10, 41],
+    ['channel.open-ok', 20, 11],
+    ['confirm.select-ok', 85, 11],
   ])(
-    'shuts down without an error if the connection breaks just as it is %s',
+    'shuts down without an error if the connection breaks just after the broker has sent %s',
     async (_, classId, methodId) => {
       await using line = await startRelay(url, 5672)
       const left = Promise.withResolvers<void>()
-      line.edit = (answer) => {
-        if (!answer.includes(method(classId, methodId))) return answer
+      line.edit = (reply) => {
+        if (!reply.includes(method(classId, methodId))) return reply
         line.edit = null
         bus[Symbol.asyncDispose]().then(left.resolve, left.reject)
         setImmediate(() => line.cut())
-        return answer
+        return reply
       }
       const bus = await open(line.url)
       await left.promise
@@ -160,7 +160,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     },
   )
 
-  it('reconnects immediately if the broker has not noticed the end of the connection', async () => {
+  it('reconnects immediately if the broker has not noticed that the connection ended', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(10_000))
@@ -189,7 +189,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('settles every depth request, also if its channel is closing when the connection is cut', async () => {
+  it('settles every queue depth request if the connection is cut while their channels close', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(10_000))
@@ -213,7 +213,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('fails a publish whose confirm does not come within the deadline', async () => {
+  it('fails a publish whose confirm does not arrive within the deadline', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url, 300)
     await bus.ready(AbortSignal.timeout(10_000))
@@ -225,7 +225,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await line[Symbol.asyncDispose]()
   })
 
-  it('fails a publish immediately while the broker is unavailable, and reports it in the health report', async () => {
+  it('fails a publish immediately while the broker is unavailable, and reports the broker as down', async () => {
     const health = createHealth(logger)
     const bus = connectRabbitMq(new Secret('amqp://127.0.0.1:1'), {
       name: 'test',
@@ -243,12 +243,12 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   })
 })
 
-// AMQP 0-9-1: class and method as encoded in a frame, and a whole frame of the broker.
+// AMQP 0-9-1: the class and method ids as a frame encodes them, and a whole frame as the broker sends it.
 const method = (classId: number, methodId: number) => Buffer.from([0, classId, 0, methodId])
 const CONSUME_OK = method(60, 21)
 const CONNECTION_CLOSE = (() => {
   const text = 'CONNECTION_FORCED - shutdown'
-  const [code, cause] = [Buffer.from([1, 64]), Buffer.alloc(4)] // 320, by no method
+  const [code, cause] = [Buffer.from([1, 64]), Buffer.alloc(4)] // reply code 320; class 0 and method 0, as no method caused it
   const close = [method(10, 50), code, Buffer.from([text.length]), Buffer.from(text), cause]
   const payload = Buffer.concat(close)
   const header = Buffer.alloc(7)
@@ -269,7 +269,7 @@ describe('a queue that exists with incompatible arguments', () => {
     ],
   }
 
-  /** A bus on which the topology was declared, before or after its connection was established. */
+  /** Opens a bus over an existing queue, and declares the topology before or after its connection is established. */
   async function openOver(existing: Record<string, unknown>, isConnectedFirst: boolean) {
     const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
     prefixes.push(prefix)
@@ -295,7 +295,7 @@ describe('a queue that exists with incompatible arguments', () => {
       report: () => health.report(),
       errors: () =>
         lines.map((text) => JSON.parse(text) as Record<string, unknown>).filter(isError),
-      mend: () => channel.deleteQueue(`${prefix}orders`),
+      deleteQueue: () => channel.deleteQueue(`${prefix}orders`),
       async [Symbol.asyncDispose]() {
         await bus[Symbol.asyncDispose]()
         await line[Symbol.asyncDispose]()
@@ -307,19 +307,22 @@ describe('a queue that exists with incompatible arguments', () => {
   const ours = { 'x-queue-type': 'quorum', 'x-message-ttl': 1_000 }
 
   it.each([
-    ['while it is connected', true],
-    ['before it is connected', false],
-  ])('keeps the bus unready with that reason, declared %s', async (_, isConnectedFirst) => {
-    await using over = await openOver(ours, isConnectedFirst)
-    await eventually(() =>
-      expect(over.report().dependencies['rabbitmq']).toMatchObject({
-        status: 'down',
-        reason: `queue ${over.prefix}orders exists with another x-message-ttl (1000) than it needs (5000)`,
-      }),
-    )
-  })
+    ['after the connection was established', true],
+    ['before the connection is established', false],
+  ])(
+    'reports RabbitMQ as down with the incompatible queue argument, declared %s',
+    async (_, isConnectedFirst) => {
+      await using over = await openOver(ours, isConnectedFirst)
+      await eventually(() =>
+        expect(over.report().dependencies['rabbitmq']).toMatchObject({
+          status: 'down',
+          reason: `queue ${over.prefix}orders exists with another x-message-ttl (1000) than it needs (5000)`,
+        }),
+      )
+    },
+  )
 
-  it('is logged once with the difference and the remediation, however often the declaration is retried', async () => {
+  it('logs an incompatible queue once with its remediation, however often the declaration is retried', async () => {
     await using over = await openOver(ours, false)
     await eventually(() => expect(over.line.connections).toBeGreaterThan(3))
     expect(over.errors()).toMatchObject([
@@ -334,28 +337,28 @@ describe('a queue that exists with incompatible arguments', () => {
     ])
   })
 
-  it('is declared and used as soon as it was deleted', async () => {
+  it('declares and uses an incompatible queue as soon as it was deleted', async () => {
     await using over = await openOver(ours, true)
     await eventually(() => expect(over.errors()).toHaveLength(1))
-    await over.mend()
+    await over.deleteQueue()
     await eventually(() => expect(over.report().status).toBe('ready'))
     const message = { messageId: '1', type: 'order', body: {}, mandatory: true }
     await over.bus.publish({ exchange: 'work', routingKey: 'order', ...message })
   })
 
-  it('is used then also if the peer stops responding while the connection is being closed', async () => {
+  it('reconnects if the broker stops responding while the connection is being closed', async () => {
     await using over = await openOver(ours, true)
     const { line } = over
     let isSilent = false
-    line.edit = (answer) => {
-      if (isSilent || !answer.includes('PRECONDITION_FAILED')) return answer
+    line.edit = (reply) => {
+      if (isSilent || !reply.includes('PRECONDITION_FAILED')) return reply
       isSilent = true
-      // After this reply, before our reply to it.
+      // The broker becomes unresponsive after this reply, before the client has replied to it.
       queueMicrotask(() => line.silence())
-      return answer
+      return reply
     }
     await eventually(() => expect(isSilent).toBe(true))
-    await over.mend()
+    await over.deleteQueue()
     await eventually(() => expect(over.report().status).toBe('ready'))
   })
 })

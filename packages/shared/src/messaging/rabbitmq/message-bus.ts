@@ -66,7 +66,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   let publisher: ConfirmChannel | null = null
   let isClosing = false
   let isBlocked = false
-  /** The difference that was logged last, so that each is logged once. */
+  /** The incompatible declaration that was logged last, so that its retries are not logged again. */
   let loggedInequivalence: string | null = null
 
   const named = (name: string): string => prefix + name
@@ -89,7 +89,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   async function setUp(current: ChannelModel): Promise<void> {
     throwOnProblem([checkVersion('rabbitmq', versionOf(current))])
     coalesceWrites(streamOf(current))
-    // A new suffix each time: the broker may not have noticed the end of the previous connection, and still have its queues.
+    // A new suffix for each connection: the broker may not have noticed the end of the previous one and keep its queues.
     ownSuffix = crypto.randomUUID().slice(0, 8)
     isBlocked = false
     current.on('blocked', () => {
@@ -120,7 +120,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     model = current
     publisher = channel
     channel.on('close', () => restart(current, 'publishing channel closed'))
-    // A copy: a consumer that is added from here on is started by `consume`, and must not be started twice.
+    // Iterates over a copy: `consume` starts every consumer that is added from here on, and none may be started twice.
     const known = [...consumers]
     for (const consumer of known) await startConsumer(current, consumer)
   }
@@ -236,7 +236,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       try {
         await assertTopology(channel, topology)
       } catch (error) {
-        // I1: declared again on the next connection, and a failure there is logged.
+        // I1: the next connection declares the topology again, and logs a failure.
         restart(current, brokerReason(error))
       }
     },
@@ -334,7 +334,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
         Promise.all([...consumers].map(({ inFlight }) => Promise.allSettled(inFlight)))
       await handled()
       await connection[Symbol.asyncDispose]()
-      // Deliveries that arrived until the connection had ended.
+      // More deliveries may have arrived before the connection ended.
       await handled()
       clearInterval(overdue)
       lost(new Error('closed'))

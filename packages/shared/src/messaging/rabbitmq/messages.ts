@@ -1,4 +1,4 @@
-/** Maps messages of the port to AMQP and back. */
+/** Converts messages of the message bus to AMQP properties, and AMQP deliveries to deliveries of the message bus. */
 import type { ConsumeMessage, Options } from 'amqplib'
 import type { Delivery, OutgoingMessage } from '../message-bus.ts'
 

@@ -1,6 +1,9 @@
 import type { QueueSpec } from '../message-bus.ts'
 
-/** Returns the arguments that correctness needs of a durable queue. As arguments, and not a policy, no operator can change them by mistake. */
+/**
+ * Returns the arguments of a durable queue that correctness depends on. They are arguments and not a policy, so that no
+ * operator can change them by mistake.
+ */
 export function queueArguments(
   queue: QueueSpec,
   prefix: string,

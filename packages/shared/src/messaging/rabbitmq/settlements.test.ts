@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import type { Settlement } from '../message-bus.ts'
 import { createSettlements } from './settlements.ts'
 
-/** A fake channel: records which deliveries are unacknowledged, and counts the frames that acknowledged others. */
+/** A fake channel that records the unacknowledged deliveries and the frames that acknowledged the others. */
 function fixture() {
   const unacknowledged = new Set<number>()
   const requeued: number[] = []
@@ -38,7 +38,7 @@ function fixture() {
 }
 
 describe('settlements of a channel', () => {
-  it('acknowledge all deliveries before the oldest one in flight with one frame', () => {
+  it('acknowledges all deliveries before the oldest one in flight with one frame', () => {
     const { settlements, deliver, flush, frames, unacknowledged } = fixture()
     const messages = [1, 2, 3, 4, 5, 6].map(deliver)
     for (const n of [2, 0, 1, 4]) void settlements.settle(messages[n] as Message, 'ack')
@@ -47,7 +47,7 @@ describe('settlements of a channel', () => {
     expect([...unacknowledged]).toEqual([4, 6])
   })
 
-  it('acknowledge exactly the finished deliveries, in whatever order they finish', () => {
+  it('acknowledges exactly the finished deliveries, in whatever order they finish', () => {
     const settlement = fc.constantFrom<Settlement>('ack', 'ack', 'ack', 'requeue', 'reject')
     const action = fc.oneof(
       fc.constant('deliver' as const),

@@ -9,15 +9,15 @@ export interface Settlements {
 }
 
 /**
- * Acknowledges at the end of each turn of the event loop what was finished in it. One frame with `multiple` covers all
- * deliveries before the oldest one still in flight, which for a quorum queue is one log entry instead of one each.
- * Deliveries after a slow one are acknowledged one by one: they must not wait for it.
+ * Acknowledges finished deliveries at the end of each turn of the event loop. One frame with `multiple` covers all
+ * deliveries before the oldest one still in flight, which costs a quorum queue one log entry instead of one each.
+ * Deliveries after a slow one are acknowledged one by one, so that they do not wait for it.
  */
 export function createSettlements(
   channel: Pick<Channel, 'ack' | 'nack'>,
   defer: (flush: () => void) => void = setImmediate,
 ): Settlements {
-  // In the order of delivery, and never more than the prefetch.
+  // In the order of delivery. Its size is at most the prefetch count.
   const inFlight = new Map<Message, 'open' | 'done'>()
   let done = 0
   let deferred: Promise<void> | null = null
@@ -28,7 +28,7 @@ export function createSettlements(
     let isBehindOpen = false
     const singly: Message[] = []
     for (const [message, state] of inFlight) {
-      if (done === 0) break // the rest is in flight, and may be long
+      if (done === 0) break // all that follow are in flight, and there may be many
       if (state === 'open') isBehindOpen = true
       else {
         if (isBehindOpen) singly.push(message)
@@ -41,7 +41,7 @@ export function createSettlements(
       if (last !== null) channel.ack(last, true)
       for (const message of singly) channel.ack(message)
     } catch {
-      // I3: the channel is closed, the broker redelivers.
+      // The channel is closed, so the broker redelivers the messages.
     }
   }
 
@@ -63,7 +63,7 @@ export function createSettlements(
       try {
         channel.nack(message, false, settlement === 'requeue')
       } catch {
-        // As above.
+        // The channel is closed, so the broker redelivers the message.
       }
     },
   }
