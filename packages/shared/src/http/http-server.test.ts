@@ -17,7 +17,7 @@ it('shuts down immediately if a client opened a connection in advance and never 
   expect(socket.destroyed).toBe(true)
 })
 
-it('closes every connection after the drain time, also one that Node does not serve', async () => {
+it('closes every connection after the drain time, also one that is not served by node:http', async () => {
   const server = await listen((_request, response) => response.end(), {
     host: '127.0.0.1',
     port: 0,

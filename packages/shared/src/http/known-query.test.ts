@@ -15,11 +15,11 @@ const get = async (path: string) => {
 
 describe('onlyKnownQuery', () => {
   it.each(['/list', '/list?', '/list?limit=1', '/list?limit=1&cursor=a&limit=2', '/read'])(
-    'lets %s through',
+    'accepts a request for %s, whose query parameters are all known',
     async (path) => expect((await get(path)).status).toBe(200),
   )
 
-  it('rejects an unknown parameter with its name and the known ones, but not its value', async () => {
+  it('rejects an unknown query parameter by its name and the allowed names, without its value', async () => {
     expect(await get('/list?limit=1&limt=secret')).toMatchObject({
       status: 400,
       body: {
@@ -30,14 +30,14 @@ describe('onlyKnownQuery', () => {
     })
   })
 
-  it('rejects every parameter where none is allowed', async () => {
+  it('rejects every query parameter of a path that allows none', async () => {
     expect((await get('/read?a=1&b=2')).body['detail']).toBe(
       'a: is not a query parameter of this path; b: is not a query parameter of this path (none is allowed here)',
     )
   })
 
   it.each(['Limit', '%6cimi%74%00', '__proto__', 'constructor', 'x'.repeat(10_000)])(
-    'rejects the name %s, shown in at most 64 characters',
+    'rejects the query parameter %s and shows at most 64 characters of its name',
     async (name) => {
       const { status, body } = await get(`/list?${name}=1`)
       expect([status, String(body['detail']).length < 200]).toEqual([400, true])

@@ -1,13 +1,13 @@
 import type { MiddlewareHandler } from 'hono'
 import { IntegrationError } from '../errors.ts'
 
-/** Of a name in an error text; the client has chosen it and may have sent anything. */
+/** The maximum length of a parameter's name in an error text, because the client may send any name. */
 const MAX_SHOWN = 64
 
 /**
  * Rejects a request with a query parameter other than `names` with 400 `invalid_request` that names the
- * parameter, and never its value. Without it a misspelled `?limt=10` would be ignored, and the caller would
- * take a default for what it had requested. Not for paths whose query a third party writes: an OAuth client
+ * parameter, and never its value. Otherwise a misspelled `?limt=10` would be ignored, and the caller would
+ * mistake the default for the requested limit. Not for paths whose query a third party writes: an OAuth client
  * must ignore unrecognized parameters of an authorization response (RFC 6749 §4.1.2).
  */
 export function onlyKnownQuery(...names: readonly string[]): MiddlewareHandler {

@@ -4,7 +4,7 @@ import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { Problem } from '../contracts/problem.ts'
 import { type ErrorCode, errorCodes, IntegrationError } from '../errors.ts'
 
-/** Returns the problem document (RFC 9457) of an error. Of an unexpected error the caller learns nothing but 500. */
+/** Returns the problem document (RFC 9457) of an error. That of an unexpected error says nothing beyond status 500. */
 export function problemOf(error: unknown): Problem & { readonly status: number } {
   const known = error instanceof IntegrationError ? error : fromHono(error)
   if (known === null) return document('internal_error')
@@ -27,7 +27,7 @@ function document(
   }
 }
 
-// Hono's own middleware (body limit, validators) throws HTTPException.
+// Middleware of Hono, such as its validators, throws HTTPException.
 function fromHono(error: unknown): IntegrationError | null {
   if (!(error instanceof HTTPException)) return null
   const code = (Object.keys(errorCodes) as ErrorCode[]).find(

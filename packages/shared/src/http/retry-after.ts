@@ -5,14 +5,14 @@ const HTTP_DATE =
 /**
  * Milliseconds from `now` (epoch ms) until the time that a `Retry-After` header names, never negative;
  * `null` if it is absent or names none (RFC 9110 §10.2.3: seconds or an HTTP date). The caller sets a limit:
- * a provider's slip must not stop a company for days.
+ * a wrong date of a provider must not stop a company's calls for days.
  */
 export function parseRetryAfter(value: string | null, now: number): number | null {
   const text = value?.trim() ?? ''
-  // Digits first: Date.parse reads "120" as a year.
+  // Digits are read first, because Date.parse would read "120" as a year.
   if (/^\d+$/.test(text)) return Math.min(Number(text) * 1_000, Number.MAX_SAFE_INTEGER)
   if (!HTTP_DATE.test(text)) return null
-  // asctime has no zone, and Date.parse would read it in the local one.
+  // The asctime format has no time zone, and Date.parse would assume the local one.
   const at = Date.parse(text.endsWith('GMT') ? text : `${text} GMT`)
   return Number.isNaN(at) ? null : Math.max(0, at - now)
 }

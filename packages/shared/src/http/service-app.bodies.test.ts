@@ -14,7 +14,7 @@ describe('the body limit of a service', () => {
     const app = createServiceApp(
       {
         name: 'echo',
-        purpose: 'Answers the length of what it was sent.',
+        purpose: 'Returns the length of the request body.',
         logger,
         health: createHealth(logger),
         metrics: createMetrics('echo'),
@@ -50,22 +50,22 @@ describe('the body limit of a service', () => {
       outgoing.end()
     })
 
-  it('accepts a chunked body within it, whole and with its headers', async () => {
-    const answer = await send('POST', ['12345', '67890'])
-    expect(answer).toEqual({ status: 200, text: JSON.stringify({ length: 10, type: 'yes' }) })
+  it('accepts a chunked body within the limit, with its headers', async () => {
+    const response = await send('POST', ['12345', '67890'])
+    expect(response).toEqual({ status: 200, text: JSON.stringify({ length: 10, type: 'yes' }) })
   })
 
-  it('accepts a method that may have a body without one', async () => {
+  it('accepts a PUT without a body', async () => {
     expect(await send('PUT', [])).toMatchObject({ status: 200 })
   })
 
-  it('rejects a chunked body beyond it with 413', async () => {
-    const answer = await send('POST', ['12345', '678901'])
-    expect(answer.status).toBe(413)
-    expect(JSON.parse(answer.text)).toMatchObject({ code: 'payload_too_large' })
+  it('rejects a chunked body beyond the limit with 413', async () => {
+    const response = await send('POST', ['12345', '678901'])
+    expect(response.status).toBe(413)
+    expect(JSON.parse(response.text)).toMatchObject({ code: 'payload_too_large' })
   })
 
-  it('rejects a declared length beyond it with 413', async () => {
+  it('rejects a Content-Length beyond the limit with 413', async () => {
     expect(await send('POST', ['12345678901'], 11)).toMatchObject({ status: 413 })
   })
 })

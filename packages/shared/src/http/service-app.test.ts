@@ -57,7 +57,7 @@ function serve(lines?: string[]) {
 }
 
 describe('the HTTP app of a service', () => {
-  it('accepts callers with any of the keys and rejects all others', async () => {
+  it('accepts callers with any of the service keys and rejects all others', async () => {
     const { call } = serve()
     expect((await call('/things/1')).status).toBe(200)
     expect((await call('/things/1', { key: 'o'.repeat(32) })).status).toBe(200)
@@ -71,27 +71,27 @@ describe('the HTTP app of a service', () => {
       `Bearer ${KEY} `,
       `Bearer ${KEY},`,
     ]) {
-      const answer = await call('/things/1', {
+      const response = await call('/things/1', {
         key: null,
         headers: { Authorization: authorization },
       })
-      // fetch itself trims a header's trailing space
+      // The Headers class removes the trailing space, so this header is valid.
       if (authorization.trimEnd() === `Bearer ${KEY}`) continue
-      expect(answer.status, authorization).toBe(401)
-      expect(answer.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
-      expect(await answer.json()).toMatchObject({ code: 'unauthorized', status: 401 })
+      expect(response.status, authorization).toBe(401)
+      expect(response.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
+      expect(await response.json()).toMatchObject({ code: 'unauthorized', status: 401 })
     }
   })
 
   it.each(['/open', '/health/live', '/metrics', '/openapi.json', '/docs'])(
-    'leaves %s open',
+    'serves %s without a service key',
     async (path) => {
       expect((await serve().call(path, { key: null })).status).toBe(200)
     },
   )
 
   it.each(['/open/', '//open', '/OPEN', '/things/1?/health/live', '/nothing'])(
-    'keeps %s closed',
+    'requires a service key for %s',
     async (path) => {
       expect((await serve().call(path, { key: null })).status).toBe(401)
     },
@@ -100,20 +100,20 @@ describe('the HTTP app of a service', () => {
   it('responds with 404 to an unknown path, and with 405 and Allow to a known one', async () => {
     const { call } = serve()
     expect((await call('/nothing')).status).toBe(404)
-    const answer = await call('/things/1', { method: 'DELETE' })
-    expect([answer.status, answer.headers.get('Allow')]).toEqual([405, 'GET, HEAD'])
+    const response = await call('/things/1', { method: 'DELETE' })
+    expect([response.status, response.headers.get('Allow')]).toEqual([405, 'GET, HEAD'])
     expect((await call('/things', { method: 'GET' })).headers.get('Allow')).toBe('POST')
   })
 
-  it('reports an invalid body by name and rule, never by value', async () => {
+  it('reports an invalid body by its member and the rule, never by its value', async () => {
     const { call } = serve()
-    const answer = await call('/things', {
+    const response = await call('/things', {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: '{"name":"<script>"}',
     })
-    const text = await answer.text()
-    expect([answer.status, answer.headers.get('Content-Type')]).toEqual([
+    const text = await response.text()
+    expect([response.status, response.headers.get('Content-Type')]).toEqual([
       400,
       'application/problem+json',
     ])
@@ -122,30 +122,30 @@ describe('the HTTP app of a service', () => {
   })
 
   it.each([
-    ['not JSON', '{', 400],
-    ['another content type', 'name=a', 400],
-    ['an unknown member', '{"name":"a","version":1}', 400],
+    ['a body that is not JSON', '{', 400],
+    ['a body of another content type', 'name=a', 400],
+    ['a body with an unknown member', '{"name":"a","version":1}', 400],
     ['a body beyond the limit', JSON.stringify({ name: 'x'.repeat(200) }), 413],
   ])('rejects %s', async (what, body, status) => {
     const headers = {
-      'Content-Type': what === 'another content type' ? 'text/plain' : 'application/json',
+      'Content-Type': what === 'a body of another content type' ? 'text/plain' : 'application/json',
     }
-    const answer = await serve().call('/things', { method: 'POST', headers, body })
-    expect([answer.status, answer.headers.get('Content-Type')]).toEqual([
+    const response = await serve().call('/things', { method: 'POST', headers, body })
+    expect([response.status, response.headers.get('Content-Type')]).toEqual([
       status,
       'application/problem+json',
     ])
   })
 
-  it('sends Retry-After', async () => {
-    const answer = await serve().call('/busy')
-    expect([answer.status, answer.headers.get('Retry-After')]).toEqual([503, '2'])
+  it('sends Retry-After, rounded up to whole seconds, with an error that names a delay', async () => {
+    const response = await serve().call('/busy')
+    expect([response.status, response.headers.get('Retry-After')]).toEqual([503, '2'])
   })
 
-  it('reports a defect as a bare 500, and logs it without secrets', async () => {
+  it('responds to an unexpected error with 500 and no detail, and logs it without secrets', async () => {
     const lines: string[] = []
-    const answer = await serve(lines).call('/bug')
-    expect([answer.status, await answer.json()]).toEqual([
+    const response = await serve(lines).call('/bug')
+    expect([response.status, await response.json()]).toEqual([
       500,
       expect.objectContaining({ code: 'internal_error' }),
     ])
@@ -153,14 +153,14 @@ describe('the HTTP app of a service', () => {
     expect(lines.join('')).not.toContain('canary')
   })
 
-  it('logs the route, not the path', async () => {
+  it('logs the route pattern of a request, not its path', async () => {
     const lines: string[] = []
     await serve(lines).call('/things/secret-realm')
     expect(lines.join('')).toContain('/things/:id')
     expect(lines.join('')).not.toContain('secret-realm')
   })
 
-  it('is ready when every dependency is up, and names the one that is not', async () => {
+  it('reports ready when every dependency is up, and otherwise names those that are down', async () => {
     const { call, health } = serve()
     const redis = health.dependency('redis')
     redis.down('ECONNREFUSED')
@@ -178,7 +178,7 @@ describe('the HTTP app of a service', () => {
     expect((await call('/health/ready', { key: null })).status).toBe(200)
   })
 
-  it('exports a metric for each dependency, 1 while it is up', async () => {
+  it('exports a gauge for each dependency, which is 1 while the dependency is up', async () => {
     const { call, health } = serve()
     const dependency = health.dependency('redis')
     const read = async () => (await call('/metrics')).text()
@@ -193,7 +193,7 @@ describe('the HTTP app of a service', () => {
     )
   })
 
-  it('forbids caching and referrers', async () => {
+  it('forbids caching and referrers by response headers', async () => {
     const { headers } = await serve().call('/things/1')
     expect([
       headers.get('Cache-Control'),

@@ -27,7 +27,7 @@ export interface ServiceAppDeps {
   readonly maxBodyBytes?: number
   /** Larger limits for exact paths. */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
-  /** How errors become responses; problem documents unless the service's contract says otherwise. */
+  /** How errors become responses; problem documents (RFC 9457) by default. */
   readonly errorResponses?: ErrorResponses
 }
 

@@ -14,7 +14,7 @@ import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 const MAX_HEAD_BYTES = 65_536
 /** How long an idle connection is reused, unless the server announces less (`Keep-Alive: timeout=…`). */
 const MAX_IDLE_MS = 10_000
-/** A request that crosses the server's own close is lost, so a connection is not reused shortly before that. */
+/** A request that is sent while the server closes the connection is lost, so reuse ends this long before that. */
 const KEEP_ALIVE_MARGIN_MS = 1_000
 /** TCP keep-alive: detects a peer that has vanished without closing, while its response is awaited. */
 const TCP_KEEP_ALIVE_MS = 60_000
@@ -121,7 +121,7 @@ export class Connection implements MessageReceiver {
     if (this.#inFlight === inFlight && this.#isConnected) this.#write(inFlight)
   }
 
-  /** Applies `isPaused`; ignored for an earlier request of this connection. */
+  /** Pauses or resumes the socket as `isPaused` says; ignored for an earlier request of this connection. */
   onFlowChange(inFlight: InFlightRequest): void {
     if (this.#inFlight !== inFlight) return
     this.#lastActiveAt = performance.now()
@@ -292,7 +292,7 @@ const announcesForbiddenBody = (status: number, headers: HeaderList): boolean =>
   (headerValue(headers, 'transfer-encoding') !== null ||
     Number(headerValue(headers, 'content-length') ?? 0) > 0)
 
-/** Also used if the receiver rejects a response: a head that is too large, or another protocol. */
+/** The cause of a failure if a response is not valid, its head is too large, or it switches to another protocol. */
 const NO_HTTP = Object.assign(new Error('the response is not valid HTTP'), { code: 'NO_HTTP' })
 
 const isTimeout = (error: Error): boolean => 'code' in error && error.code === 'ETIMEDOUT'

@@ -36,7 +36,7 @@ function parsed(type: 'request' | 'response', bytes: Buffer, ends: readonly numb
   return isHttp ? { messages, isWhole } : null
 }
 
-const ANSWERS = Buffer.from(
+const RESPONSES = Buffer.from(
   'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n' +
     'HTTP/1.1 200 OK\r\nX-Empty:\r\nX-Spaced:  a b \t\r\nX-Latin: \xe9\r\nContent-Length: 5\r\n\r\nhello' +
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 9 \r\n\r\n' +
@@ -45,8 +45,8 @@ const ANSWERS = Buffer.from(
 )
 
 describe('parsing HTTP/1.1', () => {
-  it('reports heads unchanged except for white space around values, bodies and trailers', () => {
-    expect(parsed('response', ANSWERS)).toEqual({
+  it('reports heads, bodies and trailers, without the white space around header values', () => {
+    expect(parsed('response', RESPONSES)).toEqual({
       isWhole: true,
       messages: [
         { status: 103, target: '', headers: ['Link', '</a>'], isUpgrade: false },
@@ -71,15 +71,15 @@ describe('parsing HTTP/1.1', () => {
     })
   })
 
-  it('reports the same however the bytes are split', () => {
-    const whole = parsed('response', ANSWERS)
-    const cuts = uniqueArray(integer({ min: 0, max: ANSWERS.length }), { maxLength: 60 })
+  it('reports the same messages however their bytes are split', () => {
+    const whole = parsed('response', RESPONSES)
+    const cuts = uniqueArray(integer({ min: 0, max: RESPONSES.length }), { maxLength: 60 })
     holds(
       property(cuts, (ends) => {
         expect(
           parsed(
             'response',
-            ANSWERS,
+            RESPONSES,
             ends.toSorted((a, b) => a - b),
           ),
         ).toEqual(whole)
@@ -88,7 +88,7 @@ describe('parsing HTTP/1.1', () => {
     )
   })
 
-  it('parses a chunk that is larger than its window', () => {
+  it('parses more bytes at once than its window holds', () => {
     const length = 200_000
     const head = `HTTP/1.1 200 OK\r\nContent-Length: ${length}\r\n\r\n`
     const read = parsed('response', Buffer.from(head + 'x'.repeat(length)))
@@ -108,12 +108,18 @@ describe('parsing HTTP/1.1', () => {
     ['a NUL in a value', 'HTTP/1.1 200 OK\r\nA: b\0c\r\n\r\n'],
     ['a space before the colon', 'HTTP/1.1 200 OK\r\nA : b\r\n\r\n'],
     ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na'],
-    ['a length that is no number', 'HTTP/1.1 200 OK\r\nContent-Length: 1a\r\n\r\na'],
-    ['a chunk of no length', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n'],
-    ['another protocol', 'ICY 200 OK\r\n\r\n'],
-    ['a head that is too long', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(LONGEST_HEAD)}\r\n\r\n`],
-    ['many headers that are too long together', `HTTP/1.1 200 OK\r\n${'A: b\r\n'.repeat(600)}\r\n`],
-  ])('refuses %s', (_what, bytes) => {
+    ['a length that is not a number', 'HTTP/1.1 200 OK\r\nContent-Length: 1a\r\n\r\na'],
+    [
+      'a chunk size that is not a number',
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n',
+    ],
+    ['the protocol ICY', 'ICY 200 OK\r\n\r\n'],
+    ['a header beyond the size limit', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(LONGEST_HEAD)}\r\n\r\n`],
+    [
+      'many headers beyond the size limit together',
+      `HTTP/1.1 200 OK\r\n${'A: b\r\n'.repeat(600)}\r\n`,
+    ],
+  ])('rejects a response with %s', (_what, bytes) => {
     expect(parsed('response', Buffer.from(bytes, 'latin1'))).toBeNull()
   })
 
@@ -123,7 +129,7 @@ describe('parsing HTTP/1.1', () => {
     expect(parsed('request', Buffer.from(bytes))).toBeNull()
   })
 
-  it('begins a new message after a reset', () => {
+  it('parses a new message after a reset within a message or after an error', () => {
     const heads: string[] = []
     const parser = new HttpParser(
       'request',

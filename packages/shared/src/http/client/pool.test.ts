@@ -61,14 +61,14 @@ const get = (upstream: Client, more: { method?: string; headers?: string[]; body
 
 const failureOf = (call: Promise<unknown>): Promise<string> =>
   call.then(
-    () => 'answered',
+    () => 'completed',
     (error: unknown) => (error instanceof HttpFailure ? error.kind : String(error)),
   )
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 describe('a connection', () => {
-  it('sends the request byte for byte', async () => {
+  it('sends path and headers of a request byte for byte', async () => {
     let seen = ''
     const server = await peer((bytes, socket) => {
       seen += bytes
@@ -82,7 +82,7 @@ describe('a connection', () => {
     )
   })
 
-  it('is reused, and never has two requests in flight', async () => {
+  it('reuses a connection, and never has two requests in flight on it', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     for (let n = 0; n < 3; n += 1) {
@@ -95,22 +95,28 @@ describe('a connection', () => {
   })
 
   it.each([
-    ['says that it closes', 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok'],
-    ['speaks HTTP/1.0', 'HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok'],
-    ['keeps it for no time', OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=1\r\n\r\n')],
-    ['sends more than it announced', `${OK}HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad`],
-    ['gives a 204 a length', 'HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n'],
-  ])('is not used again when the server %s', async (_what, answer) => {
-    const server = await peer((_bytes, socket) => socket.write(answer))
+    [
+      'sends Connection: close',
+      'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok',
+    ],
+    ['responds with HTTP/1.0', 'HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok'],
+    [
+      'announces a keep-alive timeout of one second',
+      OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=1\r\n\r\n'),
+    ],
+    ['sends more bytes than it announced', `${OK}HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad`],
+    ['sends a 204 with a length', 'HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n'],
+  ])('does not reuse a connection whose server %s', async (_what, response) => {
+    const server = await peer((_bytes, socket) => socket.write(response))
     const upstream = client(server.url)
     for (let n = 0; n < 2; n += 1) {
-      expect((await get(upstream)).text).toBe(answer.includes('204') ? '' : 'ok')
+      expect((await get(upstream)).text).toBe(response.includes('204') ? '' : 'ok')
       await turn()
     }
     expect(server.connections()).toBe(2)
   })
 
-  it('that the server closes while it is idle is not reused', async () => {
+  it('does not reuse an idle connection that the server has closed', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
@@ -121,7 +127,7 @@ describe('a connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('that the server closes just before the next request is not used for it', async () => {
+  it('does not reuse a connection that the server closes just before the next request', async () => {
     const ours = Promise.withResolvers<Socket>()
     const channel = 'net.client.socket'
     const onSocket = (message: unknown): void =>
@@ -139,9 +145,9 @@ describe('a connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('that was idle for as long as the server allows is not reused', async () => {
-    const answer = OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=2\r\n\r\n')
-    const server = await peer((_bytes, socket) => socket.write(answer))
+  it('does not reuse a connection that was idle for as long as the server allows', async () => {
+    const response = OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=2\r\n\r\n')
+    const server = await peer((_bytes, socket) => socket.write(response))
     vi.useFakeTimers({ toFake: ['performance'] })
     opened.defer(() => void vi.useRealTimers())
     const upstream = client(server.url)
@@ -156,7 +162,7 @@ describe('a connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('is closed if a response arrives before its request has been sent', async () => {
+  it('closes a connection on which a response arrives before its request has been sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
@@ -190,7 +196,7 @@ describe('a connection', () => {
 })
 
 describe('a pool', () => {
-  /** A request that reports its start; `flow` controls it. */
+  /** Sends a request; `started` resolves with the object that controls it, `ended` with its result. */
   function call(pool: Pool) {
     const started = Promise.withResolvers<Flow>()
     const ended = Promise.withResolvers<string>()
@@ -202,14 +208,14 @@ describe('a pool', () => {
         onHeaders() {},
         onData() {},
         onCaughtUp() {},
-        onEnd: () => ended.resolve('answered'),
+        onEnd: () => ended.resolve('completed'),
         onFailure: ({ kind }) => ended.resolve(kind),
       },
     )
     return { started: started.promise, ended: ended.promise }
   }
 
-  it('queues requests beyond its connections, in order', async () => {
+  it('queues requests beyond the connection limit, in order', async () => {
     let seen = 0
     const held: Socket[] = []
     const server = await peer((bytes, socket) => {
@@ -221,7 +227,7 @@ describe('a pool', () => {
     for (let done = 0; done < calls.length; done += 1) {
       await eventually(() => expect(held.length).toBeGreaterThan(0))
       held.shift()?.write(OK)
-      expect(await calls[done]?.ended).toBe('answered')
+      expect(await calls[done]?.ended).toBe('completed')
       expect(seen - done).toBeLessThanOrEqual(2)
     }
     expect(server.connections()).toBe(2)
@@ -236,7 +242,7 @@ describe('a pool', () => {
     })
     const pool = client(server.url, { maxConnections: 1 })
     const calls = [call(pool), call(pool)]
-    expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(['unreachable', 'answered'])
+    expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(['unreachable', 'completed'])
   })
 
   it('keeps the connection of a request that is aborted before any of it was sent', async () => {
@@ -263,7 +269,7 @@ describe('a pool', () => {
     expect(flow.isSent).toBe(false)
   })
 
-  it('fails queued requests when it is closed', async () => {
+  it('fails queued requests when the pool is closed', async () => {
     const asked = Promise.withResolvers<void>()
     const server = await peer(() => asked.resolve())
     const pool = new Pool(server.url, { maxConnections: 1 })
@@ -282,7 +288,7 @@ describe('a pool', () => {
 })
 
 describe('a response', () => {
-  it('to HEAD has no body, whatever it announces', async () => {
+  it('reads no body in a response to HEAD, whatever length the response announces', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'),
     )
@@ -294,7 +300,7 @@ describe('a response', () => {
     expect(server.connections()).toBe(1)
   })
 
-  it('is read after an unexpected 100 Continue', async () => {
+  it('reads the response after an unexpected 100 Continue', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write(`HTTP/1.1 100 Continue\r\n\r\n${OK}`),
     )
@@ -302,25 +308,28 @@ describe('a response', () => {
   })
 
   it.each([
-    ['breaks off', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'],
-    ['breaks off in its head', 'HTTP/1.1 200 O'],
+    ['ends within its body', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'],
+    ['ends within its head', 'HTTP/1.1 200 O'],
     ['never begins', ''],
-  ])('that %s is a failure', async (_what, bytes) => {
+  ])('fails a request whose response %s', async (_what, bytes) => {
     const server = await peer((_request, socket) => socket.end(bytes))
     expect(await failureOf(get(client(server.url)))).toBe('unreachable')
   })
 
   it.each([
-    ['is no HTTP', 'SSH-2.0-OpenSSH\r\n'],
-    ['changes the protocol', 'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'],
-    ['has a status that is none', `HTTP/1.1 099 X\r\n\r\n${OK}`],
+    ['is not HTTP', 'SSH-2.0-OpenSSH\r\n'],
+    [
+      'switches the protocol',
+      'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n',
+    ],
+    ['has the status 099', `HTTP/1.1 099 X\r\n\r\n${OK}`],
     ['has a head of more than 64 KiB', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(70_000)}\r\n\r\n`],
-  ])('that %s is a failure', async (_what, bytes) => {
+  ])('fails a request whose response %s', async (_what, bytes) => {
     const server = await peer((_request, socket) => socket.write(bytes))
     expect(await failureOf(get(client(server.url)))).toBe('unreachable')
   })
 
-  it('that stops half-way is aborted after the idle timeout', async () => {
+  it('aborts a response whose body stops arriving, after the idle timeout', async () => {
     const server = await peer((_request, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'),
     )
@@ -342,21 +351,21 @@ describe('a request body', () => {
     return { server, body: () => seen.slice(seen.indexOf('\r\n\r\n') + 4), head: () => seen }
   }
 
-  it('of known length is sent with Content-Length', async () => {
+  it('sends a request body of known length with Content-Length', async () => {
     const { server, body, head } = await collector('bytes')
     await get(client(server.url), { method: 'POST', body: Buffer.from('bytes') })
     expect(head()).toContain('content-length: 5\r\n')
     expect(body()).toBe('bytes')
   })
 
-  it('of unknown length is sent in chunks, and empty pieces do not end it', async () => {
+  it('sends a request body of unknown length in chunks, without empty ones, which would end it', async () => {
     const { server, body, head } = await collector('0\r\n\r\n')
     await get(client(server.url), { method: 'POST', body: pieces('ab', '', 'cde') })
     expect(head()).toContain('transfer-encoding: chunked\r\n')
     expect(body()).toBe('2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n')
   })
 
-  it('of announced length is sent unchanged', async () => {
+  it('sends a request body of announced length without chunks', async () => {
     const { server, body } = await collector('abcde')
     const headers = ['Content-Length', '5']
     await get(client(server.url), { method: 'PUT', headers, body: pieces('ab', 'cde') })
@@ -366,17 +375,20 @@ describe('a request body', () => {
   it.each([
     ['shorter', ['ab']],
     ['longer', ['abcdef']],
-  ])('that is %s than announced breaks the connection', async (_what, texts) => {
-    const { server } = await collector('never')
-    const call = get(client(server.url), {
-      method: 'PUT',
-      headers: ['Content-Length', '5'],
-      body: pieces(...texts),
-    })
-    expect(await failureOf(call)).toBe('unsendable')
-  })
+  ])(
+    'closes the connection if a request body is %s than its announced length',
+    async (_what, texts) => {
+      const { server } = await collector('never')
+      const call = get(client(server.url), {
+        method: 'PUT',
+        headers: ['Content-Length', '5'],
+        body: pieces(...texts),
+      })
+      expect(await failureOf(call)).toBe('unsendable')
+    },
+  )
 
-  it('that ends early is never complete upstream', async () => {
+  it('does not complete the request if its body ends early', async () => {
     const { server, body } = await collector('never')
     async function* broken(): AsyncGenerator<Buffer> {
       yield Buffer.from('ab')
@@ -388,7 +400,7 @@ describe('a request body', () => {
     expect(body()).not.toContain('0\r\n\r\n')
   })
 
-  it('that gets its response before its end closes the connection', async () => {
+  it('closes the connection if the response arrives before the end of the request body', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const more = Promise.withResolvers<void>()
     async function* slow(): AsyncGenerator<Buffer> {
@@ -404,7 +416,7 @@ describe('a request body', () => {
   })
 })
 
-it('fails every request in flight when it is closed', async () => {
+it('fails every request in flight when the pool is closed', async () => {
   const asked = Promise.withResolvers<void>()
   const server = await peer(() => asked.resolve())
   const pool = new Pool(server.url)
@@ -414,6 +426,6 @@ it('fails every request in flight when it is closed', async () => {
   expect(await call).toBe('unreachable')
 })
 
-it('reports a refused connection', async () => {
+it('fails a request as unreachable if the connection is refused', async () => {
   expect(await failureOf(get(client('http://127.0.0.1:1')))).toBe('unreachable')
 })
