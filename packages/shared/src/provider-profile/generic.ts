@@ -1,4 +1,4 @@
-/** A provider of which nothing is known beyond the standards: RFC 6749, RFC 7009, OpenID Connect Core. */
+/** A provider that is only known to follow the standards: RFC 6749, RFC 7009, OpenID Connect Core. */
 import type { ProviderProfile } from './provider-profile.ts'
 
 const UNKNOWN_RATE = 1_000_000
@@ -13,7 +13,7 @@ export const generic: ProviderProfile = {
   },
   token: {
     requestHeaders: {},
-    // No standard has it; several providers do.
+    // No standard defines this member, but several providers send it.
     idleExpiryMember: 'refresh_token_expires_in',
     hardExpiryMember: null,
   },

@@ -7,7 +7,7 @@ const ISSUER = 'https://oauth.platform.intuit.com/op/v1'
 describe('the accounting address under the intuit profile', () => {
   it.each([
     [
-      'sandbox, by the host of its userinfo endpoint',
+      'the sandbox',
       'https://sandbox-accounts.platform.intuit.com/v1/openid_connect/userinfo',
       'https://sandbox-quickbooks.api.intuit.com',
     ],
@@ -17,16 +17,19 @@ describe('the accounting address under the intuit profile', () => {
       'https://quickbooks.api.intuit.com',
     ],
     [
-      'production, in older documents',
+      'production in an older document',
       'https://accounts.intuit.com/v1/openid_connect/userinfo',
       'https://quickbooks.api.intuit.com',
     ],
-  ])('is that of the %s', (_, userinfo_endpoint, address) => {
-    expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBe(address)
-  })
+  ])(
+    'returns the accounting address of %s by the userinfo endpoint of its discovery document',
+    (_, userinfo_endpoint, address) => {
+      expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBe(address)
+    },
+  )
 
   it.each([undefined, 'accounts.', 'https://op.example/userinfo'])(
-    'is unknown, and never production, with the userinfo endpoint %s',
+    'returns no accounting address, never that of production, for the userinfo endpoint %s',
     (userinfo_endpoint) => {
       expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBeNull()
     },
@@ -34,13 +37,13 @@ describe('the accounting address under the intuit profile', () => {
 
   it.each([
     ['another issuer', 'https://op.example'],
-    ['an issuer that only begins like it', `${ISSUER}.example`],
+    ["an issuer that only begins like Intuit's", `${ISSUER}.example`],
     ['no issuer', undefined],
-  ])('is unknown for %s', (_, issuer) => {
+  ])('returns no accounting address for %s', (_, issuer) => {
     expect(intuit.accounting.addressOf({ issuer })).toBeNull()
   })
 
-  it('is unknown to the generic profile', () => {
+  it('returns no accounting address in the generic profile', () => {
     expect(generic.accounting.addressOf({ issuer: ISSUER })).toBeNull()
   })
 })
@@ -63,24 +66,27 @@ describe('an error body under the intuit profile', () => {
     ['610', null],
     ['5010', null],
     ['6240', null],
-  ])('with code %s is of class %s, in each of its three forms', (code, faultClass) => {
-    for (const body of [capital(code), lower(code), xml(code)])
-      expect(intuit.accounting.faultOf(body)).toEqual({ code, class: faultClass })
-  })
+  ])(
+    'maps the error code %s to the class %s in each of the three forms of an error body',
+    (code, faultClass) => {
+      for (const body of [capital(code), lower(code), xml(code)])
+        expect(intuit.accounting.faultOf(body)).toEqual({ code, class: faultClass })
+    },
+  )
 
   it.each([
     ['a number', '{"Fault":{"Error":[{"code":6190}]}}'],
-    ['that of a second error', '{"Fault":{"Error":[{"code":"610"},{"code":"6190"}]}}'],
+    ['in the second error', '{"Fault":{"Error":[{"code":"610"},{"code":"6190"}]}}'],
     ['in single quotes', "<R><Fault type='x'><Error code='6190'/></Fault></R>"],
     ['after another attribute', '<R><Fault><Error element="a>b" code="6190"/></Fault></R>'],
-  ])('may have its code as %s', (_, body) => {
+  ])('reads an error code that is %s', (_, body) => {
     expect(intuit.accounting.faultOf(body)).toEqual({
       code: '6190',
       class: 'provider_subscription_ended',
     })
   })
 
-  it('may write its code with leading zeros', () => {
+  it('reads an error code with leading zeros', () => {
     expect(intuit.accounting.faultOf(xml('003100'))).toEqual({
       code: '003100',
       class: 'provider_permission_denied',
@@ -89,26 +95,26 @@ describe('an error body under the intuit profile', () => {
 
   it.each([
     ['a query response', '{"QueryResponse":{"Invoice":[]},"time":"t"}'],
-    ['a batch with a fault in one item', '{"BatchItemResponse":[{"bId":"1","Fault":{}}]}'],
-    ['an entity that mentions one', '{"Invoice":{"PrivateNote":"\\"Fault\\": 1"}}'],
+    ['a batch response with a fault in one item', '{"BatchItemResponse":[{"bId":"1","Fault":{}}]}'],
+    ['an entity whose text mentions a fault', '{"Invoice":{"PrivateNote":"\\"Fault\\": 1"}}'],
     ['an XML entity', '<?xml version="1.0"?><IntuitResponse><Invoice/></IntuitResponse>'],
     ['JSON that is cut off', '{"Fault":{"Error":[{"code":"5020"'],
-    ['a list', '[]'],
-    ['nothing', ''],
-    ['text', 'Fault'],
-  ])('is not %s', (_, body) => {
+    ['a JSON list', '[]'],
+    ['an empty body', ''],
+    ['plain text', 'Fault'],
+  ])('reads no error from %s', (_, body) => {
     expect(intuit.accounting.faultOf(body)).toBeNull()
   })
 
   it.each([
     ['no list of errors', '{"Fault":{}}'],
-    ['a code that is no number', '{"Fault":{"Error":[{"code":"<script>"}]}}'],
+    ['a code that is not a number', '{"Fault":{"Error":[{"code":"<script>"}]}}'],
     ['XML without an error', '<IntuitResponse><Fault type="SERVICE"/></IntuitResponse>'],
-  ])('with %s has an empty code', (_, body) => {
+  ])('returns an empty code for an error body with %s', (_, body) => {
     expect(intuit.accounting.faultOf(body)).toEqual({ code: '', class: null })
   })
 
-  it('is unknown to the generic profile', () => {
+  it('reads no error from a body in the generic profile', () => {
     expect(generic.accounting.faultOf(capital('5020'))).toBeNull()
   })
 })
@@ -120,10 +126,7 @@ describe('a revocation response under the intuit profile', () => {
     [400, '{"error":"invalid_request"}', false],
     [401, '', false],
     [500, '', false],
-  ])(
-    'with status %i and body %j says that the token was revoked before: %s',
-    (status, text, is) => {
-      expect(intuit.revocation.isAlreadyRevoked({ status, text })).toBe(is)
-    },
-  )
+  ])('reads status %i with body %j as a token that was revoked before: %s', (status, text, is) => {
+    expect(intuit.revocation.isAlreadyRevoked({ status, text })).toBe(is)
+  })
 })

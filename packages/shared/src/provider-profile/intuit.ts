@@ -1,6 +1,6 @@
 /**
- * Intuit (QuickBooks Online) as it documents itself. docs/intuit.md has the source of each line, the test
- * that holds it, and whether it was verified against the live service.
+ * Intuit (QuickBooks Online) according to its documentation. docs/intuit.md has the source of each line, its test,
+ * and whether it was verified against the live service.
  */
 import { parseJson } from '../json.ts'
 import type { ProviderFault, ProviderFaultClass } from './provider-fault.ts'
@@ -13,27 +13,27 @@ const HOUR_MS = 60 * MINUTE_MS
 export const intuit: ProviderProfile = {
   name: 'intuit',
   authorization: {
-    // Not in `claims_supported`, and in no sample of an id token.
+    // Intuit does not list `nonce` in `claims_supported`, and none of its sample id tokens has one.
     isNonceRequired: false,
     realmClaim: 'realmid',
     realmScopes: ['com.intuit.quickbooks.accounting', 'com.intuit.quickbooks.payment'],
   },
   token: {
-    // Opt-in: without it the response does not say when the grant ends for good.
+    // Without this header the response does not say when the grant ends regardless of refreshes.
     requestHeaders: { 'x-include-refresh-token-hard-expires-in': 'true' },
     idleExpiryMember: 'x_refresh_token_expires_in',
     hardExpiryMember: 'x_refresh_token_hard_expires_in',
   },
   grant: {
     idleLimitDays: 100,
-    // Sources disagree on whether there is a grace period; the older ones say 24 hours.
+    // Intuit's documents disagree on whether there is a grace period; the older ones say 24 hours.
     previousTokenGraceMs: 24 * HOUR_MS,
-    // The authorization FAQ says that an outage may return `invalid_grant`. A day in all.
+    // The authorization FAQ says that an outage may return `invalid_grant`. The delays add up to a day.
     rejectedGrantRetryDelaysMs: [5 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 17 * HOUR_MS],
   },
   revocation: {
     body: 'json',
-    // A second revocation is answered with 400 and nothing else.
+    // Intuit responds to a second revocation with 400 and an empty body.
     isAlreadyRevoked: ({ status, text }) => status === 400 && text.trim() === '',
   },
   accounting: {
@@ -42,7 +42,7 @@ export const intuit: ProviderProfile = {
       // The two discovery documents have the same issuer and differ in this member only.
       const host = URL.parse(String(userinfo))?.hostname ?? ''
       if (host.startsWith('sandbox-accounts.')) return 'https://sandbox-quickbooks.api.intuit.com'
-      // Never production by default: a document that does not say so needs a person.
+      // Production is never the default: if the document does not say so, an operator must set ACCOUNTING_URL.
       return host.startsWith('accounts.') ? 'https://quickbooks.api.intuit.com' : null
     },
     repeatablePost: { in: 'query', name: 'requestid' },
@@ -68,13 +68,13 @@ const CLASSES: Readonly<Record<string, ProviderFaultClass>> = {
 
 /**
  * Reads Intuit's three error forms: `{"Fault":{"Error":[…]}}`, the lower-case envelope of its API gateway,
- * and XML, which it also sends where JSON was asked for. So the first character decides, not the content type.
+ * and XML, which it also sends where JSON was requested. The first character decides, not the content type.
  */
 function faultOf(body: string): ProviderFault | null {
   const text = body.trimStart()
   const codes = text.startsWith('<') ? codesOfXml(text) : codesOfJson(text)
   if (codes === null) return null
-  // Of several errors the one that needs a person counts.
+  // Of several errors, one that needs a person has precedence.
   const found = codes.map((code) => ({ code, class: CLASSES[code.replace(/^0+/, '')] ?? null }))
   return found.find((fault) => fault.class !== null) ?? found[0] ?? { code: '', class: null }
 }
@@ -88,7 +88,7 @@ function codesOfXml(text: string): string[] | null {
 }
 
 function codesOfJson(text: string): string[] | null {
-  // Most bodies are no error, and some are megabytes: they are not parsed for this.
+  // Most bodies are not errors, and some have megabytes, so a body is parsed only if its beginning names a fault.
   if (!/"[Ff]ault"\s*:/.test(text.slice(0, 512))) return null
   const fault = memberOf(parseJson(text), 'fault')
   if (typeof fault !== 'object' || fault === null) return null
@@ -98,7 +98,7 @@ function codesOfJson(text: string): string[] | null {
     .filter((code) => /^\d{1,9}$/.test(code))
 }
 
-/** A member whose name is compared without case: `Fault`, `fault`. */
+/** Returns the member with this lower-case name, whatever its case is: `Fault`, `fault`. */
 function memberOf(value: unknown, name: string): unknown {
   if (typeof value !== 'object' || value === null) return undefined
   return Object.entries(value).find(([key]) => key.toLowerCase() === name)?.[1]

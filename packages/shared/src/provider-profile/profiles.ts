@@ -1,4 +1,4 @@
-/** The built-in profiles by the names that `PROVIDER_PROFILE` takes. */
+/** The built-in profiles by their names in the setting `PROVIDER_PROFILE`. */
 import { z } from 'zod'
 import { generic } from './generic.ts'
 import { intuit } from './intuit.ts'

@@ -3,11 +3,11 @@
 export interface ProviderFault {
   /** The provider's own error code, such as `5020`; empty if the body has none. */
   readonly code: string
-  /** What becomes the `ErrorClass` of a run; `null`: the HTTP status says enough. */
+  /** The error class of a run that fails with this error; `null` if the HTTP status decides. */
   readonly class: ProviderFaultClass | null
 }
 
-/** Errors that need a person, with what that person does. */
+/** The classes of errors that need a person, with the remedy for each. */
 export const providerFaultClasses = {
   provider_permission_denied: {
     remedy:

@@ -1,6 +1,6 @@
 /**
- * What the services take for granted about one accounting provider, as one typed object: `PROVIDER_PROFILE`
- * names it. Each profile is a file beside this one. Nothing else in the sources knows a provider by name;
+ * The assumptions of the services about one accounting provider, as one typed object that `PROVIDER_PROFILE`
+ * names. Each profile is a file beside this one. Nothing else in the sources knows a provider by name;
  * docs/intuit.md lists each assumption of the `intuit` profile with its source and its test.
  */
 import type { ProviderFault } from './provider-fault.ts'
@@ -12,13 +12,13 @@ export interface ProviderProfile {
   readonly authorization: {
     /**
      * Whether every id token must carry the nonce of the authorization request. If false, it is required
-     * only where the discovery document lists `nonce` in `claims_supported`; one that is there must match
-     * in any case.
+     * only where the discovery document lists `nonce` in `claims_supported`. A nonce that is present must
+     * always match.
      */
     readonly isNonceRequired: boolean
     /** The id token claim that names the authorized company, compared without case. It may be absent. */
     readonly realmClaim: string
-    /** Scopes that make the callback name a company; empty: it always does. */
+    /** Scopes that make the callback name a company; empty if it always names one. */
     readonly realmScopes: readonly string[]
   }
 
@@ -27,7 +27,7 @@ export interface ProviderProfile {
     readonly requestHeaders: Readonly<Record<string, string>>
     /** Member of a token response: seconds without a refresh after which the grant ends. */
     readonly idleExpiryMember: string
-    /** Member of a token response: seconds after which the grant ends however often it is refreshed; `null`: none is known. */
+    /** Member of a token response: seconds after which the grant ends regardless of refreshes; `null` if none is known. */
     readonly hardExpiryMember: string | null
   }
 
@@ -49,7 +49,7 @@ export interface ProviderProfile {
 
   /** The revocation endpoint. */
   readonly revocation: {
-    /** `form`: RFC 7009 §2.1. `json`: `{"token": …}`. The other one is never tried. */
+    /** `form` is RFC 7009 §2.1, `json` is `{"token": …}`. Only this form is sent. */
     readonly body: 'form' | 'json'
     /** Whether an error response says that the token was revoked before, so that nothing is left to do. */
     readonly isAlreadyRevoked: (response: {
@@ -65,17 +65,20 @@ export interface ProviderProfile {
      * none for this document.
      */
     readonly addressOf: (document: DiscoveryDocument) => string | null
-    /** How a POST is marked so that sending it again does nothing twice; `null`: it is sent once. */
+    /**
+     * How a POST is marked so that the provider executes it only once if it is sent twice; `null` if the provider
+     * has no such mark: then a POST is sent once.
+     */
     readonly repeatablePost: RepeatablePost | null
     /** Whether a POST to `path` (with its query) only reads, so that it can be sent again unmarked. */
     readonly isReadingPost: (path: string) => boolean
     readonly limits: ProviderLimits
-    /** The error that a response body holds; `null` if it holds none that the profile knows the form of. */
+    /** Returns the error in a response body; `null` if the body has no error in a form that the profile knows. */
     readonly faultOf: (body: string) => ProviderFault | null
   }
 }
 
-/** The members of an OpenID discovery document that a profile may look at. */
+/** The members of an OpenID discovery document that a profile may read. */
 export interface DiscoveryDocument {
   readonly issuer?: unknown
   readonly userinfo_endpoint?: unknown
@@ -96,7 +99,7 @@ export interface ProviderLimits {
     readonly perMinute: number
     readonly concurrent: number
   }
-  /** Of them so many a minute to `…/batch`. */
+  /** How many of these calls per minute may go to `…/batch`. */
   readonly batchesPerMinute: number
   /** Seconds without calls for a realm after a 429 that has no usable `Retry-After`. */
   readonly coolDownSeconds: number
