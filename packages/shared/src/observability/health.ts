@@ -26,7 +26,7 @@ export interface Dependency {
   readonly name: string
   readonly state: DependencyState
   up(): void
-  /** `reason` is a short text of ours, such as `ECONNREFUSED`, never the message of a foreign error. */
+  /** `reason` is a short text such as `ECONNREFUSED`, never the message of a driver's error, which may contain a secret. */
   down(reason: string): void
   /** Logs a check result that is not `ok`, once until its verdict changes. */
   logCheck(result: CheckResult): void
@@ -34,8 +34,8 @@ export interface Dependency {
 
 export interface Health {
   /**
-   * Registers a dependency; the service is not ready until `up()`. An `optional` one is reported but does not
-   * affect readiness: the service works without it.
+   * Registers a dependency; the service is not ready until its `up()` is called. An `optional` dependency is reported
+   * but does not affect readiness, because the service works without it.
    */
   dependency(name: string, need?: 'required' | 'optional'): Dependency
   report(): HealthReport
@@ -90,13 +90,13 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
   }
 }
 
-/** Returns the part of an error that may be reported: its code, or its class. Messages of foreign errors may hold secrets. */
+/** Returns the part of an error that may be reported: its code, or its class. Messages of drivers' errors may contain secrets. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
   if (error instanceof UnsupportedBackend) return error.message
   const { code } = error as { code?: unknown }
   if (typeof code === 'string' && code !== '') return code
-  // Node's happy eyeballs collects the errors of all addresses.
+  // Node tries all addresses of a host in turn (Happy Eyeballs, RFC 8305) and collects their errors in one.
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
   return error.name
 }

@@ -13,7 +13,7 @@ const PROGRAM = `
 const command = [process.execPath, '--input-type=module', '--eval', PROGRAM]
 const env = { PATH: process.env['PATH'] ?? '' }
 
-it('writes JSON lines if standard output is not a terminal', async () => {
+it('writes log lines as JSON if standard output is not a terminal', async () => {
   const [file = '', ...args] = command
   const { stdout } = await run(file, args, { env })
   expect(JSON.parse(stdout.split('\n')[0] ?? '')).toMatchObject({
@@ -27,8 +27,8 @@ it('writes JSON lines if standard output is not a terminal', async () => {
 it.each([
   ['with colours', { TERM: 'xterm' }, true],
   ['without colours if NO_COLOR is set', { TERM: 'xterm', NO_COLOR: '1' }, false],
-])('writes readable lines to a terminal, %s', async (_how, more, isColoured) => {
-  // script(1) runs a command on a terminal of its own.
+])('writes readable log lines to a terminal, %s', async (_how, more, isColoured) => {
+  // script(1) runs a command whose standard output is a pseudo-terminal.
   const quoted = command.map((part) => `'${part.replaceAll("'", String.raw`'\''`)}'`).join(' ')
   const { stdout } = await run('script', ['-qec', quoted, '/dev/null'], {
     env: { ...env, ...more },

@@ -7,11 +7,11 @@ export type Logger = pino.Logger
 export type LogLevel = (typeof logLevels)[number]
 
 /**
- * Creates a logger that writes JSON lines to standard output, or readable lines if that is a terminal. A message is
- * constant and its data stands beside it, so that lines can be searched and counted.
+ * Creates a logger that writes JSON lines to standard output, or readable lines if that is a terminal. The message of
+ * a log line is constant and its data is in separate fields, so that lines can be searched and counted.
  *
- * Errors go under `err` and pass one serializer that copies only what it knows to be harmless: drivers put
- * passwords, bearer tokens and whole bodies on their error objects.
+ * Errors are logged in the field `err`. Its serializer copies only members that are known to be harmless, because
+ * drivers put passwords, bearer tokens and whole bodies on their error objects.
  */
 export function createLogger(
   service: string,
@@ -29,7 +29,7 @@ export function createLogger(
   return to === undefined ? pino(options) : pino(options, to)
 }
 
-/** Returns what may be logged of an error. The message of a foreign error is scrubbed of everything that could be a secret. */
+/** Returns the parts of an error that may be logged. Everything that could be a secret is removed from a library's message. */
 export function describeError(error: unknown, depth = 0): Record<string, unknown> {
   if (!(error instanceof Error)) return { type: typeof error }
   const { code } = error as { code?: unknown }
@@ -43,7 +43,7 @@ export function describeError(error: unknown, depth = 0): Record<string, unknown
   }
 }
 
-/** Removes from foreign text everything long enough to be a token, and the user information of URLs. */
+/** Removes everything that is long enough to be a token, and the user information of URLs, from text of other origin. */
 export function scrub(text: string): string {
   return text
     .slice(0, 500)
@@ -52,7 +52,8 @@ export function scrub(text: string): string {
     .replace(/\b(Bearer|Basic)\s+\S+/gi, '$1 [redacted]')
 }
 
-// The first line of a stack repeats the message, which is scrubbed elsewhere. The frames name only places in the code.
+// Returns the frames only, which name places in the code: the first line of a stack repeats the message, which may
+// contain a secret.
 function frames(error: Error): string | undefined {
   return error.stack
     ?.split('\n')

@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from '@prometheus-io/client'
 
-/** The Prometheus registry of one service in this process: the embedded host has several. */
+/** The Prometheus registry of one service. The embedded host runs several services, and so has several registries. */
 export interface Metrics {
   readonly registry: Registry
   counter<Label extends string>(
@@ -15,13 +15,13 @@ export interface Metrics {
     labels?: readonly Label[],
     buckets?: readonly number[],
   ): Histogram<Label>
-  /** Called before each scrape, for metrics that are read from elsewhere instead of counted. */
+  /** Registers a function that runs before each scrape, to set metrics whose value is computed instead of counted. */
   beforeEach(collect: () => void): void
-  /** All metrics in Prometheus' text format. */
+  /** Returns all metrics in Prometheus' text format. */
   read(): Promise<string>
 }
 
-// Seconds; from a cache hit on loopback to a provider's deadline.
+// In seconds: the smallest bucket is for a cache hit over loopback, the largest for the deadline of a provider's call.
 const LATENCY_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120,
 ]

@@ -1,23 +1,24 @@
 /**
- * Tracing, as traced code sees it. This file does not depend on OpenTelemetry, whose SDK is loaded only if a
- * collector is configured (lifecycle.ts).
+ * The tracing interface for code that creates spans. This file does not depend on OpenTelemetry, whose SDK is loaded
+ * only if a collector is configured (lifecycle.ts).
  *
- * T1  While tracing is off, `tracing` is undefined: hot paths pay one comparison and nothing else, and a port is
- *     wrapped when it is opened or not at all.
- * T2  The attributes of a span are listed where it is created: no header, body, query or error message gets into it.
+ * T1  While tracing is off, `tracing` is undefined: hot paths then cost one comparison, and no port is wrapped.
+ * T2  The attributes of a span are listed where the span is created, so that no header, body, query or error message
+ *     becomes part of a trace.
  */
 
 export interface Tracing {
   /**
-   * Runs `work` in a span below the active one. A rejection fails the span and is passed on. Only a `client` span
-   * needs an active one: requests that a service makes on its own, such as probes, are not traced.
+   * Runs `work` in a child span of the active span. If `work` rejects, the span is marked as failed, and the rejection
+   * is passed on. A `client` span is created only within an active span, so that requests that a service makes on its
+   * own, such as probes, are not traced.
    */
   span<Result>(about: SpanDescription, work: () => Promise<Result>): Promise<Result>
-  /** Adds to the active span. */
+  /** Adds attributes to the active span. */
   annotate(attributes: SpanAttributes): void
   /** Renames the active span, if its name is known only later. */
   rename(name: string): void
-  /** Marks the active span as failed; a short code, such as a status or `ECONNREFUSED`. */
+  /** Marks the active span as failed; `errorType` is a short code, such as a status or `ECONNREFUSED`. */
   fail(errorType: string): void
   /** Returns the headers that continue the active span's trace in another process (`traceparent`); empty without a span. */
   headers(): Readonly<Record<string, string>>
@@ -27,7 +28,7 @@ export interface SpanDescription {
   readonly name: string
   readonly kind: 'server' | 'client' | 'producer' | 'consumer' | 'internal'
   readonly attributes?: SpanAttributes
-  /** The headers of a request or message from another process: the span continues its trace, or begins one. */
+  /** The headers of a request or message from another process. The span continues the trace that they name, or begins one. */
   readonly from?: Readonly<Record<string, unknown>>
 }
 
@@ -91,7 +92,7 @@ export function callTraced<Response>(
   })
 }
 
-/** Returns the port with a span for each of these operations; the port itself while tracing is off. */
+/** Returns the port with a span around each of these operations; returns the port unchanged while tracing is off. */
 export function tracedPort<Port extends object>(
   port: Port,
   spans: { readonly [Operation in keyof Port]?: SpanDescription },
@@ -108,7 +109,7 @@ export function tracedPort<Port extends object>(
   return { ...port, ...Object.fromEntries(traced) } as Port
 }
 
-/** Returns the store with a span for each of these operations that runs within a trace. */
+/** Returns the store with a span around each of these operations, created only where a trace is active. */
 export function tracedStore<Store extends object>(
   system: 'postgresql' | 'redis',
   store: Store,

@@ -1,12 +1,12 @@
 import { styleText } from 'node:util'
 
-/** A stream of log lines, as pino writes them: one JSON document for each call. */
+/** A stream of log lines to which pino writes one JSON document with each call. */
 export interface LogStream {
   write(line: string): void
 }
 
 interface TerminalLogOptions {
-  /** Leaves out the line of each HTTP request: with several services on one terminal they hide everything else. */
+  /** Omits the log line of each HTTP request. If several services share a terminal, these lines would hide all others. */
   readonly omitRequests?: boolean
 }
 
@@ -44,7 +44,7 @@ const text = (value: unknown): string =>
 const localTime = (time: unknown): string =>
   new Date(text(time)).toLocaleTimeString('en-GB', { hourCycle: 'h23' })
 
-/** The parts of a serialised error that a person needs; the stack is in the JSON log only. */
+/** Returns the parts of a logged error that a person needs. The stack is only in the JSON log. */
 function errorDetails(err: unknown): Record<string, unknown> {
   if (typeof err !== 'object' || err === null) return {}
   const { message, code } = err as { message?: unknown; code?: unknown }

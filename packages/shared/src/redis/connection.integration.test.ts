@@ -23,10 +23,10 @@ function connect({ url }: { readonly url: string }) {
 }
 const redisRelay = () => startRelay(process.env['TEST_REDIS_URL'] ?? '', 6_379)
 
-describe('a Redis server that was connected', () => {
-  it('is not used while it is too old, which is reported', async () => {
+describe('checking a Redis server', () => {
+  it('reports a Redis server that is too old as down, and uses it after its upgrade', async () => {
     await using relay = await redisRelay()
-    relay.edit = (answer) => edited(answer, /redis_version:\d/, 'redis_version:5')
+    relay.edit = (reply) => edited(reply, /redis_version:\d/, 'redis_version:5')
     await using connection = connect(relay)
     await eventually(() =>
       expect(connection.state()).toMatchObject({
@@ -35,12 +35,12 @@ describe('a Redis server that was connected', () => {
       }),
     )
     relay.edit = null
-    relay.cut() // as an upgrade does
+    relay.cut() // a server that is upgraded closes its connections
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     expect(connection.remarks()).toEqual([])
   })
 
-  it('is used if its user may not query the version', async () => {
+  it('uses a Redis server whose ACL forbids querying its version', async () => {
     const url = process.env['TEST_REDIS_URL'] ?? ''
     const user = `test-${randomUUID()}`
     const admin = new Redis(url)
@@ -55,12 +55,12 @@ describe('a Redis server that was connected', () => {
     }
   })
 
-  it('is used if its clock differs by minutes, which is reported', async () => {
+  it('uses a Redis server whose clock differs by minutes, and logs the difference', async () => {
     await using relay = await redisRelay()
-    // The seconds of the reply to TIME: 1,000 later.
-    relay.edit = (answer) =>
+    // Adds 1,000 to the seconds in the reply to TIME.
+    relay.edit = (reply) =>
       edited(
-        answer,
+        reply,
         /(\$10\r\n)(\d{7})/,
         (_, length: string, front: string) => length + String(Number(front) + 1),
       )
@@ -82,26 +82,29 @@ describe('a connection to Redis', () => {
     "-READONLY You can't write against a read only replica.",
     "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     "-ERR Error running script: -READONLY You can't write against a read only replica.",
-  ])('to a server that is no longer the primary is replaced: %s', async (refusal) => {
-    await using relay = await redisRelay()
-    await using connection = connect(relay)
-    await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
-    // The old primary still serves its connections; a new connection leads to the new primary.
-    relay.edit = () => Buffer.from(`${refusal}\r\n`)
-    const lines = relay.connections
-    await expect(connection.redis.ping()).rejects.toThrow(refusal.slice(1))
-    relay.edit = null
-    await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))
-    expect(relay.connections).toBe(lines + 1)
-  })
+  ])(
+    'reconnects when a command fails because the server is no longer the primary: %s',
+    async (refusal) => {
+      await using relay = await redisRelay()
+      await using connection = connect(relay)
+      await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+      // The old primary still serves its open connections, while a new connection leads to the new primary.
+      relay.edit = () => Buffer.from(`${refusal}\r\n`)
+      const lines = relay.connections
+      await expect(connection.redis.ping()).rejects.toThrow(refusal.slice(1))
+      relay.edit = null
+      await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))
+      expect(relay.connections).toBe(lines + 1)
+    },
+  )
 
-  it('is not replaced for each command while there is no primary', async () => {
+  it('does not reconnect for each failed command while no primary is available', async () => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     const refusal = "READONLY You can't write against a read only replica."
-    // The chunk may contain other replies.
-    relay.edit = (answer) => edited(answer, /^\+PONG(?=\r\n)/m, `-${refusal}`)
+    // The bytes may contain other replies, so only the reply to PING is replaced.
+    relay.edit = (reply) => edited(reply, /^\+PONG(?=\r\n)/m, `-${refusal}`)
     const lines = relay.connections
     await expect(connection.redis.ping()).rejects.toThrow(refusal)
     await eventually(() => expect(connection.redis.ping()).rejects.toThrow(refusal))
@@ -109,7 +112,7 @@ describe('a connection to Redis', () => {
     expect(relay.connections).toBe(lines + 1)
   })
 
-  it('that is unresponsive is closed and replaced', async () => {
+  it('replaces an unresponsive connection to Redis', async () => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
@@ -118,13 +121,13 @@ describe('a connection to Redis', () => {
     await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))
   })
 
-  it('is checked again if the first check timed out', async () => {
+  it('repeats the check of a Redis server whose first check has failed', async () => {
     await using relay = await redisRelay()
-    // In place of the reply to TIME.
+    // Sent in place of the first reply to TIME.
     const busy = Buffer.from('-BUSY Redis is busy running a script.\r\n')
     let looks = 0
-    relay.edit = (answer) =>
-      answer.toString('latin1').startsWith('*2\r\n$10') && (looks += 1) === 1 ? busy : answer
+    relay.edit = (reply) =>
+      reply.toString('latin1').startsWith('*2\r\n$10') && (looks += 1) === 1 ? busy : reply
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     expect([looks, relay.connections]).toEqual([2, 1])

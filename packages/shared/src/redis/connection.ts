@@ -7,7 +7,7 @@ import { backoffMs } from '../process/backoff.ts'
 import type { Secret } from '../secrets/secret.ts'
 
 export interface RedisOptions {
-  /** Shown in `CLIENT LIST`. */
+  /** The connection's name, which `CLIENT LIST` shows. */
   readonly name: string
   readonly dependency: Dependency
   /** Prepended to every key (`REDIS_KEY_PREFIX`), so that installations can share a server. */
@@ -31,7 +31,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     connectionName: options.name,
     keyPrefix: options.keyPrefix ?? '',
     commandTimeout: options.commandTimeoutMs ?? 2_000,
-    // Without it an unresponsive connection is kept until TCP gives up, after a quarter of an hour.
+    // Without this timeout an unresponsive connection stays open until TCP stops retransmitting, after about 15 minutes.
     socketTimeout: RESPONSE_TIMEOUT_MS,
     // After a failover the old primary keeps our connections open as a replica, while the address may lead to the
     // new primary. Reconnect on READONLY, but at most every 5 s: until then reads on the replica keep working.
@@ -80,14 +80,15 @@ const RESPONSE_TIMEOUT_MS = 4_000
 const RECONNECT_INTERVAL_MS = 5_000
 
 /**
- * Checks version and clock of a server that has just been connected.
+ * Checks the version and the clock of the Redis server to which a connection was just established.
  *
  * @throws {UnsupportedBackend} the server is too old.
- * @throws the driver's error if the connection is lost meanwhile.
+ * @throws the driver's error if the connection is lost during the check.
  */
 async function examine(redis: Redis, dependency: Dependency): Promise<void> {
   const info = await redis.info('server').catch((error: unknown) => {
-    // A user without the category @dangerous may not run INFO. That alone is no reason to reject the server.
+    // An ACL user without the command category @dangerous may not run INFO. No other command needs that category, so
+    // the server is accepted without knowing its version.
     if (error instanceof Error && error.message.startsWith('NOPERM')) return ''
     throw error
   })

@@ -14,7 +14,7 @@ export const ok = (check: string, found: string): CheckResult => ({
   remediation: null,
 })
 
-/** It works, but not as it should, or not for long. */
+/** The result for a backend that works, but not as it should, or not for long. */
 export const warning = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'warning',
@@ -22,7 +22,7 @@ export const warning = (check: string, found: string, remediation: string): Chec
   remediation,
 })
 
-/** Something does not work, or loses data that must not be lost. */
+/** The result for a backend that does not work, or loses data that must be kept. */
 export const problem = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'problem',
@@ -30,7 +30,7 @@ export const problem = (check: string, found: string, remediation: string): Chec
   remediation,
 })
 
-/** Could not be checked; `remediation` says what the check needs. */
+/** The result for a check that could not be made; `remediation` says what the check needs. */
 export const skipped = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'skipped',
@@ -38,7 +38,7 @@ export const skipped = (check: string, found: string, remediation: string): Chec
   remediation,
 })
 
-/** Whether a version is at least this major and minor version; one without numbers is not. */
+/** Whether a version is at least this major and minor version; false for text that does not begin with a number. */
 function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
   const [, first = '-1', second = '0'] = /^(\d+)(?:\.(\d+))?/.exec(version) ?? []
   return Number(first) > major || (Number(first) === major && Number(second) >= minor)
@@ -46,12 +46,12 @@ function isAtLeast(version: string, [major, minor]: readonly [number, number]): 
 
 /** The oldest version of each backend that the services support. */
 const NEEDED_VERSIONS = {
-  postgres: [14, 0], // the oldest that PostgreSQL still maintains
-  redis: [6, 2], // the first with GETDEL, which a single-use authorization needs
-  rabbitmq: [3, 10], // the first whose quorum queues expire messages and dead-letter at least once
+  postgres: [14, 0], // the oldest release that the PostgreSQL project still maintains
+  redis: [6, 2], // the first release with GETDEL, which a single-use authorization needs
+  rabbitmq: [3, 10], // the first release with message TTL and at-least-once dead lettering in quorum queues
 } as const
 
-/** Checks that a backend is new enough; `version` as it reports it. */
+/** Checks that a backend is new enough; `version` is the text that the backend reports. */
 export function checkVersion(backend: keyof typeof NEEDED_VERSIONS, version: string): CheckResult {
   const needed = NEEDED_VERSIONS[backend]
   return isAtLeast(version, needed)

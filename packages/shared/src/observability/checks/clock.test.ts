@@ -5,8 +5,8 @@ const NOON = Date.parse('2026-01-01T12:00:00.000Z')
 const at = (remoteAt: number, tookMs = 100) =>
   checkClock({ remoteAt, requestedAt: NOON, respondedAt: NOON + tookMs })
 
-describe("another machine's clock", () => {
-  it('agrees if it differs by no more than the response time', () => {
+describe('checking the clock of another machine', () => {
+  it('accepts a clock that differs by no more than the response time explains', () => {
     expect(at(NOON + 50)).toMatchObject({ verdict: 'ok' })
     expect(at(NOON + 1_900)).toMatchObject({ verdict: 'ok' })
     expect(at(NOON - 1_000, 10_000)).toMatchObject({ verdict: 'ok' })
@@ -17,11 +17,11 @@ describe("another machine's clock", () => {
     [-3_000, 'warning', '3.0 s behind this machine'],
     [600_000, 'problem', '600.0 s ahead of this machine'],
     [-45_000, 'problem', '45.0 s behind this machine'],
-  ])('differs by %i ms: %s, %s', (offMs, verdict, found) => {
+  ])('reports a clock that differs by %i ms as a %s: %s', (offMs, verdict, found) => {
     expect(at(NOON + 50 + offMs)).toMatchObject({ verdict, found })
   })
 
-  it('is read from the Date of a response, which is truncated to the second', () => {
+  it("reads a server's clock from the Date of its response, which is truncated to the second", () => {
     const dated = (date: string | null) =>
       httpClock(new Response('', { headers: date === null ? {} : { Date: date } }), NOON, NOON + 10)
     const reading = dated('Thu, 01 Jan 2026 11:59:58 GMT')

@@ -9,10 +9,13 @@ export interface ClockReading {
 }
 
 const WARNING_MS = 2_000
-/** The lease of a step: with a larger skew one machine sees another machine's lease as expired. */
+/** The duration of a step's lease: with a larger skew one machine sees another machine's lease as expired. */
 const PROBLEM_MS = 30_000
 
-/** Checks the skew of a clock. It was read at some moment between request and response, so only a difference beyond that counts. */
+/**
+ * Checks the skew between the clocks of two machines. The other clock was read at some moment between request and
+ * response, so only a difference beyond that uncertainty counts.
+ */
 export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading): CheckResult {
   const aheadMs = remoteAt - (requestedAt + respondedAt) / 2
   const uncertainMs = (respondedAt - requestedAt) / 2
@@ -24,7 +27,7 @@ export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading)
   return (skewMs < PROBLEM_MS ? warning : problem)('clock', found, remediation)
 }
 
-/** Returns the clock of the sender of an HTTP response; `null` without a valid `Date`, which is truncated to the second. */
+/** Reads a server's clock from the `Date` of its response, which is truncated to the second; `null` without a valid `Date`. */
 export function httpClock(
   response: Response,
   requestedAt: number,

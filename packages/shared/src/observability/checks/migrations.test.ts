@@ -42,9 +42,15 @@ const without = (column: string): Set<string> =>
 
 describe('comparing a database with the shipped migrations', () => {
   it.each([
-    ['all applied', all, columns, 'ok', 'all 2 applied'],
-    ['an empty database', null, new Set<string>(), 'warning', 'none applied yet'],
-    ['an older database', all.slice(0, 1), columnsAfter(0), 'warning', '0001_add not applied yet'],
+    ['all migrations applied', all, columns, 'ok', 'all 2 applied'],
+    ['no tables', null, new Set<string>(), 'warning', 'none applied yet'],
+    [
+      'the first migration only',
+      all.slice(0, 1),
+      columnsAfter(0),
+      'warning',
+      '0001_add not applied yet',
+    ],
     [
       'a column that exists before its migration',
       all.slice(0, 1),
@@ -69,19 +75,19 @@ describe('comparing a database with the shipped migrations', () => {
       'another form',
     ],
     [
-      'a database of a newer version',
+      'a migration of a newer version',
       [...all, { at: Date.parse('2100-01-01'), hash: 'x' }],
       columns,
       'problem',
       'a newer version',
     ],
-  ])('reports %s', (_, applied, present, verdict, found) => {
+  ])('detects a database with %s', (_, applied, present, verdict, found) => {
     expect(checkMigrations({ folder, appliedBy: 'clerk' }, { applied, columns: present })).toEqual([
       expect.objectContaining({ verdict, found: expect.stringContaining(found) }),
     ])
   })
 
-  it('names in its remediation the service that applies the migrations', () => {
+  it('names the service that applies the migrations in the remediation', () => {
     const [result] = checkMigrations(
       { folder, appliedBy: 'clerk' },
       { applied: null, columns: new Set() },

@@ -1,6 +1,6 @@
 /**
- * Compares the migrations that drizzle-kit wrote with what a database has of them. Neither the tables nor their
- * service are known here: the migrations folder says which columns exist after each migration.
+ * Compares the migrations that drizzle-kit generated with those that a database has applied. No table is known here
+ * by name: the snapshots in the migrations folder list the columns that exist after each migration.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -20,13 +20,13 @@ const Snapshot = z.object({
 
 /** The migrations that a version of a service is shipped with. */
 export interface ShippedMigrations {
-  /** Where drizzle-kit wrote them, with `meta/_journal.json` and a snapshot for each. */
+  /** The folder that drizzle-kit generated: the SQL files, `meta/_journal.json` and a snapshot for each migration. */
   readonly folder: string
-  /** The service that applies them at its start, as an operator's remediation names it, such as `coordinator`. */
+  /** The service that applies the migrations at its start, such as `coordinator`; the remediation names it. */
   readonly appliedBy: string
 }
 
-/** What a database has of the migrations. */
+/** The migrations that a database has applied, and the columns that it has. */
 export interface MigrationState {
   /** `null` if the database has no migration table. */
   readonly applied: readonly AppliedMigration[] | null
@@ -112,11 +112,11 @@ export function checkMigrations(
       ]
 }
 
-/** The check result of a database whose tables differ from what its migration table says. */
+/** Returns the check result for a database whose tables differ from what its migration table says. */
 export const halfMigrated = (how: string, appliedBy: string): CheckResult =>
   problem(check, `half-migrated: ${how}`, restore(appliedBy))
 
-/** The shipped migrations in order, each with the columns that exist after it. */
+/** Reads the shipped migrations in order, each with the columns that exist after it. */
 function readMigrations(folder: string) {
   const read = (name: string): string => readFileSync(join(folder, name), 'utf8')
   const { entries } = Journal.parse(JSON.parse(read('meta/_journal.json')))

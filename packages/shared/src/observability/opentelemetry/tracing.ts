@@ -23,12 +23,12 @@ const kinds = {
   internal: SpanKind.INTERNAL,
 } as const satisfies Record<SpanDescription['kind'], SpanKind>
 
-/** Our defaults of the standard variables. */
+/** Values of OpenTelemetry's standard variables where the environment sets none. */
 const defaults = (service: string) => ({
   OTEL_SERVICE_NAME: service,
-  // No baggage: a caller's baggage would be sent to the provider.
+  // The propagator `baggage` is left out, because a caller's baggage would be sent to the provider.
   OTEL_PROPAGATORS: 'tracecontext',
-  // Without the detectors of process and host: command line and user name do not belong in traces.
+  // The detectors `process` and `host` are left out: they would put the command line and the user name into traces.
   OTEL_NODE_RESOURCE_DETECTORS: 'env,serviceinstance',
 })
 
@@ -95,7 +95,7 @@ function messageOf(text: string): string {
   return error === null ? text : String(error['message'])
 }
 
-/** Never the message: drivers put passwords and whole bodies there. */
+/** Returns the code or the class of an error, never its message: drivers put passwords and whole bodies there. */
 function errorTypeOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
   const { code } = error as { code?: unknown }
