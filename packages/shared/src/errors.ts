@@ -4,7 +4,7 @@
  * must change the request first). docs/errors.md has a section for each.
  */
 export const errorCodes = {
-  // of every service
+  // every service
   invalid_request: { status: 400, title: 'The request is not valid', remedy: 'none' },
   unauthorized: { status: 401, title: 'A valid service key is needed', remedy: 'none' },
   forbidden: { status: 403, title: 'Not allowed', remedy: 'none' },
@@ -86,7 +86,7 @@ export interface ErrorDetails extends ErrorOptions {
   readonly members?: Readonly<Record<string, unknown>>
 }
 
-/** An error that a caller can act on. Its message is sent to callers, so it contains no secret and no foreign text. */
+/** An error that a caller can act on. Its message is sent to callers, so it contains no secret and no text of another process. */
 export class IntegrationError extends Error {
   override readonly name = 'IntegrationError'
   readonly code: ErrorCode

@@ -3,21 +3,24 @@ import { z } from 'zod'
 import { parseJson, parseJsonAs, parseJsonObject } from './json.ts'
 
 describe('parsing JSON of another process', () => {
-  it('returns the value, or undefined if the text is not JSON', () => {
+  it('parseJson returns the value, or undefined if the text is not JSON', () => {
     expect(parseJson('{"a":1}')).toEqual({ a: 1 })
     expect(parseJson('null')).toBeNull()
     expect(parseJson('{')).toBeUndefined()
     expect(parseJson('')).toBeUndefined()
   })
 
-  it('returns null if the text is not JSON of the schema', () => {
+  it('parseJsonAs returns null if the text is not JSON or does not match the schema', () => {
     const Code = z.object({ code: z.string() })
     expect(parseJsonAs(Code, '{"code":"x","more":1}')).toEqual({ code: 'x' })
     expect(parseJsonAs(Code, '{"code":1}')).toBeNull()
     expect(parseJsonAs(Code, '<html>')).toBeNull()
   })
 
-  it.each(['[]', '"text"', 'null', '1', '<html>'])('returns no object for %s', (text) => {
-    expect(parseJsonObject(text)).toBeNull()
-  })
+  it.each(['[]', '"text"', 'null', '1', '<html>'])(
+    'parseJsonObject returns null for %s',
+    (text) => {
+      expect(parseJsonObject(text)).toBeNull()
+    },
+  )
 })

@@ -2,7 +2,7 @@ import type { z } from 'zod'
 
 /**
  * Parses text that another process wrote, where malformed JSON is an expected case and not an error.
- * Returns `undefined` if the text is not JSON, which no JSON value is.
+ * Returns `undefined`, which is not a JSON value, if the text is not JSON.
  */
 export function parseJson(text: string): unknown {
   try {
@@ -26,7 +26,7 @@ export function parseJsonObject(text: string): Readonly<Record<string, unknown>>
   return asObject(parseJson(text))
 }
 
-/** Returns a value that is a JSON object as one; `null` for arrays, primitives and `null`. */
+/** Returns a JSON value that is an object, typed as such; `null` for arrays, primitives and `null`. */
 export const asObject = (value: unknown): Readonly<Record<string, unknown>> | null =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
     ? (value as Readonly<Record<string, unknown>>)

@@ -1,9 +1,9 @@
 import { vi } from 'vitest'
 
 export interface WaitOptions {
-  /** 30 by default, for a machine under load; what takes longer by its nature sets more. */
+  /** The timeout; 30 s by default, which is enough on a loaded machine. A condition that always takes longer sets more. */
   readonly seconds?: number
-  /** Longer if a check is costly or has a side effect. */
+  /** The time between two checks; 10 ms by default. A check that is costly or has a side effect sets more. */
   readonly everyMs?: number
 }
 

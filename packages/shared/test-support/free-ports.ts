@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * Below the ephemeral range of operating systems: a port from that range may be used by any outgoing connection
- * before the server under test listens on it.
+ * The lowest port. All ports are below the ephemeral range of operating systems: a port of that range may be used by
+ * an outgoing connection before the server under test listens on it.
  */
 const FIRST = 10_000
 const SLICE = 100
@@ -11,7 +11,10 @@ const SLICES = 55
 /** Concurrent workers of a test run have different ids, so each uses a slice of the ports. */
 const worker = Number(process.env['VITEST_POOL_ID'] ?? process.pid) % SLICES
 const first = FIRST + worker * SLICE
-/** A random start keeps two concurrent runs apart. Module state: the ports of a worker process are handed out once. */
+/**
+ * The offset of the next port; its random start keeps two concurrent test runs apart. Module state on purpose: no port
+ * may be returned twice within a worker process.
+ */
 let next = Math.floor(Math.random() * SLICE)
 
 /** Returns loopback ports that no process listens on, for servers that have to know their port before they start. */
@@ -25,7 +28,7 @@ export async function freePorts(count: number): Promise<number[]> {
   return ports
 }
 
-/** See {@link freePorts}. */
+/** Returns one port; see {@link freePorts}. */
 export async function freePort(): Promise<number> {
   const [port = 0] = await freePorts(1)
   return port

@@ -9,11 +9,11 @@ export interface Relay extends AsyncDisposable {
   edit: ((reply: Buffer) => Buffer) | null
   /** Connections accepted so far. */
   readonly connections: number
-  /** Closes every connection and resets new ones until `restore`; `end` accepts new ones and closes them immediately. */
+  /** Closes every connection and resets new ones until `restore`; with `end`, new ones are accepted and then closed. */
   away(how?: 'reset' | 'end'): void
   /**
-   * Closes every connection, `reset` with an RST to the client; new ones are accepted. `half`: the backend does not
-   * notice.
+   * Closes every connection, with `reset` by an RST to the client; new ones are accepted. With `half` only the client's
+   * side is closed, so that the backend does not notice.
    */
   cut(how?: 'end' | 'reset' | 'half'): void
   /** Forwards nothing more on existing connections; new ones work. */
@@ -98,7 +98,7 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
   return relay
 }
 
-/** For `edit`: replaces a text in the bytes. The replacement needs the same length if the protocol is length-prefixed. */
+/** Replaces a text in a reply, for {@link Relay.edit}. In a length-prefixed protocol the replacement needs the same length. */
 export const edited = (
   reply: Buffer,
   text: RegExp,

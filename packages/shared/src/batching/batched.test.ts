@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { batched } from './batched.ts'
 
-/** Records the batches that were run; each resolves when the test says so. */
+/** Records the batches that were run. A batch resolves when the test resolves it through `settled`. */
 function fixture(options: { maxSize?: number; retries?: boolean } = {}) {
   const batches: (readonly number[])[] = []
   const resolvers: (() => void)[] = []
@@ -30,7 +30,7 @@ const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
 describe('batched calls', () => {
-  it('run together if they are made in one turn, or while another batch is in flight', async () => {
+  it('runs calls as one batch if they are made in one turn or while another batch is in flight', async () => {
     const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
     await turn()
@@ -43,20 +43,20 @@ describe('batched calls', () => {
     expect(results.map(valueOf)).toEqual([2, 4, 6, 8, 10])
   })
 
-  it('never exceed the maximum batch size', async () => {
+  it('never exceeds the maximum batch size', async () => {
     const { double, batches, settled } = fixture({ maxSize: 2 })
     await settled([1, 2, 3, 4, 5].map(double))
     expect(batches).toEqual([[1, 2], [3, 4], [5]])
   })
 
-  it('fail alone: the calls of a failed batch are repeated one by one', async () => {
+  it('repeats the calls of a failed batch one by one, so that a bad call fails alone', async () => {
     const { double, batches, settled } = fixture()
     const results = await settled([1, 13, 3].map(double))
     expect(batches).toEqual([[1, 13, 3], [1], [13], [3]])
     expect(results.map(valueOf)).toEqual([2, 'not 13', 6])
   })
 
-  it('fail together if retries are disabled', async () => {
+  it('fails all calls of a failed batch if retries are disabled', async () => {
     const { double, batches, settled } = fixture({ retries: false })
     const results = await settled([1, 13, 3].map(double))
     expect(batches).toEqual([[1, 13, 3]])

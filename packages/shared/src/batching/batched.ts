@@ -4,7 +4,7 @@
  * throughput of one statement each), and a lone call is not delayed.
  *
  * The calls of a batch that fails are repeated one by one, so that one bad entry fails alone. Without `retries` all
- * of them fail, which is right where a second attempt would hide what the first one did.
+ * of them fail, which is right where a second attempt would hide the effect of the first one.
  */
 export function batched<Input, Result>(
   run: (inputs: readonly Input[]) => Promise<readonly Result[]>,
@@ -38,7 +38,7 @@ export function batched<Input, Result>(
   return (input) =>
     new Promise<Result>((resolve, reject) => {
       queue.push({ input, resolve, reject })
-      // Deliveries arrive in bunches: start only after everything else of this turn of the event loop has been added.
+      // Messages are delivered several at a time: the batch starts after all calls of this turn of the event loop.
       if (queue.length === 1) setImmediate(() => void start())
     })
 }

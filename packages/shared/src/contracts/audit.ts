@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 
-/** What is audited. Token issuances (`handed_out`) are aggregated: one entry per caller and version for a few seconds. */
+/** The audited actions. Token issuances (`handed_out`) are aggregated to one entry per caller and version for a few seconds. */
 const auditActions = [
   'granted',
   'refreshed',

@@ -47,7 +47,7 @@ async function another({ isNobody = false } = {}): Promise<
 }
 
 describe('the lock of a data folder', () => {
-  it('is exclusive while its process runs, also within that process, and free once released', async () => {
+  it('locks a data folder against other processes and its own until the lock is released', async () => {
     const unlock = await lockFolder(folder, file)
     await expect(lockFolder(folder, file)).rejects.toMatchObject(REFUSED)
     {
@@ -58,7 +58,7 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).resolves.toBeUndefined()
   })
 
-  it('is free immediately after its process was killed', async () => {
+  it('releases the lock of a data folder as soon as its process is killed', async () => {
     {
       await using other = await another()
       expect(other.says).toBe('locked')
@@ -66,13 +66,13 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).resolves.toBeUndefined()
   })
 
-  it('is kept by a process that is suspended', async () => {
+  it('keeps the lock of a data folder while its process is suspended', async () => {
     await using other = await another()
     other.kill('SIGSTOP')
     await expect(takenAndFreed()).rejects.toMatchObject(REFUSED)
   })
 
-  it('is acquired by exactly one of several concurrent processes, also after a killed one', async () => {
+  it('grants a lock to exactly one of several concurrent processes, also after a process was killed', async () => {
     for (let round = 1; round <= 2; round += 1) {
       await using all = new AsyncDisposableStack()
       const others = await Promise.all(Array.from({ length: 6 }, () => another()))
@@ -81,7 +81,7 @@ describe('the lock of a data folder', () => {
     }
   })
 
-  it('fails with the reason if its file cannot be locked', async () => {
+  it('fails with the reason if the lock file cannot be opened', async () => {
     await mkdir(`${file}.lock.sqlite`)
     await expect(takenAndFreed()).rejects.toMatchObject({
       name: 'StartupError',
@@ -89,7 +89,7 @@ describe('the lock of a data folder', () => {
     })
   })
 
-  it('fails with the reason if the folder is a file', async () => {
+  it('fails with the reason if the data folder is a file', async () => {
     await writeFile(file, '')
     await expect(lockFolder(file, join(file, 'store'))).rejects.toMatchObject({
       name: 'StartupError',
@@ -97,7 +97,7 @@ describe('the lock of a data folder', () => {
     })
   })
 
-  it('leaves its file empty, and is exclusive among concurrent attempts of one process', async () => {
+  it('grants one of several concurrent attempts in one process, and leaves the lock file empty', async () => {
     const all = await Promise.allSettled(Array.from({ length: 10 }, () => lockFolder(folder, file)))
     expect(all.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     await using other = await another()
@@ -105,7 +105,7 @@ describe('the lock of a data folder', () => {
     expect((await stat(`${file}.lock.sqlite`)).size).toBe(0)
   })
 
-  it('fails if its file is read-only', async () => {
+  it('fails if the lock file is read-only', async () => {
     await takenAndFreed()
     await chmod(`${file}.lock.sqlite`, 0o444)
     await chmod(folder, 0o777)

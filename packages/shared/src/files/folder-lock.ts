@@ -27,8 +27,8 @@ export async function lockFolder(folder: string, file: string): Promise<() => vo
     Promise.reject(cannot(error)),
   )
   try {
-    // SQLite would create the file as well, but without saying why it cannot. Synchronous, so that no other code of
-    // this process can open and close the file between the two calls.
+    // SQLite could create the file too, but its error would not say why that failed. The calls are synchronous, so that
+    // no other code of this process opens and closes the file between them.
     closeSync(openSync(path, 'wx', 0o600))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw cannot(error)

@@ -8,11 +8,14 @@ describe('backoffMs', () => {
     [5, 1_600],
     [6, 2_000],
     [5_000, 2_000],
-  ])('doubles up to the cap: after attempt %i at most %i ms', (attempt, expectedMs) => {
-    expect(backoffMs(attempt, { baseMs: 100, capMs: 2_000, random: 1 })).toBe(expectedMs)
-  })
+  ])(
+    'doubles the pause up to the cap: after attempt %i it is %i ms without jitter',
+    (attempt, expectedMs) => {
+      expect(backoffMs(attempt, { baseMs: 100, capMs: 2_000, random: 1 })).toBe(expectedMs)
+    },
+  )
 
-  it('waits the given share of the pause, in whole milliseconds', () => {
+  it('multiplies the pause by `random` and rounds it down to whole milliseconds', () => {
     expect(backoffMs(1, { baseMs: 101, capMs: 2_000, random: 0.5 })).toBe(50)
     expect(backoffMs(1, { baseMs: 101, capMs: 2_000, random: 0 })).toBe(0)
   })

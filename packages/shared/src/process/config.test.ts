@@ -40,14 +40,14 @@ const good = {
 }
 
 describe('reading settings', () => {
-  it('fills in defaults and wraps secrets', () => {
+  it('fills in the defaults of settings and wraps secrets', () => {
     const config = parseConfig(Settings, good)
     expect(config).toMatchObject({ HOST: '127.0.0.1', PORT: 7217, LOG_LEVEL: 'info', LIMIT: 10 })
     expect(config.CLIENT_SECRET.reveal()).toBe('hush')
     expect(JSON.stringify(config)).not.toMatch(/hush|password|kkkk/)
   })
 
-  it('names every wrong or missing setting in one message, without values', () => {
+  it('names every wrong or missing setting in one error message, without values', () => {
     const bad = {
       PORT: '7216abc',
       SERVICE_API_KEY: 'short-secret',
@@ -70,18 +70,21 @@ describe('reading settings', () => {
     expect(read).toThrow('CLIENT_SECRET: is missing')
   })
 
-  it.each(['-1', '65536', '0x10', '1e3', '80 ', 'NaN'])('rejects the port %j', (PORT) => {
-    expect(() => parseConfig(Settings, { ...good, PORT })).toThrow(/PORT/)
-  })
+  it.each(['-1', '65536', '0x10', '1e3', '80 ', 'NaN'])(
+    'rejects %j as the setting PORT',
+    (PORT) => {
+      expect(() => parseConfig(Settings, { ...good, PORT })).toThrow(/PORT/)
+    },
+  )
 
   it.each(['https://user:pw@host/', 'https://host/?a=1', 'https://host/#f', 'ftp://host/', 'host'])(
-    'refuses the address %s',
+    'rejects %s as the setting of an HTTP address',
     (DISCOVERY_URL) => {
       expect(() => parseConfig(Settings, { ...good, DISCOVERY_URL })).toThrow(/DISCOVERY_URL/)
     },
   )
 
-  it('reads a secret from a file and drops one trailing newline', () => {
+  it('reads a secret from a file and removes one trailing newline', () => {
     const { CLIENT_SECRET: _, ...rest } = good
     const config = parseConfig(Settings, {
       ...rest,
@@ -90,7 +93,7 @@ describe('reading settings', () => {
     expect(config.CLIENT_SECRET.reveal()).toBe('from the file ')
   })
 
-  it('rejects a setting that is given twice, a missing file and an empty file', () => {
+  it('rejects a secret that is set both directly and as a file, a missing file and an empty file', () => {
     const { CLIENT_SECRET: _, ...rest } = good
     expect(() => parseConfig(Settings, { ...good, CLIENT_SECRET_FILE: fileWith('x') })).toThrow(
       'CLIENT_SECRET_FILE: is set beside',
@@ -103,7 +106,7 @@ describe('reading settings', () => {
     )
   })
 
-  it('reads service keys from both variables, each once, in order', () => {
+  it('reads the service keys of SERVICE_API_KEY and SERVICE_API_KEYS in order, each once', () => {
     const { SERVICE_API_KEY } = parseConfig(Settings, {
       ...good,
       SERVICE_API_KEYS: `${'n'.repeat(32)}, ${KEY}`,

@@ -4,7 +4,7 @@ import { Secret } from '../secrets/secret.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** All wrong or missing settings in one message, by name and without values. */
+/** Lists all wrong or missing settings in one message, by name and without their values. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
 
@@ -63,7 +63,7 @@ function readSetting(name: string, env: Environment, problems: string[]): string
   return undefined
 }
 
-// The only setting with two names, singular and plural: both are joined to one list (see serviceKeys).
+// SERVICE_API_KEY is the only setting with two names, singular and plural. Both are joined to one list (see serviceKeys).
 function readServiceKeys(env: Environment, problems: string[]): string | undefined {
   const found = ['SERVICE_API_KEY', 'SERVICE_API_KEYS'].map((name) =>
     readSetting(name, env, problems),
@@ -86,7 +86,7 @@ export const integer = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
 
-/** A switch: `on` or `off`; `initial` if it is unset. */
+/** A setting that is `on` or `off`; `initial` if it is unset. */
 export const onOff = (initial: 'on' | 'off' = 'off') =>
   z
     .enum(['on', 'off'], 'must be on or off')
@@ -112,7 +112,7 @@ export const httpUrl = () =>
     return url.href.replace(/\/+$/, '')
   })
 
-/** A backend's address. It may hold a password, so it is a secret. */
+/** A backend's address, which is a secret because it may contain a password. */
 export const backendUrl = (protocol: RegExp, example: string) =>
   z
     .url({ protocol, error: `must be a URL like ${example}` })

@@ -55,7 +55,7 @@ export async function runService(
     const message = startupMessageOf(error)
     process.stderr.write(`${name}: ${message ?? `could not start (${reasonOf(error)})`}\n`)
     if (message === null) logger.fatal({ err: error }, 'could not start')
-    // Connections opened before the failure would keep the process alive.
+    // Without this exit, connections that were opened before the failure would keep the process alive.
     return process.exit(1)
   }
   logger.info({ url: service.url }, 'service is listening')
@@ -70,7 +70,7 @@ export async function runService(
   await tracing?.[Symbol.asyncDispose]()
   clearTimeout(deadline)
   logger.info('service has shut down')
-  // Whatever still keeps the event loop alive (a socket to an unresponsive backend) has no work left.
+  // Something may still keep the event loop alive, such as a socket to an unresponsive backend. It has no work left.
   process.exit()
 }
 
@@ -85,8 +85,8 @@ async function startTracing(name: string, logger: Logger): Promise<AsyncDisposab
   return tracing
 }
 
-// Stripping types and compiling the sources leaves garbage that an idle process would keep: 17 of 118 MB resident,
-// measured on demo-api. Node exposes its garbage collector only under a flag.
+// Stripping types and compiling the sources leaves garbage that an idle process would keep: on demo-api, 17 MB of
+// 118 MB resident memory. Node exposes its garbage collector only under a flag.
 function collectStartGarbage(): void {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as (options: object) => void
@@ -110,7 +110,7 @@ function startupMessageOf(error: unknown): string | null {
   return code === 'EACCES' || code === 'EADDRNOTAVAIL' ? (error as Error).message : null
 }
 
-// A defect must not go unnoticed: it is logged through the serializer that keeps secrets out, and ends the process.
+// An unhandled error is a defect. It is logged through the serializer that removes secrets, and ends the process.
 function exitOnUnhandledError(logger: Logger): void {
   const exit = (error: unknown): void => {
     logger.fatal({ err: error }, 'unexpected error')
