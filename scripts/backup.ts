@@ -13,10 +13,10 @@ import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import { type KeyRing, parseKeyRing } from '../packages/shared/src/secrets/envelope.ts'
 import { Secret } from '../packages/shared/src/secrets/secret.ts'
+import { isDecryptable } from '../services/token-service/src/credential/credential-record.ts'
 
 const run = promisify(execFile)
 const FILES = ['postgres.dump', 'redis.rdb'] as const
-const SECRETS = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
 const MAX_OUTPUT = 1 << 30
 
 /** Thrown if a backup cannot be made or used. The message states the reason in one line. */
@@ -136,11 +136,12 @@ async function drillPostgres(dump: string, server: URL): Promise<void> {
   }
 }
 
-// A script that blocks the server is acceptable, because only the drill uses this server.
+// Returns each credential's name, followed by the fields and values of its record. A script that blocks the server
+// is acceptable, because only the drill uses this server.
 const ALL_CREDENTIALS = `
   local found = {}
   for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-    found[#found + 1] = redis.call('HMGET', ARGV[1] .. name, 'Name', 'Version', unpack(ARGV, 2))
+    found[#found + 1] = { name, redis.call('HGETALL', ARGV[1] .. name) }
   end
   return found`
 
@@ -179,21 +180,11 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
     const prefix = process.env['REDIS_KEY_PREFIX'] ?? ''
     const { stdout } = await run(
       'redis-cli',
-      [
-        '-s',
-        socket,
-        '--json',
-        'EVAL',
-        ALL_CREDENTIALS,
-        '1',
-        `${prefix}credentials:names`,
-        prefix,
-        ...SECRETS,
-      ],
+      ['-s', socket, '--json', 'EVAL', ALL_CREDENTIALS, '1', `${prefix}credentials:names`, prefix],
       { maxBuffer: MAX_OUTPUT },
     )
-    const records = JSON.parse(stdout) as readonly (readonly (string | null)[])[]
-    const closed = records.filter((record) => !opens(keys, record)).map(([name]) => name ?? '')
+    const records = JSON.parse(stdout) as readonly StoredRecord[]
+    const closed = records.filter((record) => !opens(keys, record)).map(([name]) => name)
     if (closed.length > 0)
       throw new Unusable(
         `${closed.length} of ${records.length} credentials cannot be decrypted with CREDENTIAL_KEYS, ${closed[0]} first`,
@@ -208,18 +199,15 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
   }
 }
 
-/** Whether every secret of a record can be decrypted for its credential, field and version. */
-function opens(keys: KeyRing, [name, version, ...sealed]: readonly (string | null)[]): boolean {
-  if (!name || !version) return false
-  try {
-    for (const [index, field] of SECRETS.entries()) {
-      const envelope = sealed[index]
-      if (envelope) keys.open(envelope, { name, field, version: Number(version) })
-    }
-    return true
-  } catch {
-    return false
-  }
+/** A credential's name, and the fields and values of its record one after the other. */
+type StoredRecord = readonly [name: string, flat: readonly string[]]
+
+/** Returns whether a record is that of its name, with secrets that the keys decrypt. */
+function opens(keys: KeyRing, [name, flat]: StoredRecord): boolean {
+  const fields = Object.fromEntries(
+    flat.flatMap((field, at) => (at % 2 === 0 ? [[field, flat[at + 1] ?? '']] : [])),
+  )
+  return fields['Name'] === name && isDecryptable(keys, fields)
 }
 
 const [command, folder, ...rest] = process.argv.slice(2)
