@@ -1,5 +1,3 @@
-import { spawn, type ChildProcess } from 'node:child_process'
-import { once } from 'node:events'
 import {
   chmodSync,
   copyFileSync,
@@ -14,6 +12,7 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { until } from '../packages/shared/test-support/eventually.ts'
+import { type StartedProcess, startProcess } from '../packages/shared/test-support/start-process.ts'
 import { acquireLock } from './install-lock.mjs'
 
 /*
@@ -21,7 +20,7 @@ import { acquireLock } from './install-lock.mjs'
  * would do: it puts a Node and a program into node_modules.
  */
 let root: string
-const running = new Set<ChildProcess>()
+const running = new Set<StartedProcess>()
 
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), 'bootstrap-test-'))
@@ -84,7 +83,8 @@ beforeEach(() => {
 })
 
 afterEach(() => {
-  for (const child of running) child.kill('SIGKILL')
+  for (const started of running) started.signal('SIGKILL')
+  running.clear()
   rmSync(root, { recursive: true, force: true })
 })
 
@@ -176,10 +176,10 @@ describe('installing before a start', () => {
     'stops the installer on SIGTERM %s, starts nothing, and leaves no lock behind',
     async (_, env) => {
       write('hold', '')
-      const { child, result } = start(env(), 'app/entry.mjs')
+      const installing = start(env(), 'app/entry.mjs')
       await until(() => installs().length === 1)
-      child.kill('SIGTERM')
-      expect(await result).toMatchObject({ code: 143, started: undefined })
+      installing.signal('SIGTERM')
+      expect(await installing.result).toMatchObject({ code: 143, started: undefined })
 
       rmSync(join(root, 'hold'))
       const next = await bootstrap('app/entry.mjs')
@@ -195,7 +195,7 @@ describe('two terminals at a time', () => {
     const first = start({}, 'app/entry.mjs', 'first')
     await until(() => installs().length === 1)
     const second = start({}, 'app/entry.mjs', 'second')
-    await until(() => second.errorSoFar().includes('Another terminal'))
+    await second.waitForOutput(/Another terminal/)
     rmSync(join(root, 'hold'))
     expect(await first.result).toMatchObject({ code: 0, started: ['first'] })
     expect(await second.result).toMatchObject({ code: 0, started: ['second'] })
@@ -207,9 +207,9 @@ describe('two terminals at a time', () => {
     const killed = start({}, 'app/entry.mjs')
     await until(() => installs().length === 1)
     const waiting = ['a', 'b', 'c'].map((name) => start({}, 'app/entry.mjs', name))
-    await until(() => waiting.every((one) => one.errorSoFar().includes('Another terminal')))
+    await Promise.all(waiting.map((one) => one.waitForOutput(/Another terminal/)))
 
-    killed.child.kill('SIGKILL')
+    killed.signal('SIGKILL')
     await until(() => installs().length === 2)
     rmSync(join(root, 'hold'))
     const results = await Promise.all(waiting.map((one) => one.result))
@@ -241,10 +241,10 @@ describe('running', () => {
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
     'forwards %s and waits for the program to exit',
     async (signal) => {
-      const { child, result, outputSoFar } = start({}, 'app/entry.mjs', 'wait')
-      await until(() => outputSoFar().includes('started'))
-      child.kill(signal)
-      const { code, out } = await result
+      const waiting = start({}, 'app/entry.mjs', 'wait')
+      await waiting.waitForOutput(/started/)
+      waiting.signal(signal)
+      const { code, out } = await waiting.result
       expect(out.match(/got \w+/g)).toEqual([`got ${signal}`])
       expect(code).toBe(7)
     },
@@ -253,16 +253,16 @@ describe('running', () => {
   it('stops the program if its parent process npm has exited, because npm forwards no SIGTERM', async () => {
     await bootstrap('app/entry.mjs')
     const command = `"${process.execPath}" scripts/bootstrap.mjs app/entry.mjs wait; true`
-    const shell = spawn('sh', ['-c', command], {
-      cwd: root,
-      env: { ...process.env, npm_lifecycle_event: 'start' },
-    })
-    running.add(shell)
-    let out = ''
-    shell.stdout.on('data', (chunk) => (out += String(chunk)))
-    await until(() => out.includes('started'))
-    shell.kill('SIGKILL')
-    await until(() => out.includes('got SIGTERM'))
+    const shell = track(
+      startProcess(['-c', command], {
+        program: 'sh',
+        cwd: root,
+        env: { ...process.env, npm_lifecycle_event: 'start' },
+      }),
+    )
+    await shell.waitForOutput(/started/)
+    shell.signal('SIGKILL')
+    await expect(shell.waitForOutput(/got SIGTERM/)).resolves.toBeTruthy()
   })
 
   it('runs the program in the root of the repository from any working directory', async () => {
@@ -324,24 +324,24 @@ interface Result {
 
 function start(env: NodeJS.ProcessEnv, ...args: string[]) {
   const path = [join(root, 'tools'), process.env['PATH']].join(delimiter)
-  const child = spawn(process.execPath, [join(root, 'scripts/bootstrap.mjs'), ...args], {
-    cwd: join(root, 'elsewhere'),
-    // As npm starts it.
-    env: { ...process.env, npm_lifecycle_event: 'start', PATH: path, ...env },
+  const started = track(
+    startProcess([join(root, 'scripts/bootstrap.mjs'), ...args], {
+      cwd: join(root, 'elsewhere'),
+      // As npm starts it.
+      env: { ...process.env, npm_lifecycle_event: 'start', PATH: path, ...env },
+    }),
+  )
+  const result = started.ended.then(({ code, stdout, stderr }): Result => {
+    const report = /^\{.*\}$/m.exec(stdout)?.[0]
+    const { started: reported, cwd, bundled } = JSON.parse(report ?? '{}')
+    return { code, out: stdout, err: stderr, started: reported, cwd, bundled }
   })
-  running.add(child)
-  let out = ''
-  let err = ''
-  child.stdout.on('data', (chunk) => (out += String(chunk)))
-  child.stderr.on('data', (chunk) => (err += String(chunk)))
-  const finished = async (): Promise<Result> => {
-    const [code] = (await once(child, 'close')) as [number | null]
-    running.delete(child)
-    const report = /^\{.*\}$/m.exec(out)?.[0]
-    const { started, cwd, bundled } = JSON.parse(report ?? '{}')
-    return { code, out, err, started, cwd, bundled }
-  }
-  return { child, result: finished(), outputSoFar: () => out, errorSoFar: () => err }
+  return { ...started, result }
+}
+
+function track(started: StartedProcess): StartedProcess {
+  running.add(started)
+  return started
 }
 
 function bootstrapWith(env: NodeJS.ProcessEnv, ...args: string[]): Promise<Result> {

@@ -1,4 +1,3 @@
-import { execFile } from 'node:child_process'
 import {
   chmodSync,
   copyFileSync,
@@ -10,8 +9,8 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { afterEach, beforeEach, expect, it } from 'vitest'
+import { runProcess } from '../packages/shared/test-support/start-process.ts'
 import manifest from '../package.json' with { type: 'json' }
 
 /* A checkout with the manifest's `bin`, the real program file, and a bootstrap that only reports how it was called. */
@@ -34,19 +33,15 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true }))
 
 async function npx(folder: string): Promise<unknown> {
-  const { stdout } = await promisify(execFile)(
-    'npx',
-    ['integration-host', 'audit', 'list', '--json'],
-    {
-      cwd: join(root, folder),
-      env: {
-        PATH: process.env['PATH'],
-        npm_config_cache: join(root, 'cache'),
-        npm_config_registry: 'http://127.0.0.1:1', // no server listens there
-        npm_config_update_notifier: 'false',
-      },
+  const { stdout } = await runProcess(['integration-host', 'audit', 'list', '--json'], {
+    program: 'npx',
+    cwd: join(root, folder),
+    env: {
+      npm_config_cache: join(root, 'cache'),
+      npm_config_registry: 'http://127.0.0.1:1', // no server listens there
+      npm_config_update_notifier: 'false',
     },
-  )
+  })
   return JSON.parse(stdout)
 }
 

@@ -8,7 +8,7 @@ import { type ServiceProcess, startSystem, type System } from '../support/system
 import { type DatabaseAssertions, openDatabase } from '../support/faults/database-assertions.ts'
 import { post, queueOrder, startAnotherCoordinator } from '../support/faults/coordinators.ts'
 import { coordinatorWithFailpoints, diedAt } from '../support/processes/failpoints.ts'
-import { listeningUrl } from '../support/processes/start-process.ts'
+import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import { scale } from '../support/faults/scale.ts'
 import { type StepQueues, STEPS, stepQueuesOf } from '../support/faults/step-queues.ts'
 import { startStepTarget, type StepTarget } from '../support/fakes/step-target.ts'

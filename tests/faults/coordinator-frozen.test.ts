@@ -11,7 +11,7 @@ import {
   startAnotherCoordinator,
 } from '../support/faults/coordinators.ts'
 import { coordinatorWithFailpoints } from '../support/processes/failpoints.ts'
-import { listeningUrl } from '../support/processes/start-process.ts'
+import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import { isFaultRun, scale } from '../support/faults/scale.ts'
 import { startStepTarget } from '../support/fakes/step-target.ts'
 

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { StartedBackends } from '../support/backends/backend.ts'
 import { startPrivateServers } from '../support/backends/private-servers.ts'
 import { requestDemoApi, connectCompany, waitForRun } from '../support/clients/user-actions.ts'
-import { runProcess } from '../support/processes/start-process.ts'
+import { runProcess } from '@integration-host/shared/test-support/start-process'
 import { startSystem, type System } from '../support/system.ts'
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/backup.ts', import.meta.url))

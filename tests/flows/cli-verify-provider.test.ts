@@ -2,7 +2,7 @@ import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { sandboxClient } from '../support/clients/sandbox.ts'
 import { CLI, parseJsonLines, runCli } from '../support/processes/cli.ts'
-import { startProcess } from '../support/processes/start-process.ts'
+import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { startSystem, type System } from '../support/system.ts'
 
 const CLIENT_ID = 'client-id-canary-1'

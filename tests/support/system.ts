@@ -12,7 +12,10 @@ import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { DEVIATION } from './openapi/deviations.ts'
-import { type StartedProcess, startProcess } from './processes/start-process.ts'
+import {
+  type StartedProcess,
+  startProcess,
+} from '@integration-host/shared/test-support/start-process'
 import { removeTopology } from './topology.ts'
 
 /** The services can be started in any order. */

@@ -1,13 +1,16 @@
-/** The one way in which tests start a Node process, read its output, and end it. */
+/** Starts a process, reads its output and ends it, for the tests of every package. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 
-const OUTPUT_DEADLINE_MS = 30_000
+// Long enough for a process that compiles its sources on a machine under load.
+const OUTPUT_DEADLINE_MS = 60_000
 
 export interface ProcessOptions {
   /** The whole environment, apart from PATH: nothing else of this process is inherited. */
-  readonly env?: Readonly<Record<string, string>>
+  readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
+  /** The program to run instead of this Node. */
+  readonly program?: string
 }
 
 export interface ProcessResult {
@@ -23,23 +26,25 @@ export interface StartedProcess extends AsyncDisposable {
   readonly ended: Promise<ProcessResult>
   /** Everything written so far: standard output and standard error in the order of arrival. */
   output(): string
+  /** Sends a signal without waiting for its effect. Does nothing if the process has ended. */
+  signal(signal: NodeJS.Signals): void
   /**
    * Resolves with the first match of `pattern` in the output.
    *
-   * @throws {Error} with the output so far if the process ends first, or after 30 s.
+   * @throws {Error} with the output so far if the process ends first, or after 60 s.
    */
   waitForOutput(pattern: RegExp): Promise<RegExpExecArray>
   /** Sends `signal` if the process still runs. Resolves with its exit code, `null` if a signal ended it. */
   stop(signal: NodeJS.Signals): Promise<number | null>
 }
 
-/** Starts Node with `args`, without waiting for anything. Disposing kills the process and awaits its end. */
+/** Starts Node, or another program, without waiting for anything. Disposing kills the process and awaits its end. */
 export function startProcess(
   args: readonly string[],
-  { env = {}, cwd }: ProcessOptions = {},
+  { env = {}, cwd, program = process.execPath }: ProcessOptions = {},
 ): StartedProcess {
   const { PATH = '' } = process.env
-  const child = spawn(process.execPath, args, {
+  const child = spawn(program, args, {
     cwd,
     env: { PATH, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -58,14 +63,18 @@ export function startProcess(
     stdout: written.stdout,
     stderr: written.stderr,
   }))
-  const stop = async (signal: NodeJS.Signals): Promise<number | null> => {
-    if (child.exitCode === null && child.signalCode === null) child.kill(signal)
+  const signal = (name: NodeJS.Signals): void => {
+    if (child.exitCode === null && child.signalCode === null) child.kill(name)
+  }
+  const stop = async (name: NodeJS.Signals): Promise<number | null> => {
+    signal(name)
     return (await ended).code
   }
   return {
     pid: child.pid ?? 0,
     ended,
     output: () => written.both,
+    signal,
     waitForOutput(pattern) {
       const { promise, resolve, reject } = Promise.withResolvers<RegExpExecArray>()
       const fail = (reason: string): void =>
@@ -76,7 +85,7 @@ export function startProcess(
         const match = pattern.exec(written.both)
         if (match !== null) resolve(match)
       }
-      const timer = setTimeout(() => fail('30 s passed'), OUTPUT_DEADLINE_MS)
+      const timer = setTimeout(() => fail('60 s passed'), OUTPUT_DEADLINE_MS)
       listeners.add(check)
       check()
       ended.then(() => fail('the process ended'), reject)
@@ -90,7 +99,7 @@ export function startProcess(
   }
 }
 
-/** Runs Node with `args` to its end. */
+/** Runs Node, or another program, to its end. */
 export const runProcess = (
   args: readonly string[],
   options?: ProcessOptions,

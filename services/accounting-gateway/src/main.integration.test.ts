@@ -40,7 +40,7 @@ describe('the gateway as a process', () => {
       AMQP_URL: 'http://bad-broker',
       REQUESTS_PER_SECOND: '0',
     })
-    expect(await gateway.exit()).toBe(1)
+    expect(await gateway.ended).toMatchObject({ code: 1 })
     for (const name of [
       'SERVICE_API_KEY',
       'PORT',
@@ -72,8 +72,8 @@ describe('the gateway as a process', () => {
       })
     })
     expect((await get(url, '/v3/company/1/x')).status).toBe(503)
-    gateway.child.kill('SIGTERM')
-    expect(await gateway.exit()).toBe(0)
+    gateway.signal('SIGTERM')
+    expect(await gateway.ended).toMatchObject({ code: 0 })
   })
 
   it('on SIGTERM finishes the call in flight, accepts no other, and exits with 0', async () => {
@@ -93,11 +93,11 @@ describe('the gateway as a process', () => {
     })
     const url = await gateway.url()
     const answer = await get(url, '/v3/company/1/x')
-    gateway.child.kill('SIGTERM')
+    gateway.signal('SIGTERM')
     await eventually(() => expect(fetch(`${url}/health/live`)).rejects.toThrow('fetch failed'))
     finish()
     expect(await answer.text()).toBe('half whole')
-    expect(await gateway.exit()).toBe(0)
+    expect(await gateway.ended).toMatchObject({ code: 0 })
   })
 
   it('warns at start if REDIS_URL is not set', async () => {
@@ -112,7 +112,7 @@ describe('the gateway as a process', () => {
       await startFakeServer((_request, response) => response.end('{"issuer":"x"}')),
     )
     const gateway = start({ ...nothingReachable, ACCOUNTING_URL: '', DISCOVERY_URL: provider.url })
-    expect(await gateway.exit()).toBe(1)
+    expect(await gateway.ended).toMatchObject({ code: 1 })
     expect(gateway.output()).toContain('set ACCOUNTING_URL')
   })
 })
@@ -181,8 +181,9 @@ describe('two gateways over Redis and RabbitMQ', () => {
     expect(answers.every(({ status }) => status === 200)).toBe(true)
     expect(performance.now() - from).toBeGreaterThan(950)
 
-    for (const gateway of gateways) gateway.child.kill('SIGTERM')
-    expect(await Promise.all(gateways.map((gateway) => gateway.exit()))).toEqual([0, 0, 0])
+    for (const gateway of gateways) gateway.signal('SIGTERM')
+    const results = await Promise.all(gateways.map((gateway) => gateway.ended))
+    expect(results.map(({ code }) => code)).toEqual([0, 0, 0])
     for (const gateway of gateways) expect(gateway.output()).not.toContain('canary')
   })
 })

@@ -92,7 +92,7 @@ describe.skipIf(process.platform !== 'linux')('512 MB', () => {
     upstream.handle = (_request, response) => pipeline(body(), response)
     const { request, answer } = await call('GET')
     request.end()
-    const used = memory(gateway.child.pid ?? 0)
+    const used = memory(gateway.pid)
     const { stream, length } = sink((taken) => used.look(taken))
     await pipeline((await answer)[0], stream)
     expect(length()).toBe(WHOLE)
@@ -100,7 +100,7 @@ describe.skipIf(process.platform !== 'linux')('512 MB', () => {
   })
 
   it('are uploaded through the gateway with constant memory', async () => {
-    const used = memory(gateway.child.pid ?? 0)
+    const used = memory(gateway.pid)
     const { stream, length } = sink((taken) => used.look(taken))
     upstream.handle = async (received, response) => {
       await pipeline(received, stream)

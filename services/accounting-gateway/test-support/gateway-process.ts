@@ -1,9 +1,10 @@
 /** Runs the gateway, or a service that it calls, as a separate process. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { eventually } from '@integration-host/shared/test-support/eventually'
-import { expect } from 'vitest'
+import {
+  listeningUrl,
+  type StartedProcess,
+  startProcess,
+} from '@integration-host/shared/test-support/start-process'
 import { KEY } from './harness.ts'
 
 const MAIN = new URL('../src/main.ts', import.meta.url)
@@ -21,39 +22,12 @@ export const nothingReachable = {
   REDIS_URL: `redis://${UNREACHABLE}`,
 }
 
-export interface Running extends AsyncDisposable {
-  readonly child: ChildProcess
-  output(): string
+export interface Running extends StartedProcess {
+  /** Resolves with the URL at which the process listens. */
   url(): Promise<string>
-  exit(): Promise<number | null>
 }
 
 export function startMain(env: Readonly<Record<string, string>>, main: URL = MAIN): Running {
-  const child = spawn(process.execPath, [fileURLToPath(main)], {
-    env: { PATH: process.env['PATH'], ...env },
-  })
-  let output = ''
-  child.stdout.on('data', (part: Buffer) => (output += part.toString()))
-  child.stderr.on('data', (part: Buffer) => (output += part.toString()))
-  const exited = once(child, 'exit').then(([code]) => code as number | null)
-  const lines = () =>
-    output
-      .split('\n')
-      .filter((line) => line.startsWith('{'))
-      .map((line) => JSON.parse(line) as Record<string, unknown>)
-  return {
-    child,
-    output: () => output,
-    url: () =>
-      eventually(() => {
-        const line = lines().find(({ msg }) => msg === 'service is listening')
-        expect(line, output).toBeDefined()
-        return String(line?.['url'])
-      }),
-    exit: () => exited,
-    async [Symbol.asyncDispose]() {
-      if (child.exitCode === null) child.kill('SIGKILL')
-      await exited
-    },
-  }
+  const started = startProcess([fileURLToPath(main)], { env })
+  return { ...started, url: () => listeningUrl(started) }
 }

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it, vi } from 'vitest'
-import { startProcess } from '../processes/start-process.ts'
+import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { ServerGroup } from './server-group.ts'
 
 // A program that exits on its stop signal SIGINT only, after 150 ms.

@@ -3,7 +3,7 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { expect, it } from 'vitest'
-import { runProcess } from '../processes/start-process.ts'
+import { runProcess } from '@integration-host/shared/test-support/start-process'
 import { deviations } from './deviations.ts'
 
 const SERVICE_APP = '@integration-host/shared/http/service-app'

@@ -1,5 +1,9 @@
 import { fileURLToPath } from 'node:url'
-import { type ProcessOptions, type ProcessResult, runProcess } from './start-process.ts'
+import {
+  type ProcessOptions,
+  type ProcessResult,
+  runProcess,
+} from '@integration-host/shared/test-support/start-process'
 
 /** The command-line program, started as an operator starts it. */
 export const CLI = fileURLToPath(new URL('../../../packages/cli/src/main.ts', import.meta.url))

@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { chmod, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type StartedProcess, startProcess } from '../../test-support/start-process.ts'
 import { lockFolder } from './folder-lock.ts'
 
 let folder: string
@@ -19,7 +18,7 @@ const REFUSED = { name: 'StartupError', message: expect.stringContaining('in use
 
 /** Starts a process that acquires the lock or fails to; returns its first line of output. */
 async function another({ isNobody = false } = {}): Promise<
-  AsyncDisposable & { says: string; kill(signal: NodeJS.Signals): void }
+  StartedProcess & { readonly says: string }
 > {
   const module = JSON.stringify(new URL('folder-lock.ts', import.meta.url).href)
   const program = `
@@ -29,21 +28,17 @@ async function another({ isNobody = false } = {}): Promise<
     globalThis.unlock = await lockFolder(folder, file).catch((error) => error.name)
     console.log(typeof unlock === 'string' ? unlock : 'locked')
     setInterval(() => {}, 1_000)`
-  const child = spawn(
-    process.execPath,
-    ['--input-type=module', '--eval', program, '--', folder, file, String(isNobody)],
-    { stdio: ['ignore', 'pipe', 'inherit'] },
-  )
-  const exit = once(child, 'exit')
-  const [said] = (await once(child.stdout, 'data')) as [Buffer]
-  return {
-    says: said.toString().trim(),
-    kill: (signal) => void child.kill(signal),
-    async [Symbol.asyncDispose]() {
-      child.kill('SIGKILL')
-      await exit
-    },
-  }
+  const started = startProcess([
+    '--input-type=module',
+    '--eval',
+    program,
+    '--',
+    folder,
+    file,
+    String(isNobody),
+  ])
+  const [says] = await started.waitForOutput(/^(?:locked|StartupError)$/m)
+  return { ...started, says }
 }
 
 describe('the lock of a data folder', () => {
@@ -68,7 +63,7 @@ describe('the lock of a data folder', () => {
 
   it('keeps the lock of a data folder while its process is suspended', async () => {
     await using other = await another()
-    other.kill('SIGSTOP')
+    other.signal('SIGSTOP')
     await expect(takenAndFreed()).rejects.toMatchObject(REFUSED)
   })
 

@@ -1,8 +1,6 @@
-import { execFile } from 'node:child_process'
-import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
+import { runProcess } from '../../test-support/start-process.ts'
 
-const run = promisify(execFile)
 const LOGGER = new URL('logger.ts', import.meta.url).href
 const PROGRAM = `
   const { createLogger } = await import(${JSON.stringify(LOGGER)})
@@ -11,11 +9,9 @@ const PROGRAM = `
   logger.warn({ err: new Error('no route') }, 'step failed')
 `
 const command = [process.execPath, '--input-type=module', '--eval', PROGRAM]
-const env = { PATH: process.env['PATH'] ?? '' }
 
 it('writes log lines as JSON if standard output is not a terminal', async () => {
-  const [file = '', ...args] = command
-  const { stdout } = await run(file, args, { env })
+  const { stdout } = await runProcess(command.slice(1))
   expect(JSON.parse(stdout.split('\n')[0] ?? '')).toMatchObject({
     level: 'info',
     service: 'coordinator',
@@ -30,8 +26,9 @@ it.each([
 ])('writes readable log lines to a terminal, %s', async (_how, more, isColoured) => {
   // script(1) runs a command whose standard output is a pseudo-terminal.
   const quoted = command.map((part) => `'${part.replaceAll("'", String.raw`'\''`)}'`).join(' ')
-  const { stdout } = await run('script', ['-qec', quoted, '/dev/null'], {
-    env: { ...env, ...more },
+  const { stdout } = await runProcess(['-qec', quoted, '/dev/null'], {
+    program: 'script',
+    env: more,
   })
   // eslint-disable-next-line no-control-regex
   const plain = stdout.replaceAll(/\u001B\[\d+m/g, '')
