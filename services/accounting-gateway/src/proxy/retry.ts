@@ -1,5 +1,6 @@
 /** Decides whether an attempt is repeated. Pure: time and randomness are parameters. */
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 
 /** RFC 9110 §9.2.2. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
@@ -42,14 +43,10 @@ export const afterFailure = (tries: Tries): Verdict => retry(tries, 0)
 function retry(tries: Tries, minimumMs: number): Verdict {
   const { canRepeat, attempt, remainingMs, random } = tries
   if (!canRepeat || attempt > MAX_RETRIES) return PASS
-  const delayMs = Math.max(minimumMs, backoff(attempt, random))
+  // Half of the back-off is random, so that calls that failed together are not repeated together.
+  const pauseMs = backoffMs(attempt, { ...BACKOFF, random: 0.5 + random / 2 })
+  const delayMs = Math.max(minimumMs, pauseMs)
   return delayMs < remainingMs ? { kind: 'retry', delayMs } : PASS
-}
-
-// Half of the delay is random, so that calls that failed together are not repeated together.
-function backoff(attempt: number, random: number): number {
-  const ceiling = Math.min(BACKOFF.capMs, BACKOFF.baseMs * 2 ** (attempt - 1))
-  return Math.floor(ceiling / 2 + (random * ceiling) / 2)
 }
 
 /** Returns the milliseconds of a `Retry-After`, at most an hour; `null` if it is absent or invalid. */

@@ -5,6 +5,7 @@ import {
   CREDENTIALS_EXCHANGE,
 } from '@integration-host/shared/contracts/credential-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
+import { parseJsonAs } from '@integration-host/shared/json'
 import type {
   Consumer,
   Delivery,
@@ -41,10 +42,6 @@ export async function consumeCredentialEvents(
 
 /** Returns the realm of an event; `null` if the message is not a credential event. */
 function changedRealm({ content }: Delivery): string | null {
-  try {
-    const event = CredentialEvent.safeParse(JSON.parse(content.toString('utf8')))
-    return event.success ? realmOf(event.data.Name) : null
-  } catch {
-    return null
-  }
+  const event = parseJsonAs(CredentialEvent, content.toString('utf8'))
+  return event === null ? null : realmOf(event.Name)
 }

@@ -3,11 +3,14 @@ import { AccessTokenView } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
+import { requestText, type TextResponse } from '@integration-host/shared/http/client/request-text'
+import { parseJson, parseJsonAs } from '@integration-host/shared/json'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { Secret } from '@integration-host/shared/secrets/secret'
+import { coolDownMs } from '../../proxy/retry.ts'
 import { upstreamBase } from '../../proxy/target.ts'
 import type { TokenSource } from '../../realm/access-token.ts'
-import { requestText, type TextResponse } from '@integration-host/shared/http/client/request-text'
 import { connectUpstream } from '../http/upstream.ts'
 
 export interface TokenServiceOptions {
@@ -29,9 +32,12 @@ const FORWARDED_CODES: readonly ErrorCode[] = [
   'credential_faulted',
   'provider_unavailable',
 ]
-/** Any visible ASCII, which a header can contain. RFC 6750 §2.1 allows less, but providers use more. */
+/** Visible ASCII, that is, any token a header value can contain. Providers use characters beyond RFC 6750 §2.1. */
 const BEARER = /^[\x21-\x7e]+$/
-const PROBE_MS = { up: 5_000, down: 250, longest: 5_000 }
+/** Pauses between health probes in ms: `up` after a successful one, `down` after failed ones. */
+const PROBE = { upMs: 5_000, down: { baseMs: 500, capMs: 5_000, random: 1 } }
+/** Seconds after which a caller may retry if token-service sent no `Retry-After`. */
+const DEFAULT_RETRY_AFTER_S = 5
 
 /** Returns the token source that calls token-service over HTTP, and polls its health for readiness. */
 export function connectTokenService(options: TokenServiceOptions): TokenServiceConnection {
@@ -63,7 +69,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
   }
 
   async function probe(): Promise<void> {
-    let pauseMs = PROBE_MS.down
+    let failures = 0
     while (!closing.signal.aborted) {
       try {
         const { status } = await call('GET', '/health/live', null, 2_000)
@@ -73,10 +79,9 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
         // `call` has reported it to the dependency.
       }
       const isUp = dependency.state.status === 'up'
-      pauseMs = isUp ? PROBE_MS.down : Math.min(PROBE_MS.longest, pauseMs * 2)
-      await delay(isUp ? PROBE_MS.up : pauseMs, null, { signal: closing.signal, ref: false }).catch(
-        () => {},
-      )
+      failures = isUp ? 0 : failures + 1
+      const pauseMs = isUp ? PROBE.upMs : backoffMs(failures, PROBE.down)
+      await delay(pauseMs, null, { signal: closing.signal, ref: false }).catch(() => {})
     }
   }
   const probing = probe()
@@ -87,8 +92,8 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
         const name = credentialName(realm)
         const response = await call('GET', `/credentials/${name}/token`, null, deadlineMs)
         if (response.status !== 200) throw errorOf(response)
-        const token = AccessTokenView.safeParse(parsed(response.text))
-        // Whatever the cause, another company's token must never be used.
+        const token = AccessTokenView.safeParse(parseJson(response.text))
+        // The name is compared because a token of another company must never be used, not even after a defect there.
         if (!token.success || token.data.Name !== name || !BEARER.test(token.data.Authenticator))
           throw unavailable('token-service sent an invalid response')
         return {
@@ -111,36 +116,31 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
   }
 }
 
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
-}
-
 /** Returns the error of a response; with token-service's own detail if its code is forwarded. */
 function errorOf(response: TextResponse): IntegrationError {
   const { status, text } = response
-  const problem = Problem.safeParse(parsed(text))
-  const code = FORWARDED_CODES.find((known) => problem.success && problem.data.code === known)
-  if (!problem.success || code === undefined)
+  const problem = parseJsonAs(Problem, text)
+  const code = FORWARDED_CODES.find((known) => problem?.code === known)
+  if (problem === null || code === undefined)
     return unavailable(
       status === 401 || status === 403
         ? 'token-service does not accept the service key'
         : `token-service responded with status ${status}`,
     )
-  const { type: _type, title, status: _status, code: _code, detail, ...members } = problem.data
+  const { type: _type, title, status: _status, code: _code, detail, ...members } = problem
   return new IntegrationError(code, detail ?? title, {
     members,
-    ...(code === 'provider_unavailable' && {
-      retryAfterSeconds: secondsOf(response.header('retry-after')),
-    }),
+    ...(code === 'provider_unavailable' && { retryAfterSeconds: retryAfterSecondsOf(response) }),
   })
 }
 
-const secondsOf = (retryAfter: string | null): number =>
-  retryAfter !== null && /^\d{1,6}$/.test(retryAfter) ? Number(retryAfter) : 5
+function retryAfterSecondsOf(response: TextResponse): number {
+  const ms = coolDownMs(response.header('retry-after'), Date.now())
+  return ms === null ? DEFAULT_RETRY_AFTER_S : Math.ceil(ms / 1_000)
+}
 
 const unavailable = (message: string, cause?: unknown): IntegrationError =>
-  new IntegrationError('token_service_unavailable', message, { retryAfterSeconds: 5, cause })
+  new IntegrationError('token_service_unavailable', message, {
+    retryAfterSeconds: DEFAULT_RETRY_AFTER_S,
+    cause,
+  })
