@@ -16,20 +16,20 @@ const shape = {
   ...listenSettings(7218),
   SERVICE_API_KEY: serviceKeys(),
   TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
-  /** The accounting API; wins over the discovery document's `accounting_url` and over the profile. */
+  /** The accounting API. Has precedence over `accounting_url` of the discovery document and over the profile. */
   ACCOUNTING_URL: httpUrl().optional(),
-  /** Fetched as written: a trailing slash or a query is part of it. */
+  /** Fetched exactly as configured: a trailing slash or a query is not removed. */
   DISCOVERY_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
   PROVIDER_PROFILE: providerProfile(),
-  // Each of these replaces the profile's value.
+  // Each of the limits that follow replaces the value of PROVIDER_PROFILE if it is set.
   REQUESTS_PER_SECOND: integer(1, 100_000).optional(),
   REQUESTS_PER_MINUTE: integer(1, 1_000_000).optional(),
   CONCURRENT_REQUESTS: integer(1, 10_000).optional(),
   BATCHES_PER_MINUTE: integer(1, 1_000_000).optional(),
   HOLD_SECONDS: integer(1, 3_600).optional(),
-  /** Intuit accepts uploads of 100 MB. There is always a limit. */
+  /** Intuit accepts uploads of 100 MB. The limit cannot be switched off. */
   LONGEST_BODY_MB: integer(1, 100_000).default(1_024),
-  /** From a call's arrival to the first byte of its response, including retries and waits. */
+  /** Time from the arrival of a call to the first byte of its response, including retries and waits. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
   METRICS_BY_REALM: onOff(),
   /** `off`: `node:http` serves every connection (src/fast-path). */
@@ -43,10 +43,10 @@ const backends = {
   AMQP_PREFIX: z.string().max(64).default(''),
 }
 
-// `when`: reports this cross-field error together with those of single fields, not only once these are fixed.
+// Zod runs cross-field checks only if every field is valid. With `when` this error is reported together with theirs.
 const requiresUpstream = {
   error:
-    'set ACCOUNTING_URL, or DISCOVERY_URL with a document that names accounting_url or is of a provider that PROVIDER_PROFILE knows',
+    'set ACCOUNTING_URL, or set DISCOVERY_URL to a document that contains accounting_url or belongs to a provider known to PROVIDER_PROFILE',
   when: () => true,
 }
 const namesUpstream = (settings: {

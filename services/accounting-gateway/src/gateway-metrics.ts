@@ -8,7 +8,7 @@ export interface GatewayMetrics {
   callCompleted(realm: string | null, status: number, durationMs: number, waitedMs: number): void
   retry(reason: string): void
   coolDownStarted(): void
-  /** Returns the same limits; waits, rejections and cool-downs are measured. */
+  /** Wraps the limits so that their waits, rejections and cool-downs are measured. */
   measured(limits: GatewayLimits): GatewayLimits
 }
 

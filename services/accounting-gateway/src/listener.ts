@@ -30,17 +30,17 @@ export interface ListenerDeps {
 export interface Listener {
   /** Handles a request that was read by `node:http`. */
   readonly onRequest: NodeListener
-  /** Handles a request of the fast path. Returns false, with nothing done, if `node:http` must handle it. */
+  /** Handles a request of the fast path. Returns false without any effect if `node:http` must handle the request. */
   readonly onFastPathRequest: (request: BodilessGet, response: CallerResponse) => boolean
   /** Subscribes to the requests that `node:http` does not pass to a request listener. */
   attach(server: Server): void
-  /** Rejects new company calls and those that only wait; those in flight go on. */
+  /** Rejects new company calls and those that only wait. Calls with a request in flight upstream continue. */
   shutDown(): void
 }
 
 /** The route of company calls in logs and traces. */
 const ROUTE = '/v3/company/:realm/*'
-/** All other methods are forwarded: the accounting API decides about them. These three address proxies themselves. */
+/** These methods address a proxy itself. All others are forwarded, and the accounting API accepts or rejects them. */
 const REJECTED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createListener(deps: ListenerDeps): Listener {
@@ -200,8 +200,8 @@ function respondProblem(
   if (error.retryAfterSeconds !== null)
     headers.push('Retry-After', String(Math.max(1, Math.ceil(error.retryAfterSeconds))))
   if (problem.status === 401) headers.push('WWW-Authenticate', 'Bearer realm="integration-host"') // RFC 6750 §3
-  // RFC 9110 §15.5.9 for 408. In general, a body that is still arriving slowly must not keep the connection open
-  // after its response.
+  // RFC 9110 §15.5.9 recommends closing the connection after 408. It is also closed while a request body is still
+  // arriving, because a slow sender could otherwise occupy the connection long after its response.
   if (problem.status === 408 || isBodyArriving(request)) headers.push('Connection', 'close')
   response.writeHead(problem.status, headers)
   response.end(request.method === 'HEAD' ? undefined : body)

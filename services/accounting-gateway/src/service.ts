@@ -28,9 +28,9 @@ export interface Adapters {
   readonly limits?: GatewayLimits
 }
 
-/** For the whole request with its body: large uploads over slow connections take long. Headers have 10 s (408). */
+/** For a whole request: 10 s for its headers (`headersTimeout`) are included, the rest is for uploads over slow connections. */
 const REQUEST_TIMEOUT_MS = 120_000
-/** Time that calls in flight have at shutdown; the process is ended after 10 s. */
+/** How long calls in flight may continue at shutdown. Shorter than the 10 s after which the process exits anyway. */
 const DRAIN_MS = 8_000
 
 /**
@@ -104,7 +104,7 @@ export async function startAccountingGateway(
   }
 }
 
-/** Returns the accounting API: of the settings, else of the discovery document or the profile once that is fetched. */
+/** Returns a function that returns the accounting API: that of ACCOUNTING_URL, else the one found by discovery. */
 async function locateUpstream(config: Config, health: Health, stack: AsyncDisposableStack) {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config
   const connections = stack.use(new AsyncDisposableStack())

@@ -91,12 +91,13 @@ export class FastPathConnection {
   onResponseEnd(): void {
     const response = this.#response
     this.#response = null
-    // Releases an attempt that waits for the socket to drain.
+    // An attempt may still wait for the socket to drain. `close` tells it that the response is complete, as in Node.
     response?.emit('close')
     this.#idleSince = performance.now()
     this.#idleTimeoutMs = KEEP_ALIVE_TIMEOUT_MS
     if (this.#isShuttingDown) return this.#socket.destroySoon()
-    // Deferred: this method runs while the parser reads upstream's response, and a parser must not be entered again.
+    // Deferred, because this method can be called while llhttp parses upstream's response. All parsers share one
+    // instance of llhttp, which must not be called from within its own callbacks.
     if (this.#pending.length > 0) process.nextTick(() => this.#readPending())
   }
 

@@ -9,12 +9,12 @@
  * `Host` header, and for which `serve` returns true (a company call with a valid service key).
  *
  * What it never accepts: any other method or version; a request with `Content-Length`, `Transfer-Encoding`,
- * `Expect` or `Upgrade`; `Connection: close`; a request in several reads or several requests in one; whatever the
- * parser rejects; and whatever has to be rejected by the gateway, such as an invalid key or target.
+ * `Expect` or `Upgrade`; `Connection: close`; a request in several reads or several requests in one; bytes that the
+ * parser rejects; and requests that the gateway has to reject, for example for an invalid key or target.
  *
- * I1  A connection stays on the fast path while each of its requests is accepted. With the first one that is not,
- *     the connection and the unconsumed bytes of that request go to `node:http` and never come back. So every
- *     rejection is decided there, in one place.
+ * I1  A connection stays on the fast path while each of its requests is accepted. At the first request that is not,
+ *     the connection and the bytes of that request are given to `node:http`, which serves the connection from then
+ *     on. So every rejection is decided in one place, by `node:http` and the listener behind it.
  * I2  One request is in flight per connection. Bytes that arrive meanwhile (pipelining, RFC 9112 §9.3.2) are not
  *     parsed before its response is written and the socket's buffer has drained.
  */
@@ -30,7 +30,7 @@ export interface FastPath {
   shutDown(): void
 }
 
-/** Serves a request. Returns false, with nothing done, if it does not belong on the fast path. */
+/** Serves a request. Returns false without any effect if the request does not belong on the fast path. */
 export type Serve = (request: BodilessGet, response: CallerResponse) => boolean
 
 const IDLE_CHECK_MS = 1_000

@@ -39,7 +39,7 @@ export class BodilessGet implements CallerRequest {
 /** The same limit as `maxHeaderSize` of the HTTP server, which responds 431 beyond it. */
 const MAX_HEAD_BYTES = 16_384
 
-/** RFC 9112 §6.3: with neither of the first two a request has no body. The others change the exchange itself. */
+/** A request has a body only with one of the first two (RFC 9112 §6.3). The others need more than one response. */
 const UNSUPPORTED_HEADERS = ['content-length', 'transfer-encoding', 'expect', 'upgrade']
 
 export class RequestReader implements MessageReceiver {
@@ -85,6 +85,6 @@ export class RequestReader implements MessageReceiver {
   }
 }
 
-/** Compares with `GET ` byte by byte, so that other requests cost nothing more. */
+/** Compares with the bytes of `GET `. This is cheaper than starting the parser for requests that it would reject. */
 const startsWithGet = (bytes: Buffer): boolean =>
   bytes[0] === 71 && bytes[1] === 69 && bytes[2] === 84 && bytes[3] === 32

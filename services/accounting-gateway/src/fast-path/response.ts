@@ -8,7 +8,7 @@ import type { CallerResponse } from '../proxy/caller.ts'
 /** How long a connection may be idle between requests; the same as `keepAliveTimeout`, and announced to the caller. */
 export const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_TIMEOUT_MS / 1_000}\r\n`
-/** Chunks up to this size are copied into one buffer with their framing; for larger ones a second write is cheaper. */
+/** Up to this size copying a chunk and its framing into one buffer is cheaper than a second write to the socket. */
 const MAX_COPIED_BYTES = 16_384
 const EMPTY = Buffer.alloc(0)
 

@@ -38,9 +38,9 @@ export interface AttemptDeps {
   ) => { readonly add: HeaderList } | { readonly retryInMs: number }
 }
 
-/** Informational responses per request. More are an attack: they are buffered if the caller does not read. */
+/** Limit of informational responses per request. If the caller does not read, they are buffered without backpressure. */
 const MAX_INFORMATIONAL = 100
-/** A discarded body is read up to this size, so that the connection can be reused; a longer one closes it. */
+/** A discarded body up to this size is read so that its connection can be reused; for a longer one it is closed. */
 const MAX_DISCARDED_BYTES = 65_536
 /** A caller that reads nothing of its response for so long is disconnected. */
 const STALL_TIMEOUT_MS = 60_000
@@ -91,7 +91,7 @@ export class Attempt implements Receiver {
     try {
       response.writeInformation(status, responseHeaders(headers, bearer))
     } catch {
-      // A header that HTTP does not allow. An informational response is optional, so it is dropped.
+      // Node throws for a header that HTTP does not allow. Relaying a 1xx response is optional, so it is dropped.
     }
   }
 
@@ -128,8 +128,8 @@ export class Attempt implements Receiver {
     if (!response.write(chunk)) this.#waitForDrain()
   }
 
-  // The head is held back until here, so that a response that arrives in one read is sent in one write. If the body
-  // is not there yet, the head is sent without it.
+  // Called after each read of upstream's socket. `onHeaders` does not send the head, so that a response that arrives
+  // in one read is sent in one write. If no part of the body has arrived by now, the head is sent without it.
   onCaughtUp(): void {
     if (this.#result !== null || this.#head === null) return
     const { response } = this.#deps

@@ -8,7 +8,7 @@
  * I1  Every attempt is sent with a permit and a token of its own realm; the permit is released when the attempt ends.
  * I2  The caller gets exactly one response: the accounting API's unchanged, or a problem document of the gateway;
  *     never parts of both.
- * I3  Nothing outlives the caller's connection, and no response begins after the deadline.
+ * I3  The call ends when the caller's connection closes, and no response begins after the deadline.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { HttpFailure } from '@integration-host/shared/http/client/exchange'
@@ -136,11 +136,11 @@ export class ProxyCall {
     )
   }
 
-  /** Headers of a problem document with which the caller and the provider's support can trace the call. */
+  /** Returns headers of a problem document that identify the call to the caller and to the provider's support. */
   problemHeaders(): string[] {
     const headers = ['Server-Timing', this.#serverTiming()]
     if (this.#stats.traceId !== null) headers.push('intuit_tid', this.#stats.traceId)
-    // With the key, the caller can send the same call again without its being executed twice.
+    // A caller that repeats the call with this requestid does not cause it to be executed twice.
     if (this.#post.addedKey !== null) headers.push('X-RequestId', this.#post.addedKey)
     return headers
   }
@@ -197,7 +197,7 @@ export class ProxyCall {
     }
   }
 
-  // Not async, so that the loop awaits the attempt's own promise: each further promise costs every call time.
+  // Not an async function: it would wrap the attempt's promise in a second one, which costs time in every call.
   #send(
     token: AccessToken,
     body: Buffer | AsyncIterable<Buffer> | null,
@@ -296,7 +296,7 @@ export class ProxyCall {
     return opened instanceof Promise ? this.#wait(opened, { isReadingBody: true }) : opened
   }
 
-  // The deadline limits the accounting API: it starts again with each part of the body the caller sends.
+  // The deadline is meant for the accounting API, so it is restarted with each part of the body the caller sends.
   #onBodyProgress(received: number): void {
     if (received > this.#deps.maxBodyBytes) this.#interrupt(this.#bodyTooLarge())
     this.#deadline.timer.refresh()
@@ -332,7 +332,7 @@ export class ProxyCall {
     }
   }
 
-  /** Resolves with `promise` unless the call is interrupted first. The time counts as waited, not as upstream's. */
+  /** Resolves with `promise` unless the call is interrupted first. The time is added to `waitedMs`, not `upstreamMs`. */
   async #wait<T>(
     promise: Promise<T>,
     {

@@ -58,9 +58,9 @@ const derivedKey = (key: string | string[] | undefined): string | null =>
 type OwnKey = (post: CallersPost) => 'present' | 'other' | 'absent'
 
 /**
- * Whether a query has the parameter, once, by its documented name and with a value. `other`: in any other way
- * that a server might take for it (another case, an encoded name, an empty value, twice). What a server
- * makes of that is not documented, so such a POST is neither marked again nor repeated.
+ * Builds the function that looks for the parameter in a query. `present`: it occurs once, with its documented name
+ * and a value. `other`: it occurs in a form that a server might accept as well (another case, an encoded name, an
+ * empty value, twice). That is not documented, so such a POST is neither given a second key nor repeated.
  */
 function queryKey({ name }: RepeatablePost): OwnKey {
   return ({ path }) => {
@@ -84,7 +84,7 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
-    return text // malformed encoding: no server reads it as the name
+    return text // With malformed encoding it cannot be the name of the parameter.
   }
 }
 

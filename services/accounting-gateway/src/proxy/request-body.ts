@@ -90,7 +90,7 @@ export function requestBody(
     async discard() {
       currentAttempt += 1
       chunks.clear()
-      // Reading has not begun; Node discards a body that was never read by itself.
+      // If reading has not begun, Node discards the body itself when the response ends.
       if (iterator === null) return
       try {
         while ((await iterator.next()).done !== true);

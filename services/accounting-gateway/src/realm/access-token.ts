@@ -48,8 +48,8 @@ interface Entry {
   /** The request in flight (I2). */
   pending: Promise<AccessToken> | null
   /**
-   * The last forced refresh. While it is in flight `until` is infinite; after that its result, also a failure, is
-   * shared until then by all calls that were rejected with the same version.
+   * The last forced refresh. Until the epoch ms `until`, its result, also a failure, is shared by all calls that were
+   * rejected with the same version. `until` is infinite while the refresh is in flight.
    */
   forcedRefresh: {
     readonly version: number
@@ -69,7 +69,7 @@ const MAX_AGE_MS = 300_000
 const FAILURE_COOL_DOWN_MS = 5_000
 /** I5 */
 const FORCED_REFRESH_COOL_DOWN_MS = 60_000
-/** Number of entries at which expired ones are removed. */
+/** Number of entries from which expired ones are removed. */
 const SWEEP_AT = 10_000
 
 export function createAccessTokens({

@@ -11,10 +11,10 @@ import {
 
 const SECOND_MS = 1_000
 const MINUTE_MS = 60_000
-/** Interval after which to check for a free concurrency slot; a release in this process wakes the queue earlier. */
+/** Milliseconds after which a waiting call tries again. A release in this process wakes the queue earlier. */
 const CONCURRENCY_POLL_MS = 50
 const INITIAL_RING_SIZE = 16
-/** Number of realms kept in memory before idle ones are evicted. */
+/** Number of realms in memory from which idle ones are evicted. */
 const SWEEP_AT = 1_000
 
 /** The calls that this process has sent for one realm. */
@@ -34,7 +34,7 @@ interface RealmWindow {
 
 export interface ProcessRateLimiter extends RateLimiter {
   reserve(realm: string): Reservation
-  /** Counts a call that another limiter permitted, so that this one is right when it must decide alone. */
+  /** Counts a call that another limiter permitted, so that this limiter is accurate if it has to take over. */
   count(realm: string): void
   /** Returns the milliseconds until the realm's cool-down ends; 0 if there is none. */
   coolDownMs(realm: string): number

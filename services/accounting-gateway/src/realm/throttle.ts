@@ -67,8 +67,8 @@ export interface GatewayLimits {
 }
 
 /**
- * Returns the permit of one call. A batch call needs two, and waits for the rarer one of the batch limit first:
- * in the other order it would occupy a slot of the general limit while it waits.
+ * Returns the permit of one call. A batch call needs two permits and acquires that of the batch limit first, for which
+ * it may wait long: in the other order it would occupy a slot of the general limit during that wait.
  */
 export function acquirePermit(
   { calls, batches }: GatewayLimits,
@@ -220,11 +220,11 @@ export function createRealmLimits({
   }
 }
 
-// A concurrency slot can become free at any moment; a cool-down and a rate window end at a known time.
+// Returns the epoch ms until which no permit is possible. 0 for a concurrency slot, which can become free at any time.
 const blockedBy = ({ reason, waitMs }: Denial, now: number): number =>
   reason === 'concurrency' ? 0 : now + waitMs
 
 const throttled = (waitMs: number): IntegrationError =>
-  new IntegrationError('throttled', 'the realm has no call left before the deadline', {
+  new IntegrationError('throttled', 'no permit of the realm is available before the deadline', {
     retryAfterSeconds: Math.ceil(waitMs / 1_000),
   })

@@ -17,8 +17,8 @@ const Document = z.looseObject({
 })
 
 const REMEDY = 'set ACCOUNTING_URL to the address of the accounting API'
-const NAMES_NONE = `the discovery document names no accounting_url, and PROVIDER_PROFILE knows none for it: ${REMEDY}`
-/** How long the start waits for the document before it goes on without. */
+const HAS_NONE = `the discovery document contains no accounting_url, and PROVIDER_PROFILE defines none for it: ${REMEDY}`
+/** How long the start waits for the document. After that the gateway listens and fetches it in the background. */
 const START_TIMEOUT_MS = 800
 
 export interface AccountingUrl extends AsyncDisposable {
@@ -26,7 +26,7 @@ export interface AccountingUrl extends AsyncDisposable {
   current(): string
 }
 
-/** The document leads to no usable address; the message is ours and says what to do. */
+/** The document contains no usable address. The message is written for the operator and names the remedy. */
 class NoAccountingUrl extends Error {}
 
 export interface AccountingUrlDeps {
@@ -64,7 +64,7 @@ export async function discoverAccountingUrl(
     if (!document.success)
       throw new NoAccountingUrl(`accounting_url of the discovery document is malformed: ${REMEDY}`)
     const address = document.data.accounting_url ?? addressOf(document.data)
-    if (address === null) throw new NoAccountingUrl(NAMES_NONE)
+    if (address === null) throw new NoAccountingUrl(HAS_NONE)
     // A document fetched over TLS must not lead bearer tokens onto an unencrypted connection.
     if (protocol === 'https:' && address.startsWith('http:'))
       throw new NoAccountingUrl(`accounting_url of the discovery document is not https: ${REMEDY}`)

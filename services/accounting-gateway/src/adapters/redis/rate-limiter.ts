@@ -16,7 +16,7 @@ import { RESERVE_PERMITS, START_COOL_DOWN } from './rate-limiter-scripts.ts'
  *     Such a permit counts as used at the last moment at which it may be used, until the replica reports when it
  *     was. So no window of any length ever contains more calls than allowed, over all replicas.
  * I5  One command is in flight per realm and replica. Each command states how many slots the replica uses, so two
- *     commands that crossed each other would each miss the other's.
+ *     concurrent commands would each state a number that does not include the other's slots.
  */
 
 type Verdict = 'granted' | Denial['reason']
@@ -251,7 +251,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
 
   const isAvailable = (): boolean => redis.status === 'ready' && !availability.isUnavailable()
 
-  // Renews leases (I2), and returns what this replica does not use.
+  // Renews leases (I2), and returns permits and slots that this replica does not use.
   const sweeping = setInterval(() => {
     const at = performance.now()
     for (const [realm, window] of windows) {
