@@ -3,12 +3,8 @@ import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createGatewayMetrics } from './gateway-metrics.ts'
 import type { Permit, RealmLimits } from './realm/throttle.ts'
-import {
-  startGateway,
-  startFixture,
-  type FakeServer,
-  type FakeTokenService,
-} from '../test-support/harness.ts'
+import type { FakeServer, FakeTokenService } from '../test-support/fake-servers.ts'
+import { startGateway, startFixture } from '../test-support/harness.ts'
 
 let opened: AsyncDisposableStack
 let upstream: FakeServer
@@ -28,8 +24,8 @@ const fetched = async (proxy: Proxy, path: string): Promise<number> => {
   return answer.status
 }
 
-describe('the metrics of the gateway', () => {
-  it('count calls by status only, whatever the realms are', async () => {
+describe('metrics of the gateway', () => {
+  it('counts calls by status, without a label for the realm', async () => {
     const proxy = await open()
     for (const realm of ['1', '2', '404']) await fetched(proxy, `/v3/company/${realm}/x`)
     const text = await read(proxy)
@@ -38,7 +34,7 @@ describe('the metrics of the gateway', () => {
     expect(text).not.toContain('realm=')
   })
 
-  it('count calls by realm as well if METRICS_BY_REALM is on', async () => {
+  it('counts calls by status and realm if METRICS_BY_REALM is on', async () => {
     const proxy = await open({ METRICS_BY_REALM: 'on' })
     for (const realm of ['1', '2', '2']) await fetched(proxy, `/v3/company/${realm}/x`)
     expect(await read(proxy)).toContain(
@@ -56,42 +52,42 @@ describe('measured limits', () => {
     const watching = createGatewayMetrics(metrics, { byRealm: false, now: () => clock.ms })
     const limits: RealmLimits = { acquire, coolDown() {} }
     const { calls } = watching.measured({ calls: limits, batches: limits })
-    return { calls, clock, figures: () => metrics.read() }
+    return { calls, clock, readMetrics: () => metrics.read() }
   }
 
-  it('report how long a call waited for its permit, and return one that is available at once', async () => {
+  it('measures the wait for a permit, and returns an available permit without a promise', async () => {
     const turn = Promise.withResolvers<Permit>()
     let isFree = true
-    const { calls, clock, figures } = watch(() => (isFree ? permit : turn.promise))
+    const { calls, clock, readMetrics } = watch(() => (isFree ? permit : turn.promise))
     expect(calls.acquire('1', waitLimit)).toBe(permit)
     isFree = false
     const waiting = calls.acquire('1', waitLimit)
     clock.ms += 2_500
     turn.resolve(permit)
     expect(await waiting).toBe(permit)
-    const text = await figures()
+    const text = await readMetrics()
     expect(text).toContain('gateway_throttle_wait_seconds_sum{service="test"} 2.5\n')
     expect(text).toContain('gateway_throttle_wait_seconds_count{service="test"} 1\n')
   })
 
-  it('count rejections, but not callers that disconnected', async () => {
-    const { calls, figures } = watch(async (realm) => {
+  it('counts throttled calls, but not those whose callers disconnected', async () => {
+    const { calls, readMetrics } = watch(async (realm) => {
       throw realm === 'busy' ? new IntegrationError('throttled', 'late') : new Error('gone')
     })
     await expect(calls.acquire('busy', waitLimit)).rejects.toThrow('late')
     await expect(calls.acquire('1', waitLimit)).rejects.toThrow('gone')
-    expect(await figures()).toContain('gateway_throttled_total{service="test"} 1\n')
+    expect(await readMetrics()).toContain('gateway_throttled_total{service="test"} 1\n')
   })
 
-  it('report the number of realms in a cool-down, each until its own end', async () => {
-    const { calls, clock, figures } = watch(() => permit)
+  it('reports the number of realms in a cool-down, each until its own end', async () => {
+    const { calls, clock, readMetrics } = watch(() => permit)
     calls.coolDown('1', 1_000)
     calls.coolDown('2', 5_000)
     calls.coolDown('2', 2_000)
-    expect(await figures()).toContain('gateway_realms_on_hold{service="test"} 2\n')
+    expect(await readMetrics()).toContain('gateway_realms_on_hold{service="test"} 2\n')
     clock.ms += 3_000
-    expect(await figures()).toContain('gateway_realms_on_hold{service="test"} 1\n')
+    expect(await readMetrics()).toContain('gateway_realms_on_hold{service="test"} 1\n')
     clock.ms += 2_000
-    expect(await figures()).toContain('gateway_realms_on_hold{service="test"} 0\n')
+    expect(await readMetrics()).toContain('gateway_realms_on_hold{service="test"} 0\n')
   })
 })

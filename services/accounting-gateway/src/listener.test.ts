@@ -1,19 +1,16 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { AUTH, raw } from '../test-support/callers.ts'
 import {
-  AUTH,
   evilListener,
-  type Gateway,
-  startGateway,
-  raw,
-  startFixture,
   type FakeServer,
   tokenOf,
   type FakeTokenService,
-} from '../test-support/harness.ts'
+} from '../test-support/fake-servers.ts'
+import { type Gateway, startGateway, startFixture } from '../test-support/harness.ts'
 
-// Raw bytes, because every client library would normalize them.
+// Requests are raw bytes, because every client library would normalize targets and headers such as these.
 const get = (target: string, headers = `Host: x\r\n${AUTH}`): string =>
   `GET ${target} HTTP/1.1\r\n${headers}\r\n`
 
@@ -46,30 +43,30 @@ describe('a hostile target', () => {
     ['absolute form', 'http://127.0.0.1:EVIL/v3/company/1/x'],
     ['absolute form with userinfo', 'http://127.0.0.1@127.0.0.1:EVIL/v3/company/1/x'],
     ['absolute form of another scheme', 'ftp://127.0.0.1:EVIL/v3/company/1/x'],
-    ['a host in the path', '//127.0.0.1:EVIL/v3/company/1/x'],
-    ['a host behind a backslash', '/\\127.0.0.1:EVIL/v3/company/1/x'],
-    ['two backslashes', '/\\\\127.0.0.1:EVIL/v3/company/1/x'],
-    ['an @ in front', '@127.0.0.1:EVIL/v3/company/1/x'],
-    ['userinfo behind slashes', '//user@127.0.0.1:EVIL/v3/company/1/x'],
+    ['an authority in the path', '//127.0.0.1:EVIL/v3/company/1/x'],
+    ['an authority after a backslash', '/\\127.0.0.1:EVIL/v3/company/1/x'],
+    ['an authority after two backslashes', '/\\\\127.0.0.1:EVIL/v3/company/1/x'],
+    ['a leading @', '@127.0.0.1:EVIL/v3/company/1/x'],
+    ['userinfo after two slashes', '//user@127.0.0.1:EVIL/v3/company/1/x'],
     ['a dot segment', '/v3/company/1/../2/x'],
     ['an encoded dot segment', '/v3/company/1/%2e%2e/2/x'],
-    ['a half encoded dot segment', '/v3/company/1/.%2e/2/x'],
+    ['a partly encoded dot segment', '/v3/company/1/.%2e/2/x'],
     ['an encoded slash', '/v3/company/1/..%2f2/x'],
     ['a doubly encoded dot segment', '/v3/company/1/%252e%252e/2/x'],
     ['a backslash segment', '/v3/company/1\\..\\2/x'],
     ['a fragment', '/v3/company/1/x#/health/live'],
-    ['a fragment before an open path', '/v3/company/1/x?/health/live#'],
+    ['a public path before a fragment', '/v3/company/1/x?/health/live#'],
     ['asterisk form', '*'],
     ['a realm with a dot', '/v3/company/1.1/x'],
     ['a realm of 65 characters', `/v3/company/${'1'.repeat(65)}/x`],
-    ['a carriage return, encoded', '/v3/company/1/x%0d%0aX:y'],
-    ['a NUL, encoded', '/v3/company/1/%00'],
+    ['an encoded carriage return', '/v3/company/1/x%0d%0aX:y'],
+    ['an encoded NUL', '/v3/company/1/%00'],
     ['a dot segment before a NUL', '/v3/company/1/..%00/2/x'],
     ['a dot segment with a parameter', '/v3/company/1/..;/2/x'],
-    ['dots between encoded slashes', '/v3/company/1%2f..%2f2/x'],
+    ['a dot segment between encoded slashes', '/v3/company/1%2f..%2f2/x'],
     ['an @ in its realm', '/v3/company/1@127.0.0.1:EVIL/x'],
-    ['no realm', '/v3/company//x'],
-  ])('with %s gets 400, and nothing is sent upstream', async (_what, target) => {
+    ['an empty realm', '/v3/company//x'],
+  ])('responds 400 to a target with %s and sends nothing upstream', async (_what, target) => {
     const answer = await raw(proxy.port, get(target.replace('EVIL', String(evil.port))))
     expect(answer.status, answer.text).toBe(400)
     expect(upstream.seen).toHaveLength(0)
@@ -77,16 +74,16 @@ describe('a hostile target', () => {
   })
 
   it.each([
-    ['a tab', '/v3/company/1/\tx'],
+    ['a tab character', '/v3/company/1/\tx'],
     ['a bare carriage return', '/v3/company/1/\rx'],
-    ['a NUL', '/v3/company/1/\0x'],
-  ])('with %s is rejected, and nothing is sent upstream', async (_what, target) => {
+    ['a NUL character', '/v3/company/1/\0x'],
+  ])('responds 400 to %s in the target and sends nothing upstream', async (_what, target) => {
     const answer = await raw(proxy.port, get(target))
     expect(answer.status).toBe(400)
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('is rejected without a key; a valid target without a key gets 401', async () => {
+  it('responds 400 to an ambiguous target without a key, and 401 to a valid target without a key', async () => {
     expect((await raw(proxy.port, get('//x/v3/company/1/x', 'Host: x\r\n'))).status).toBe(400)
     expect((await raw(proxy.port, get('/v3/company/1/x?/health/live', 'Host: x\r\n'))).status).toBe(
       401,
@@ -94,7 +91,7 @@ describe('a hostile target', () => {
   })
 })
 
-describe('a method that addresses proxies', () => {
+describe('methods and upgrades that address a proxy itself', () => {
   it.each([
     ['CONNECT', `CONNECT 127.0.0.1:EVIL HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
     ['CONNECT with a path', `CONNECT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
@@ -116,7 +113,7 @@ describe('a method that addresses proxies', () => {
     ],
     ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
     ['an unknown method', `DEBUGGER /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
-  ])('%s gets 400, and nothing is sent upstream', async (_what, bytes) => {
+  ])('responds 400 to %s and sends nothing upstream', async (_what, bytes) => {
     const answer = await raw(proxy.port, bytes.replace('EVIL', String(evil.port)))
     expect(answer.status, answer.text).toBe(400)
     expect(upstream.seen).toHaveLength(0)
@@ -133,28 +130,31 @@ describe('hostile headers', () => {
     ],
     ['two Host headers', `Host: x\r\nHost: y\r\n${AUTH}`],
     ['no Host header', AUTH],
-    ['a folded header', `Host: x\r\n${AUTH}X-A: b\r\n c\r\n`],
-    ['a space before the colon', `Host : x\r\n${AUTH}`],
+    ['a folded header (obs-fold)', `Host: x\r\n${AUTH}X-A: b\r\n c\r\n`],
+    ['a space between a header name and its colon', `Host : x\r\n${AUTH}`],
     [
       'Content-Length beside Transfer-Encoding',
       `Host: x\r\n${AUTH}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n`,
     ],
-    ['two lengths', `Host: x\r\n${AUTH}Content-Length: 4\r\nContent-Length: 5\r\n`],
     [
-      'a transfer coding after chunked',
+      'two different Content-Length headers',
+      `Host: x\r\n${AUTH}Content-Length: 4\r\nContent-Length: 5\r\n`,
+    ],
+    [
+      'the coding identity after chunked in Transfer-Encoding',
       `Host: x\r\n${AUTH}Transfer-Encoding: chunked, identity\r\n`,
     ],
-    ['a length with a sign', `Host: x\r\n${AUTH}Content-Length: +4\r\n`],
+    ['a Content-Length with a sign', `Host: x\r\n${AUTH}Content-Length: +4\r\n`],
     ['a bare line feed', `Host: x\nX-A: b\r\n${AUTH}`],
-    ['a NUL in a value', `Host: x\r\nX-A: \0\r\n${AUTH}`],
-  ])('with %s get 400, and nothing is sent upstream', async (_what, headers) => {
+    ['a NUL in a header value', `Host: x\r\nX-A: \0\r\n${AUTH}`],
+  ])('responds 400 to %s and sends nothing upstream', async (_what, headers) => {
     const answer = await raw(proxy.port, get('/v3/company/1/x', headers))
     expect(answer.status, answer.text).toBe(400)
     expect(upstream.seen).toHaveLength(0)
     await stillServes()
   })
 
-  it('beyond 16 KiB get 431', async () => {
+  it('responds 431 to a request head of more than 16 KiB', async () => {
     const answer = await raw(
       proxy.port,
       get('/v3/company/1/x', `Host: x\r\n${AUTH}X-A: ${'a'.repeat(20_000)}\r\n`),
@@ -163,7 +163,7 @@ describe('hostile headers', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('are not forwarded, and cannot remove the gateway’s own', async () => {
+  it('removes hostile headers, and keeps its own headers whatever Connection lists', async () => {
     const answer = await raw(
       proxy.port,
       get(
@@ -188,7 +188,7 @@ describe('hostile headers', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('of a pipelined second request are not forwarded with the first', async () => {
+  it('forwards a second request inside the announced body as body, not as a request', async () => {
     const smuggled = get('/v3/company/2/x', `Host: x\r\nConnection: close\r\n`)
     const first = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: ${smuggled.length}\r\n\r\n`
     await raw(proxy.port, first + smuggled)
@@ -196,7 +196,7 @@ describe('hostile headers', () => {
   })
 })
 
-it('closes the connection of a rejected call whose body never ends', async () => {
+it('closes the connection after 401 to a request whose body has not arrived', async () => {
   const socket = connect(proxy.port, '127.0.0.1')
   socket.write('POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx')
   let answer = ''
@@ -205,6 +205,6 @@ it('closes the connection of a rejected call whose body never ends', async () =>
   expect(answer).toMatch(/^HTTP\/1\.1 401 [\s\S]*\r\nConnection: close\r\n/)
 })
 
-it('no host from a target or header was contacted by any test above', () => {
+it('contacts no host named in a target or header in any of the tests of this file', () => {
   expect(evil.connections()).toBe(0)
 })

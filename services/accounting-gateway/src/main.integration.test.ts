@@ -15,12 +15,12 @@ import {
 import {
   echo,
   KEY,
-  publishEvent,
   type FakeServer,
   startFakeServer,
   tokenOf,
   startFakeTokenService,
-} from '../test-support/harness.ts'
+} from '../test-support/fake-servers.ts'
+import { publishEvent } from '../test-support/harness.ts'
 
 let opened: AsyncDisposableStack
 beforeEach(() => {
@@ -76,7 +76,7 @@ describe('the gateway as a process', () => {
     expect(await gateway.ended).toMatchObject({ code: 0 })
   })
 
-  it('on SIGTERM finishes the call in flight, accepts no other, and exits with 0', async () => {
+  it('finishes the call in flight on SIGTERM, accepts no other, and exits with 0', async () => {
     let finish = (): void => {}
     const upstream = opened.use(
       await startFakeServer((_request, response) => {
@@ -117,8 +117,8 @@ describe('the gateway as a process', () => {
   })
 })
 
-describe('two gateways over Redis and RabbitMQ', () => {
-  it('share the limits and receive every event; no call fails while Redis is unavailable', async () => {
+describe('three gateways over Redis and RabbitMQ', () => {
+  it('share limits and credential events, and serve all calls while Redis is unavailable to one', async () => {
     const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
     opened.defer(async () => {
       const connection = await connect(process.env['TEST_AMQP_URL'] ?? '')
@@ -142,7 +142,7 @@ describe('two gateways over Redis and RabbitMQ', () => {
       start({ ...env, REDIS_URL: `redis://${UNREACHABLE}` }),
     ]
     const urls = await Promise.all(gateways.map((gateway) => gateway.url()))
-    // Also the one without Redis, which is optional.
+    // The gateway whose Redis is unreachable must become ready as well, because Redis is optional.
     for (const url of urls)
       await eventually(async () => expect((await fetch(`${url}/health/ready`)).status).toBe(200))
 
@@ -173,7 +173,7 @@ describe('two gateways over Redis and RabbitMQ', () => {
         { everyMs: 300 },
       )
 
-    // Twelve calls over two replicas: ten in the first second, two later.
+    // Intuit's limit is ten calls per second over both replicas, so two of the twelve have to wait for the next second.
     const from = performance.now()
     const answers = await Promise.all(
       Array.from({ length: 12 }, (_, index) => get(urls[index % 2] ?? '', '/v3/company/2/x')),

@@ -10,11 +10,11 @@ import {
   type FakeServer,
   startFakeServer,
   startFakeTokenService,
-} from '../test-support/harness.ts'
+} from '../test-support/fake-servers.ts'
 
 const MB = 1_048_576
-const WHOLE = 512 * MB
-/** Far less than the body. It leaves room for garbage that is collected a little later, which is not a leak. */
+const BODY_BYTES = 512 * MB
+/** Far less than the body, but enough for garbage that is not collected yet. */
 const GROWTH_MB = 64
 
 let opened: AsyncDisposableStack
@@ -38,7 +38,7 @@ const chunk = Buffer.alloc(65_536, 'x')
 const body = (): Readable =>
   Readable.from(
     (function* () {
-      for (let sent = 0; sent < WHOLE; sent += chunk.length) yield chunk
+      for (let sent = 0; sent < BODY_BYTES; sent += chunk.length) yield chunk
     })(),
     { objectMode: false },
   )
@@ -57,19 +57,19 @@ function sink(onProgress: (length: number) => void) {
 }
 
 /**
- * Returns how much a process grows at most during the last three quarters of a stream. During the first quarter its
- * heap reaches its normal size.
+ * Samples the resident memory of a process during a stream. `grownMb` compares the highest value of the last three
+ * quarters with that of the first quarter, in which the heap grows to its normal size.
  */
 function memory(pid: number) {
   const residentMb = (): number =>
     Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1_024
   const most = { first: 0, later: 0 }
-  let nextLook = 0
+  let nextSampleAt = 0
   return {
-    look(length: number) {
-      if (length < nextLook) return
-      nextLook += 4 * MB
-      const part = length < WHOLE / 4 ? 'first' : 'later'
+    sample(length: number) {
+      if (length < nextSampleAt) return
+      nextSampleAt += 4 * MB
+      const part = length < BODY_BYTES / 4 ? 'first' : 'later'
       most[part] = Math.max(most[part], residentMb())
     },
     grownMb: () => most.later - most.first,
@@ -87,30 +87,30 @@ async function call(method: string) {
   return { request, answer: once(request, 'response') as Promise<[IncomingMessage]> }
 }
 
-describe.skipIf(process.platform !== 'linux')('512 MB', () => {
-  it('are downloaded through the gateway with constant memory', async () => {
+describe.skipIf(process.platform !== 'linux')('a body of 512 MB', () => {
+  it('downloads 512 MB through the gateway in constant memory', async () => {
     upstream.handle = (_request, response) => pipeline(body(), response)
     const { request, answer } = await call('GET')
     request.end()
     const used = memory(gateway.pid)
-    const { stream, length } = sink((taken) => used.look(taken))
+    const { stream, length } = sink((bytes) => used.sample(bytes))
     await pipeline((await answer)[0], stream)
-    expect(length()).toBe(WHOLE)
+    expect(length()).toBe(BODY_BYTES)
     expect(used.grownMb()).toBeLessThan(GROWTH_MB)
   })
 
-  it('are uploaded through the gateway with constant memory', async () => {
+  it('uploads 512 MB through the gateway in constant memory', async () => {
     const used = memory(gateway.pid)
-    const { stream, length } = sink((taken) => used.look(taken))
+    const { stream, length } = sink((bytes) => used.sample(bytes))
     upstream.handle = async (received, response) => {
       await pipeline(received, stream)
-      response.end('taken')
+      response.end('received')
     }
     const { request, answer } = await call('PUT')
     await pipeline(body(), request)
     const [response] = await answer
     response.resume()
-    expect([response.statusCode, length()]).toEqual([200, WHOLE])
+    expect([response.statusCode, length()]).toEqual([200, BODY_BYTES])
     expect(used.grownMb()).toBeLessThan(GROWTH_MB)
   })
 })

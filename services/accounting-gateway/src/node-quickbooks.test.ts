@@ -7,13 +7,12 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { SANDBOX_MAIN, startMain } from '../test-support/gateway-process.ts'
 import {
   bodyOf,
-  type Gateway,
-  startGateway,
   KEY,
   startFakeServer,
   tokenOf,
   startFakeTokenService,
-} from '../test-support/harness.ts'
+} from '../test-support/fake-servers.ts'
+import { type Gateway, startGateway } from '../test-support/harness.ts'
 
 const REALM = '9341453908059889'
 
@@ -59,7 +58,7 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
     call = quickBooks(proxy.url, KEY)
   })
 
-  it('queries its company', async () => {
+  it('queries the company of the realm', async () => {
     const found = await call<{ QueryResponse: { CompanyInfo: object[] } }>('findCompanyInfos', '')
     expect(found.QueryResponse.CompanyInfo).toHaveLength(1)
     const company = await call<{ CompanyName: string }>('getCompanyInfo', REALM)
@@ -78,7 +77,7 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
     expect(other.Id).not.toBe(first.Id)
   })
 
-  it('gets a fault as the provider sent it', async () => {
+  it('receives a fault as the provider sent it', async () => {
     await expect(call('findCustomers', { DisplayName: "O'Hara" })).rejects.toMatchObject({
       response: {
         status: 400,
@@ -88,7 +87,7 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
   })
 })
 
-describe('a request of node-quickbooks', () => {
+describe('requests of node-quickbooks', () => {
   const pdf = randomBytes(100_000)
   const answers: readonly (readonly [RegExp, string, object | Buffer])[] = [
     [/\/pdf$/, 'application/pdf', pdf],
@@ -99,7 +98,7 @@ describe('a request of node-quickbooks', () => {
     [/\/invoice$/, 'application/json', { Invoice: { Id: '5', SyncToken: '1', Memo: 'ü' } }],
   ]
 
-  /** The parts of a request that are the same each time. */
+  /** A request without the values that differ each time. */
   interface Arrived {
     readonly method: string
     readonly url: string
@@ -167,7 +166,7 @@ describe('a request of node-quickbooks', () => {
   ]
 
   it.each(operations)(
-    'for %s is forwarded unchanged, and so is its response',
+    'forwards %s and its response unchanged',
     async (_what, requests, operate) => {
       const arrived: Arrived[] = []
       const bearers: (string | undefined)[] = []
@@ -185,7 +184,7 @@ describe('a request of node-quickbooks', () => {
     },
   )
 
-  it('gets the bytes of a PDF unchanged', async () => {
+  it('relays the bytes of a PDF unchanged', async () => {
     const upstream = opened.use(await recorder([], []))
     const proxy = opened.use(await startGateway(upstream.url, tokens.url))
     expect(pdf.equals(await quickBooks(proxy.url, KEY)<Buffer>('getInvoicePdf', '5'))).toBe(true)

@@ -1,20 +1,17 @@
-/** Hostile bytes, sent by a caller or in the accounting API's responses. */
+/** Attacks by callers and by the accounting API: request smuggling, other hosts, wrong keys, DNS rebinding, leaked secrets. */
 import { PerformanceObserver } from 'node:perf_hooks'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { AUTH, raw } from '../test-support/callers.ts'
 import {
-  AUTH,
   bodyOf,
   evilListener,
-  type Gateway,
-  startGateway,
   KEY,
-  raw,
-  startFixture,
   type FakeServer,
   tokenOf,
   type FakeTokenService,
-} from '../test-support/harness.ts'
+} from '../test-support/fake-servers.ts'
+import { type Gateway, startGateway, startFixture } from '../test-support/harness.ts'
 
 const REALMS = ['1', '2'] as const
 
@@ -28,7 +25,7 @@ let upstream: FakeServer
 let tokens: FakeTokenService
 let proxy: Gateway
 let evil: Awaited<ReturnType<typeof evilListener>>
-/** Everything that callers received; the last test searches it for secrets. */
+/** All bytes that callers received; the last test searches them for secrets. */
 let callerReceived: string
 
 beforeAll(async () => {
@@ -50,68 +47,85 @@ async function attack(bytes: string) {
   callerReceived += answer.text
   return answer
 }
-const answersIn = (text: string): number => text.match(/^HTTP\/1\.1 (?!100)\d{3} /gm)?.length ?? 0
+const countResponses = (text: string): number =>
+  text.match(/^HTTP\/1\.1 (?!100)\d{3} /gm)?.length ?? 0
 
 // Request smuggling (RFC 9112 §6, §7.1, §11.2). The second request is for another realm and has no key. It could reach
 // upstream only if the gateway and upstream disagreed about where the first request's body ends.
 const SMUGGLED = 'GET /v3/company/2/smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
 const smugglers: readonly (readonly [what: string, headers: string, body: string])[] = [
-  ['a length beside chunks', 'Content-Length: 4\r\nTransfer-Encoding: chunked', '0\r\n\r\n'],
-  ['chunks beside a length', 'Transfer-Encoding: chunked\r\nContent-Length: 4', '0\r\n\r\n'],
-  ['a length of 0 beside chunks', 'Content-Length: 0\r\nTransfer-Encoding: chunked', '0\r\n\r\n'],
-  ['two lengths', 'Content-Length: 0\r\nContent-Length: 40', ''],
-  ['two equal lengths', 'Content-Length: 0\r\nContent-Length: 0', ''],
-  ['a list of lengths', 'Content-Length: 0, 40', ''],
-  ['a length with a sign', 'Content-Length: +0', ''],
-  ['a negative length', 'Content-Length: -1', ''],
-  ['a length in hexadecimal', 'Content-Length: 0x0', ''],
-  ['a length with a fraction', 'Content-Length: 0.0', ''],
-  ['a length with an underscore', 'Content-Length: 1_0', '0123456789'],
-  ['a length that overflows', 'Content-Length: 18446744073709551616', ''],
-  ['an empty length', 'Content-Length: ', ''],
-  ['a length with a space before its colon', 'Content-Length : 0', ''],
-  ['a length with a tab before its colon', 'Content-Length\t: 0', ''],
-  ['a folded length', 'Content-Length:\r\n 0', ''],
-  ['a length after a NUL', 'X\0: y\r\nContent-Length: 0', ''],
-  ['a bare carriage return', 'X: y\rContent-Length: 40', ''],
-  ['a bare line feed', 'X: y\nContent-Length: 40', ''],
-  ['chunked twice', 'Transfer-Encoding: chunked, chunked', '0\r\n\r\n'],
   [
-    'chunked in two headers',
+    'Content-Length before Transfer-Encoding',
+    'Content-Length: 4\r\nTransfer-Encoding: chunked',
+    '0\r\n\r\n',
+  ],
+  [
+    'Content-Length after Transfer-Encoding',
+    'Transfer-Encoding: chunked\r\nContent-Length: 4',
+    '0\r\n\r\n',
+  ],
+  [
+    'Content-Length 0 before Transfer-Encoding',
+    'Content-Length: 0\r\nTransfer-Encoding: chunked',
+    '0\r\n\r\n',
+  ],
+  ['two different Content-Length headers', 'Content-Length: 0\r\nContent-Length: 40', ''],
+  ['two equal Content-Length headers', 'Content-Length: 0\r\nContent-Length: 0', ''],
+  ['a list in Content-Length', 'Content-Length: 0, 40', ''],
+  ['a Content-Length with a sign', 'Content-Length: +0', ''],
+  ['a negative Content-Length', 'Content-Length: -1', ''],
+  ['a hexadecimal Content-Length', 'Content-Length: 0x0', ''],
+  ['a Content-Length with a fraction', 'Content-Length: 0.0', ''],
+  ['a Content-Length with an underscore between digits', 'Content-Length: 1_0', '0123456789'],
+  ['a Content-Length of 2^64', 'Content-Length: 18446744073709551616', ''],
+  ['an empty Content-Length', 'Content-Length: ', ''],
+  ['a space between Content-Length and its colon', 'Content-Length : 0', ''],
+  ['a tab between Content-Length and its colon', 'Content-Length\t: 0', ''],
+  ['a folded Content-Length (obs-fold)', 'Content-Length:\r\n 0', ''],
+  ['a NUL in a header name before Content-Length', 'X\0: y\r\nContent-Length: 0', ''],
+  ['a bare carriage return before Content-Length', 'X: y\rContent-Length: 40', ''],
+  ['a bare line feed before Content-Length', 'X: y\nContent-Length: 40', ''],
+  ['the coding chunked listed twice', 'Transfer-Encoding: chunked, chunked', '0\r\n\r\n'],
+  [
+    'two Transfer-Encoding headers with chunked',
     'Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked',
     '0\r\n\r\n',
   ],
-  ['identity after chunked', 'Transfer-Encoding: chunked, identity', '0\r\n\r\n'],
+  ['the coding identity after chunked', 'Transfer-Encoding: chunked, identity', '0\r\n\r\n'],
   [
-    'identity in a second header',
+    'a second Transfer-Encoding header with identity',
     'Transfer-Encoding: chunked\r\nTransfer-Encoding: identity',
     '0\r\n\r\n',
   ],
-  ['chunked in quotes', 'Transfer-Encoding: "chunked"', '0\r\n\r\n'],
-  ['chunked behind a vertical tab', 'Transfer-Encoding: \x0bchunked', '0\r\n\r\n'],
-  ['chunked behind a comma', 'Transfer-Encoding: ,chunked', '0\r\n\r\n'],
-  ['xchunked', 'Transfer-Encoding: xchunked', '0\r\n\r\n'],
-  ['chunked with a parameter', 'Transfer-Encoding: chunked;q=1', '0\r\n\r\n'],
-  ['a coding before chunked', 'Transfer-Encoding: gzip, chunked', '0\r\n\r\n'],
-  ['an encoding with a space before its colon', 'Transfer-Encoding : chunked', '0\r\n\r\n'],
-  ['a folded encoding', 'Transfer-Encoding:\r\n chunked', '0\r\n\r\n'],
-  ['an encoding with an underscore', 'Transfer_Encoding: chunked', ''],
+  ['the coding chunked in quotes', 'Transfer-Encoding: "chunked"', '0\r\n\r\n'],
+  ['a vertical tab before the coding chunked', 'Transfer-Encoding: \x0bchunked', '0\r\n\r\n'],
+  ['a comma before the coding chunked', 'Transfer-Encoding: ,chunked', '0\r\n\r\n'],
+  ['the unknown coding xchunked', 'Transfer-Encoding: xchunked', '0\r\n\r\n'],
+  ['a parameter of the coding chunked', 'Transfer-Encoding: chunked;q=1', '0\r\n\r\n'],
+  ['the coding gzip before chunked', 'Transfer-Encoding: gzip, chunked', '0\r\n\r\n'],
+  ['a space between Transfer-Encoding and its colon', 'Transfer-Encoding : chunked', '0\r\n\r\n'],
+  ['a folded Transfer-Encoding (obs-fold)', 'Transfer-Encoding:\r\n chunked', '0\r\n\r\n'],
+  ['Transfer_Encoding with an underscore', 'Transfer_Encoding: chunked', ''],
   ['a chunk size with a sign', 'Transfer-Encoding: chunked', '+0\r\n\r\n'],
-  ['a chunk size with 0x', 'Transfer-Encoding: chunked', '0x0\r\n\r\n'],
-  ['a chunk size that overflows', 'Transfer-Encoding: chunked', '10000000000000000\r\n\r\n'],
-  ['a chunk size behind a space', 'Transfer-Encoding: chunked', ' 0\r\n\r\n'],
-  ['a chunk that is longer than it says', 'Transfer-Encoding: chunked', '1\r\nabc\r\n0\r\n\r\n'],
-  ['a chunk that ends with a line feed', 'Transfer-Encoding: chunked', '1\r\na\n0\r\n\r\n'],
-  ['a chunk extension with a line feed', 'Transfer-Encoding: chunked', '0;a=\nb\r\n\r\n'],
-  ['a trailer that is a header', 'Transfer-Encoding: chunked', '0\r\nContent-Length: 40\r\n\r\n'],
-  ['a trailer with the key of another', 'Transfer-Encoding: chunked', `0\r\n${AUTH}\r\n`],
-  ['more than its length', 'Content-Length: 5', 'hello, world'],
-  ['a length that Connection names', 'Connection: content-length\r\nContent-Length: 5', 'hello'],
+  ['a chunk size with the prefix 0x', 'Transfer-Encoding: chunked', '0x0\r\n\r\n'],
+  ['a chunk size of 2^64', 'Transfer-Encoding: chunked', '10000000000000000\r\n\r\n'],
+  ['a space before the chunk size', 'Transfer-Encoding: chunked', ' 0\r\n\r\n'],
+  ['a chunk longer than its announced size', 'Transfer-Encoding: chunked', '1\r\nabc\r\n0\r\n\r\n'],
+  ['a bare line feed after a chunk', 'Transfer-Encoding: chunked', '1\r\na\n0\r\n\r\n'],
+  ['a line feed in a chunk extension', 'Transfer-Encoding: chunked', '0;a=\nb\r\n\r\n'],
+  ['Content-Length as a trailer', 'Transfer-Encoding: chunked', '0\r\nContent-Length: 40\r\n\r\n'],
+  ['Authorization as a trailer', 'Transfer-Encoding: chunked', `0\r\n${AUTH}\r\n`],
+  ['more bytes than its Content-Length', 'Content-Length: 5', 'hello, world'],
+  [
+    'a Connection header that lists content-length',
+    'Connection: content-length\r\nContent-Length: 5',
+    'hello',
+  ],
 ]
 
 describe('a smuggled request', () => {
   it.each(smugglers)(
-    'by %s never reaches upstream as a second request',
+    'forwards no second request that is smuggled by %s',
     async (_what, headers, body) => {
       const head = `PUT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}${headers}\r\n\r\n`
       const { text, status } = await attack(head + body + SMUGGLED)
@@ -121,27 +135,30 @@ describe('a smuggled request', () => {
       ).toEqual([])
       expect(upstream.seen.length).toBeLessThanOrEqual(1)
       // A rejection closes the connection: nothing after it is read as a request.
-      if (status === 400) expect(answersIn(text), text).toBe(1)
+      if (status === 400) expect(countResponses(text), text).toBe(1)
     },
   )
 })
 
-describe('a request that another parser could send to another host', () => {
+describe('a request that tries to select another host', () => {
   it.each([
-    ['a Host of its own', 'Host: EVIL'],
-    ['a Host with userinfo', 'Host: x@EVIL'],
+    ['another host in Host', 'Host: EVIL'],
+    ['userinfo and another host in Host', 'Host: x@EVIL'],
     ['X-Forwarded-Host', 'Host: x\r\nX-Forwarded-Host: EVIL'],
     ['Forwarded', 'Host: x\r\nForwarded: host=EVIL;proto=http'],
-    ['X-Host', 'Host: x\r\nX-Forwarded-Server: EVIL\r\nX-Forwarded-Port: 1'],
+    [
+      'X-Forwarded-Server and X-Forwarded-Port',
+      'Host: x\r\nX-Forwarded-Server: EVIL\r\nX-Forwarded-Port: 1',
+    ],
     ['X-Original-URL', 'Host: x\r\nX-Original-URL: http://EVIL/v3/company/2/x'],
     ['X-Forwarded-Uri', 'Host: x\r\nX-Forwarded-Uri: /health/live'],
-    ['a health check’s user agent', 'Host: x\r\nUser-Agent: kube-probe/1.30'],
+    ['the User-Agent of a Kubernetes probe', 'Host: x\r\nUser-Agent: kube-probe/1.30'],
     [
       'Proxy-Connection',
       'Host: x\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5',
     ],
   ])(
-    'by %s is sent to the configured address, for the realm of its path, and only with the key',
+    'sends a request with %s to the configured address and the realm of its path, and only with a valid key',
     async (_what, headers) => {
       const lines = `GET /v3/company/1/x HTTP/1.1\r\n${headers}\r\nConnection: close\r\n`
       expect((await attack(`${lines}\r\n`)).status).toBe(401)
@@ -157,19 +174,19 @@ describe('a request that another parser could send to another host', () => {
   )
 
   it.each([
-    ['no version', 'GET /v3/company/1/x\r\n\r\n'],
-    ['HTTP/0.9', `GET /v3/company/1/x HTTP/0.9\r\nHost: x\r\n${AUTH}\r\n`],
-    ['HTTP/2.0', `GET /v3/company/1/x HTTP/2.0\r\nHost: x\r\n${AUTH}\r\n`],
-    ['HTTP/1.2', `GET /v3/company/1/x HTTP/1.2\r\nHost: x\r\n${AUTH}\r\n`],
-    ['a TLS hello', '\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03'],
+    ['no HTTP version', 'GET /v3/company/1/x\r\n\r\n'],
+    ['version HTTP/0.9', `GET /v3/company/1/x HTTP/0.9\r\nHost: x\r\n${AUTH}\r\n`],
+    ['version HTTP/2.0', `GET /v3/company/1/x HTTP/2.0\r\nHost: x\r\n${AUTH}\r\n`],
+    ['version HTTP/1.2', `GET /v3/company/1/x HTTP/1.2\r\nHost: x\r\n${AUTH}\r\n`],
+    ['the bytes of a TLS ClientHello', '\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03'],
     ['a space in its target', `GET /v3/company/1/x y HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
     ['a space in its realm', `GET /v3/company/1 /x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
     ['a method in lower case', `get /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
     [
-      'an expectation that is none',
+      'an unknown value of Expect',
       `PUT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}Expect: x\r\n\r\n`,
     ],
-  ])('with %s is refused, and nothing is sent', async (_what, bytes) => {
+  ])('rejects a request with %s and sends nothing upstream', async (_what, bytes) => {
     const { status, text } = await attack(bytes)
     expect([400, 417, 505], text).toContain(status)
     expect(upstream.seen).toHaveLength(0)
@@ -179,7 +196,7 @@ describe('a request that another parser could send to another host', () => {
     'CONNECT EVIL HTTP/1.1',
     'CONNECT 127.0.0.1:5432 HTTP/1.1',
     'GET http://EVIL/ HTTP/1.1',
-  ])('by %s opens no tunnel: what follows is not read', async (line) => {
+  ])('opens no tunnel for the request line %s, and reads nothing after its head', async (line) => {
     const { text } = await attack(`${line}\r\nHost: EVIL\r\n${AUTH}\r\nGET / HTTP/1.1\r\n\r\n`)
     expect(text).toMatch(/^HTTP\/1\.1 400 /)
     expect(upstream.seen).toHaveLength(0)
@@ -187,16 +204,19 @@ describe('a request that another parser could send to another host', () => {
 })
 
 describe('a response of upstream', () => {
-  it.each([301, 302, 303, 307, 308])('%i to another host is not followed', async (status) => {
-    const before = upstream.handle
-    upstream.handle = (_request, response) =>
-      response.writeHead(status, { Location: `http://127.0.0.1:${evil.port}/` }).end()
-    const answer = await proxy.call('/v3/company/1/x', { method: 'PUT', body: 'x' })
-    upstream.handle = before
-    expect([answer.status, upstream.seen.length]).toEqual([status, 1])
-  })
+  it.each([301, 302, 303, 307, 308])(
+    'relays a %i redirect to another host without following it',
+    async (status) => {
+      const before = upstream.handle
+      upstream.handle = (_request, response) =>
+        response.writeHead(status, { Location: `http://127.0.0.1:${evil.port}/` }).end()
+      const answer = await proxy.call('/v3/company/1/x', { method: 'PUT', body: 'x' })
+      upstream.handle = before
+      expect([answer.status, upstream.seen.length]).toEqual([status, 1])
+    },
+  )
 
-  it('is relayed without cookies and headers that apply to its origin', async () => {
+  it('removes from a response cookies, headers that apply to its origin, and values with the token', async () => {
     const before = upstream.handle
     upstream.handle = (request, response) =>
       response
@@ -234,14 +254,14 @@ describe('authorization', () => {
     ['another key', { Authorization: `Bearer ${other}` }],
     ['a part of the key', { Authorization: `Bearer ${KEY.slice(0, -1)}` }],
     ['another scheme', { Authorization: `Token ${KEY}` }],
-    ['the key as a token of the realm', { Authorization: `Bearer ${tokenOf('1', 1)}` }],
-    ['the key elsewhere', { 'X-Api-Key': KEY, Cookie: `key=${KEY}` }],
+    ['the access token of the realm', { Authorization: `Bearer ${tokenOf('1', 1)}` }],
+    ['the key in X-Api-Key and Cookie', { 'X-Api-Key': KEY, Cookie: `key=${KEY}` }],
   ]
   const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
   const companyPaths = REALMS.map((realm) => `/v3/company/${realm}/x`)
   const openPaths = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
 
-  it.each(keys)('with %s grants access to public resources only', async (_what, headers) => {
+  it.each(keys)('serves only public resources to a request with %s', async (_what, headers) => {
     for (const path of [
       ...companyPaths,
       '/v3/company/unknown/x',
@@ -262,7 +282,7 @@ describe('authorization', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('with the key grants access to each realm, with the token of that realm only', async () => {
+  it('serves every realm to a request with the key, each with its own token', async () => {
     for (const path of companyPaths)
       for (const method of methods) expect((await proxy.call(path, { method })).status).toBe(200)
     expect(upstream.seen).toHaveLength(companyPaths.length * methods.length)
@@ -272,14 +292,14 @@ describe('authorization', () => {
     }
   })
 
-  it('ignores a key in the query', async () => {
+  it('responds 401 to a key in the query', async () => {
     const answer = await fetch(`${proxy.url}/v3/company/1/x?access_token=${KEY}`)
     expect(answer.status).toBe(401)
   })
 })
 
 describe('a wrong key', () => {
-  it('gets the same response however similar it is to the valid one', async () => {
+  it('sends the same 401 response to every wrong key, however similar to the valid one', async () => {
     const answers = new Set<string>()
     for (const key of [
       `x${KEY.slice(1)}`,
@@ -298,7 +318,7 @@ describe('a wrong key', () => {
     expect([...answers]).toEqual([expect.stringMatching(/^401 .*"unauthorized"/)])
   })
 
-  it('sent a thousand times does not affect calls with the valid key, and reaches no other service', async () => {
+  it('serves a valid key while 1,000 calls with wrong keys are rejected, and forwards none of those', async () => {
     const before = tokens.seen.length
     const wrong = Array.from({ length: 1_000 }, async (_, index) => {
       const headers = { Authorization: `Bearer ${KEY.slice(0, -4)}${1_000 + index}` }
@@ -315,7 +335,7 @@ describe('a wrong key', () => {
 })
 
 describe('host names (DNS rebinding)', () => {
-  it('are resolved from the settings only, once per connection, whatever a caller sends', async () => {
+  it('resolves only the host name of ACCOUNTING_URL, once per upstream connection', async () => {
     const { port } = new URL(upstream.url)
     await using named = await startGateway(`http://localhost:${port}`, tokens.url)
     const lookups: string[] = []
@@ -348,13 +368,13 @@ describe('host names (DNS rebinding)', () => {
   })
 })
 
-it('no host from a target, a header or a response was contacted by any test above', () => {
+it('contacts no host named in a target, header or redirect in any of the tests of this file', () => {
   expect(evil.connections()).toBe(0)
 })
 
-it('no token and no key appeared in responses, errors, metrics or the log in any test above', async () => {
+it('writes no token or key into responses, metrics or the log in any of the tests of this file', async () => {
   const log = proxy.logText()
-  // The check is meaningful: the token was sent upstream, and calls were logged.
+  // Proves that the search below had something to find: tokens were requested, and calls were logged.
   expect(tokens.tokens().length).toBeGreaterThan(0)
   expect(log.length).toBeGreaterThan(10_000)
   const everything = log + callerReceived + (await (await fetch(`${proxy.url}/metrics`)).text())
@@ -362,7 +382,7 @@ it('no token and no key appeared in responses, errors, metrics or the log in any
   for (const secret of secrets) {
     const bytes = Buffer.from(secret)
     const base64 = [0, 1, 2].map((shift) =>
-      // Without both ends: in base64 these depend on the neighbouring bytes.
+      // The first and last base64 characters also encode the bytes next to the secret, so they are not compared.
       Buffer.concat([Buffer.alloc(shift), bytes])
         .toString('base64')
         .slice(4, -4),

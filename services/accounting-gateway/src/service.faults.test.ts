@@ -4,22 +4,24 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createGatewayLimits } from './realm/process-rate-limiter.ts'
 import { generic } from '@integration-host/shared/provider-profile/generic'
+import { raw } from '../test-support/callers.ts'
 import {
   bodyOf,
   echo,
-  type Gateway,
-  startGateway,
-  type GatewayOptions,
   type RequestHandler,
   KEY,
-  publishEvent,
-  raw,
-  startFixture,
   type FakeServer,
   startFakeServer,
   tokenOf,
   startFakeTokenService,
   type FakeTokenService,
+} from '../test-support/fake-servers.ts'
+import {
+  type Gateway,
+  startGateway,
+  type GatewayOptions,
+  publishEvent,
+  startFixture,
 } from '../test-support/harness.ts'
 
 let upstream: FakeServer
@@ -34,12 +36,14 @@ afterEach(() => opened.disposeAsync())
 const open = async (options: GatewayOptions = {}): Promise<Gateway> =>
   opened.use(await startGateway(upstream.url, tokens.url, options))
 
-/** Responds with each status in turn, and then always with the last one. */
+/** Responds with each status in turn, and from then on with the last one; `drop` closes the connection without a response. */
 const statuses =
-  (...answers: readonly (readonly [number, Record<string, string>?] | 'drop')[]): RequestHandler =>
+  (
+    ...responses: readonly (readonly [number, Record<string, string>?] | 'drop')[]
+  ): RequestHandler =>
   async (request, response) => {
-    const index = Math.min(upstream.seen.length, answers.length) - 1
-    const answer = answers[index] ?? 'drop'
+    const index = Math.min(upstream.seen.length, responses.length) - 1
+    const answer = responses[index] ?? 'drop'
     if (answer === 'drop') return request.socket.destroy()
     const body = await bodyOf(request)
     return response.writeHead(answer[0], answer[1] ?? {}).end(`${answer[0]} ${body.toString()}`)
@@ -51,19 +55,19 @@ const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
   proxy.call(path, { method, ...(method !== 'GET' && method !== 'HEAD' && { body: 'body' }) })
 
 describe('a failed attempt', () => {
-  it.each([502, 503, 504])('with status %i is retried until it succeeds', async (status) => {
+  it.each([502, 503, 504])('repeats a GET after status %i until it succeeds', async (status) => {
     upstream.handle = statuses([status], [status], [200])
     expect(await text(await call(await open(), 'GET'))).toEqual([200, '200 '])
     expect(upstream.seen).toHaveLength(3)
   })
 
-  it('with a broken connection is retried', async () => {
+  it('repeats a PUT after its connection to upstream broke', async () => {
     upstream.handle = statuses('drop', 'drop', [200])
     expect(await text(await call(await open(), 'PUT'))).toEqual([200, '200 body'])
     expect(upstream.seen).toHaveLength(3)
   })
 
-  it('is relayed unchanged after three retries', async () => {
+  it('relays the failed response unchanged after three retries', async () => {
     upstream.handle = statuses([503, { 'X-From': 'upstream', intuit_tid: 't1' }])
     const answer = await call(await open(), 'GET')
     expect(answer.headers.get('x-from')).toBe('upstream')
@@ -73,7 +77,7 @@ describe('a failed attempt', () => {
   })
 
   it.each([400, 403, 404, 409, 500])(
-    'with status %i is not retried, and the token is not refreshed',
+    'relays status %i without a retry and without a token refresh',
     async (status) => {
       upstream.handle = statuses([status])
       expect((await call(await open(), 'GET')).status).toBe(status)
@@ -82,7 +86,7 @@ describe('a failed attempt', () => {
     },
   )
 
-  it('is retried for a POST with the same requestid and body', async () => {
+  it('repeats a POST with the same requestid and body', async () => {
     upstream.handle = statuses([503], 'drop', [200])
     const answer = await call(await open(), 'POST')
     const id = answer.headers.get('x-requestid')
@@ -92,7 +96,7 @@ describe('a failed attempt', () => {
     )
   })
 
-  it('returns requestid and intuit_tid with the problem, so that the caller can repeat the call', async () => {
+  it('returns X-RequestId and intuit_tid with a problem document, so that the caller can repeat the call', async () => {
     upstream.handle = statuses([503, { intuit_tid: 't1' }], 'drop')
     const answer = await call(await open(), 'POST')
     expect(answer.status).toBe(502)
@@ -103,12 +107,12 @@ describe('a failed attempt', () => {
   })
 
   describe.each([
-    ['a lost response', 'drop'],
-    ['a 502', [502]],
-    ['a 503', [503]],
-  ] as const)('for a POST with %s', (_, failure) => {
+    ['a connection that closed without a response', 'drop'],
+    ['status 502', [502]],
+    ['status 503', [503]],
+  ] as const)('a POST that failed with %s', (_, failure) => {
     it.each(['/v3/company/1/x', '/v3/company/1/x?requestid=mine'])(
-      'to %s is never retried under the generic profile, because no key prevents a duplicate',
+      'sends a POST to %s once under the generic profile, because no key prevents a duplicate',
       async (path) => {
         upstream.handle = statuses(failure, [200])
         const proxy = await open({ settings: { PROVIDER_PROFILE: 'generic' } })
@@ -119,7 +123,7 @@ describe('a failed attempt', () => {
       },
     )
 
-    it('is retried under the intuit profile with the same requestid', async () => {
+    it('repeats a POST under the intuit profile with the same requestid', async () => {
       upstream.handle = statuses(failure, [200])
       const response = await call(await open(), 'POST')
       const path = `/v3/company/1/x?requestid=${response.headers.get('x-requestid')}`
@@ -127,20 +131,20 @@ describe('a failed attempt', () => {
       expect(upstream.seen.map(({ url }) => url)).toEqual([path, path])
     })
 
-    it('is never retried if the caller spells requestid in an undocumented way', async () => {
+    it('sends a POST once if its caller spelled requestid in an undocumented way', async () => {
       upstream.handle = statuses(failure, [200])
       await call(await open(), 'POST', '/v3/company/1/x?requestId=mine')
       expect(upstream.seen.map(({ url }) => url)).toEqual(['/v3/company/1/x?requestId=mine'])
     })
   })
 
-  it('is never retried for a PATCH', async () => {
+  it('never repeats a PATCH', async () => {
     upstream.handle = statuses([503], [200])
     expect((await call(await open(), 'PATCH')).status).toBe(503)
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('is retried with a chunked body that was small enough to buffer', async () => {
+  it('repeats a POST whose chunked body was small enough to buffer', async () => {
     upstream.handle = statuses([503], [200])
     const body = new Blob(['chunk by chunk']).stream()
     const answer = await (
@@ -150,7 +154,7 @@ describe('a failed attempt', () => {
     expect(upstream.seen[1]?.headers['transfer-encoding']).toBe('chunked')
   })
 
-  it('is not retried once more than 1 MiB of the body has been sent', async () => {
+  it('does not repeat a call once more than 1 MiB of its body has been sent', async () => {
     upstream.handle = async (request, response) => {
       await bodyOf(request)
       response.writeHead(503).end('unchanged')
@@ -162,7 +166,7 @@ describe('a failed attempt', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('ends as 502 if the connection is refused, with a problem that does not contain the address', async () => {
+  it('responds 502 without the address of upstream if the connection is rejected', async () => {
     const { port } = upstream
     await upstream[Symbol.asyncDispose]()
     const proxy = await open()
@@ -176,7 +180,7 @@ describe('a failed attempt', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('ends as 504 if there is no response before the deadline', async () => {
+  it('responds 504 if upstream sends no response before the deadline', async () => {
     upstream.handle = () => {}
     const answer = await call(await open({ settings: { DEADLINE_SECONDS: '1' } }), 'GET')
     expect(answer.status).toBe(504)
@@ -184,7 +188,7 @@ describe('a failed attempt', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('ends as 408 if the caller does not complete its body', async () => {
+  it('responds 408 if the caller does not complete its body before the deadline', async () => {
     const proxy = await open({ settings: { DEADLINE_SECONDS: '1' } })
     const head = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Length: 10\r\n\r\n`
     const answer = await raw(proxy.port, `${head}half`)
@@ -202,7 +206,7 @@ describe('a 401 from upstream', () => {
       response.writeHead(isBad ? 401 : 200).end(body)
     }
 
-  it('causes one forced refresh and one replay per call, however many calls received it', async () => {
+  it('refreshes the token once for 50 calls that received 401, and repeats each of them', async () => {
     upstream.handle = rejectVersion(1)
     const proxy = await open()
     const answers = await Promise.all(Array.from({ length: 50 }, () => call(proxy, 'POST')))
@@ -211,12 +215,12 @@ describe('a 401 from upstream', () => {
     expect(tokens.credentials.get('1')?.version).toBe(2)
   })
 
-  it('is replayed for every method, because a rejected call was not executed', async () => {
+  it('repeats a PATCH after 401, because a call with a rejected token was not executed', async () => {
     upstream.handle = rejectVersion(1)
     expect(await text(await call(await open(), 'PATCH'))).toEqual([200, 'body'])
   })
 
-  it('is relayed if the new token is rejected as well', async () => {
+  it('relays 401 if the refreshed token is rejected as well', async () => {
     upstream.handle = statuses([401, { 'WWW-Authenticate': 'Bearer realm="upstream"' }])
     const answer = await call(await open(), 'GET')
     expect(answer.headers.get('www-authenticate')).toBe('Bearer realm="upstream"')
@@ -224,7 +228,7 @@ describe('a 401 from upstream', () => {
     expect(upstream.seen).toHaveLength(2)
   })
 
-  it('is relayed if the body cannot be sent again, and the next call uses a new token', async () => {
+  it('relays 401 for a body that cannot be sent again, and refreshes the token for the next call', async () => {
     upstream.handle = rejectVersion(1)
     const proxy = await open()
     const big = await proxy.call('/v3/company/1/x', {
@@ -237,7 +241,7 @@ describe('a 401 from upstream', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('that persists with every token causes one forced refresh, not one per call', async () => {
+  it('refreshes once, not once per call, if upstream rejects every token', async () => {
     upstream.handle = statuses([401])
     const proxy = await open()
     for (let made = 0; made < 10; made += 1) expect((await call(proxy, 'GET')).status).toBe(401)
@@ -245,7 +249,7 @@ describe('a 401 from upstream', () => {
     // Two attempts for the first call and one for each of the others.
     expect(upstream.seen).toHaveLength(11)
 
-    // The event of that refresh does not allow another one; that of a new grant does.
+    // A `refreshed` event does not permit another forced refresh within the minute; a `stored` event (new grant) does.
     await publishEvent(proxy.bus, '1', 'refreshed', 2)
     await eventually(async () => {
       expect((await call(proxy, 'GET')).status).toBe(401)
@@ -259,7 +263,7 @@ describe('a 401 from upstream', () => {
     })
   })
 
-  it('becomes 424 if the credential turns out to be faulted during the refresh', async () => {
+  it('responds 424 if the refresh after a 401 finds the credential faulted', async () => {
     const proxy = await open()
     await (await call(proxy, 'GET')).text()
     const credential = tokens.credentials.get('1')
@@ -274,7 +278,7 @@ describe('a 401 from upstream', () => {
 })
 
 describe('a 429 from upstream', () => {
-  it('starts a cool-down of the realm for Retry-After, and of no other realm', async () => {
+  it('sends nothing for the realm until Retry-After has passed, and still sends calls of other realms', async () => {
     upstream.handle = statuses([429, { 'Retry-After': '3' }], [200])
     const proxy = await open()
     const startedAt = performance.now()
@@ -292,7 +296,7 @@ describe('a 429 from upstream', () => {
     expect(performance.now() - startedAt).toBeGreaterThan(2_990)
   })
 
-  it('accepts a date in Retry-After', async () => {
+  it('accepts an HTTP date in Retry-After', async () => {
     const at = new Date(Date.now() + 2_000).toUTCString()
     upstream.handle = statuses([429, { 'Retry-After': at }], [200])
     expect((await call(await open(), 'GET')).status).toBe(200)
@@ -305,7 +309,7 @@ describe('a 429 from upstream', () => {
     ['a negative value', '-120', 60],
     ['an invalid value', 'soon', 60],
   ])(
-    'with %s in Retry-After starts a cool-down of bounded length',
+    'starts a cool-down of bounded length after 429 with %s in Retry-After',
     async (_what, value, seconds) => {
       upstream.handle = statuses([429, { 'Retry-After': value }], [200])
       const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
@@ -317,7 +321,7 @@ describe('a 429 from upstream', () => {
     },
   )
 
-  it('is relayed at once, with Retry-After, if the cool-down exceeds the deadline', async () => {
+  it('relays 429 at once, with Retry-After added, if the cool-down ends after the deadline', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30', HOLD_SECONDS: '60' } })
     const from = performance.now()
@@ -327,7 +331,7 @@ describe('a 429 from upstream', () => {
     const next = await call(proxy, 'GET')
     expect(next.headers.get('retry-after')).toBe('60')
     expect(await problem(next)).toMatchObject({ status: 429, code: 'throttled' })
-    // Not at the end of the deadline, as with a cool-down that ends before it.
+    // Both calls end at once; they would wait for the deadline of 30 s if the cool-down ended before it.
     expect(performance.now() - from).toBeLessThan(20_000)
     expect(upstream.seen).toHaveLength(1)
     const metrics = await (await fetch(`${proxy.url}/metrics`)).text()
@@ -337,7 +341,7 @@ describe('a 429 from upstream', () => {
     expect(metrics).toMatch(/gateway_realms_on_hold\{[^}]*\} 1/)
   })
 
-  it('starts a cool-down also if the call itself must not be repeated', async () => {
+  it('starts a cool-down even if the call that received 429 must not be repeated', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
     expect((await call(proxy, 'PATCH')).status).toBe(429)
@@ -354,7 +358,7 @@ describe('the throttle', () => {
     expect(performance.now() - from).toBeGreaterThan(1_900)
   })
 
-  it('never has more calls in flight upstream than allowed', async () => {
+  it('never has more calls in flight upstream than CONCURRENT_REQUESTS', async () => {
     let openCalls = 0
     let most = 0
     upstream.handle = async (_request, response) => {
@@ -369,18 +373,18 @@ describe('the throttle', () => {
     expect(most).toBe(3)
   })
 
-  it('limits batches to their own rate, and does not delay other calls behind them', async () => {
+  it('limits batch calls to BATCHES_PER_MINUTE without delaying other calls of the realm', async () => {
     const proxy = await open({ settings: { BATCHES_PER_MINUTE: '2', DEADLINE_SECONDS: '5' } })
     const batch = () => call(proxy, 'POST', '/v3/company/1/batch?minorversion=75')
     const answers = await Promise.all([batch(), batch(), batch()])
     expect(answers.filter(({ ok }) => ok)).toHaveLength(2)
-    const refused = answers.find(({ status }) => status === 429)
-    expect(Number(refused?.headers.get('retry-after'))).toBeGreaterThan(50)
+    const rejected = answers.find(({ status }) => status === 429)
+    expect(Number(rejected?.headers.get('retry-after'))).toBeGreaterThan(50)
     expect((await call(proxy, 'GET', '/v3/company/1/batches')).status).toBe(200)
     expect((await call(proxy, 'POST', '/v3/company/2/batch')).status).toBe(200)
   })
 
-  it('gives the concurrency slot of a caller that disconnected to the next call', async () => {
+  it('releases the concurrency slot of a caller that disconnected to the next call', async () => {
     const held: (() => void)[] = []
     upstream.handle = (_request, response) => void held.push(() => response.end())
     const proxy = await open({ settings: { CONCURRENT_REQUESTS: '1' } })
@@ -396,8 +400,8 @@ describe('the throttle', () => {
   })
 })
 
-describe('while token-service is unavailable', () => {
-  it('calls use the cached token until it expires, and get 503 with Retry-After after that', async () => {
+describe('an unavailable token-service', () => {
+  it('uses the cached token until it expires while token-service is unavailable, then responds 503 with Retry-After', async () => {
     const credential = tokens.credentials.get('1')
     // The gateway stops using a token five seconds before it expires.
     if (credential !== undefined) credential.expiresAt = Date.now() + 7_000
@@ -427,7 +431,7 @@ describe('while token-service is unavailable', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('a call of a realm without a cached token gets 503', async () => {
+  it('responds 503 for a realm without a cached token while token-service is unavailable', async () => {
     await tokens[Symbol.asyncDispose]()
     const answer = await call(await open(), 'GET')
     expect([answer.status, (await problem(answer))['code']]).toEqual([
@@ -442,7 +446,10 @@ describe('while token-service is unavailable', () => {
       "another realm's token",
       { Name: 'ACC-2', Authenticator: 'x', Expiry: '2099-01-01T00:00:00Z', Version: 1 },
     ],
-    ['no token', { Name: 'ACC-1', Authenticator: '', Expiry: '2099-01-01T00:00:00Z', Version: 1 }],
+    [
+      'an empty token',
+      { Name: 'ACC-1', Authenticator: '', Expiry: '2099-01-01T00:00:00Z', Version: 1 },
+    ],
     [
       'a token that contains a line break',
       {
@@ -452,14 +459,17 @@ describe('while token-service is unavailable', () => {
         Version: 1,
       },
     ],
-    ['another shape', { token: 'x' }],
-  ])('a token response with %s is never used', async (_what, answer) => {
-    tokens.handle = (_request, response) => response.end(JSON.stringify(answer))
-    expect((await call(await open(), 'GET')).status).toBe(503)
-    expect(upstream.seen).toHaveLength(0)
-  })
+    ['none of the required members', { token: 'x' }],
+  ])(
+    'responds 503 and sends nothing upstream after a token response with %s',
+    async (_what, answer) => {
+      tokens.handle = (_request, response) => response.end(JSON.stringify(answer))
+      expect((await call(await open(), 'GET')).status).toBe(503)
+      expect(upstream.seen).toHaveLength(0)
+    },
+  )
 
-  it('the error differs from that of an unavailable provider', async () => {
+  it('forwards provider_unavailable and its Retry-After from token-service', async () => {
     tokens.handle = (_request, response) => {
       response.writeHead(503, { 'Content-Type': 'application/problem+json', 'Retry-After': '17' })
       response.end(
@@ -474,7 +484,7 @@ describe('while token-service is unavailable', () => {
 
 describe('a credential event', () => {
   it.each(['stored', 'refreshed', 'faulted', 'removed'] as const)(
-    '%s makes the next call request the token again',
+    'requests the token again after the event credential.%s',
     async (kind) => {
       const proxy = await open()
       await (await call(proxy, 'GET')).text()
@@ -495,7 +505,7 @@ describe('a credential event', () => {
 describe('the address of the accounting API', () => {
   const settings = (url: string) => ({ settings: { ACCOUNTING_URL: '', DISCOVERY_URL: url } })
 
-  it('comes from the discovery document if it is not set', async () => {
+  it('uses accounting_url of the discovery document if ACCOUNTING_URL is not set', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) =>
         response.end(JSON.stringify({ accounting_url: `${upstream.url}/base` })),
@@ -507,7 +517,7 @@ describe('the address of the accounting API', () => {
     expect(provider.seen).toHaveLength(1)
   })
 
-  it('is unknown until the document can be fetched: not ready, and 503', async () => {
+  it('is not ready and responds 503 until the discovery document can be fetched', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.writeHead(500).end()),
     )
@@ -521,7 +531,7 @@ describe('the address of the accounting API', () => {
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 
-  it("comes from the profile for Intuit's discovery document, which has no accounting_url", async () => {
+  it("uses the profile's address for Intuit's discovery document, which has no accounting_url", async () => {
     const document = {
       issuer: 'https://oauth.platform.intuit.com/op/v1',
       userinfo_endpoint: 'https://sandbox-accounts.platform.intuit.com/v1/openid_connect/userinfo',
@@ -533,7 +543,7 @@ describe('the address of the accounting API', () => {
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 
-  it("comes from the document's accounting_url in preference to the profile", async () => {
+  it("prefers accounting_url of the discovery document to the profile's address", async () => {
     const document = {
       issuer: 'https://oauth.platform.intuit.com/op/v1',
       accounting_url: upstream.url,
@@ -546,7 +556,7 @@ describe('the address of the accounting API', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('must be set if the document lacks it: the start fails with the remedy', async () => {
+  it('fails to start and names ACCOUNTING_URL if neither document nor profile has an address', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.end('{"issuer":"x"}')),
     )
@@ -555,7 +565,7 @@ describe('the address of the accounting API', () => {
 })
 
 describe('shutting down', () => {
-  it('finishes the calls in flight and rejects those that only wait', async () => {
+  it('finishes calls in flight at shutdown and rejects waiting ones with shutting_down', async () => {
     let finish = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200)

@@ -1,20 +1,11 @@
-/** Limits that protect the gateway against excessive callers. */
+/** Limits on callers: size and duration of requests, unread responses, number of connections. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import {
-  AUTH,
-  bodyOf,
-  type Gateway,
-  startGateway,
-  PATH,
-  raw,
-  startFixture,
-  stalled,
-  type FakeServer,
-  type FakeTokenService,
-} from '../test-support/harness.ts'
+import { AUTH, PATH, raw, stalled } from '../test-support/callers.ts'
+import { bodyOf, type FakeServer, type FakeTokenService } from '../test-support/fake-servers.ts'
+import { type Gateway, startGateway, startFixture } from '../test-support/harness.ts'
 
 const MB = 1_048_576
 
@@ -32,7 +23,9 @@ const open = async (settings: Readonly<Record<string, string>> = {}): Promise<vo
 }
 
 /** Opens a connection, sends `bytes`, and resolves `closed` with all that arrived until the gateway closed it. */
-async function until(bytes: string): Promise<{ socket: Socket; closed: Promise<string> }> {
+async function sendAndAwaitClose(
+  bytes: string,
+): Promise<{ socket: Socket; closed: Promise<string> }> {
   const socket = connect(proxy.port, '127.0.0.1')
   opened.defer(() => void socket.destroy())
   let text = ''
@@ -46,13 +39,13 @@ async function until(bytes: string): Promise<{ socket: Socket; closed: Promise<s
 
 const CALL = `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`
 
-/** Opens connections that have each made one call and stay open. */
+/** Opens connections, makes one call on each, and keeps them open. */
 async function idleConnections(count: number): Promise<readonly Socket[]> {
   const idle: Socket[] = []
   while (idle.length < count) {
     // In batches, because the backlog of the listening socket is limited.
     const batch = Math.min(100, count - idle.length)
-    const some = await Promise.all(Array.from({ length: batch }, () => until(CALL)))
+    const some = await Promise.all(Array.from({ length: batch }, () => sendAndAwaitClose(CALL)))
     await Promise.all(some.map(({ socket }) => once(socket, 'data')))
     idle.push(...some.map(({ socket }) => socket))
   }
@@ -60,7 +53,7 @@ async function idleConnections(count: number): Promise<readonly Socket[]> {
 }
 
 describe('a request body beyond the limit', () => {
-  it('gets 413 by its Content-Length before 100 Continue, and nothing is sent upstream', async () => {
+  it('responds 413 to a Content-Length beyond LONGEST_BODY_MB without 100 Continue or an upstream request', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const answer = await raw(
       proxy.port,
@@ -74,7 +67,7 @@ describe('a request body beyond the limit', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('gets 413 if it grows too long in chunks, and is never complete upstream', async () => {
+  it('responds 413 once a chunked body exceeds LONGEST_BODY_MB, and breaks off the upstream request', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const ended = new Promise<string>((resolve) => {
       upstream.handle = (request) =>
@@ -89,7 +82,7 @@ describe('a request body beyond the limit', () => {
     expect(await ended).toBe('broken off')
   })
 
-  it('is accepted up to exactly the limit', async () => {
+  it('forwards a body of exactly LONGEST_BODY_MB', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     upstream.handle = async (request, response) =>
       response.end(String((await bodyOf(request)).length))
@@ -100,19 +93,22 @@ describe('a request body beyond the limit', () => {
 
 describe('a request head beyond 16 KiB', () => {
   it.each([
-    ['target', `GET ${PATH}?q=${'a'.repeat(20_000)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
-    ['header', `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}X-A: ${'a'.repeat(20_000)}\r\n\r\n`],
+    ['a target', `GET ${PATH}?q=${'a'.repeat(20_000)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
+    ['one header', `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}X-A: ${'a'.repeat(20_000)}\r\n\r\n`],
     [
-      'number of headers',
+      'a list of 3,000 headers',
       `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}${'X-A: b\r\n'.repeat(3_000)}\r\n`,
     ],
-  ])('for its %s is 431, and nothing is sent', async (_what, bytes) => {
-    await open()
-    expect((await raw(proxy.port, bytes)).status).toBe(431)
-    expect(upstream.seen).toHaveLength(0)
-  })
+  ])(
+    'responds 431 if %s makes the head too long, and sends nothing upstream',
+    async (_what, bytes) => {
+      await open()
+      expect((await raw(proxy.port, bytes)).status).toBe(431)
+      expect(upstream.seen).toHaveLength(0)
+    },
+  )
 
-  it('is forwarded completely if it is just below', async () => {
+  it('forwards a head of just below 16 KiB completely', async () => {
     await open()
     const query = `?q=${'a'.repeat(15_000)}`
     expect((await proxy.call(PATH + query)).status).toBe(200)
@@ -121,12 +117,12 @@ describe('a request head beyond 16 KiB', () => {
 })
 
 describe('a slow caller', () => {
-  it('that does not complete its head gets 408, and the connection is closed', async () => {
+  it('responds 408 and closes the connection if a head is not complete after 10 seconds', async () => {
     await open()
     const slow = await Promise.all(
-      Array.from({ length: 100 }, () => until(`GET ${PATH} HTTP/1.1\r\nHost: x\r\nX-`)),
+      Array.from({ length: 100 }, () => sendAndAwaitClose(`GET ${PATH} HTTP/1.1\r\nHost: x\r\nX-`)),
     )
-    // Occasional bytes do not extend the timeout.
+    // One byte per second must not extend the timeout, which counts from the first byte of the head.
     const trickle = setInterval(() => {
       for (const { socket } of slow) if (socket.writable) socket.write('a')
     }, 1_000)
@@ -136,10 +132,10 @@ describe('a slow caller', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('that does not complete its body gets 408, and occupies no concurrency slot meanwhile', async () => {
+  it('responds 408 to an incomplete body, which occupies no concurrency slot while it arrives', async () => {
     await open({ DEADLINE_SECONDS: '2', CONCURRENT_REQUESTS: '1' })
     const head = `POST ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: 100\r\n\r\nhalf`
-    const slow = await Promise.all(Array.from({ length: 100 }, () => until(head)))
+    const slow = await Promise.all(Array.from({ length: 100 }, () => sendAndAwaitClose(head)))
     expect((await proxy.call(PATH)).status).toBe(200)
     for (const { closed } of slow)
       expect(await closed).toMatch(/^HTTP\/1\.1 408 [^]*request_timeout/)
@@ -161,13 +157,13 @@ it('disconnects a caller that reads nothing of its response for a minute, and ab
   }
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
   try {
-    const { socket } = await until(`GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
+    const { socket } = await sendAndAwaitClose(`GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
     await once(socket, 'data')
     socket.pause()
     const pausedAt = Date.now()
     let passedMs = 0
     while (!isOver && Date.now() - pausedAt < 20_000) {
-      // The bytes fill every buffer first; from then on only time passes.
+      // Real turns of the event loop let upstream fill all socket buffers; the fake clock then advances to the timeout.
       for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
       vi.advanceTimersByTime(1_000)
       passedMs += 1_000
@@ -180,7 +176,7 @@ it('disconnects a caller that reads nothing of its response for a minute, and ab
   }
 })
 
-it('accepts 4,096 connections, closes any further one at once, and serves those it has', async () => {
+it('closes further connections beyond 4,096 at once and still serves the accepted ones', async () => {
   await open()
   const held = await idleConnections(4_096)
   upstream.seen.length = 0
@@ -220,13 +216,13 @@ it('serves other calls beside 1,000 idle connections and 200 slow readers, with 
     opened.defer(() => void socket.destroy())
     socket.on('error', () => {})
     socket.write(`GET /v3/company/2/endless HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
-    return once(socket, 'readable') // the test never reads it
+    return once(socket, 'readable') // The response has begun; this test never reads it.
   })
   await Promise.all(readers)
 
   const answers = await Promise.all(Array.from({ length: 100 }, () => proxy.call(PATH)))
   expect(answers.every(({ status }) => status === 200)).toBe(true)
-  // At most the buffers of the sockets and of the gateway; each response is endless.
+  // Each response is endless, so only backpressure can bound what upstream has written.
   expect((await stalled(() => written)) / readers.length).toBeLessThan(16 * MB)
   expect(idle.every(({ readyState }) => readyState === 'open')).toBe(true)
 }, 60_000)

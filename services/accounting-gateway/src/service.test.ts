@@ -5,20 +5,16 @@ import { Readable } from 'node:stream'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { raw, send, stalled } from '../test-support/callers.ts'
 import {
   bodyOf,
   echo,
-  type Gateway,
-  startGateway,
   KEY,
-  raw,
-  send,
-  startFixture,
-  stalled,
   type FakeServer,
   tokenOf,
   type FakeTokenService,
-} from '../test-support/harness.ts'
+} from '../test-support/fake-servers.ts'
+import { type Gateway, startGateway, startFixture } from '../test-support/harness.ts'
 
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
@@ -38,7 +34,7 @@ beforeEach(() => {
 afterAll(() => opened.disposeAsync())
 
 describe('a call through the gateway', () => {
-  it('is sent to the same path and query with the bearer token of its realm', async () => {
+  it('sends a call to the same path and query upstream, with the bearer token of its realm', async () => {
     const path = '/v3/company/123/query?query=select%20*%20from%20CompanyInfo&a=+%2F&b=\'"'
     const { request, answer } = send(proxy.port, 'GET', path)
     request.end()
@@ -52,7 +48,7 @@ describe('a call through the gateway', () => {
     })
   })
 
-  it('forwards a query unchanged that clients would encode, and rejects bytes that are not allowed in a target', async () => {
+  it('forwards a query byte for byte even where clients would encode it, and rejects non-ASCII bytes in a target', async () => {
     const get = (path: string) =>
       raw(
         proxy.port,
@@ -65,7 +61,7 @@ describe('a call through the gateway', () => {
   })
 
   it.each(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND'])(
-    'is forwarded with method %s and its body',
+    'forwards a %s request with its method and body',
     async (method) => {
       const { request, answer } = send(proxy.port, method, '/v3/company/123/x?requestid=1', {
         'Content-Length': '4',
@@ -78,7 +74,7 @@ describe('a call through the gateway', () => {
     },
   )
 
-  it('returns status and headers unchanged, and does not follow redirects', async () => {
+  it('relays status and headers of a redirect without following it', async () => {
     upstream.handle = (_request, response) => {
       response.writeHead(307, [
         'Location',
@@ -109,7 +105,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('returns Server-Timing and a request id that the log line contains with intuit_tid', async () => {
+  it('returns Server-Timing and X-Request-Id, and logs that request id together with intuit_tid', async () => {
     const answer = await proxy.call('/v3/company/123/x?secret-query')
     expect(answer.headers.get('server-timing')).toMatch(
       /^gateway;dur=[\d.]+, wait;dur=[\d.]+, upstream;dur=[\d.]+$/,
@@ -131,7 +127,7 @@ describe('a call through the gateway', () => {
     expect(proxy.logText()).not.toContain('secret-query')
   })
 
-  it('does not decode compressed bodies', async () => {
+  it('relays a compressed response body without decoding it', async () => {
     const packed = gzipSync('compressed by upstream '.repeat(100))
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Encoding': 'gzip', 'Content-Length': packed.length })
@@ -149,7 +145,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen[0]?.headers['accept-encoding']).toBe('gzip')
   })
 
-  it.each([204, 304])('returns %i without a body', async (status) => {
+  it.each([204, 304])('relays a %i response without a body', async (status) => {
     upstream.handle = (_request, response) => response.writeHead(status, { ETag: '"1"' }).end()
     const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x')
     request.end()
@@ -161,7 +157,7 @@ describe('a call through the gateway', () => {
     ])
   })
 
-  it('responds to HEAD with the headers only', async () => {
+  it('relays the headers of a response to HEAD and no body', async () => {
     upstream.handle = (_request, response) =>
       response.writeHead(200, { 'Content-Length': 12_345 }).end()
     const { request, answer } = send(proxy.port, 'HEAD', '/v3/company/123/x')
@@ -171,7 +167,7 @@ describe('a call through the gateway', () => {
     expect((await bodyOf(response)).length).toBe(0)
   })
 
-  it('relays chunks as they arrive, and trailers after them', async () => {
+  it('relays response chunks as they arrive, and trailers after the last one', async () => {
     let release = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200, { Trailer: 'X-Checksum' })
@@ -191,7 +187,7 @@ describe('a call through the gateway', () => {
     expect(response.trailers).toEqual({ 'x-checksum': 'abc' })
   })
 
-  it('sends the head before a body that is slow to begin', async () => {
+  it('sends the response head at once if the body arrives later', async () => {
     let finish = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 2 }).flushHeaders()
@@ -205,7 +201,7 @@ describe('a call through the gateway', () => {
     expect((await bodyOf(response)).toString()).toBe('ok')
   })
 
-  it('forwards an upload while it arrives', async () => {
+  it('streams an upload upstream while the caller is still sending it', async () => {
     const parts: string[] = []
     upstream.handle = async (request, response) => {
       for await (const part of request) parts.push(String(part))
@@ -221,7 +217,7 @@ describe('a call through the gateway', () => {
     expect(parts.join('')).toBe('firstsecond')
   })
 
-  it('streams 32 MB unchanged in each direction', async () => {
+  it('streams a body of 32 MB unchanged in each direction', async () => {
     const bytes = randomBytes(32 * 1_048_576)
     upstream.handle = (request, response) => {
       response.writeHead(200)
@@ -236,7 +232,7 @@ describe('a call through the gateway', () => {
     expect(sha256(await bodyOf(await answer))).toBe(sha256(bytes))
   })
 
-  it('applies backpressure: reads no more from upstream than the caller reads', async () => {
+  it('stops reading from upstream when the caller stops reading the response', async () => {
     const chunk = Buffer.alloc(65_536)
     let written = 0
     upstream.handle = async (request, response) => {
@@ -254,13 +250,13 @@ describe('a call through the gateway', () => {
     socket.write(
       `GET /v3/company/123/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`,
     )
-    await once(socket, 'readable') // the test never reads it
-    // At most what fits into the socket buffers of the three parties, which is far from 512 MB.
+    await once(socket, 'readable') // The response has begun; this test never reads it.
+    // The socket buffers of upstream, gateway and caller hold a few MB; the response has 512 MB.
     expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     socket.destroy()
   })
 
-  it('aborts the upstream request when the caller disconnects', async () => {
+  it('aborts the upstream request when the caller disconnects during the response', async () => {
     const closed = new Promise<void>((resolve) => {
       upstream.handle = (_request, response) => {
         response.on('close', resolve)
@@ -278,7 +274,7 @@ describe('a call through the gateway', () => {
     )
   })
 
-  it('aborts the upstream request when the caller disconnects before any response', async () => {
+  it('aborts the upstream request when the caller disconnects before the response begins', async () => {
     const closed = new Promise<void>((resolve) => {
       upstream.handle = (_request, response) => void response.on('close', resolve)
     })
@@ -291,7 +287,7 @@ describe('a call through the gateway', () => {
     await closed
   })
 
-  it('truncates the response if upstream does, so that it cannot be mistaken for a complete one', async () => {
+  it('closes the connection of the caller if upstream breaks off a response, so that it is not taken for complete', async () => {
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 100 })
       response.write('half', () => response.destroy())
@@ -302,7 +298,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('sends 100 Continue only once the call is accepted', async () => {
+  it('sends 100 Continue only after the key and the credential of the realm were checked', async () => {
     const { request, answer } = send(proxy.port, 'POST', '/v3/company/123/x', {
       Expect: '100-continue',
       'Content-Length': '4',
@@ -312,19 +308,19 @@ describe('a call through the gateway', () => {
     expect(JSON.parse((await bodyOf(await answer)).toString())).toMatchObject({ body: 'body' })
     expect(upstream.seen[0]?.headers).not.toHaveProperty('expect')
 
-    const refused = send(proxy.port, 'POST', '/v3/company/unknown/x', {
+    const rejected = send(proxy.port, 'POST', '/v3/company/unknown/x', {
       Expect: '100-continue',
       'Content-Length': '4',
     })
     let continued = false
-    refused.request.on('continue', () => (continued = true))
-    refused.request.flushHeaders()
-    expect((await refused.answer).statusCode).toBe(404)
+    rejected.request.on('continue', () => (continued = true))
+    rejected.request.flushHeaders()
+    expect((await rejected.answer).statusCode).toBe(404)
     expect(continued).toBe(false)
-    refused.request.destroy()
+    rejected.request.destroy()
   })
 
-  it('keeps the connection after an upload that upstream did not read completely', async () => {
+  it('relays an early response and reads the rest of the upload that upstream did not read', async () => {
     upstream.handle = (request, response) => {
       request.once('data', () => response.writeHead(413).end('too much'))
     }
@@ -338,7 +334,7 @@ describe('a call through the gateway', () => {
     await once(request, 'close')
   })
 
-  it('derives the requestid of a POST from its Idempotency-Key, the same for every repetition', async () => {
+  it('derives the same requestid for every POST with the same Idempotency-Key', async () => {
     const ids: (string | null)[] = []
     for (const key of ['Invoices/66/0/create', 'Invoices/66/0/create', 'Invoices/67/0/create']) {
       const headers = { 'Idempotency-Key': key }
@@ -354,7 +350,7 @@ describe('a call through the gateway', () => {
     expect(ids[2]).not.toBe(ids[0])
   })
 
-  it('adds a requestid to a POST that has none, and returns it', async () => {
+  it('adds a requestid to a POST without one, and returns it as X-RequestId', async () => {
     const answer = await proxy.call('/v3/company/123/invoice?minorversion=75', {
       method: 'POST',
       body: '{}',
@@ -375,13 +371,13 @@ describe('a call through the gateway', () => {
     ])
   })
 
-  it('never sends a token for another realm, however calls and refreshes interleave', async () => {
+  it('sends each of 400 concurrent calls with the token of its own realm while 401 responses cause refreshes', async () => {
     upstream.handle = async (request, response) => {
       const realm = /company\/(\w+)\//.exec(request.url ?? '')?.[1] ?? ''
       const bearer = request.headers.authorization ?? ''
       if (!bearer.startsWith(`Bearer token-${realm}-`)) mixed += 1
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 5))
-      // One call in eight gets a 401.
+      // One call in eight gets a 401, which makes the gateway refresh the token of its realm.
       response.writeHead(Math.random() < 0.125 ? 401 : 200).end(bearer)
     }
     let mixed = 0
@@ -396,7 +392,7 @@ describe('a call through the gateway', () => {
   })
 })
 
-describe('a response of the gateway itself', () => {
+describe('a response that the gateway creates itself', () => {
   const problem = async (answer: Response) => {
     expect(answer.headers.get('content-type')).toBe('application/problem+json')
     expect(answer.headers.get('x-request-id')).toBeTruthy()
@@ -408,17 +404,17 @@ describe('a response of the gateway itself', () => {
   it.each([
     ['no key', {}],
     ['a wrong key', { Authorization: 'Bearer wrong-key-wrong-key-wrong-key-wrong-key' }],
-    ['the key with another scheme', { Authorization: `Basic ${KEY}` }],
-    ['the key after two spaces', { Authorization: `Bearer  ${KEY}` }],
-    ['the key and more', { Authorization: `Bearer ${KEY}x` }],
-  ])('is 401 for %s, and nothing is sent', async (_what, headers) => {
+    ['the key in the Basic scheme', { Authorization: `Basic ${KEY}` }],
+    ['two spaces between scheme and key', { Authorization: `Bearer  ${KEY}` }],
+    ['one character after the key', { Authorization: `Bearer ${KEY}x` }],
+  ])('responds 401 to a request with %s and sends nothing upstream', async (_what, headers) => {
     const answer = await fetch(`${proxy.url}/v3/company/123/x`, { headers })
     expect(await problem(answer)).toMatchObject({ status: 401, code: 'unauthorized' })
     expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer/)
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('is 404 for a realm that is not connected, and nothing is sent upstream', async () => {
+  it('responds 404 for a realm that is not connected and sends nothing upstream', async () => {
     expect(await problem(await proxy.call('/v3/company/999/x'))).toMatchObject({
       status: 404,
       code: 'credential_not_found',
@@ -426,7 +422,7 @@ describe('a response of the gateway itself', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it("is 424 with token-service's detail for a faulted credential", async () => {
+  it("responds 424 with token-service's detail for a faulted credential", async () => {
     const credential = tokens.credentials.get('faulty')
     if (credential !== undefined)
       credential.fault = 'Couldn\'t refresh token for realm ACC-faulty, {"error":"invalid_grant"}'
@@ -440,7 +436,7 @@ describe('a response of the gateway itself', () => {
   })
 
   it.each(['/', '/v3', '/v3/company/123', '/v2/company/123/x', '/v3/accounts'])(
-    'is 404 for %s with the key and 401 without',
+    'responds to %s with 404 if the key is valid and with 401 if there is none',
     async (path) => {
       expect(await (await proxy.call(path)).json()).toMatchObject({
         status: 404,
@@ -451,7 +447,7 @@ describe('a response of the gateway itself', () => {
     },
   )
 
-  it('needs no key for health, metrics and documentation, which contain no realm and no token', async () => {
+  it('serves health, metrics and documentation without a key, and without realms or tokens in them', async () => {
     await (await proxy.call('/v3/company/123/x')).text()
     let text = ''
     for (const path of ['/health/live', '/metrics', '/openapi.json', '/docs']) {
@@ -465,13 +461,13 @@ describe('a response of the gateway itself', () => {
     expect(text).not.toContain(KEY)
   })
 
-  it('is 405 with Allow for a wrong method on one of its own paths', async () => {
+  it('responds 405 with Allow to POST /metrics', async () => {
     const answer = await proxy.call('/metrics', { method: 'POST' })
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD'])
   })
 })
 
-it('no token, key or query was written to the log by any test above', () => {
+it('writes no token, key or query to the log in any of the tests of this file', () => {
   const text = proxy.logText()
   expect(text.length).toBeGreaterThan(10_000)
   for (const canary of ['canary', KEY, 'CompanyInfo']) expect(text).not.toContain(canary)

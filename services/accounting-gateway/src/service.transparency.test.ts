@@ -1,23 +1,17 @@
-/** Parts of HTTP that the gateway relays unchanged, beyond the ordinary calls of `service.test.ts`. */
+/** Uncommon parts of HTTP that the gateway relays: 1xx responses, empty bodies, unusual framing, compressed uploads. */
 import type { InformationEvent } from 'node:http'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { AUTH, PATH, raw, send, stalled } from '../test-support/callers.ts'
 import {
-  AUTH,
   bodyOf,
-  type Gateway,
-  startGateway,
-  PATH,
-  raw,
-  send,
-  startFixture,
-  stalled,
   type FakeServer,
   type FakeTokenService,
   startRawUpstream,
-} from '../test-support/harness.ts'
+} from '../test-support/fake-servers.ts'
+import { type Gateway, startGateway, startFixture } from '../test-support/harness.ts'
 
 let opened: AsyncDisposableStack
 let upstream: FakeServer
@@ -30,7 +24,7 @@ beforeEach(async () => {
 afterEach(() => opened.disposeAsync())
 
 /** Starts a gateway and an upstream that responds to every request with these bytes. */
-async function answering(bytes: string) {
+async function respondingWith(bytes: string) {
   const wire = opened.use(await startRawUpstream(bytes))
   return { wire, proxy: opened.use(await startGateway(wire.url, tokens.url)) }
 }
@@ -40,8 +34,8 @@ describe('an informational response', () => {
     'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nSet-Cookie: a=b\r\n\r\n' +
     'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
-  it('is relayed unchanged, each time it is sent', async () => {
-    const { proxy: hinting } = await answering(HINTED)
+  it('relays every informational response before the final one, without its cookies', async () => {
+    const { proxy: hinting } = await respondingWith(HINTED)
     const { request, answer } = send(hinting.port, 'GET', PATH)
     const informed: InformationEvent[] = []
     request.on('information', (event) => informed.push(event))
@@ -51,21 +45,21 @@ describe('an informational response', () => {
     expect(informed[0]?.headers).toEqual({ link: '</a.css>; rel=preload' })
   })
 
-  it('is not relayed to an HTTP/1.0 caller, which would take it for the final response', async () => {
-    const { proxy: hinting } = await answering(HINTED)
+  it('relays no informational response to an HTTP/1.0 caller, which would take it for the final one', async () => {
+    const { proxy: hinting } = await respondingWith(HINTED)
     const answer = await raw(hinting.port, `GET ${PATH} HTTP/1.0\r\nHost: x\r\n${AUTH}\r\n`)
     expect([answer.status, answer.body]).toEqual([200, 'ok'])
   })
 
-  it('100 Continue without Expect is not relayed, and the final response is', async () => {
+  it('does not relay 100 Continue to a caller that sent no Expect, and relays the final response', async () => {
     const bytes = 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
-    const { proxy: early } = await answering(bytes)
+    const { proxy: early } = await respondingWith(bytes)
     const { text } = await raw(early.port, `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
     expect(text).not.toContain('100 Continue')
     expect(text).toMatch(/^HTTP\/1.1 200 OK\r\n[^]*\r\n\r\nok$/)
   })
 
-  it('is not relayed while an earlier pipelined response is incomplete: Node would write it into that body', async () => {
+  it('drops an informational response while an earlier pipelined response is incomplete', async () => {
     upstream.handle = async ({ url }, response) => {
       if (url === `${PATH}2`) response.writeEarlyHints({ link: '</a.css>; rel=preload' })
       else await eventually(() => expect(proxy.log.some(({ status }) => status === 200)).toBe(true))
@@ -79,23 +73,28 @@ describe('an informational response', () => {
     expect(text).not.toContain('103 Early Hints')
   })
 
-  it.each(['101 Switching Protocols', '099 Odd'])('with status %s becomes 502', async (status) => {
-    const { proxy: odd } = await answering(`HTTP/1.1 ${status}\r\n\r\n`)
-    expect((await odd.call(PATH)).status).toBe(502)
-  })
+  it.each(['101 Switching Protocols', '099 Odd'])(
+    'responds 502 if upstream sends status %s',
+    async (status) => {
+      const { proxy: odd } = await respondingWith(`HTTP/1.1 ${status}\r\n\r\n`)
+      expect((await odd.call(PATH)).status).toBe(502)
+    },
+  )
 
-  it('that never ends becomes 502', async () => {
-    const { proxy: flooding } = await answering('HTTP/1.1 102 Processing\r\n\r\n'.repeat(1_000))
+  it('responds 502 if upstream sends 1,000 informational responses and no final one', async () => {
+    const { proxy: flooding } = await respondingWith(
+      'HTTP/1.1 102 Processing\r\n\r\n'.repeat(1_000),
+    )
     expect((await flooding.call(PATH, { method: 'PATCH' })).status).toBe(502)
   })
 })
 
 describe('an empty body', () => {
   it.each([
-    ['by its length', 'Content-Length: 0\r\n\r\n'],
-    ['in chunks', 'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
-    ['for want of either', '\r\n'],
-  ])('%s arrives empty', async (_what, end) => {
+    ['with Content-Length 0', 'Content-Length: 0\r\n\r\n'],
+    ['of no chunks', 'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
+    ['without Content-Length and Transfer-Encoding', '\r\n'],
+  ])('forwards an empty request body %s as an empty body', async (_what, end) => {
     for (const method of ['GET', 'POST', 'PUT', 'DELETE']) {
       const head = `${method} ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Connection: close\r\n`
       const { status, text } = await raw(proxy.port, head + end)
@@ -106,17 +105,20 @@ describe('an empty body', () => {
 })
 
 describe('a response without a body', () => {
-  it.each(['HEAD', 'GET'])('to %s keeps its Content-Length', async (method) => {
-    upstream.handle = (_request, response) =>
-      response.writeHead(method === 'HEAD' ? 200 : 304, { 'Content-Length': '1234' }).end()
-    const { request, answer } = send(proxy.port, method, PATH)
-    request.end()
-    const response = await answer
-    expect(response.headers['content-length']).toBe('1234')
-    expect(await bodyOf(response)).toHaveLength(0)
-  })
+  it.each(['HEAD', 'GET'])(
+    'relays the Content-Length of a %s response without a body',
+    async (method) => {
+      upstream.handle = (_request, response) =>
+        response.writeHead(method === 'HEAD' ? 200 : 304, { 'Content-Length': '1234' }).end()
+      const { request, answer } = send(proxy.port, method, PATH)
+      request.end()
+      const response = await answer
+      expect(response.headers['content-length']).toBe('1234')
+      expect(await bodyOf(response)).toHaveLength(0)
+    },
+  )
 
-  it('leaves the connection usable for the next call', async () => {
+  it('keeps the connection usable after responses to HEAD and with status 204', async () => {
     upstream.handle = (request, response) =>
       request.method === 'HEAD'
         ? response.writeHead(200, { 'Transfer-Encoding': 'chunked' }).end()
@@ -130,7 +132,7 @@ describe('a response without a body', () => {
     ])
   })
 
-  it('keeps a Content-Length of 0', async () => {
+  it('relays Content-Length 0 of an empty response', async () => {
     upstream.handle = (_request, response) => response.writeHead(200, { 'Content-Length': 0 }).end()
     const answer = await proxy.call(PATH)
     expect([answer.headers.get('content-length'), await answer.text()]).toEqual(['0', ''])
@@ -138,16 +140,16 @@ describe('a response without a body', () => {
 })
 
 describe('a response on the wire', () => {
-  it('keeps every byte of its header values', async () => {
-    const { proxy: latin } = await answering(
+  it('relays non-ASCII bytes of response header values unchanged', async () => {
+    const { proxy: latin } = await respondingWith(
       'HTTP/1.1 200 OK\r\nX-Name: M\xfcller \xc3\xbc\r\nContent-Length: 0\r\n\r\n',
     )
     const answer = await raw(latin.port, `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
     expect(answer.head).toContain('X-Name: M\xfcller \xc3\xbc')
   })
 
-  it('that ends with its connection is complete for HTTP/1.1 and HTTP/1.0 callers', async () => {
-    const { proxy: closing } = await answering(
+  it('relays a response delimited by the end of its connection to HTTP/1.1 and HTTP/1.0 callers', async () => {
+    const { proxy: closing } = await respondingWith(
       'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end',
     )
     for (const version of ['1.0', '1.1']) {
@@ -156,32 +158,41 @@ describe('a response on the wire', () => {
     }
   })
 
-  // RFC 9112 §6.3, §11.1: framing that two parsers could read differently is an error.
+  // RFC 9112 §6.3 and §11.1: if two parsers could disagree about where a response ends, it must be treated as an error.
   it.each([
-    ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc'],
     [
-      'a length beside chunks',
+      'two different Content-Length headers',
+      'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc',
+    ],
+    [
+      'both Content-Length and Transfer-Encoding',
       'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
     ],
-    ['a length that is none', 'HTTP/1.1 200 OK\r\nContent-Length: 2x\r\n\r\nabc'],
-    ['a NUL in a header', 'HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n'],
-    ['a bare line feed', 'HTTP/1.1 200 OK\nX-A: b\nContent-Length: 0\n\n'],
-    ['a switch of protocols', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n'],
-    ['no HTTP at all', 'SSH-2.0-OpenSSH_9.2\r\n'],
-    ['headers beyond 64 KiB', `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(70_000)}\r\n\r\n`],
-  ])('with %s is 502, and its connection is not used again', async (_what, bytes) => {
-    const { proxy: odd, wire } = await answering(bytes)
-    const answer = await odd.call(PATH, { method: 'PATCH' })
-    expect([answer.status, await answer.json()]).toMatchObject([
-      502,
-      { code: 'upstream_unreachable' },
-    ])
-    await (await odd.call(PATH, { method: 'PATCH' })).text()
-    expect(wire.connections()).toBe(2)
-  })
+    ['a Content-Length that is not a number', 'HTTP/1.1 200 OK\r\nContent-Length: 2x\r\n\r\nabc'],
+    [
+      'a NUL character in a header value',
+      'HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n',
+    ],
+    ['lines that end with a bare line feed', 'HTTP/1.1 200 OK\nX-A: b\nContent-Length: 0\n\n'],
+    ['status 101 (Switching Protocols)', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n'],
+    ['the greeting of another protocol', 'SSH-2.0-OpenSSH_9.2\r\n'],
+    ['more than 64 KiB of headers', `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(70_000)}\r\n\r\n`],
+  ])(
+    'responds 502 to an upstream response with %s and closes the upstream connection',
+    async (_what, bytes) => {
+      const { proxy: odd, wire } = await respondingWith(bytes)
+      const answer = await odd.call(PATH, { method: 'PATCH' })
+      expect([answer.status, await answer.json()]).toMatchObject([
+        502,
+        { code: 'upstream_unreachable' },
+      ])
+      await (await odd.call(PATH, { method: 'PATCH' })).text()
+      expect(wire.connections()).toBe(2)
+    },
+  )
 
-  it('with more bytes than announced never reaches the next caller', async () => {
-    const { proxy: chatty } = await answering(
+  it('discards bytes after the end of a response instead of sending them to the next caller', async () => {
+    const { proxy: chatty } = await respondingWith(
       'HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsmuggled',
     )
     for (let call = 0; call < 3; call += 1) {
@@ -192,20 +203,20 @@ describe('a response on the wire', () => {
 })
 
 describe('an upload', () => {
-  it('that is compressed is not decoded, whatever its decoded size', async () => {
+  it('forwards a compressed upload without decoding it', async () => {
     const packed = gzipSync(Buffer.alloc(32 * 1_048_576))
-    let taken: Buffer = Buffer.alloc(0)
+    let received: Buffer = Buffer.alloc(0)
     upstream.handle = async (request, response) => {
-      taken = await bodyOf(request)
+      received = await bodyOf(request)
       response.end()
     }
     const headers = { 'Content-Encoding': 'gzip' }
     await proxy.call(PATH, { method: 'PUT', headers, body: packed })
     expect(upstream.seen[0]?.headers['content-encoding']).toBe('gzip')
-    expect(taken.equals(packed)).toBe(true)
+    expect(received.equals(packed)).toBe(true)
   })
 
-  it('applies backpressure: is read from the caller no faster than upstream reads it', async () => {
+  it('stops reading an upload from the caller while upstream does not read it', async () => {
     upstream.handle = (request) => request.pause()
     const { request, answer } = send(proxy.port, 'PUT', PATH)
     answer.catch(() => {})
@@ -220,12 +231,12 @@ describe('an upload', () => {
     }
     request.on('drain', fill)
     fill()
-    // At most the buffers of four sockets, which is far from 512 MB.
+    // The buffers of the four sockets hold a few MB; the caller would write up to 512 MB.
     expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     request.destroy()
   })
 
-  it('that its caller aborts is never complete upstream', async () => {
+  it('breaks off the upstream request if the caller aborts its upload', async () => {
     const ended = new Promise<string>((resolve) => {
       upstream.handle = async (request) => {
         await bodyOf(request).then(

@@ -5,7 +5,7 @@ import {
   type StartedProcess,
   startProcess,
 } from '@integration-host/shared/test-support/start-process'
-import { KEY } from './harness.ts'
+import { KEY } from './fake-servers.ts'
 
 const MAIN = new URL('../src/main.ts', import.meta.url)
 export const SANDBOX_MAIN = new URL('../../sandbox-provider/src/main.ts', import.meta.url)

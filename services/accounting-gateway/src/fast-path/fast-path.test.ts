@@ -1,4 +1,4 @@
-/** The fast path: what it accepts, what it hands over to `node:http`, and that responses do not differ. */
+/** The fast path: which requests it accepts, which it gives to `node:http`, and that both send the same responses. */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { assert as holds, asyncProperty, integer, uniqueArray } from 'fast-check'
@@ -10,14 +10,13 @@ import type { CallerResponse } from '../proxy/caller.ts'
 import {
   bodyOf,
   echo,
-  type Gateway,
-  startGateway,
   KEY,
   type FakeServer,
   startFakeServer,
   startFakeTokenService,
   startRawUpstream,
-} from '../../test-support/harness.ts'
+} from '../../test-support/fake-servers.ts'
+import { type Gateway, startGateway } from '../../test-support/harness.ts'
 
 const HEAD = `Host: x\r\nAuthorization: Bearer ${KEY}\r\n`
 const get = (path = '/v3/company/1/x', more = ''): string =>
@@ -82,7 +81,7 @@ async function caller(port = proxy.port) {
 const written = (socket: Socket, bytes: string): Promise<void> =>
   new Promise((resolve) => socket.write(bytes, 'latin1', () => resolve()))
 
-/** Removes the values that differ each time. */
+/** Removes the header values that differ with each response, and sorts the lines. */
 const stable = (head: string): string =>
   head
     .replace(/^(Date|X-Request-Id|Server-Timing): .*$/gim, '$1')
@@ -90,26 +89,32 @@ const stable = (head: string): string =>
     .toSorted()
     .join('\r\n')
 
-describe('a response is the same by the fast path and by node:http', () => {
+describe('responses of the fast path and of node:http', () => {
   it.each([
-    ['a call', get()],
-    ['a call with much in it', get('/v3/company/1/query?query=select%20*', 'X-Empty:\r\nB: c\r\n')],
+    ['a company call', get()],
+    [
+      'a call with a query and an empty header',
+      get('/v3/company/1/query?query=select%20*', 'X-Empty:\r\nB: c\r\n'),
+    ],
     ['a call without a key', 'GET /v3/company/1/x HTTP/1.1\r\nHost: x\r\n\r\n'],
     ['a call with a wrong key', get().replace(KEY, 'wrong')],
     ['a company that is not connected', get('/v3/company/9/x')],
     ['an ambiguous target', get('/v3/company/1/../2/x')],
-    ['two hosts', get('/v3/company/1/x', 'Host: y\r\n')],
-    ['no host', `GET /v3/company/1/x HTTP/1.1\r\nAuthorization: Bearer ${KEY}\r\n\r\n`],
-    ['an upgrade', get('/v3/company/1/x', 'Connection: upgrade\r\nUpgrade: websocket\r\n')],
-    ['Connection: close', get('/v3/company/1/x', 'Connection: close\r\n')],
-    ['a body', `${get('/v3/company/1/x', 'Content-Length: 4\r\n')}body`],
-    ['a HEAD', get().replace('GET', 'HEAD')],
+    ['two Host headers', get('/v3/company/1/x', 'Host: y\r\n')],
+    ['no Host header', `GET /v3/company/1/x HTTP/1.1\r\nAuthorization: Bearer ${KEY}\r\n\r\n`],
+    [
+      'an upgrade to websocket',
+      get('/v3/company/1/x', 'Connection: upgrade\r\nUpgrade: websocket\r\n'),
+    ],
+    ['the header Connection: close', get('/v3/company/1/x', 'Connection: close\r\n')],
+    ['a GET with a body', `${get('/v3/company/1/x', 'Content-Length: 4\r\n')}body`],
+    ['a HEAD request', get().replace('GET', 'HEAD')],
     ['a health check', get('/health/live')],
-    ['no such path', get('/v4')],
-    ['HTTP/1.0', get().replace('HTTP/1.1', 'HTTP/1.0')],
-    ['a folded header', get('/v3/company/1/x', 'A: b\r\n c\r\n')],
-    ['a head that is too long', get('/v3/company/1/x', `A: ${'b'.repeat(17_000)}\r\n`)],
-  ])('%s', async (_what, request) => {
+    ['a path that does not exist', get('/v4')],
+    ['version HTTP/1.0', get().replace('HTTP/1.1', 'HTTP/1.0')],
+    ['a folded header (obs-fold)', get('/v3/company/1/x', 'A: b\r\n c\r\n')],
+    ['a head of more than 16 KiB', get('/v3/company/1/x', `A: ${'b'.repeat(17_000)}\r\n`)],
+  ])('responds the same on both paths to %s', async (_what, request) => {
     const whole = await caller()
     await written(whole.socket, request)
     const cut = await caller()
@@ -126,10 +131,10 @@ describe('a response is the same by the fast path and by node:http', () => {
       'in chunks with a trailer',
       'Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n',
     ],
-    ['that ends with its connection', 'Connection: close\r\n\r\nok'],
+    ['delimited by the end of its connection', 'Connection: close\r\n\r\nok'],
     ['of length 0', 'Content-Length: 0\r\n\r\n'],
     ['with Latin-1 bytes', 'X-Latin: \xe9\r\nContent-Length: 1\r\n\r\n\xe9'],
-  ])('a response %s', async (_what, rest) => {
+  ])('relays an upstream response %s in the same way on both paths', async (_what, rest) => {
     const wire = opened.use(await startRawUpstream(`HTTP/1.1 200 OK\r\nX-A: b\r\n${rest}`))
     const { port } = opened.use(await startGateway(wire.url, tokens.url))
     const whole = await caller(port)
@@ -144,7 +149,7 @@ describe('a response is the same by the fast path and by node:http', () => {
 })
 
 describe('a connection', () => {
-  it('gets its responses in order, however its requests are split or pipelined', async () => {
+  it('responds in order of the requests, however these are split or pipelined', async () => {
     const paths = Array.from({ length: 12 }, (_, n) => `/v3/company/${1 + (n % 2)}/x${n}`)
     const bytes = paths.map((path) => get(path)).join('')
     await holds(
@@ -166,7 +171,7 @@ describe('a connection', () => {
     )
   })
 
-  it('stays open after a body, an error, and the gateway’s own resources', async () => {
+  it('keeps the connection open after a body, a problem document and a health check', async () => {
     const { socket, answer } = await caller()
     const post = `POST /v3/company/1/y HTTP/1.1\r\n${HEAD}Content-Length: 4\r\n\r\nbody`
     for (const [request, status] of [
@@ -184,7 +189,7 @@ describe('a connection', () => {
     }
   })
 
-  it('has the key of each of its requests checked', async () => {
+  it('checks the key of every request on a connection', async () => {
     const { socket, answer } = await caller()
     for (const [key, status] of [
       [KEY, 200],
@@ -195,7 +200,7 @@ describe('a connection', () => {
     }
   })
 
-  it('that its caller half-closes is treated as disconnected', async () => {
+  it('treats a caller that half-closes its connection as disconnected', async () => {
     const requested = Promise.withResolvers<void>()
     const gone = Promise.withResolvers<void>()
     upstream.handle = (_request, response) => {
@@ -211,7 +216,7 @@ describe('a connection', () => {
     expect(proxy.log.at(-1)).toMatchObject({ status: 499 })
   })
 
-  it('gets a long response completely, at the speed at which it reads', async () => {
+  it('sends a response of 8 MB completely to a caller that starts to read late', async () => {
     const size = 8_000_000
     upstream.handle = async (request, response) => {
       await bodyOf(request)
@@ -229,18 +234,18 @@ describe('a connection', () => {
   })
 })
 
-it('at shutdown finishes the call in flight with Connection: close, and closes idle connections', async () => {
+it('finishes the call in flight with Connection: close at shutdown, and closes idle connections', async () => {
   const requested = Promise.withResolvers<() => void>()
   upstream.handle = (_request, response) => requested.resolve(() => response.end('done'))
   const service = await startGateway(upstream.url, tokens.url)
-  const [busy, resting] = [await caller(service.port), await caller(service.port)]
+  const [busy, idle] = [await caller(service.port), await caller(service.port)]
   busy.socket.write(get())
   const finish = await requested.promise
   upstream.handle = echo
-  resting.socket.write(get())
-  await resting.answer()
+  idle.socket.write(get())
+  await idle.answer()
   const over = service[Symbol.asyncDispose]()
-  await resting.closed()
+  await idle.closed()
   finish()
   const { head, body } = await busy.answer()
   expect(head).toMatch(/\r\nConnection: close(\r\n|$)/)
@@ -249,7 +254,7 @@ it('at shutdown finishes the call in flight with Connection: close, and closes i
   await over
 })
 
-/** Starts a fast path by itself; `serve` responds to its requests. */
+/** Starts a fast path without a gateway; `serve` responds to its requests. */
 async function startFastPath(serve: Serve) {
   const fastPath = createFastPath(serve)
   const sockets: Socket[] = []
@@ -286,7 +291,7 @@ async function slowCaller(port: number) {
   return { socket, reads }
 }
 
-/** More than the buffers of two connected sockets. */
+/** Longer than the socket buffers of both sides together, so a caller that does not read causes backpressure. */
 const LONG = Buffer.alloc(16_000_000, 'x')
 
 const respondLong: Serve = (_request, response) => {
@@ -295,7 +300,7 @@ const respondLong: Serve = (_request, response) => {
   return true
 }
 
-it('at shutdown completes a response that its caller has not read yet', async () => {
+it('completes a response at shutdown that its caller has not read yet', async () => {
   const { fastPath, port, sockets } = await startFastPath(respondLong)
   const { socket, reads } = await slowCaller(port)
   socket.write(get())
@@ -306,7 +311,7 @@ it('at shutdown completes a response that its caller has not read yet', async ()
   await closed
 })
 
-it('at shutdown closes a connection after its last response, even if its caller does not', async () => {
+it('closes a connection at shutdown after its last response, even if the caller keeps its side open', async () => {
   const requested = Promise.withResolvers<CallerResponse>()
   const { fastPath, port, sockets } = await startFastPath((_request, response) => {
     requested.resolve(response)
@@ -334,7 +339,7 @@ it('accepts no further requests from a caller that does not read its responses',
   expect(await reads(3 * LONG.length)).toBe(true)
 })
 
-it('keeps a connection after a response whose last part had to wait for its caller', async () => {
+it('keeps a connection open after a response that was written completely before the caller read it', async () => {
   const flow = { isSent: true, pause() {}, resume() {}, abort() {} }
   const { port } = await startFastPath((request, response) => {
     const attempt = new Attempt({ request, response, bearer: 'x', judge: () => ({ add: [] }) })

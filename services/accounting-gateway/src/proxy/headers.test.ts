@@ -3,12 +3,12 @@ import { headerFault, requestHeaders, responseHeaders } from './headers.ts'
 
 const TOKEN = 'the-bearer-token-of-the-realm'
 const sent = (...raw: string[]) => requestHeaders(raw, TOKEN)
-const own = ['via', '1.1 integration-host', 'authorization', `Bearer ${TOKEN}`]
+const ownHeaders = ['via', '1.1 integration-host', 'authorization', `Bearer ${TOKEN}`]
 
-describe('the headers sent upstream', () => {
-  it('keep order, spelling and repetition, and end with the bearer', () => {
+describe('request headers sent upstream', () => {
+  it('keeps order, spelling and repetition of request headers, and adds the bearer token last', () => {
     const raw = ['Accept', 'a/b', 'X-Custom', '1', 'x-custom', '2', 'Content-Type', 'text/plain']
-    expect(sent(...raw)).toEqual([...raw, ...own])
+    expect(sent(...raw)).toEqual([...raw, ...ownHeaders])
   })
 
   it.each([
@@ -30,11 +30,11 @@ describe('the headers sent upstream', () => {
     'Expect',
     'X-Original-URL',
     'X-HTTP-Method-Override',
-  ])('never have the caller’s %s', (name) => {
-    expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...own])
+  ])('removes the header %s from a request', (name) => {
+    expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...ownHeaders])
   })
 
-  it('lack the fields listed in Connection, and Connection itself', () => {
+  it('removes Connection and the headers it lists from a request', () => {
     const raw = [
       'Connection',
       'close, X-Hop ,  x-other',
@@ -45,23 +45,23 @@ describe('the headers sent upstream', () => {
       'X-Kept',
       '3',
     ]
-    expect(sent(...raw)).toEqual(['X-Kept', '3', ...own])
+    expect(sent(...raw)).toEqual(['X-Kept', '3', ...ownHeaders])
   })
 
-  it('append the gateway to Via', () => {
-    expect(sent('Via', '1.0 fred')).toEqual(['Via', '1.0 fred', ...own])
+  it('appends the gateway to Via', () => {
+    expect(sent('Via', '1.0 fred')).toEqual(['Via', '1.0 fred', ...ownHeaders])
   })
 
-  it('keep Authorization and Content-Length, whatever Connection lists', () => {
+  it('sends Authorization and Content-Length even if Connection lists them', () => {
     const raw = ['Connection', 'authorization, host, content-length', 'Content-Length', '5']
-    expect(sent(...raw)).toEqual(['Content-Length', '5', ...own])
+    expect(sent(...raw)).toEqual(['Content-Length', '5', ...ownHeaders])
   })
 })
 
-describe('the headers returned to the caller', () => {
+describe('response headers sent to the caller', () => {
   const returned = (...raw: string[]) => responseHeaders(raw, TOKEN)
 
-  it('are upstream’s, intuit_tid and compression included', () => {
+  it('keeps intuit_tid, Content-Encoding, Location and repeated headers of a response', () => {
     const raw = [
       'intuit_tid',
       't',
@@ -87,29 +87,29 @@ describe('the headers returned to the caller', () => {
     'Alt-Svc',
     'Clear-Site-Data',
     'X-Request-Id',
-  ])('never have %s', (name) => {
+  ])('removes the header %s from a response', (name) => {
     expect(returned('A', '1', name, 'x')).toEqual(['A', '1'])
   })
 
-  it('lack the fields listed in Connection', () => {
+  it('removes the headers that Connection lists from a response', () => {
     expect(returned('Connection', 'x-internal', 'X-Internal', '1', 'B', '2')).toEqual(['B', '2'])
   })
 
-  it('lack a value that echoes the token', () => {
+  it('removes a response header whose value contains the token', () => {
     expect(returned('X-Debug', `got Bearer ${TOKEN}!`, 'B', '2')).toEqual(['B', '2'])
   })
 })
 
 describe('ambiguous headers', () => {
   it.each([
-    ['two hosts', ['Host', 'a', 'hOST', 'b']],
-    ['two authorizations', ['Authorization', 'a', 'authorization', 'b']],
-    ['an upgrade', ['Host', 'a', 'Upgrade', 'websocket']],
-  ])('are %s', (_what, raw) => {
+    ['two Host headers', ['Host', 'a', 'hOST', 'b']],
+    ['two Authorization headers', ['Authorization', 'a', 'authorization', 'b']],
+    ['an Upgrade header', ['Host', 'a', 'Upgrade', 'websocket']],
+  ])('rejects a request with %s', (_what, raw) => {
     expect(headerFault(raw)).not.toBeNull()
   })
 
-  it('are not those of an ordinary request', () => {
+  it('accepts the headers of an ordinary request', () => {
     expect(headerFault(['Host', 'a', 'Authorization', 'b', 'Accept', 'c'])).toBeNull()
   })
 })

@@ -16,7 +16,7 @@ describe('a POST under the intuit profile', () => {
     ['/x?a=?requestid=1', '/x?a=?requestid=1&requestid=r1'],
     ['/x?a=%', '/x?a=%&requestid=r1'],
     ['/x?myrequestid=abc', '/x?myrequestid=abc&requestid=r1'],
-  ])('to %s is sent to %s, and may be sent again', (path, sent) => {
+  ])('sends a POST to %s as %s, which may be repeated', (path, sent) => {
     expect(mark({ path, headers: {} })).toEqual({
       path: sent,
       headers: [],
@@ -26,7 +26,7 @@ describe('a POST under the intuit profile', () => {
   })
 
   it.each(['/x?requestid=abc', '/x?a=b&requestid=abc'])(
-    'to %s keeps the key of its caller, and may be repeated',
+    'keeps the requestid of a POST to %s, which may be repeated',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: true })
     },
@@ -40,11 +40,14 @@ describe('a POST under the intuit profile', () => {
     '/x?requestid',
     '/x?requestid=&requestid=x',
     '/x?requestid=a&requestId=b',
-  ])('to %s, which Intuit does not document as a key, is sent unchanged and once', (path) => {
-    expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
-  })
+  ])(
+    'does not mark or repeat a POST to %s, whose parameter Intuit does not document as a key',
+    (path) => {
+      expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
+    },
+  )
 
-  it('with an Idempotency-Key gets the same requestid each time, of at most 36 characters', () => {
+  it('derives from an Idempotency-Key the same requestid each time, with at most 36 characters', () => {
     const post = { path: '/x', headers: { 'idempotency-key': 'OrderProcess/7/0/order' } }
     const { addedKey, path } = mark(post)
     expect(mark(post).addedKey).toBe(addedKey)
@@ -53,13 +56,13 @@ describe('a POST under the intuit profile', () => {
   })
 
   it.each(['/v3/company/1/query', '/v3/company/1/query?minorversion=75'])(
-    'to %s only reads, so it needs no key',
+    'repeats a POST to %s without a key, because it only reads',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: true })
     },
   )
 
-  it('to an entity whose name begins with query gets a key', () => {
+  it('adds a requestid to a POST for an entity whose name begins with query', () => {
     expect(mark({ path: '/v3/company/1/querylog', headers: {} }).addedKey).toBe('r1')
   })
 })
@@ -68,7 +71,7 @@ describe('a POST under the generic profile', () => {
   const mark = createPostMarker(generic.accounting, () => 'r1')
 
   it.each(['/x', '/x?requestid=abc', '/v3/company/1/query'])(
-    'to %s is sent unchanged and never repeated, because no key prevents a duplicate',
+    'sends a POST to %s unchanged and never repeats it, because no key prevents a duplicate',
     (path) => {
       const headers = { 'idempotency-key': 'k' }
       expect(mark({ path, headers })).toEqual({ ...unmarked, path, isRepeatable: false })
@@ -76,14 +79,14 @@ describe('a POST under the generic profile', () => {
   )
 })
 
-describe('a POST under a profile with a header', () => {
+describe('a POST under a profile whose idempotency key is a header', () => {
   const rules = {
     repeatablePost: { in: 'header', name: 'X-Request-Key' },
     isReadingPost: () => false,
   } as const
   const mark = createPostMarker(rules, () => 'r1')
 
-  it('gets the header, and may be repeated', () => {
+  it('adds the key header to a POST, which may be repeated', () => {
     expect(mark({ path: '/x', headers: {} })).toEqual({
       path: '/x',
       headers: ['X-Request-Key', 'r1'],
@@ -92,7 +95,7 @@ describe('a POST under a profile with a header', () => {
     })
   })
 
-  it('keeps the header of its caller', () => {
+  it('keeps the key header that the caller sent', () => {
     const post = { path: '/x', headers: { 'x-request-key': 'mine' } }
     expect(mark(post)).toEqual({ ...unmarked, path: '/x', isRepeatable: true })
   })

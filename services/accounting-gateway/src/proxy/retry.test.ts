@@ -13,24 +13,24 @@ describe('idempotent methods', () => {
     ['DELETE', true],
     ['POST', false],
     ['PATCH', false],
-  ])('%s: %s', (method, idempotent) => {
+  ])('reports for method %s whether it is idempotent: %s', (method, idempotent) => {
     expect(isIdempotent(method)).toBe(idempotent)
   })
 })
 
 describe('after a response', () => {
   it.each([200, 201, 204, 304, 400, 401, 403, 404, 408, 409, 500, 501, 505])(
-    '%i is relayed',
+    'relays a response with status %i',
     (status) => {
       expect(afterStatus(status, null, tries)).toEqual({ kind: 'pass' })
     },
   )
 
-  it.each([429, 502, 503, 504])('%i is retried', (status) => {
+  it.each([429, 502, 503, 504])('retries after status %i', (status) => {
     expect(afterStatus(status, null, tries)).toEqual({ kind: 'retry', delayMs: 100 })
   })
 
-  it('waits longer each time, between half and all of a doubling ceiling', () => {
+  it('doubles the back-off with each attempt, of which a random half is waited', () => {
     const delays = [1, 2, 3].map((attempt) =>
       [0, 0.999].map((random) => afterStatus(503, null, { ...tries, attempt, random })),
     )
@@ -56,11 +56,11 @@ describe('after a response', () => {
     expect(afterFailure({ ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
   })
 
-  it('waits for Retry-After', () => {
+  it('retries after the time in Retry-After if that is longer than the back-off', () => {
     expect(afterStatus(429, 60_000, tries)).toEqual({ kind: 'retry', delayMs: 60_000 })
   })
 
-  it('relays at once if the wait would exceed the deadline', () => {
+  it('relays a response at once if the wait would exceed the deadline', () => {
     expect(afterStatus(429, 60_000, { ...tries, remainingMs: 60_000 })).toEqual({ kind: 'pass' })
     expect(afterFailure({ ...tries, remainingMs: 50 })).toEqual({ kind: 'pass' })
   })
@@ -95,11 +95,11 @@ describe('Retry-After', () => {
     ['2027', 2_027_000],
     ['', null],
     [null, null],
-  ])('%j is %j ms', (value, ms) => {
+  ])('reads Retry-After %j as %j milliseconds', (value, ms) => {
     expect(coolDownMs(value, now)).toBe(ms)
   })
 
-  it('is null or a bounded cool-down, whatever upstream sends', () => {
+  it('returns null or at most an hour for any text in Retry-After', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.double().map(String),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { isBatch, readTarget, upstreamBase } from './target.ts'
 
-describe('reading a raw request target', () => {
+describe('a raw request target', () => {
   it.each([
     ['/v3/company/123/query?query=select%20*%20from%20CompanyInfo', '123'],
     ['/v3/company/9341453908059889/invoice/5', '9341453908059889'],
@@ -22,16 +22,16 @@ describe('reading a raw request target', () => {
     ['asterisk form', '*'],
     ['authority form', 'evil:443'],
     ['a leading @', '@evil/v3/company/1/x'],
-    ['nothing', ''],
-    ['a host', '//evil/v3/company/1/x'],
-    ['a host behind a backslash', '/\\evil/v3/company/1/x'],
+    ['an empty target', ''],
+    ['an authority', '//evil/v3/company/1/x'],
+    ['an authority after a backslash', '/\\evil/v3/company/1/x'],
     ['a backslash', '/v3/company/1/x\\y'],
     ['an encoded backslash', '/v3/company/1/x%5cy'],
     ['a dot segment', '/v3/company/1/../2/x'],
-    ['a final dot segment', '/v3/company/1/..'],
+    ['a dot segment at the end', '/v3/company/1/..'],
     ['a single dot segment', '/v3/company/1/./x'],
     ['an encoded dot segment', '/v3/company/1/%2e%2e/2/x'],
-    ['a half encoded dot segment', '/v3/company/1/.%2E/2/x'],
+    ['a partly encoded dot segment', '/v3/company/1/.%2E/2/x'],
     ['a doubly encoded dot segment', '/v3/company/1/%252e%252e/2/x'],
     ['a dot segment with a parameter', '/v3/company/1/..;a=b/2/x'],
     ['an encoded slash', '/v3/company/1%2f..%2f2/x'],
@@ -44,8 +44,8 @@ describe('reading a raw request target', () => {
     ['an empty realm', '/v3/company//x'],
     ['a realm that is too long', `/v3/company/${'r'.repeat(65)}/x`],
     ['a realm with an encoded character', '/v3/company/%31/x'],
-    ['dots in a path of the gateway itself', '/health/../v3/company/1/x'],
-  ])('refuses %s', (_what, target) => {
+    ['a dot segment outside the company paths', '/health/../v3/company/1/x'],
+  ])('rejects %s', (_what, target) => {
     expect(readTarget(target)).toMatchObject({ kind: 'rejected' })
   })
 
@@ -57,7 +57,7 @@ describe('reading a raw request target', () => {
     '/V3/company/1/x',
     '/v3/company/1',
     '/metrics?a=b',
-  ])('leaves %j to the gateway itself', (target) => {
+  ])('classifies %j as a path of the gateway itself', (target) => {
     expect(readTarget(target)).toEqual({ kind: 'own' })
   })
 
@@ -112,14 +112,14 @@ describe('reading a raw request target', () => {
       expect(read).toEqual({ kind: 'company', realm: '1', path: target })
       const url = new URL(origin + target)
       expect(url.origin).toBe(origin)
-      // Another parser reads exactly the same path, not only the same prefix.
+      // The WHATWG URL parser must read exactly the same path, not only the same realm.
       expect(url.pathname).toBe(target.split('?')[0])
     }
     expect(accepted).toBeGreaterThan(500)
   })
 })
 
-it('keeps the path of the configured address without its trailing slash', () => {
+it('keeps the path of ACCOUNTING_URL without its trailing slash', () => {
   expect(upstreamBase('http://h:1/base/')).toEqual({ origin: 'http://h:1', pathPrefix: '/base' })
 })
 
@@ -130,6 +130,6 @@ it.each([
   ['/v3/company/1/batches', false],
   ['/v3/company/batch/query', false],
   ['/v3/company/1/query?x=/batch', false],
-])('%s is a batch: %s', (path, is) => {
+])('reports for path %s whether it is a batch call: %s', (path, is) => {
   expect(isBatch(path)).toBe(is)
 })

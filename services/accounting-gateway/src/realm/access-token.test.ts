@@ -3,11 +3,11 @@ import * as fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type AccessToken, createAccessTokens, type TokenSource } from './access-token.ts'
 
-/** A fake token-service whose responses arrive when the test says so. */
-function source() {
+/** A fake token-service whose responses arrive when the test calls `respond`, in any order. */
+function fakeSource() {
   const versions = new Map<string, number>()
-  const pending: { realm: string; answer: (failure?: Error | null) => void }[] = []
-  const asked: string[] = []
+  const pending: { realm: string; respond: (failure?: Error | null) => void }[] = []
+  const requested: string[] = []
   const refreshed: string[] = []
   let failure: Error | null = null
   const later = <T>(realm: string, value: () => T): Promise<T> => {
@@ -15,12 +15,12 @@ function source() {
     return new Promise((resolve, reject) => {
       pending.push({
         realm,
-        answer: (error = failureThen) => (error === null ? resolve(value()) : reject(error)),
+        respond: (error = failureThen) => (error === null ? resolve(value()) : reject(error)),
       })
     })
   }
   const self = {
-    asked,
+    requested,
     refreshed,
     versions,
     lifetimeMs: 3_600_000,
@@ -28,16 +28,16 @@ function source() {
       failure = error
     },
     pending,
-    async answerAll() {
+    async respondToAll() {
       while (pending.length > 0) {
-        pending.shift()?.answer()
+        pending.shift()?.respond()
         for (let turn = 0; turn < 10; turn += 1) await Promise.resolve()
       }
     },
     port: {
       token(realm) {
-        asked.push(realm)
-        // The state of token-service when the request is made, not when the response arrives.
+        requested.push(realm)
+        // As at a real server, the response contains the state at the time of the request, not of its arrival.
         const version = versions.get(realm) ?? 1
         const expiresAt = clock + self.lifetimeMs
         return later(realm, (): AccessToken => ({
@@ -65,30 +65,30 @@ const failureOf = (promise: Promise<unknown>): Promise<unknown> =>
 
 let clock = 0
 const now = () => clock
-const away = new IntegrationError('token_service_unavailable', 'away')
+const unavailable = new IntegrationError('token_service_unavailable', 'unavailable')
 
 describe('the access token of a realm', () => {
   let tokens: ReturnType<typeof createAccessTokens>
-  let service: ReturnType<typeof source>
+  let service: ReturnType<typeof fakeSource>
   beforeEach(() => {
     clock = 1_000_000
-    service = source()
+    service = fakeSource()
     tokens = createAccessTokens({ source: service.port, now })
   })
   const got = async (realm: string) => {
     const promise = tokens.get(realm)
-    await service.answerAll()
+    await service.respondToAll()
     return (await promise).value
   }
 
-  it('is requested once, however many calls need it at the same time', async () => {
+  it('requests the token once for 100 concurrent calls', async () => {
     const all = Promise.all(Array.from({ length: 100 }, () => tokens.get('1')))
-    await service.answerAll()
+    await service.respondToAll()
     expect(new Set((await all).map(({ value }) => value))).toEqual(new Set(['1/1']))
-    expect(service.asked).toEqual(['1'])
+    expect(service.requested).toEqual(['1'])
   })
 
-  it('is cached until shortly before it expires', async () => {
+  it('uses the cached token until 5 seconds before it expires', async () => {
     await got('1')
     clock += 3_600_000 - 5_001
     expect(tokens.cached('1')?.value).toBe('1/1')
@@ -96,76 +96,76 @@ describe('the access token of a realm', () => {
     expect(tokens.cached('1')).toBeNull()
   })
 
-  it('is requested again in the background once it is old, while calls still use it', async () => {
+  it('requests a new token in the background after 5 minutes, while calls use the cached one', async () => {
     await got('1')
     clock += 300_000
     service.versions.set('1', 2)
     expect(tokens.cached('1')?.value).toBe('1/1')
-    await service.answerAll()
+    await service.respondToAll()
     expect(tokens.cached('1')?.value).toBe('1/2')
-    expect(service.asked).toHaveLength(2)
+    expect(service.requested).toHaveLength(2)
   })
 
-  it('is used while token-service is unavailable, until it expires', async () => {
+  it('uses the cached token while token-service is unavailable, until it expires', async () => {
     await got('1')
-    service.fail(away)
+    service.fail(unavailable)
     clock += 3_500_000
     expect(await got('1')).toBe('1/1')
     clock += 100_000
     const late = failureOf(tokens.get('1'))
-    await service.answerAll()
+    await service.respondToAll()
     expect(await late).toMatchObject({ code: 'token_service_unavailable' })
   })
 
-  it('is evicted on a credential event, and a response then in flight is not cached', async () => {
+  it('evicts the token on a credential event, and does not cache a response then in flight', async () => {
     await got('1')
     tokens.evict('1', false)
     expect(tokens.cached('1')).toBeNull()
     const early = tokens.get('1')
     service.versions.set('1', 2)
     tokens.evict('1', false)
-    await service.answerAll()
+    await service.respondToAll()
     expect((await early).value).toBe('1/1')
     expect(tokens.cached('1')).toBeNull()
     expect(await got('1')).toBe('1/2')
   })
 
-  it('is force-refreshed once for a version that upstream rejected, however many calls received the 401', async () => {
+  it('forces one refresh for 50 calls that received 401 with the same token version', async () => {
     await got('1')
     const all = Promise.all(Array.from({ length: 50 }, () => tokens.refreshedAfter401('1', 1)))
-    await service.answerAll()
+    await service.respondToAll()
     expect(new Set((await all).map(({ value }) => value))).toEqual(new Set(['1/2']))
     expect((await tokens.refreshedAfter401('1', 1)).value).toBe('1/2')
     expect(service.refreshed).toEqual(['1/1'])
   })
 
-  it('is not force-refreshed if a newer one is cached', async () => {
+  it('returns a newer cached token after a 401 without a forced refresh', async () => {
     service.versions.set('1', 5)
     await got('1')
     expect((await tokens.refreshedAfter401('1', 4)).value).toBe('1/5')
     expect(service.refreshed).toEqual([])
   })
 
-  it('shares the failure of a forced refresh with all calls of the same version for a short time', async () => {
+  it('shares a failed forced refresh for 5 seconds with all calls of the same token version', async () => {
     await got('1')
     service.fail(new IntegrationError('credential_faulted', 'gone'))
     for (let call = 0; call < 3; call += 1) {
-      const refused = failureOf(tokens.refreshedAfter401('1', 1))
-      await service.answerAll()
-      expect(await refused).toMatchObject({ code: 'credential_faulted' })
+      const failure = failureOf(tokens.refreshedAfter401('1', 1))
+      await service.respondToAll()
+      expect(await failure).toMatchObject({ code: 'credential_faulted' })
     }
     expect(service.refreshed).toHaveLength(1)
     service.fail(null)
     tokens.evict('1', true) // credential.stored: the company was authorized again
     const healed = tokens.refreshedAfter401('1', 1)
-    await service.answerAll()
+    await service.respondToAll()
     expect((await healed).value).toBe('1/2')
   })
 
-  describe('that upstream rejects although it came from a forced refresh', () => {
+  describe('after a forced refresh whose token upstream rejects as well', () => {
     const renewed = async (version: number) => {
       const promise = tokens.refreshedAfter401('1', version)
-      await service.answerAll()
+      await service.respondToAll()
       return promise
     }
     beforeEach(async () => {
@@ -173,9 +173,9 @@ describe('the access token of a realm', () => {
       expect(await renewed(1)).toMatchObject({ version: 2 })
     })
 
-    it('is not force-refreshed again for a minute, even after events of refreshes', async () => {
+    it('forces no other refresh for a minute, even after refreshed events', async () => {
       expect(tokens.isRefreshable('1', 2)).toBe(false)
-      tokens.evict('1', false) // of our own refresh, and then of another replica's
+      tokens.evict('1', false) // The event of this gateway's own refresh; the one below is another replica's.
       service.versions.set('1', 3)
       tokens.evict('1', false)
       await got('1')
@@ -184,35 +184,35 @@ describe('the access token of a realm', () => {
       expect(tokens.isRefreshable('1', 3)).toBe(true)
     })
 
-    it('is force-refreshed at once if the company was authorized again', async () => {
+    it('permits a forced refresh at once if the company was authorized again', async () => {
       tokens.evict('1', true)
       expect(tokens.isRefreshable('1', 2)).toBe(true)
     })
 
-    it('is returned to calls that were rejected with an older token', async () => {
+    it('returns the refreshed token to calls that were rejected with an older version', async () => {
       expect(tokens.isRefreshable('1', 1)).toBe(true)
       expect(await renewed(1)).toMatchObject({ version: 2 })
       expect(service.refreshed).toEqual(['1/1'])
     })
 
-    it('shares a forced refresh in flight with a call that was rejected with an older token', async () => {
+    it('shares a forced refresh in flight with a call that was rejected with an older version', async () => {
       service.versions.set('5', 2)
       const newer = tokens.refreshedAfter401('5', 2)
       const older = tokens.refreshedAfter401('5', 1)
-      await service.answerAll()
+      await service.respondToAll()
       expect(await Promise.all([newer, older])).toMatchObject([{ version: 3 }, { version: 3 }])
       expect(service.refreshed).not.toContain('5/1')
     })
   })
 })
 
-describe('over all interleavings of calls, refreshes, events and responses', () => {
+describe('random interleavings of calls, refreshes, events and responses', () => {
   const realm = fc.constantFrom('1', '2', '11', '12')
   const step = fc.oneof(
     { weight: 3, arbitrary: fc.record({ kind: fc.constant('get' as const), realm }) },
     {
       weight: 2,
-      arbitrary: fc.record({ kind: fc.constant('refused' as const), realm, behind: fc.nat(2) }),
+      arbitrary: fc.record({ kind: fc.constant('rejected' as const), realm, behind: fc.nat(2) }),
     },
     {
       weight: 1,
@@ -226,60 +226,60 @@ describe('over all interleavings of calls, refreshes, events and responses', () 
       weight: 1,
       arbitrary: fc.record({ kind: fc.constant('time' as const), ms: fc.nat(400_000) }),
     },
-    // Responses arrive in any order, and some are failures.
+    // `which` selects the pending request whose response arrives next, so responses arrive in any order.
     {
       weight: 4,
       arbitrary: fc.record({
-        kind: fc.constant('answer' as const),
+        kind: fc.constant('response' as const),
         which: fc.nat(20),
         fails: fc.boolean(),
       }),
     },
   )
 
-  it('a token is never that of another realm, nor older than the version of an event', async () => {
+  it('never returns the token of another realm, or one older than the last credential event', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 120 }), async (steps) => {
         clock = 1_000_000
-        const service = source()
+        const service = fakeSource()
         const tokens = createAccessTokens({ source: service.port, now })
         const checks: Promise<void>[] = []
         const check = (promise: Promise<AccessToken>, of: string): void => {
-          const told = service.versions.get(of) ?? 1
+          const announced = service.versions.get(of) ?? 1
           checks.push(
             promise.then(
               (token) => {
                 expect(token.value).toBe(`${of}/${token.version}`)
-                expect(token.version).toBeGreaterThanOrEqual(told)
+                expect(token.version).toBeGreaterThanOrEqual(announced)
               },
-              (error: unknown) => expect(error).toBe(away),
+              (error: unknown) => expect(error).toBe(unavailable),
             ),
           )
         }
-        for (const taken of steps) {
-          switch (taken.kind) {
+        for (const action of steps) {
+          switch (action.kind) {
             case 'get':
-              check(tokens.get(taken.realm), taken.realm)
+              check(tokens.get(action.realm), action.realm)
               break
-            case 'refused': {
-              const version = Math.max(1, (service.versions.get(taken.realm) ?? 1) - taken.behind)
-              if (tokens.isRefreshable(taken.realm, version))
-                check(tokens.refreshedAfter401(taken.realm, version), taken.realm)
+            case 'rejected': {
+              const version = Math.max(1, (service.versions.get(action.realm) ?? 1) - action.behind)
+              if (tokens.isRefreshable(action.realm, version))
+                check(tokens.refreshedAfter401(action.realm, version), action.realm)
               break
             }
             case 'event':
-              service.versions.set(taken.realm, (service.versions.get(taken.realm) ?? 1) + 1)
-              tokens.evict(taken.realm, taken.isNewGrant)
+              service.versions.set(action.realm, (service.versions.get(action.realm) ?? 1) + 1)
+              tokens.evict(action.realm, action.isNewGrant)
               break
             case 'time':
-              clock += taken.ms
+              clock += action.ms
               break
-            case 'answer': {
-              const [answer] = service.pending.splice(
-                taken.which % (service.pending.length || 1),
+            case 'response': {
+              const [response] = service.pending.splice(
+                action.which % (service.pending.length || 1),
                 1,
               )
-              answer?.answer(taken.fails ? away : null)
+              response?.respond(action.fails ? unavailable : null)
               for (let turn = 0; turn < 10; turn += 1) await Promise.resolve()
             }
           }
@@ -288,7 +288,7 @@ describe('over all interleavings of calls, refreshes, events and responses', () 
             if (held !== null) expect(held.value).toBe(`${of}/${held.version}`)
           }
         }
-        await service.answerAll()
+        await service.respondToAll()
         await Promise.all(checks)
       }),
       { numRuns: 500 },

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { createProcessRateLimiter } from './process-rate-limiter.ts'
 
-it('permits exactly what a complete list of all calls would permit', () => {
+it('permits the same calls at the same times as a sliding window over a complete list of calls', () => {
   const rates = fc.record({
     perSecond: fc.integer({ min: 1, max: 60 }),
     perMinute: fc.integer({ min: 1, max: 200 }),
@@ -19,10 +19,10 @@ it('permits exactly what a complete list of all calls would permit', () => {
       for (const pauseMs of pausesMs) {
         now += pauseMs
         const waitMs = Math.max(waitFor(limits.perSecond, 1_000), waitFor(limits.perMinute, 60_000))
-        const claim = limiter.reserve('1')
-        if (waitMs > 0) expect(claim).toEqual({ denial: { reason: 'rate', waitMs } })
+        const reservation = limiter.reserve('1')
+        if (waitMs > 0) expect(reservation).toEqual({ denial: { reason: 'rate', waitMs } })
         else {
-          expect(claim).toHaveProperty('permit')
+          expect(reservation).toHaveProperty('permit')
           sent.push(now)
         }
       }

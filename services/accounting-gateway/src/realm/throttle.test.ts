@@ -3,7 +3,7 @@ import { createProcessRateLimiter, createProcessLimits } from './process-rate-li
 import type { Permit, RealmLimits } from './throttle.ts'
 
 const rates = { perSecond: 10, perMinute: 50, concurrent: 4 }
-const patient =
+const waitLimit =
   (ms = 3_600_000, signal = new AbortController().signal) =>
   () => ({
     until: Date.now() + ms,
@@ -27,7 +27,7 @@ afterEach(() => {
 async function sendAll(limits: RealmLimits, realm: string, count: number, lastMs = 0) {
   const sentAt: number[] = []
   const calls = Array.from({ length: count }, async (_, index) => {
-    const permit = await limits.acquire(realm, patient())
+    const permit = await limits.acquire(realm, waitLimit())
     sentAt.push(Date.now())
     order.push(index)
     if (lastMs === 0) permit.release()
@@ -45,12 +45,12 @@ const mostWithin = (sentAt: readonly number[], windowMs: number): number =>
   )
 
 describe('the throttle of a realm', () => {
-  it('grants permits far from the limits without waiting', () => {
-    const permit = createProcessLimits(rates, Date.now).acquire('1', patient())
+  it('grants a permit without a promise while the realm is far from its limits', () => {
+    const permit = createProcessLimits(rates, Date.now).acquire('1', waitLimit())
     expect(permit).not.toBeInstanceOf(Promise)
   })
 
-  it('never grants more permits in any second or minute than allowed, and loses none', async () => {
+  it('grants 100 permits without exceeding the limit in any second or minute', async () => {
     const { sentAt } = await sendAll(createProcessLimits(rates, Date.now), '1', 100)
     expect(sentAt).toHaveLength(100)
     expect(mostWithin(sentAt, 1_000)).toBe(10)
@@ -62,12 +62,12 @@ describe('the throttle of a realm', () => {
     expect(order).toEqual(order.toSorted((a, b) => a - b))
   })
 
-  it('never has more calls in flight than allowed, and continues as soon as one ends', async () => {
+  it('never has more calls in flight than the limit, and grants a slot as soon as one is released', async () => {
     const limits = createProcessLimits({ ...rates, perSecond: 1_000, perMinute: 1_000 }, Date.now)
     let open = 0
     let most = 0
     const calls = Array.from({ length: 20 }, async () => {
-      const permit = await limits.acquire('1', patient())
+      const permit = await limits.acquire('1', waitLimit())
       most = Math.max(most, (open += 1))
       setTimeout(() => {
         open -= 1
@@ -79,55 +79,59 @@ describe('the throttle of a realm', () => {
     expect(most).toBe(4)
   })
 
-  it('is independent of other realms: waiting calls of one do not delay another', async () => {
+  it('grants a permit of one realm at once while calls of another realm wait', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
-    void Promise.resolve(limits.acquire('1', patient())).then((permit: Permit) => permit.release())
-    expect(limits.acquire('2', patient())).not.toBeInstanceOf(Promise)
+    void Promise.resolve(limits.acquire('1', waitLimit())).then((permit: Permit) =>
+      permit.release(),
+    )
+    expect(limits.acquire('2', waitLimit())).not.toBeInstanceOf(Promise)
     await vi.advanceTimersByTimeAsync(60_000)
   })
 
-  it('rejects a call at once if no permit is possible before its deadline, with the time to retry after', async () => {
+  it('rejects a call at once with Retry-After if no permit is possible before its deadline', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
-    await expect(limits.acquire('1', patient(30_000))).rejects.toMatchObject({
+    await expect(limits.acquire('1', waitLimit(30_000))).rejects.toMatchObject({
       code: 'throttled',
       retryAfterSeconds: 60,
     })
   })
 
-  it('rejects a queued call if the cool-down that all of them wait for exceeds its deadline', async () => {
+  it('rejects a call that would queue for a cool-down longer than its own deadline', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
-    const waiting = Promise.resolve(limits.acquire('1', patient()))
-    await expect(limits.acquire('1', patient(30_000))).rejects.toMatchObject({ code: 'throttled' })
+    const waiting = Promise.resolve(limits.acquire('1', waitLimit()))
+    await expect(limits.acquire('1', waitLimit(30_000))).rejects.toMatchObject({
+      code: 'throttled',
+    })
     await vi.advanceTimersByTimeAsync(60_000)
     await expect(waiting).resolves.toBeDefined()
   })
 
   it('rejects a waiting call at its deadline, not later', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
-    await limits.acquire('1', patient())
-    const late = failureOf(limits.acquire('1', patient(5_000)))
+    await limits.acquire('1', waitLimit())
+    const late = failureOf(limits.acquire('1', waitLimit(5_000)))
     await vi.advanceTimersByTimeAsync(5_060)
     expect(await late).toMatchObject({ code: 'throttled' })
   })
 
-  it('rejects calls beyond the limit of the queue', async () => {
+  it('rejects a call when 100 calls of the realm are waiting', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
-    const first = await limits.acquire('1', patient())
-    const waiting = Array.from({ length: 100 }, () => limits.acquire('1', patient()))
-    await expect(limits.acquire('1', patient())).rejects.toMatchObject({ code: 'throttled' })
+    const first = await limits.acquire('1', waitLimit())
+    const waiting = Array.from({ length: 100 }, () => limits.acquire('1', waitLimit()))
+    await expect(limits.acquire('1', waitLimit())).rejects.toMatchObject({ code: 'throttled' })
     first.release()
     await expect(waiting[0]).resolves.toBeDefined()
   })
 
-  it('removes a call from the queue when its caller disconnects, and serves the next', async () => {
+  it('removes a call from the queue when its caller disconnects, and grants the slot to the next one', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
-    const first = await limits.acquire('1', patient())
+    const first = await limits.acquire('1', waitLimit())
     const gone = new AbortController()
-    const left = failureOf(limits.acquire('1', patient(60_000, gone.signal)))
-    const next = limits.acquire('1', patient())
+    const left = failureOf(limits.acquire('1', waitLimit(60_000, gone.signal)))
+    const next = limits.acquire('1', waitLimit())
     gone.abort(new Error('gone'))
     expect(await left).toMatchObject({ message: 'gone' })
     first.release()
@@ -141,13 +145,13 @@ describe('the throttle of a realm', () => {
     expect(limiter.coolDownMs('1')).toBe(60_000)
   })
 
-  it('evicts idle realms', () => {
+  it('evicts realms whose last call is more than a minute old', () => {
     const limiter = createProcessRateLimiter(rates, Date.now)
     for (let realm = 0; realm < 1_000; realm += 1) limiter.count(String(realm))
     vi.setSystemTime(Date.now() + 60_001)
     limiter.count('new')
     limiter.count('0')
-    // Still correct for realms that were kept; the calls of evicted ones no longer count.
+    // The call of realm 1 was counted over a minute ago, so it is the same whether the realm was evicted or not.
     expect(limiter.reserve('1')).toHaveProperty('permit')
   })
 })

@@ -30,8 +30,8 @@ function open(address: string, name: string, commandTimeoutMs: number) {
 }
 
 /**
- * One replica of the gateway, reduced to its throttle. Its Redis timeout is long, so that it does not count alone on a
- * busy machine.
+ * Starts the rate limiter of one replica. Its Redis timeout is long, because after a timeout a replica counts alone,
+ * which must not happen on a busy machine.
  */
 async function replica(rates: RealmRates, address = url, commandTimeoutMs = 10_000) {
   const lines: string[] = []
@@ -51,18 +51,18 @@ const waitLimit =
     until: Date.now() + ms,
     signal: new AbortController().signal,
   })
-/** Returns the most calls within any second by the clock of Redis, because this process may get its permits late. */
+/** Returns the most calls within any second. Uses the times that Redis recorded, because permits can arrive late here. */
 async function mostWithinASecond({ redis }: Awaited<ReturnType<typeof replica>>): Promise<number> {
   const sentAt = (await redis.zrange('throttle:{1}:calls', 0, '-1', 'WITHSCORES'))
     .filter((_, index) => index % 2 === 1)
     .map(Number)
-  // One millisecond less, because both ends are rounded.
+  // 999 ms instead of 1,000, because Redis rounds both times down to milliseconds.
   const within = (from: number) => sentAt.filter((at) => at >= from && at < from + 999).length
   return Math.max(...sentAt.map(within))
 }
 
-describe('the throttle over two replicas', () => {
-  it('grants over both replicas what one realm may send, and loses no call', async () => {
+describe('rate limits over two replicas', () => {
+  it('grants over both replicas no more than the limit of the realm, and loses no call', async () => {
     const rates = { perSecond: 10, perMinute: 1_000, concurrent: 1_000 }
     const one = await replica(rates)
     const replicas = [one, await replica(rates)]
@@ -80,7 +80,7 @@ describe('the throttle over two replicas', () => {
     expect(Math.max(...sentAt) - Math.min(...sentAt)).toBeGreaterThan(2_900)
   })
 
-  it('counts the minute over both replicas', async () => {
+  it('counts calls per minute over both replicas', async () => {
     const rates = { perSecond: 1_000, perMinute: 6, concurrent: 1_000 }
     const [one, two] = [await replica(rates), await replica(rates)]
     for (let call = 0; call < 3; call += 1)
@@ -92,7 +92,7 @@ describe('the throttle over two replicas', () => {
     expect(await two.limits.acquire('2', waitLimit(100))).toBeDefined()
   })
 
-  it('counts concurrency slots over both replicas, and gives a released one to a waiting call', async () => {
+  it('counts concurrency slots over both replicas, and grants a released slot to a call waiting at the other', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 2 }
     const [one, two] = [await replica(rates), await replica(rates)]
     const first = await one.limits.acquire('1', waitLimit())
@@ -119,12 +119,12 @@ describe('the throttle over two replicas', () => {
     expect(await two.limits.acquire('2', waitLimit(100))).toBeDefined()
   })
 
-  it('frees the concurrency slots of a dead replica', async () => {
+  it('frees the concurrency slots of a dead replica when its lease has expired', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 1 }
     const dead = await replica(rates)
     await dead.limits.acquire('1', waitLimit())
     const living = await replica(rates)
-    // The state of its lease half a minute later.
+    // Sets the end of the dead replica's lease to the past, as if half a minute had passed.
     await living.redis.zadd(
       'throttle:{1}:open',
       '1',
@@ -133,7 +133,7 @@ describe('the throttle over two replicas', () => {
     expect(await living.limits.acquire('1', waitLimit(1_000))).toBeDefined()
   })
 
-  it('writes no key to Redis that does not expire', async () => {
+  it('sets an expiry on every Redis key that it writes', async () => {
     const { limits, redis } = await replica({ perSecond: 10, perMinute: 10, concurrent: 10 })
     await limits.acquire('1', waitLimit())
     limits.coolDown('1', 1_000)
@@ -154,7 +154,7 @@ describe('prefetched permits', () => {
       .length
   }
 
-  it('serve a realm far from its limits without a request to Redis', async () => {
+  it('grants permits of a realm far from its limits without a request to Redis', async () => {
     const { limits, redis } = await replica(wide)
     const reserve = vi.spyOn(redis, 'reservePermits')
     let waited = 0
@@ -162,45 +162,45 @@ describe('prefetched permits', () => {
       const permit = limits.acquire('1', waitLimit())
       if (permit instanceof Promise) waited += 1
       ;(await permit).release()
-      // Replies of Redis arrive in between, as they do between calls.
+      // Lets replies of Redis arrive, as they would between calls of real callers.
       if (call % 20 === 0) await new Promise((resolve) => setImmediate(resolve))
     }
     expect(waited).toBeLessThan(100)
     expect(reserve.mock.calls.length).toBeLessThan(100)
   })
 
-  it('count as used at the last moment at which they may be used', async () => {
+  it('counts prefetched permits at the last moment at which they may be used', async () => {
     const rates = { perSecond: 40, perMinute: 1_000, concurrent: 1_000 }
     const [one, two] = [await replica(rates), await replica(rates)]
     expect(await permittedAtOnce(one, 1)).toBe(1)
-    // Longer than the second in which they were reserved, shorter than their lifetime.
+    // The one-second window of the reservation has passed, but the prefetched permits are valid for two seconds.
     await new Promise((resolve) => setTimeout(resolve, 1_200))
     let permitted = 0
-    // Twice: permits that were prefetched the first time are used the second time.
+    // Each replica is listed twice, because permits that it prefetches in its first turn are used in its second.
     for (const each of [two, two, one, one]) permitted += await permittedAtOnce(each, 60)
     expect(permitted).toBeLessThanOrEqual(40)
     expect(permitted).toBeGreaterThanOrEqual(30)
   })
 
-  it('never let three replicas together exceed the rates or the concurrency', async () => {
+  it('never exceeds rates or concurrency over three replicas that prefetch permits', async () => {
     const rates = { perSecond: 30, perMinute: 70, concurrent: 12 }
     const one = await replica(rates)
     const replicas = [one, await replica(rates), await replica(rates)]
     let sent = 0
-    let underWay = 0
+    let inFlight = 0
     let most = 0
-    let refused = 0
+    let rejected = 0
     const caller = async ({ limits }: (typeof replicas)[number], pauseMs: () => number) => {
       for (let made = 0; made < 40; made += 1) {
         try {
           const permit = await limits.acquire('1', waitLimit(3_000))
           sent += 1
-          most = Math.max(most, (underWay += 1))
+          most = Math.max(most, (inFlight += 1))
           await new Promise((resolve) => setTimeout(resolve, pauseMs()))
-          underWay -= 1
+          inFlight -= 1
           permit.release()
         } catch {
-          refused += 1
+          rejected += 1
           return
         }
         await new Promise((resolve) => setTimeout(resolve, pauseMs()))
@@ -213,14 +213,14 @@ describe('prefetched permits', () => {
     )
     expect(most).toBeLessThanOrEqual(12)
     expect(sent).toBeLessThanOrEqual(70)
-    // The whole rate is usable: what one replica prefetched returns to the others.
+    // Nearly the whole rate is usable, because permits that a replica prefetched and did not use return to the others.
     expect(sent).toBeGreaterThanOrEqual(60)
-    expect(refused).toBe(18)
+    expect(rejected).toBe(18)
     for (const { limiter } of replicas) await limiter[Symbol.asyncDispose]()
     expect(await mostWithinASecond(one)).toBeLessThanOrEqual(30)
   }, 60_000)
 
-  it('return when their replica does not use them', async () => {
+  it('releases prefetched slots to another replica when they are not used', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 8 }
     const [one, two] = [await replica(rates), await replica(rates)]
     ;(await one.limits.acquire('1', waitLimit())).release()
@@ -230,7 +230,7 @@ describe('prefetched permits', () => {
     for (const permit of permits) permit.release()
   })
 
-  it('return at once when their replica shuts down', async () => {
+  it('releases prefetched permits and slots at once when their replica shuts down', async () => {
     const { limits, limiter, redis } = await replica({ ...wide, concurrent: 8 })
     ;(await limits.acquire('1', waitLimit())).release()
     expect(await redis.hvals('throttle:{1}:places')).not.toEqual([])
@@ -239,7 +239,7 @@ describe('prefetched permits', () => {
     expect(await redis.zcard('throttle:{1}:calls')).toBe(1)
   })
 
-  it('are not used during a cool-down', async () => {
+  it('grants no prefetched permit during a cool-down', async () => {
     const { limits } = await replica(wide)
     ;(await limits.acquire('1', waitLimit())).release()
     limits.coolDown('1', 60_000)
@@ -247,8 +247,8 @@ describe('prefetched permits', () => {
   })
 })
 
-describe('without Redis', () => {
-  it('each replica counts alone, including what it sent before; each change is logged once', async () => {
+describe('an unavailable Redis', () => {
+  it('counts per replica, earlier calls included, while Redis is unavailable, and logs each change once', async () => {
     await using relay = await startRelay(url, 6379)
     const rates = { perSecond: 1_000, perMinute: 8, concurrent: 1_000 }
     const { limits, redis, lines } = await replica(rates, relay.url, 250)
@@ -269,7 +269,7 @@ describe('without Redis', () => {
     )
   })
 
-  it('an unresponsive Redis delays one call per second, not every call', async () => {
+  it('delays one call per second, not every call, while Redis accepts commands without replying', async () => {
     await using relay = await startRelay(url, 6379)
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 1_000 }
     const { limits } = await replica(rates, relay.url, 250)
