@@ -1,9 +1,9 @@
 import type { ClientAuth } from 'openid-client'
 
 /**
- * HTTP Basic with id and secret form-encoded (RFC 6749 §2.3.1). The library's own also encodes `-`, `_` and `.`,
- * which form encoding leaves as they are, and providers that do not decode, as Intuit's SDKs suggest of
- * Intuit, would compare with `%2D`.
+ * Authenticates the client by HTTP Basic with id and secret form-encoded (RFC 6749 §2.3.1). openid-client's own
+ * ClientSecretBasic also encodes `-`, `_` and `.`, which form encoding keeps. A provider that compares the header
+ * without decoding it, as Intuit's SDKs suggest that Intuit does, would then reject a secret with a hyphen.
  */
 export const clientSecretBasic =
   (secret: string): ClientAuth =>

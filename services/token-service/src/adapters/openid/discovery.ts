@@ -1,7 +1,7 @@
 /**
- * The provider's discovery document and signing keys: fetched in the background, kept if a later fetch
- * fails. The address is used as configured: providers publish it at other paths than OpenID Connect
- * Discovery §4 has, so openid-client's own discovery would not find it.
+ * Fetches the provider's discovery document and signing keys in the background and keeps the last usable ones if
+ * a later fetch fails. The document is fetched from DISCOVERY_URL exactly as configured: providers publish it
+ * at other paths than the one of OpenID Connect Discovery §4, which openid-client's own discovery expects.
  */
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'
@@ -11,7 +11,7 @@ import { NoResponse, sendRequest } from './send-request.ts'
 
 const endpoint = z.url({ protocol: /^https?$/ })
 
-/** A list that may be absent (RFC 8414 §2 has a default for it) but, where it is there, has `value`. */
+/** A list that may be absent, because RFC 8414 §2 defines a default, but must contain `value` if it is present. */
 const listWith = (value: string) =>
   z
     .array(z.string())
@@ -25,7 +25,8 @@ const Metadata = z.looseObject({
   token_endpoint: endpoint,
   revocation_endpoint: endpoint.optional(),
   jwks_uri: endpoint.optional(),
-  // What the service does: code flow, client authentication by Basic, id tokens with an asymmetric signature.
+  // The service supports only these: the code flow, client authentication by Basic, and id tokens with an
+  // asymmetric signature. A document that excludes one of them is not usable.
   response_types_supported: listWith('code'),
   grant_types_supported: listWith('authorization_code'),
   token_endpoint_auth_methods_supported: listWith('client_secret_basic'),
@@ -54,19 +55,19 @@ export interface DiscoveredProvider {
 }
 
 export interface Discovery extends AsyncDisposable {
-  /** The last usable document, fetched now if there is none; `null` if it cannot be fetched. */
+  /** Resolves with the last usable document, fetched now if there is none; `null` if it cannot be fetched. */
   current(): Promise<DiscoveredProvider | null>
-  /** Why there is no usable document, in words of ours; `null` if there is one. */
+  /** Why there is no usable document, without text from the provider; `null` if there is one. */
   readonly problem: string | null
 }
 
 const FETCH_DEADLINE_MS = 5_000
 const REFRESH_MS = 60 * 60_000
-/** Without jitter: each process fetches one document. */
+/** `random: 1` makes the delays fixed: each process fetches one document, so they need no jitter. */
 const RETRY = { baseMs: 250, capMs: 30_000, random: 1 } as const
 
 export interface DiscoveryOptions {
-  /** Whether id tokens are requested, so that a document without signing keys is of no use. */
+  /** Whether id tokens are requested, so that a document without `jwks_uri` is not usable. */
   readonly needsKeys: boolean
 }
 
@@ -80,7 +81,7 @@ export function watchDiscovery(
   let fetching: Promise<DiscoveredProvider | null> | null = null
   let timer: NodeJS.Timeout | undefined
   let failures = 0
-  let problem: string | null = 'the discovery document of the provider was not fetched yet'
+  let problem: string | null = 'the discovery document of the provider has not been fetched yet'
 
   function fetchOnce(): Promise<DiscoveredProvider | null> {
     fetching ??= (async () => {
@@ -91,7 +92,7 @@ export function watchDiscovery(
         dependency.up()
       } catch (error) {
         failures += 1
-        // The provider can be used with the document of an earlier fetch; the next one may succeed.
+        // With the document of an earlier fetch the service continues to work, so it reports nothing.
         if (known === null) {
           const reason = error instanceof NoResponse ? error.reason : describe(error)
           problem =
@@ -132,7 +133,7 @@ export function watchDiscovery(
 const describe = (error: unknown): string =>
   error instanceof UnusableDocument ? error.message : reasonOf(error)
 
-/** The discovery document cannot be used; the message names each wrong member, never its value. */
+/** The discovery document cannot be used. The message names each invalid member, never its value. */
 class UnusableDocument extends Error {
   override readonly name = 'UnusableDocument'
 
@@ -149,7 +150,7 @@ async function fetchProvider(
   const document = await fetchJson(url)
   const parsed = Metadata.safeParse(document)
   if (!parsed.success) throw new UnusableDocument(problemsOf(parsed.error, document))
-  // An absent optional member stays absent: JSON knows no undefined.
+  // The cast holds because JSON has no `undefined`: an optional member that is absent stays absent.
   const metadata = parsed.data as DiscoveredProvider['metadata']
   const problems: string[] = []
   for (const name of [
@@ -169,7 +170,7 @@ async function fetchProvider(
   return { metadata, jwks: jwks ?? previous?.jwks ?? null }
 }
 
-/** `token_endpoint is missing`, `response_types_supported lacks code`. */
+/** Describes each invalid member: `token_endpoint is missing`, `response_types_supported lacks code`. */
 function problemsOf(error: z.ZodError, document: unknown): string[] {
   const problems = error.issues.map(({ code, path, message }) => {
     const [member] = path
@@ -183,7 +184,7 @@ function problemsOf(error: z.ZodError, document: unknown): string[] {
 
 async function fetchKeys(url: URL): Promise<DiscoveredProvider['jwks']> {
   const parsed = Jwks.safeParse(await fetchJson(url).catch(() => null))
-  // RFC 7517 §5: keys that are not understood are ignored, and do not spoil the others.
+  // RFC 7517 §5: a key of an unknown form is ignored, and the other keys stay usable.
   const keys = (parsed.data?.keys ?? []).flatMap((key) => Jwk.safeParse(key).data ?? [])
   return keys.length > 0 ? { keys } : null
 }

@@ -1,14 +1,17 @@
-/** What the service reads from an id token beside the checks of openid-client. Verifies nothing itself. */
+/**
+ * Reads claims of an id token for checks that openid-client does not have. The functions here do not verify the
+ * signature; openid-client has verified it before their result is used.
+ */
 import { parseJson } from '@integration-host/shared/json'
 
-/** The claims of an id token as written; empty if it cannot be read. The signature is not verified here. */
+/** Returns the claims of an id token without verifying its signature; an empty object if it cannot be parsed. */
 export function claimsOf(idToken: string | undefined): Readonly<Record<string, unknown>> {
   const payload = Buffer.from(idToken?.split('.')[1] ?? '', 'base64url').toString('utf8')
   const claims = parseJson(payload)
   return typeof claims === 'object' && claims !== null ? (claims as Record<string, unknown>) : {}
 }
 
-/** An id token is rejected; `member` is the claim, header parameter or part that is wrong. */
+/** An id token is rejected; `member` is the invalid claim, header parameter or part. */
 class InvalidIdToken extends Error {
   override readonly name = 'InvalidIdToken'
   readonly member: string
@@ -20,10 +23,10 @@ class InvalidIdToken extends Error {
 }
 
 /**
- * The company that an id token names under `claim`, compared without case: Intuit's samples say `realmid`,
- * its .NET SDK reads `realmId`. `null` if it names none.
+ * Returns the realm in the claim `claim` of an id token; `null` if there is none. The name of the claim is compared
+ * case-insensitively: Intuit's samples have `realmid`, its .NET SDK reads `realmId`.
  *
- * @throws {InvalidIdToken} the claim is there twice with different values, or is not a string.
+ * @throws {InvalidIdToken} the claim occurs twice with different values, or is not a string.
  */
 export function realmOf(claims: Readonly<Record<string, unknown>>, claim: string): string | null {
   const values = Object.entries(claims)
@@ -31,13 +34,13 @@ export function realmOf(claims: Readonly<Record<string, unknown>>, claim: string
     .map(([, value]) => value)
   const [realm] = values
   if (realm === undefined) return null
-  // A number has lost digits by now: realm ids are longer than a double can hold.
+  // A realm id as a JSON number has lost digits in JSON.parse: realm ids are longer than a double represents.
   if (typeof realm !== 'string' || values.some((value) => value !== realm))
     throw new InvalidIdToken(claim)
   return realm
 }
 
-/** An id token is issued for the code it comes with, so both are of the same minutes. */
+/** The provider issues the id token at the code exchange, so its `iat` is close to the present. */
 const LONGEST_AGE_SECONDS = 600
 
 /** @throws {InvalidIdToken} `iat` is more than ten minutes away from `now` (OpenID Connect Core §3.1.3.7, 10). */
@@ -48,8 +51,8 @@ export function checkIssuedNow(claims: Readonly<Record<string, unknown>>, now: n
 }
 
 /**
- * The member of the id token that openid-client rejected. Its messages name it in quotes; an error without
- * one is about the signature or about the form of the token as a whole.
+ * Returns the member of the id token that openid-client rejected. Its error messages name the member in quotes; an
+ * error without a name is about the signature (`signature`) or the form of the whole token (`form`).
  */
 export function rejectedMember(error: unknown): string {
   if (error instanceof InvalidIdToken) return error.member

@@ -1,14 +1,14 @@
 /**
- * One HTTP request to the provider, by node:http(s) instead of fetch. The refresh protocol depends on a fact
- * that fetch does not report: whether a byte of the request left. Each request has a connection of its own,
- * so that a kept-alive connection which the provider has just closed cannot make the outcome unknown.
+ * Sends one HTTP request to the provider by node:http(s) instead of fetch. The refresh protocol must know whether
+ * any byte of the request was sent, which fetch does not report. Each request opens a new connection: on a
+ * kept-alive connection that the provider has just closed, the outcome of the request would be unknown.
  */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 
-/** A token response has a few kilobytes. A longer body is rejected unread. */
+/** A token response has a few kilobytes. The rest of a longer body is not read. */
 const BODY_LIMIT_BYTES = 65_536
 
 export interface ProviderHttpRequest {
@@ -25,7 +25,7 @@ export interface ProviderHttpResponse {
   readonly text: string
 }
 
-/** No complete response arrived. If `wasSent`, the provider may have processed the request. */
+/** No complete response arrived. If `wasSent` is true, the provider may have processed the request. */
 export class NoResponse extends Error {
   override readonly name = 'NoResponse'
   readonly wasSent: boolean
@@ -70,7 +70,7 @@ function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpRespo
 
     outgoing.once('error', (error) => fail(reasonOf(error), error))
     outgoing.once('socket', (socket) => {
-      // Before the TLS handshake is complete, nothing of the request is on the wire.
+      // Node sends the first byte of the request only after the TLS handshake, or after connect for http.
       const connected = url.protocol === 'https:' ? 'secureConnect' : 'connect'
       socket.once(connected, () => {
         wasSent = true

@@ -1,4 +1,4 @@
-/** Reads the response of a token endpoint: its tokens, or the outcome that there are none. */
+/** Reads the response of a token endpoint: its tokens, or the outcome if it contains none. */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { presentableBody } from '../../credential/fault.ts'
@@ -13,7 +13,7 @@ const TOKEN = /^[\x21-\x7e]{1,16384}$/
 const ERROR_CODE = /^[\x20-\x21\x23-\x5b\x5d-\x7e]{1,100}$/
 
 export interface TokenResponse {
-  /** A token response by the letter of RFC 6749 §5.1, for a library that accepts nothing else. */
+  /** The token response exactly in the form of RFC 6749 §5.1, which is the only form that openid-client accepts. */
   readonly wire: {
     readonly access_token: string
     readonly token_type: 'bearer'
@@ -27,7 +27,7 @@ export interface TokenResponse {
   readonly hardSeconds: number | null
 }
 
-/** The part of a response that may be stored and shown: bounded, and without a token. */
+/** Returns the part of a response that may be stored and shown: bounded, with tokens and `secrets` redacted. */
 export const presentable = (
   response: ProviderHttpResponse,
   secrets: readonly string[],
@@ -42,7 +42,7 @@ function traceIdOf(headers: Headers): string | null {
   return traceId !== null && /^[\x21-\x7e]{1,128}$/.test(traceId) ? traceId : null
 }
 
-/** The tokens of a response, or `null` if it is not a complete 200 token response (RFC 6749 §5.1). */
+/** Returns the tokens of a response; `null` if it is not a complete 200 token response (RFC 6749 §5.1). */
 export function readTokenResponse(
   response: ProviderHttpResponse,
   members: Pick<ProviderProfile['token'], 'idleExpiryMember' | 'hardExpiryMember'>,
@@ -52,7 +52,7 @@ export function readTokenResponse(
   const { access_token, token_type, refresh_token, id_token, expires_in } = json
   if (typeof access_token !== 'string' || !TOKEN.test(access_token)) return null
   if (typeof token_type !== 'string' || token_type.toLowerCase() !== 'bearer') return null
-  // Absent, null and empty mean that the old refresh token stays valid (RFC 6749 §6).
+  // An absent, null or empty refresh token means that the previous one stays valid (RFC 6749 §6).
   const hasRefreshToken =
     refresh_token !== undefined && refresh_token !== null && refresh_token !== ''
   if (hasRefreshToken && (typeof refresh_token !== 'string' || !TOKEN.test(refresh_token)))
@@ -73,14 +73,14 @@ export function readTokenResponse(
   }
 }
 
-/** A hundred years. A longer lifetime of a grant is a mistake, and would not fit into a date. */
+/** 100 years. A longer lifetime is an error of the provider, and could exceed the range of `Date`. */
 const MAX_GRANT_SECONDS = 3_155_760_000
 
-// These members are hints only: a wrong one must not cost the tokens that it came with.
+// Invalid values are ignored: these members only tell when to warn, and must not make the tokens unusable.
 const grantSeconds = (value: unknown): number | null =>
   typeof value === 'number' && value > 0 && value <= MAX_GRANT_SECONDS ? value : null
 
-/** The outcome of a response without tokens. */
+/** Returns the outcome of a response without tokens. `now` is in epoch milliseconds. */
 export function outcomeOf(
   response: ProviderHttpResponse,
   secrets: readonly string[],

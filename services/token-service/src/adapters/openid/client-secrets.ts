@@ -1,0 +1,23 @@
+import type { Secret } from '@integration-host/shared/secrets/secret'
+
+/**
+ * The client secrets in the order in which a request tries them. A secret is rotated at the provider while the
+ * old one is still valid, so a service may have two, of which the provider accepts one or both.
+ */
+export interface ClientSecrets {
+  readonly inOrder: readonly Secret[]
+  /** Moves the secret that the provider has accepted to the front. */
+  accepted(secret: Secret): void
+}
+
+export function createClientSecrets(configured: readonly Secret[]): ClientSecrets {
+  let inOrder = configured
+  return {
+    get inOrder() {
+      return inOrder
+    },
+    accepted(secret) {
+      inOrder = [secret, ...inOrder.filter((other) => other !== secret)]
+    },
+  }
+}

@@ -1,0 +1,70 @@
+/**
+ * Connects openid-client with the HTTP client of this service (send-request.ts): the configuration of a request,
+ * and the conversion between the library's fetch and ours.
+ */
+import {
+  allowInsecureRequests,
+  Configuration,
+  customFetch,
+  enableNonRepudiationChecks,
+  setJwksCache,
+} from 'openid-client'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import { clientSecretBasic } from './client-secret-basic.ts'
+import type { DiscoveredProvider } from './discovery.ts'
+import { type ProviderHttpResponse, sendRequest } from './send-request.ts'
+
+/** The fetch function that openid-client calls for each HTTP request. */
+export type LibraryFetch = NonNullable<Configuration[typeof customFetch]>
+/** The method, headers and body of a request that openid-client has built. */
+export type LibraryRequest = Parameters<LibraryFetch>[1]
+
+/** oauth4webapi does not fetch a key set again within this time after it was cached. */
+const REFETCH_AFTER_SECONDS = 60
+
+/** Returns a configuration for one request, whose HTTP requests go through `fetch`. */
+export function configure(
+  { metadata, jwks }: DiscoveredProvider,
+  clientId: string,
+  secret: Secret,
+  fetch: LibraryFetch,
+): Configuration {
+  const authentication = clientSecretBasic(secret.reveal())
+  const configuration = new Configuration(metadata, clientId, undefined, authentication)
+  // An http endpoint occurs only if DISCOVERY_URL is http as well: discovery.ts rejects it in a document that
+  // was fetched over https.
+  if (new URL(metadata.token_endpoint).protocol === 'http:') allowInsecureRequests(configuration)
+  configuration[customFetch] = fetch
+  if (metadata.jwks_uri !== undefined) {
+    enableNonRepudiationChecks(configuration)
+    // The keys were fetched beforehand: if the library fetched them after the code exchange, an unavailable JWKS
+    // would cost the code. It must still be able to fetch the set again for a key that the provider has added
+    // since, which it does only if its copy is a minute old; hence the time in the past.
+    if (jwks !== null)
+      setJwksCache(configuration, {
+        jwks: { keys: [...jwks.keys] },
+        uat: Math.floor(Date.now() / 1_000) - REFETCH_AFTER_SECONDS,
+      })
+  }
+  return configuration
+}
+
+/** Sends a request that openid-client has built. `deadlineMs` is in milliseconds. @throws {NoResponse} */
+export const sendLibraryRequest = (
+  { method, headers, body }: LibraryRequest,
+  url: string,
+  deadlineMs: number,
+): Promise<ProviderHttpResponse> =>
+  sendRequest(new URL(url), {
+    method,
+    headers,
+    body: body === undefined || body === null ? null : String(body as URLSearchParams),
+    deadlineMs,
+  })
+
+/** Statuses for which the constructor of `Response` rejects a body (Fetch §2.2.3, null body status). */
+const NULL_BODY_STATUSES = new Set([204, 205, 304])
+
+/** Returns the response in the form that openid-client reads. */
+export const toLibraryResponse = ({ status, headers, text }: ProviderHttpResponse): Response =>
+  new Response(NULL_BODY_STATUSES.has(status) ? null : text, { status, headers })

@@ -1,0 +1,62 @@
+/** Revokes a refresh token at the provider (RFC 7009), with the deviations of the provider profile. */
+import { tokenRevocation } from 'openid-client'
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { ClientSecrets } from './client-secrets.ts'
+import {
+  configure,
+  type LibraryRequest,
+  sendLibraryRequest,
+  toLibraryResponse,
+} from './configuration.ts'
+import type { DiscoveredProvider } from './discovery.ts'
+
+/**
+ * Returns `true` if the provider confirmed that the grant has ended, also if it had ended before. Tries the next
+ * client secret only after a 401. Never throws.
+ */
+export async function revoke(
+  provider: DiscoveredProvider | null,
+  refreshToken: Secret,
+  options: {
+    readonly profile: ProviderProfile
+    readonly clientId: string
+    readonly clientSecrets: ClientSecrets
+    /** Milliseconds that each request may take. */
+    readonly deadlineMs: number
+  },
+): Promise<boolean> {
+  const { profile, clientId, clientSecrets, deadlineMs } = options
+  if (provider?.metadata.revocation_endpoint === undefined) return false
+  for (const secret of clientSecrets.inOrder) {
+    let isClientRejected = false
+    const configuration = configure(provider, clientId, secret, async (url, outgoing) => {
+      const response = await sendLibraryRequest(inProfile(outgoing, profile), url, deadlineMs)
+      isClientRejected = response.status === 401
+      const isDone = response.status === 204 || profile.revocation.isAlreadyRevoked(response)
+      // openid-client accepts 200 only. RFC 7009 §2.2 makes the revocation of an invalid token a success too.
+      return isDone ? new Response(null, { status: 200 }) : toLibraryResponse(response)
+    })
+    try {
+      await tokenRevocation(configuration, refreshToken.reveal(), {
+        token_type_hint: 'refresh_token',
+      })
+      return true
+    } catch {
+      // The provider rejected the request or is unavailable: the revocation is not confirmed.
+    }
+    if (!isClientRejected) return false
+  }
+  return false
+}
+
+/** Returns the form of RFC 7009 §2.1, or a JSON body if the profile says that the provider expects one. */
+function inProfile(form: LibraryRequest, { revocation }: ProviderProfile): LibraryRequest {
+  if (revocation.body === 'form') return form
+  const token = new URLSearchParams(String(form.body as URLSearchParams)).get('token')
+  return {
+    ...form,
+    headers: { ...form.headers, 'content-type': 'application/json', accept: 'application/json' },
+    body: JSON.stringify({ token }),
+  }
+}

@@ -1,0 +1,127 @@
+/**
+ * Sends a token request through openid-client, which builds it and validates the response, and keeps a copy of the
+ * token response: a rotated pair must survive an id token that the library rejects. The HTTP request itself goes
+ * through send-request.ts, so it is not retried, not redirected, and its response is bounded.
+ */
+import type { Configuration } from 'openid-client'
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
+import type { ClientSecrets } from './client-secrets.ts'
+import { configure, sendLibraryRequest, toLibraryResponse } from './configuration.ts'
+import type { DiscoveredProvider } from './discovery.ts'
+import { NoResponse, type ProviderHttpResponse } from './send-request.ts'
+import { outcomeOf, readTokenResponse, type TokenResponse } from './token-response.ts'
+
+/**
+ * Calls the grant function of openid-client, for example `refreshTokenGrant`. `response` returns the token
+ * response once it has arrived, else `null`.
+ */
+export type Grant = (
+  configuration: Configuration,
+  response: () => TokenResponse | null,
+) => Promise<unknown>
+
+/** A complete token response, and the error of the library if it rejects the id token in it. */
+export interface ReceivedTokens {
+  readonly kind: 'received'
+  readonly raw: ProviderHttpResponse
+  readonly response: TokenResponse
+  /** `null` if the library accepts the whole response. */
+  readonly rejection: Error | null
+}
+
+export interface TokenRequestOptions {
+  readonly profile: ProviderProfile
+  readonly clientId: string
+  readonly clientSecrets: ClientSecrets
+  readonly now: () => number
+  /** Milliseconds that one HTTP request for signing keys may take. */
+  readonly deadlineMs: number
+}
+
+/**
+ * Sends a token request with each client secret until the provider accepts one; a rejected client has used up
+ * neither code nor refresh token. `sent` are the secrets in the request, which the outcome must not contain.
+ * `until` is the deadline on the clock of `performance.now()`. All client secrets share it, because another
+ * replica that finds our intent waits for the duration of one request (I5 of the refresh).
+ */
+export type SendTokenRequest = (
+  provider: DiscoveredProvider,
+  grant: Grant,
+  sent: readonly string[],
+  until: number,
+) => Promise<ReceivedTokens | TokenOutcome>
+
+export function createTokenRequest(options: TokenRequestOptions): SendTokenRequest {
+  const { profile, clientId, clientSecrets, now, deadlineMs } = options
+
+  async function sendWithSecret(
+    provider: DiscoveredProvider,
+    secret: Secret,
+    grant: Grant,
+    sent: readonly string[],
+    leftMs: number,
+  ): Promise<ReceivedTokens | TokenOutcome> {
+    let raw: ProviderHttpResponse | null = null
+    let response: TokenResponse | null = null
+    let failure: NoResponse | null = null
+    const configuration = configure(provider, clientId, secret, async (url, outgoing) => {
+      // The library fetches the JWKS again if the id token is signed with an unknown key.
+      if (outgoing.method !== 'POST')
+        return toLibraryResponse(await sendLibraryRequest(outgoing, url, deadlineMs))
+      const headers = { ...outgoing.headers, ...profile.token.requestHeaders }
+      try {
+        raw = await sendLibraryRequest({ ...outgoing, headers }, url, leftMs)
+      } catch (error) {
+        failure =
+          error instanceof NoResponse ? error : new NoResponse('unknown', true, { cause: error })
+        throw failure
+      }
+      response = readTokenResponse(raw, profile.token)
+      // The library rejects deviations from RFC 6749 §5.1 that providers have, for example `expires_in` as a
+      // string. readTokenResponse has accepted those, so the library gets a response in the form of the RFC.
+      return response === null ? toLibraryResponse(raw) : Response.json(response.wire)
+    })
+    const rejection = await grant(configuration, () => response).then(
+      () => null,
+      (error: unknown) => (error instanceof Error ? error : new TypeError('not an error')),
+    )
+    // The compiler does not see that the function above assigns the variables.
+    const seen = { raw, response, failure } as {
+      readonly raw: ProviderHttpResponse | null
+      readonly response: TokenResponse | null
+      readonly failure: NoResponse | null
+    }
+    if (seen.failure !== null) return outcomeWithoutResponse(seen.failure)
+    if (seen.raw === null) throw rejection ?? new TypeError('openid-client sent no request')
+    return seen.response === null
+      ? outcomeOf(seen.raw, [...sent, secret.reveal()], now())
+      : { kind: 'received', raw: seen.raw, response: seen.response, rejection }
+  }
+
+  return async (provider, grant, sent, until) => {
+    let last: ReceivedTokens | TokenOutcome = NO_TIME_LEFT
+    for (const secret of clientSecrets.inOrder) {
+      const leftMs = until - performance.now()
+      if (leftMs <= 0) break
+      last = await sendWithSecret(provider, secret, grant, sent, leftMs)
+      if (last.kind === 'client_refused') continue
+      clientSecrets.accepted(secret)
+      break
+    }
+    return last
+  }
+}
+
+const NO_TIME_LEFT: TokenOutcome = {
+  kind: 'never_sent',
+  status: null,
+  body: 'no response (the discovery document arrived too late)',
+  traceId: null,
+}
+
+function outcomeWithoutResponse({ reason, wasSent }: NoResponse): TokenOutcome {
+  const shown: ProviderResponse = { status: null, body: `no response (${reason})`, traceId: null }
+  return { kind: wasSent ? 'unknown' : 'never_sent', ...shown }
+}
