@@ -26,7 +26,8 @@ import { createLogger, type LogLevel } from '@integration-host/shared/observabil
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { readEmbeddedConfig as readTokenConfig } from '@integration-host/token-service/config'
 import { createFileCredentialStore } from '@integration-host/token-service/file-credential-store'
-import { countRefusals, startTokenService } from '@integration-host/token-service/service'
+import { countDecryptionFailures } from '@integration-host/token-service/metrics'
+import { startTokenService } from '@integration-host/token-service/service'
 import { embeddedSecrets } from './embedded-secrets.ts'
 import type { Installation } from './story.ts'
 
@@ -116,7 +117,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const source = opened.use(await createMemoryTransactionSource(dataDir))
   const tokenConfig = readTokenConfig(settings('tokenService'))
   const tokenDeps = { ...deps('token-service'), metrics: createMetrics('token-service') }
-  const keys = countRefusals(tokenConfig.CREDENTIAL_KEYS, tokenDeps.metrics)
+  const keys = countDecryptionFailures(tokenConfig.CREDENTIAL_KEYS, tokenDeps.metrics)
   const store = opened.use(await createFileCredentialStore(dataDir, keys))
 
   if (isSandbox)

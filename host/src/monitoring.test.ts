@@ -16,7 +16,8 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import { readEmbeddedConfig as readTokenConfig } from '@integration-host/token-service/config'
 import { createFileCredentialStore } from '@integration-host/token-service/file-credential-store'
-import { countRefusals, startTokenService } from '@integration-host/token-service/service'
+import { countDecryptionFailures } from '@integration-host/token-service/metrics'
+import { startTokenService } from '@integration-host/token-service/service'
 import { parser } from '@prometheus-io/lezer-promql'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
@@ -78,7 +79,7 @@ async function exportedNames(): Promise<Exported> {
   }
   const tokenConfig = readTokenConfig(env)
   const tokenDeps = deps('token-service')
-  const keys = countRefusals(tokenConfig.CREDENTIAL_KEYS, tokenDeps.metrics)
+  const keys = countDecryptionFailures(tokenConfig.CREDENTIAL_KEYS, tokenDeps.metrics)
   const store = opened.use(await createFileCredentialStore(dataDir, keys))
   opened.use(await startTokenService(tokenConfig, { ...tokenDeps, store }))
   opened.use(await startAccountingGateway(readGatewayConfig(env), deps('accounting-gateway')))

@@ -8,12 +8,13 @@ import { createRedisAuthorizationStore } from './adapters/redis/authorization-st
 import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
 import { watchKeys } from './adapters/redis/key-check-value.ts'
 import type { Config } from './config.ts'
-import { countRefusals, type TokenServiceAdapters } from './service.ts'
+import { countDecryptionFailures } from './metrics.ts'
+import type { TokenServiceAdapters } from './service.ts'
 
-/** The operations of a token issuance, a refresh and a code exchange. */
+/** The store operations that get a span: those of a token issuance, a refresh and a code exchange. */
 const TRACED = ['get', 'put', 'acquire', 'recordIntent', 'commit', 'settle', 'release'] as const
 
-/** Connects to Redis and RabbitMQ in the background: neither has to be available yet. */
+/** Connects to Redis and RabbitMQ in the background. Resolves at once, whether or not they are available. */
 export async function openBackends(
   config: Config,
 ): Promise<TokenServiceAdapters & AsyncDisposable> {
@@ -28,7 +29,7 @@ export async function openBackends(
     }),
   )
   const metrics = createMetrics('token-service')
-  const keys = countRefusals(config.CREDENTIAL_KEYS, metrics)
+  const keys = countDecryptionFailures(config.CREDENTIAL_KEYS, metrics)
   const { ensureUsable } = opened.use(
     watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger }),
   )

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
@@ -33,6 +32,7 @@ import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRemoval } from './credential/removal.ts'
 import { startSchedule } from './credential/schedule.ts'
 import { createTransfers } from './credential/transfer.ts'
+import { createTokenServiceMetrics, watchCredentials } from './metrics.ts'
 import { breakOnRejectedClient } from './provider/client-breaker.ts'
 
 export interface TokenServiceAdapters {
@@ -41,65 +41,27 @@ export interface TokenServiceAdapters {
   readonly store: CredentialStore
   readonly bus: MessageBus
   readonly metrics?: Metrics
-  /** Default: in memory, which is correct only while there is one replica. */
+  /** Default: in memory, which is correct only for a single replica. */
   readonly authorizations?: AuthorizationStore
   /** Overrides the defaults of the refresh protocol. */
   readonly timing?: Partial<RefreshTiming>
-  /** Awaited at each failpoint of a refresh. */
+  /** For tests: awaited at each failpoint of a refresh. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
-/** From the start of a provider request to the last byte of its response. */
+/** Milliseconds from the start of a token request to the last byte of its response. */
 const PROVIDER_DEADLINE_MS = 10_000
 const MAX_REFRESHES = 32
 const MAX_SCHEDULED_REFRESHES = 16
-const COUNT_INTERVAL_MS = 10_000
 
-/** Wraps a key ring so that each stored secret that it cannot decrypt is counted. */
-export function countRefusals(keys: KeyRing, metrics: Metrics): KeyRing {
-  const refusals = metrics.counter(
-    'envelopes_refused_total',
-    'Stored secrets that could not be decrypted: changed, moved, or sealed with another key',
-  )
-  return watchDecryptionFailures(keys, () => refusals.inc())
-}
-
-/** Builds the service from its settings and adapters and serves until disposed. The caller disposes the adapters. */
+/** Builds the service from its settings and adapters, and serves until disposed. The caller disposes the adapters. */
 export async function startTokenService(
   config: TokenServiceConfig,
   adapters: TokenServiceAdapters,
 ): Promise<RunningService> {
   const { logger, health, store, bus, authorizations = createMemoryAuthorizationStore() } = adapters
   const metrics = adapters.metrics ?? createMetrics('token-service')
-  const byRealm = config.METRICS_BY_REALM
-  const refreshes = metrics.counter(
-    'credential_refreshes_total',
-    'Refreshes by outcome (refreshed, failed, superseded, rotation_dropped) and, of those that failed, class',
-    byRealm ? ['outcome', 'class', 'realm'] : ['outcome', 'class'],
-  )
-  const uncommitted = metrics.gauge(
-    'credential_rotations_uncommitted',
-    'Rotated token pairs that only this process has, because the store did not accept them yet',
-  )
-  const refusedIdTokens = metrics.counter(
-    'id_tokens_refused_total',
-    'Id tokens of a refresh that were not valid',
-  )
-  const latency = metrics.histogram(
-    'provider_request_duration_seconds',
-    'Duration of requests to the provider',
-    ['call', 'outcome'],
-  )
-  const stored = metrics.gauge('credentials_stored', 'Credentials in the store')
-  const faulted = metrics.gauge('credentials_faulted', 'Credentials with a fault')
-  const nearestExpiry = metrics.gauge(
-    'credential_nearest_expiry_seconds',
-    'Time until the next access token of a living grant expires; negative if it has, NaN if there is none',
-  )
-  const refused = metrics.gauge(
-    'provider_client_refused',
-    '1 while the provider rejects the client credentials',
-  )
+  const counted = createTokenServiceMetrics(metrics, { byRealm: config.METRICS_BY_REALM })
 
   const owner = randomUUID()
   const now = Date.now
@@ -107,6 +69,7 @@ export async function startTokenService(
     delay(ms, undefined, signal === undefined ? {} : { signal }).catch(() => {})
   const refreshAheadMs = config.REFRESH_AHEAD_SECONDS * 1_000
   const profile = config.PROVIDER_PROFILE
+  const requestsIdToken = config.SCOPE.split(' ').includes('openid')
   const idleLimitMs = (config.IDLE_LIMIT_DAYS ?? profile.grant.idleLimitDays) * 86_400_000
   // An unavailable store is logged once, by its health check; every other error is logged here.
   const onError = (error: unknown): void => {
@@ -124,7 +87,7 @@ export async function startTokenService(
   }
   const discovery = opened.use(
     watchDiscovery(discoveryUrl, health.dependency('provider'), {
-      needsKeys: config.SCOPE.split(' ').includes('openid'),
+      needsKeys: requestsIdToken,
     }),
   )
   const provider = breakOnRejectedClient(
@@ -135,11 +98,13 @@ export async function startTokenService(
       clientSecrets: config.CLIENT_SECRET,
       redirectUri: config.REDIRECT,
       scope: config.SCOPE,
+      requestsIdToken,
       now,
       deadlineMs: PROVIDER_DEADLINE_MS,
-      observe: (call, outcome, ms) => latency.observe({ call, outcome }, ms / 1_000),
+      observe: (call, outcome, durationMs) =>
+        counted.observeProviderRequest(call, outcome, durationMs),
       onIdTokenRejected: (member) => {
-        refusedIdTokens.inc()
+        counted.countRejectedIdToken()
         logger.warn(
           { member },
           'id token of a refresh is not valid: the id token is dropped, the token pair is kept',
@@ -147,10 +112,10 @@ export async function startTokenService(
       },
     }),
     {
-      // Monotonic: the delay of a probe must not change when the system clock is set.
+      // A monotonic clock: a change of the system clock must not change the delay of a probe.
       now: () => performance.now(),
       onChange(isRejected) {
-        refused.set(isRejected ? 1 : 0)
+        counted.setClientRejected(isRejected)
         if (isRejected)
           logger.error(
             'provider rejects CLIENT_ID and CLIENT_SECRET: only probes are sent to the token endpoint',
@@ -181,10 +146,7 @@ export async function startTokenService(
       sleep,
       notifyOutbox,
       report(report) {
-        refreshes.inc({
-          ...refreshLabels(report),
-          ...(byRealm && { realm: report.name.slice('ACC-'.length) }),
-        })
+        counted.countRefresh(report)
         logRefresh(logger, report)
       },
       onError,
@@ -251,24 +213,8 @@ export async function startTokenService(
     startSchedule({ store, routine, now, sleep, concurrency: MAX_SCHEDULED_REFRESHES, onError }),
   )
 
-  metrics.beforeEach(() => uncommitted.set(refreshRoutine.uncommittedCount()))
-  let nextExpiryAt: number | null = null
-  metrics.beforeEach(() =>
-    nearestExpiry.set(nextExpiryAt === null ? Number.NaN : (nextExpiryAt - now()) / 1_000),
-  )
-  const count = async (): Promise<void> => {
-    try {
-      const counts = await store.counts()
-      stored.set(counts.stored)
-      faulted.set(counts.faulted)
-      nextExpiryAt = counts.nextExpiryAt
-    } catch (error) {
-      onError(error)
-    }
-  }
-  const counting = setInterval(() => void count(), COUNT_INTERVAL_MS)
-  opened.defer(() => clearInterval(counting))
-  void count()
+  const uncommittedCount = (): number => refreshRoutine.uncommittedCount()
+  opened.use(watchCredentials(metrics, { store, uncommittedCount, now, onError }))
 
   const server = opened.use(
     await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
@@ -276,13 +222,6 @@ export async function startTokenService(
   opened.defer(() => shutdown.abort())
   const running = opened.move()
   return { url: server.url, [Symbol.asyncDispose]: () => running.disposeAsync() }
-}
-
-/** The labels of a refresh. `class` is empty unless it failed: then it is the class of the failure. */
-function refreshLabels({ outcome }: RefreshReport): { outcome: string; class: string } {
-  if (outcome === 'refreshed' || outcome === 'superseded' || outcome === 'rotation_dropped')
-    return { outcome, class: '' }
-  return { outcome: 'failed', class: outcome }
 }
 
 function logRefresh(logger: Logger, report: RefreshReport): void {

@@ -1,0 +1,113 @@
+/** The metrics of the service beyond those that every service has (shared/http/service-app.ts). */
+import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
+import type { CredentialStore } from './credential/credential-store.ts'
+import type { RefreshReport } from './credential/refresh.ts'
+
+export interface TokenServiceMetrics {
+  countRefresh(report: RefreshReport): void
+  countRejectedIdToken(): void
+  /** `durationMs` is in milliseconds; the metric is in seconds. */
+  observeProviderRequest(call: string, outcome: string, durationMs: number): void
+  setClientRejected(isRejected: boolean): void
+}
+
+export function createTokenServiceMetrics(
+  metrics: Metrics,
+  /** Adds the label `realm` to the count of refreshes, which makes one time series per company. */
+  { byRealm }: { readonly byRealm: boolean },
+): TokenServiceMetrics {
+  const refreshes = metrics.counter(
+    'credential_refreshes_total',
+    'Refreshes by outcome (refreshed, failed, superseded, rotation_dropped) and, of those that failed, class',
+    byRealm ? ['outcome', 'class', 'realm'] : ['outcome', 'class'],
+  )
+  const rejectedIdTokens = metrics.counter(
+    'id_tokens_refused_total',
+    'Id tokens of a refresh that were not valid',
+  )
+  const latency = metrics.histogram(
+    'provider_request_duration_seconds',
+    'Duration of requests to the provider',
+    ['call', 'outcome'],
+  )
+  const clientRejected = metrics.gauge(
+    'provider_client_refused',
+    '1 while the provider rejects the client credentials',
+  )
+  return {
+    countRefresh(report) {
+      refreshes.inc({
+        ...refreshLabels(report),
+        ...(byRealm && { realm: report.name.slice('ACC-'.length) }),
+      })
+    },
+    countRejectedIdToken: () => rejectedIdTokens.inc(),
+    observeProviderRequest: (call, outcome, durationMs) =>
+      latency.observe({ call, outcome }, durationMs / 1_000),
+    setClientRejected: (isRejected) => clientRejected.set(isRejected ? 1 : 0),
+  }
+}
+
+/** The labels of a refresh. `class` is the class of the failure; it is empty unless the refresh failed. */
+function refreshLabels({ outcome }: RefreshReport): { outcome: string; class: string } {
+  if (outcome === 'refreshed' || outcome === 'superseded' || outcome === 'rotation_dropped')
+    return { outcome, class: '' }
+  return { outcome: 'failed', class: outcome }
+}
+
+const COUNT_INTERVAL_MS = 10_000
+
+/**
+ * Publishes the gauges about stored credentials. They are read from the store every 10 s instead of at each scrape,
+ * so that a scrape does not wait for the store. Disposing stops the reads.
+ */
+export function watchCredentials(
+  metrics: Metrics,
+  deps: {
+    readonly store: Pick<CredentialStore, 'counts'>
+    /** Rotated token pairs that this process holds and the store has not accepted yet. */
+    readonly uncommittedCount: () => number
+    readonly now: () => number
+    readonly onError: (error: unknown) => void
+  },
+): Disposable {
+  const { store, uncommittedCount, now, onError } = deps
+  const stored = metrics.gauge('credentials_stored', 'Credentials in the store')
+  const faulted = metrics.gauge('credentials_faulted', 'Credentials with a fault')
+  const nearestExpiry = metrics.gauge(
+    'credential_nearest_expiry_seconds',
+    'Time until the next access token of a living grant expires; negative if it has, NaN if there is none',
+  )
+  const uncommitted = metrics.gauge(
+    'credential_rotations_uncommitted',
+    'Rotated token pairs that only this process has, because the store did not accept them yet',
+  )
+  let nextExpiryAt: number | null = null
+  metrics.beforeEach(() => {
+    uncommitted.set(uncommittedCount())
+    nearestExpiry.set(nextExpiryAt === null ? Number.NaN : (nextExpiryAt - now()) / 1_000)
+  })
+  const count = async (): Promise<void> => {
+    try {
+      const counts = await store.counts()
+      stored.set(counts.stored)
+      faulted.set(counts.faulted)
+      nextExpiryAt = counts.nextExpiryAt
+    } catch (error) {
+      onError(error)
+    }
+  }
+  const counting = setInterval(() => void count(), COUNT_INTERVAL_MS)
+  void count()
+  return { [Symbol.dispose]: () => clearInterval(counting) }
+}
+
+/** Returns the same key ring, which counts each stored secret that it cannot decrypt. */
+export function countDecryptionFailures(keys: KeyRing, metrics: Metrics): KeyRing {
+  const failures = metrics.counter(
+    'envelopes_refused_total',
+    'Stored secrets that could not be decrypted: changed, moved, or sealed with another key',
+  )
+  return watchDecryptionFailures(keys, () => failures.inc())
+}
