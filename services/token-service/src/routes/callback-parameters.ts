@@ -1,0 +1,59 @@
+/** Reads the parameters of the provider's redirect (RFC 6749 §4.1.2, with `realmId` added by the provider). */
+import type { Context } from 'hono'
+import { z } from 'zod'
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { Callback } from '../authorization/authorization-request.ts'
+
+/** An authorization code. RFC 6749 appendix A.11 allows visible ASCII. */
+export const Code = z.string().regex(/^[\x21-\x7e]{1,2048}$/, 'must be 1-2048 visible characters')
+
+/**
+ * Reads the callback in the query of a request. `browser` is the value of the authorization cookie, or `null`.
+ *
+ * @throws {IntegrationError} `invalid_request`, `authorization_denied`, `authorization_invalid`
+ */
+export function readCallback(c: Context, browser: string | null): Callback {
+  const state = single(
+    c,
+    ['state'],
+    z.string().regex(/^[\x20-\x7e]{1,512}$/, 'is not a state that this service issued'),
+  )
+  const error = single(c, ['error'], z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be printable'))
+  // RFC 6749 §4.1.2.1 requires the state beside an error too. Intuit does not document that it sends the state.
+  if (state === null && error !== null)
+    throw new IntegrationError(
+      'authorization_denied',
+      'the provider reports that the authorization was not granted; nothing was stored',
+    )
+  if (state === null)
+    throw new IntegrationError('authorization_invalid', 'the callback has no state')
+  return {
+    state,
+    code: single(c, ['code', 'Code'], Code),
+    realm: single(c, ['realmId', 'RealmID'], Realm),
+    error: error === null || /^[a-z_]{1,64}$/.test(error) ? error : 'unknown_error',
+    issuer: single(c, ['iss'], z.string().max(2048)),
+    browser,
+  }
+}
+
+/**
+ * Returns a query parameter that may occur under one of several names; `null` if it is absent or empty.
+ *
+ * @throws {IntegrationError} `invalid_request`: it occurs more than once in all, or does not match the schema.
+ */
+export function single(
+  c: Context,
+  names: readonly string[],
+  schema: z.ZodType<string>,
+): string | null {
+  const all = names.flatMap((name) => c.req.queries(name) ?? [])
+  const [value] = all
+  const label = names[0] ?? ''
+  if (all.length < 2 && (value === undefined || value === '')) return null
+  const parsed = schema.safeParse(value)
+  const problem = all.length > 1 ? 'occurs more than once' : parsed.error?.issues[0]?.message
+  if (problem !== undefined) throw new IntegrationError('invalid_request', `${label}: ${problem}`)
+  return value ?? null
+}
