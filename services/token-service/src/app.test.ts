@@ -1,4 +1,7 @@
-/** The service at its HTTP doors, over the embedded adapters: authorization, keys, bad input, secrets. */
+/**
+ * The HTTP routes of the service over the embedded adapters: the authorization code flow, service keys, rejected
+ * input, and secrets that must not be in a log.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -50,11 +53,11 @@ const problem = async (answer: Response) => ({
 })
 const exchanges = () => provider.requests.filter(({ grant }) => grant === 'authorization_code')
 
-describe('an authorization', () => {
+describe('the authorization code flow', () => {
   beforeEach(() => open())
   afterEach(() => closing.disposeAsync())
 
-  it('started by a browser ends in a stored credential and a redirect without any secret', async () => {
+  it('stores a credential for a browser and redirects it without a secret in the address', async () => {
     const { answer, consent, setCookie, cookie, state } = await startInBrowser()
     expect([
       answer.status,
@@ -84,7 +87,7 @@ describe('an authorization', () => {
     })
   })
 
-  it('started by a key holder needs no cookie, and ends where return_to says', async () => {
+  it('needs no cookie if a holder of a service key started it, and redirects to return_to', async () => {
     const { status, body } = await service.ask(
       '/authorizations',
       json({ return_to: RETURN_TO, realm: '77' }),
@@ -100,7 +103,7 @@ describe('an authorization', () => {
     expect([finished.status, finished.headers.get('Location')]).toEqual([302, RETURN_TO])
   })
 
-  it('of another company than the one to reconnect is rejected without using its code', async () => {
+  it('rejects the callback of another company than the one to reconnect, without using its code', async () => {
     const { body } = await service.ask('/authorizations', json({ realm: '77' }))
     const code = provider.authorize(new URL(String(body['url'])))
     expect(
@@ -110,14 +113,14 @@ describe('an authorization', () => {
     expect((await service.ask('/credentials/ACC-78')).status).toBe(404)
   })
 
-  it('that was denied is reported, and stores nothing', async () => {
+  it('reports a denied authorization and stores nothing', async () => {
     const started = await startInBrowser()
     const denied = await callback(
       { error: 'access_denied', error_description: '<script>', state: started.state },
       started.cookie,
     )
     expect(await problem(denied)).toEqual({ status: 400, code: 'authorization_denied' })
-    // The state went with it.
+    // The denial has used up the state.
     const code = provider.authorize(started.consent)
     expect(
       (await callback({ code, realmId: '1', state: started.state }, started.cookie)).status,
@@ -132,7 +135,7 @@ describe('an authorization', () => {
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('responds to a browser with a page and to a program with a problem document', async () => {
+  it('responds to a rejected callback with an HTML page if the client accepts one', async () => {
     const answer = await callback({ error: 'access_denied', state: 'unknown' }, '', {
       Accept: 'text/html',
     })
@@ -143,7 +146,7 @@ describe('an authorization', () => {
     expect(await answer.text()).toContain('<h1>The authorization cannot be completed</h1>')
   })
 
-  it('works in two tabs of one browser at the same time', async () => {
+  it('completes authorizations in two tabs of one browser', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)
     expect(two.cookie).toBe(one.cookie)
@@ -162,7 +165,7 @@ describe('an authorization', () => {
     }
   })
 
-  it('is rejected from another browser, which uses up its state', async () => {
+  it('rejects a callback from another browser than the one that started, and uses up the state', async () => {
     const mine = await startInBrowser()
     const theirs = await startInBrowser()
     const query = { code: provider.authorize(mine.consent), realmId: '1', state: mine.state }
@@ -175,7 +178,7 @@ describe('an authorization', () => {
     expect(exchanges()).toHaveLength(0)
   })
 
-  it('is accepted once: the same callback later is rejected, and the credential stays', async () => {
+  it('rejects a callback whose state was used before, and keeps the stored credential', async () => {
     const started = await startInBrowser()
     const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
     expect((await callback(query, started.cookie)).status).toBe(302)
@@ -190,7 +193,7 @@ describe('an authorization', () => {
     })
   })
 
-  it('is not used up by a HEAD request', async () => {
+  it('does not use up a state on a HEAD request to /callback', async () => {
     const started = await startInBrowser()
     const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
     const path = `${service.url}/callback?${new URLSearchParams(query).toString()}`
@@ -199,7 +202,7 @@ describe('an authorization', () => {
     expect((await callback(query, started.cookie)).status).toBe(302)
   })
 
-  it('is rejected from another issuer and accepted from the right one (RFC 9207)', async () => {
+  it('rejects a callback whose iss names another issuer, and accepts the issuer of the provider (RFC 9207)', async () => {
     const mixedUp = await startInBrowser()
     const code = provider.authorize(mixedUp.consent)
     expect(
@@ -237,9 +240,9 @@ describe('an authorization', () => {
     ['a code of 5,000 characters', `code=${'c'.repeat(5_000)}&realmId=1&state=x`],
     ['a code with a line end', 'code=a%0d%0ab&realmId=1&state=x'],
     ['a state of 10,000 characters', `code=a&realmId=1&state=${'s'.repeat(10_000)}`],
-    ['a state that is no text', 'code=a&realmId=1&state=%ff%fe'],
-    ['nothing at all', ''],
-  ])('with %s is rejected without a request to the provider', async (_, query) => {
+    ['a state that is not UTF-8', 'code=a&realmId=1&state=%ff%fe'],
+    ['no parameter', ''],
+  ])('rejects a callback with %s without a request to the provider', async (_, query) => {
     const answer = await callback(query)
     expect(answer.status).toBe(400)
     expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
@@ -247,7 +250,7 @@ describe('an authorization', () => {
   })
 
   it.each(['code=&realmId=1', 'code=c&realmId=', 'realmId=1', 'code=c'])(
-    'with its own state but only %s is refused',
+    'rejects a callback with a valid state but only %s',
     async (query) => {
       const started = await startInBrowser()
       expect((await callback(`${query}&state=${started.state}`, started.cookie)).status).toBe(400)
@@ -269,7 +272,7 @@ describe('an authorization', () => {
     '/relative',
     'http://localhost/\r\nSet-Cookie: x',
     '',
-  ])('does not redirect to %j', async (returnTo) => {
+  ])('rejects the return_to %j', async (returnTo) => {
     const refused = await service.ask('/authorizations', json({ return_to: returnTo }))
     expect([refused.status, refused.body['code']]).toEqual([400, 'invalid_request'])
     if (returnTo === '') return
@@ -277,7 +280,7 @@ describe('an authorization', () => {
     expect(answer.status).toBe(400)
   })
 
-  it('ignores a realm that the browser sends at the start', async () => {
+  it('rejects two return_to parameters', async () => {
     expect(
       (await startInBrowser('?return_to=http://localhost/a&return_to=http://localhost/b')).answer
         .status,
@@ -285,7 +288,7 @@ describe('an authorization', () => {
   })
 })
 
-describe('with a public https address and origins of its own', () => {
+describe('an authorization with an https REDIRECT and RETURN_TO_ORIGINS', () => {
   beforeEach(() =>
     open({
       REDIRECT: 'https://tokens.example.com/callback',
@@ -294,14 +297,14 @@ describe('with a public https address and origins of its own', () => {
   )
   afterEach(() => closing.disposeAsync())
 
-  it('binds the cookie to the host and to https', async () => {
+  it('binds the authorization cookie to the host and to https if REDIRECT is https', async () => {
     const { setCookie } = await startInBrowser()
     expect(setCookie).toMatch(
       /^__Host-authorization=[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; Secure; SameSite=Lax$/,
     )
   })
 
-  it('redirects to these origins only', async () => {
+  it('accepts a return_to only if its origin is one of RETURN_TO_ORIGINS', async () => {
     for (const [returnTo, status] of [
       ['https://b.example.com/x', 201],
       ['https://app.example.com:444/', 400],
@@ -316,13 +319,13 @@ describe('with a public https address and origins of its own', () => {
   })
 })
 
-describe('a code that an application received itself', () => {
+describe('a code that another application received and posts to /callback', () => {
   beforeEach(() => open())
   afterEach(() => closing.disposeAsync())
   const post = (code: string, realm = '1') =>
     service.ask('/callback', json({ RealmID: realm, Code: code }))
 
-  it('is exchanged once for concurrent and later posts of it', async () => {
+  it('exchanges a code once for concurrent and repeated POSTs of it', async () => {
     const code = provider.authorize()
     provider.knobs.latencyMs = 50
     const answers = await Promise.all(Array.from({ length: 10 }, () => post(code)))
@@ -335,7 +338,7 @@ describe('a code that an application received itself', () => {
     expect((await service.ask('/credentials/ACC-2')).status).toBe(404)
   })
 
-  it('that the provider rejects stores nothing, and is not sent again', async () => {
+  it('stores nothing for a code that the provider rejects, and does not send the code again', async () => {
     const refused = await post('no-such-code')
     expect([refused.status, refused.body['code'], refused.body['detail']]).toEqual([
       502,
@@ -350,7 +353,7 @@ describe('a code that an application received itself', () => {
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('is sent three times, one after the other, while the provider gives no usable response', async () => {
+  it('sends a code at most three times, one after the other, while the provider gives no usable response', async () => {
     provider.script({ cuts: 'before' }, { status: 500, body: 'x' })
     expect((await post(provider.authorize())).status).toBe(201)
     expect(exchanges()).toHaveLength(3)
@@ -364,7 +367,7 @@ describe('a code that an application received itself', () => {
     ['400', { status: 400, body: '{"error":"invalid_request"}' }],
     ['401', { status: 401, body: '{"error":"invalid_client"}' }],
     ['429', { status: 429, body: '' }],
-  ])('is not tried again after a %s', async (_, step) => {
+  ])('does not retry a code exchange after a response with status %s', async (_, step) => {
     provider.script(step)
     expect((await post(provider.authorize())).status).toBe(502)
     expect(exchanges()).toHaveLength(1)
@@ -401,20 +404,23 @@ describe('access to the routes', () => {
     routes.flatMap(([method, path]) =>
       wrong.map((authorization) => [method, path, authorization] as const),
     ),
-  )('%s %s with %s is 401', async (method, path, authorization) => {
-    const answer = await fetch(service.url + path, {
-      method,
-      headers: authorization === undefined ? {} : { Authorization: authorization },
-    })
-    expect([answer.status, answer.headers.get('WWW-Authenticate')]).toEqual([
-      401,
-      expect.stringMatching(/^Bearer/),
-    ])
-    expect(((await answer.json()) as { code: string }).code).toBe('unauthorized')
-  })
+  )(
+    'responds 401 to %s %s with the Authorization header %s',
+    async (method, path, authorization) => {
+      const answer = await fetch(service.url + path, {
+        method,
+        headers: authorization === undefined ? {} : { Authorization: authorization },
+      })
+      expect([answer.status, answer.headers.get('WWW-Authenticate')]).toEqual([
+        401,
+        expect.stringMatching(/^Bearer/),
+      ])
+      expect(((await answer.json()) as { code: string }).code).toBe('unauthorized')
+    },
+  )
 
   it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs', '/connected'])(
-    'GET %s is open and holds no secret and no realm',
+    'serves GET %s without a key, and shows no secret and no realm there',
     async (path) => {
       await service.connect('4620816365291')
       const answer = await fetch(service.url + path)
@@ -427,7 +433,7 @@ describe('access to the routes', () => {
     },
   )
 
-  it('accepts every key of SERVICE_API_KEYS', async () => {
+  it('accepts each key of SERVICE_API_KEYS', async () => {
     await closing.disposeAsync()
     await open({ SERVICE_API_KEYS: 'another-key-0123456789-0123456789-01' })
     const answer = await service.call('/credentials', {
@@ -443,7 +449,7 @@ describe('access to the routes', () => {
     ['GET', '/credentials/ACC-1/refresh', 'POST'],
     ['PUT', '/callback', 'GET, HEAD, POST'],
     ['POST', '/authorize', 'GET, HEAD'],
-  ])('%s %s is 405 with Allow %s', async (method, path, allow) => {
+  ])('responds 405 to %s %s, with Allow: %s', async (method, path, allow) => {
     const answer = await service.call(path, { method })
     expect([answer.status, answer.headers.get('Allow')]).toEqual([405, allow])
   })
@@ -469,18 +475,21 @@ describe('access to the routes', () => {
       ['POST', `/credentials/${name}/refresh`],
       ['DELETE', `/credentials/${name}`],
     ]),
-  )('%s %s is 400', async (method, path) => {
+  )('responds 400 to %s %s, whose name is not a credential name', async (method, path) => {
     const { status, body } = await service.ask(path, { method })
     expect([status, body['code']]).toEqual([400, 'invalid_request'])
   })
 
-  it.each(['/credentials/ACC-404', '/credentials/ACC-404/token'])('GET %s is 404', async (path) => {
-    expect(await service.ask(path)).toMatchObject({
-      status: 404,
-      body: { code: 'credential_not_found' },
-    })
-  })
-  it('a refresh and a removal of an unknown name are 404', async () => {
+  it.each(['/credentials/ACC-404', '/credentials/ACC-404/token'])(
+    'responds 404 to GET %s of an unknown credential',
+    async (path) => {
+      expect(await service.ask(path)).toMatchObject({
+        status: 404,
+        body: { code: 'credential_not_found' },
+      })
+    },
+  )
+  it('responds 404 to a refresh and a removal of an unknown credential', async () => {
     expect((await service.ask('/credentials/ACC-404/refresh', { method: 'POST' })).status).toBe(404)
     expect((await service.ask('/credentials/ACC-404/refresh', json({ Version: 3 }))).status).toBe(
       404,
@@ -499,7 +508,7 @@ describe('access to the routes', () => {
     'cursor=x',
     'cursor=ACC-',
     'cursor=',
-  ])('GET /credentials?%s is 400', async (query) => {
+  ])('responds 400 to GET /credentials?%s, whose cursor or limit is invalid', async (query) => {
     expect((await service.ask(`/credentials?${query}`)).status).toBe(400)
   })
 
@@ -510,61 +519,64 @@ describe('access to the routes', () => {
     '/credentials/ACC-1/token?limt=1',
     '/key-check?limt=1',
     '/audit?limt=1',
-  ])('GET %s is 400 and names the unknown query parameter', async (path) => {
+  ])('responds 400 to GET %s and names the unknown query parameter', async (path) => {
     const { status, body } = await service.ask(path)
     expect([status, body['code']]).toEqual([400, 'invalid_request'])
     expect(body['errors']).toEqual(['limt: is not a query parameter of this path'])
   })
 
   it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs'])(
-    'GET %s ignores unknown query parameters',
+    'ignores unknown query parameters of GET %s',
     async (path) => {
       expect((await service.call(`${path}?limt=1`)).status).toBe(200)
     },
   )
 
-  it('GET /callback ignores unknown query parameters (RFC 6749 §4.1.2)', async () => {
+  it('ignores unknown query parameters of GET /callback (RFC 6749 §4.1.2)', async () => {
     const { status, body } = await service.ask('/callback?limt=1')
     expect([status, body['code']]).toEqual([400, 'authorization_invalid'])
   })
 
   const bodies: readonly (readonly [string, string, number])[] = [
-    ['no JSON', '{', 400],
+    ['malformed JSON', '{', 400],
     ['null', 'null', 400],
-    ['a list', '[]', 400],
-    ['a text', '"x"', 400],
+    ['an array', '[]', 400],
+    ['a JSON string', '"x"', 400],
     [
-      'a member too many',
+      'an unknown member',
       '{"RealmID":"1","Code":"c","kid":"x","Version":1,"return_to":"http://localhost/","realm":"1"}',
       400,
     ],
     [
-      'a number for a company',
+      'a number as RealmID, realm or Version',
       '{"RealmID":9341453908059889,"Code":"c","realm":1,"Version":"1"}',
       400,
     ],
-    ['__proto__', '{"__proto__":{"RealmID":"1","Code":"c"},"x":1}', 400],
-    ['10,000 levels', `${'['.repeat(7_000)}${']'.repeat(7_000)}`, 400],
-    ['20 kB', JSON.stringify({ Code: 'x'.repeat(20_000) }), 413],
+    ['the member __proto__', '{"__proto__":{"RealmID":"1","Code":"c"},"x":1}', 400],
+    ['7,000 nested arrays', `${'['.repeat(7_000)}${']'.repeat(7_000)}`, 400],
+    ['20 kB, more than the limit', JSON.stringify({ Code: 'x'.repeat(20_000) }), 413],
   ]
   it.each(
     ['/authorizations', '/callback', '/credentials/ACC-1/refresh'].flatMap((path) =>
       bodies.map(([what, body, status]) => [path, what, status, body] as const),
     ),
-  )('POST %s with %s is %d and changes nothing', async (path, _, status, body) => {
-    const seen = provider.requests.length
-    const answer = await service.call(path, { ...json(null), body })
-    expect(answer.status).toBe(status)
-    expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
-    expect(answer.headers.get('Cache-Control')).toBe('no-store')
-    expect(provider.requests).toHaveLength(seen)
-  })
+  )(
+    'responds to POST %s with %s in the body with %d, without a request to the provider',
+    async (path, _, status, body) => {
+      const seen = provider.requests.length
+      const answer = await service.call(path, { ...json(null), body })
+      expect(answer.status).toBe(status)
+      expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
+      expect(answer.headers.get('Cache-Control')).toBe('no-store')
+      expect(provider.requests).toHaveLength(seen)
+    },
+  )
   it.each([
     'text/plain',
     'application/x-www-form-urlencoded',
     'application/json, text/plain',
     'application/json; charset=utf-16',
-  ])('a body that is %s is 415', async (type) => {
+  ])('responds 415 to a body of Content-Type %s', async (type) => {
     for (const path of ['/authorizations', '/callback', '/credentials/ACC-1/refresh']) {
       const answer = await service.call(path, {
         method: 'POST',
@@ -581,7 +593,7 @@ describe('access to the routes', () => {
     '{"Version":"1"}',
     '{"Version":1e300}',
     '{"Version":null}',
-  ])('a refresh of %s is 400', async (body) => {
+  ])('responds 400 to a refresh with the body %s', async (body) => {
     expect((await service.call('/credentials/ACC-1/refresh', { ...json(null), body })).status).toBe(
       400,
     )
@@ -594,16 +606,16 @@ describe('access to the routes', () => {
     '{"RealmID":"1","Code":""}',
     '{"RealmID":"../1","Code":"c"}',
     '{"RealmID":"1","Code":"a b"}',
-  ])('a callback of %j is 400', async (body) => {
+  ])('responds 400 to POST /callback with the body %j', async (body) => {
     expect((await service.call('/callback', { ...json(null), body })).status).toBe(400)
   })
 })
 
-describe('credentials', () => {
+describe('the credential routes', () => {
   beforeEach(() => open())
   afterEach(() => closing.disposeAsync())
 
-  it('are listed page by page, each once', async () => {
+  it('list each credential once, page by page, in the order of names', async () => {
     for (const realm of ['5', '3', '1', '4', '2']) await service.connect(realm)
     const seen: unknown[] = []
     let query = '?limit=2'
@@ -616,7 +628,7 @@ describe('credentials', () => {
     expect(seen).toEqual(['ACC-1', 'ACC-2', 'ACC-3', 'ACC-4', 'ACC-5'])
   })
 
-  it('issue a token in the form of the contract, with Cache-Control: no-store', async () => {
+  it('issue an access token as the contract AccessTokenView, with Cache-Control: no-store', async () => {
     await service.connect('1')
     const answer = await service.call('/credentials/ACC-1/token')
     expect([answer.status, answer.headers.get('Cache-Control')]).toEqual([200, 'no-store'])
@@ -629,20 +641,23 @@ describe('credentials', () => {
   })
 
   it.each([
-    ['revoked and removed', 200, 'confirmed'],
-    ['removed also if the provider rejects the revocation', 400, 'unconfirmed'],
-    ['removed also if the provider is unavailable', 503, 'unconfirmed'],
-  ])('are %s, and the response says which', async (_, status, revocation) => {
-    await service.connect('1')
-    provider.knobs.revocationStatus = status
-    const removed = await service.call('/credentials/ACC-1', { method: 'DELETE' })
-    expect([removed.status, removed.headers.get('Revocation')]).toEqual([204, revocation])
-    expect(provider.revocations).toHaveLength(1)
-    expect((await service.ask('/credentials/ACC-1')).status).toBe(404)
-    expect((await service.ask('/credentials/ACC-1', { method: 'DELETE' })).status).toBe(404)
-  })
+    ['confirms the revocation', 200, 'confirmed'],
+    ['rejects the revocation', 400, 'unconfirmed'],
+    ['is unavailable', 503, 'unconfirmed'],
+  ])(
+    'remove a credential if the provider %s, and report that in the header Revocation',
+    async (_, status, revocation) => {
+      await service.connect('1')
+      provider.knobs.revocationStatus = status
+      const removed = await service.call('/credentials/ACC-1', { method: 'DELETE' })
+      expect([removed.status, removed.headers.get('Revocation')]).toEqual([204, revocation])
+      expect(provider.revocations).toHaveLength(1)
+      expect((await service.ask('/credentials/ACC-1')).status).toBe(404)
+      expect((await service.ask('/credentials/ACC-1', { method: 'DELETE' })).status).toBe(404)
+    },
+  )
 
-  it('have metrics with few labels and without a realm', async () => {
+  it('have no realm in their metrics by default', async () => {
     await service.connect('4620816365291')
     await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })
     const metrics = await (await fetch(`${service.url}/metrics`)).text()
@@ -653,7 +668,7 @@ describe('credentials', () => {
     expect(metrics).not.toContain('4620816365291')
   })
 
-  it('write no token, code, verifier or key to the log, on success or failure', async () => {
+  it('write no token, code, verifier or key to the log', async () => {
     const started = await startInBrowser()
     const code = provider.authorize(started.consent)
     await callback({ code, realmId: '1', state: started.state }, started.cookie)
@@ -687,7 +702,7 @@ describe('credentials', () => {
     ].filter((secret) => secret !== null && secret !== '')
     expect(log).toContain('"msg":"refresh"')
     for (const secret of secrets) expect(log).not.toContain(secret)
-    // The search finds what is there.
+    // Proves that this search finds a token that is in the text.
     expect(`${log}${token}`).toContain(token)
   })
 })

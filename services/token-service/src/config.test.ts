@@ -24,7 +24,7 @@ const problems = (env: Record<string, string>): string => {
 }
 
 describe('the settings of token-service', () => {
-  it('keep addresses exactly as written and secrets in order, and have their documented defaults', () => {
+  it('keep addresses exactly as written and client secrets in order, and have the documented defaults', () => {
     const config = readConfig(good)
     expect(config).toMatchObject({
       HOST: '127.0.0.1',
@@ -39,20 +39,20 @@ describe('the settings of token-service', () => {
     expect(JSON.stringify(config)).not.toContain('one, two')
   })
 
-  it('need no backends if the service is embedded', () => {
+  it('need no address of Redis or RabbitMQ if the service is embedded', () => {
     const { REDIS_URL: _, AMQP_URL: __, ...embedded } = good
     expect(readEmbeddedConfig(embedded).PORT).toBe(7217)
   })
 
-  it('name every missing setting in one error', () => {
-    const told = problems({})
-    for (const name of Object.keys(good)) expect(told).toContain(`${name}: is missing`)
+  it('report every missing setting in one error', () => {
+    const message = problems({})
+    for (const name of Object.keys(good)) expect(message).toContain(`${name}: is missing`)
   })
 
   it.each([
     ['DISCOVERY_URL', 'ftp://canary/x'],
     ['DISCOVERY_URL', 'canary'],
-    ['REDIRECT', 'https://CHECK_VALUE.example.com'],
+    ['REDIRECT', 'https://CANARY.example.com'],
     ['REDIRECT', 'https://canary.example.com/callback?x=1'],
     ['REDIRECT', 'https://canary:pw@example.com/callback'],
     ['CLIENT_SECRET', 'canary,,x'],
@@ -67,8 +67,8 @@ describe('the settings of token-service', () => {
     ['AMQP_URL', 'canary'],
     ['RETURN_TO_ORIGINS', 'https://canary.example.com/path'],
   ])('reject a bad %s without showing its value', (name, value) => {
-    const told = problems({ ...good, [name]: value })
-    expect(told).toMatch(new RegExp(`^  ${name}(\\.0)?: `, 'm'))
-    expect(told.toLowerCase()).not.toContain('canary')
+    const message = problems({ ...good, [name]: value })
+    expect(message).toMatch(new RegExp(`^  ${name}(\\.0)?: `, 'm'))
+    expect(message.toLowerCase()).not.toContain('canary')
   })
 })

@@ -1,4 +1,4 @@
-/** The service as a process: its settings, its start with nothing there, its end. */
+/** The service as a process: invalid settings, a start without backends, memory when idle, and shutdown. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -90,7 +90,7 @@ describe('token-service as a process', () => {
     ...env,
   })
 
-  it('starts without its dependencies, reports which are missing, becomes ready with them, and exits with 0', async () => {
+  it('starts without its dependencies, reports which are unavailable, becomes ready with them, and exits with 0', async () => {
     const provider = cleanup.use(await startScriptedProvider())
     provider.knobs.discoveryStatus = 503
     const redis = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))
@@ -172,7 +172,7 @@ describe('token-service as a process', () => {
     expect(output).not.toMatch(/at-[0-9a-f]{48}|rt-[0-9a-f]{48}|code-[0-9a-f]{48}/)
   })
 
-  it('uses little memory when idle', async () => {
+  it('uses less than 180 MB of memory when idle', async () => {
     const provider = cleanup.use(await startScriptedProvider())
     const prefix = `test-${randomBytes(5).toString('hex')}`
     cleanup.defer(() => dropKeys(`${prefix}:`))
@@ -199,7 +199,7 @@ describe('token-service as a process', () => {
     const channel = await connection.createChannel()
     await channel.deleteExchange(`${prefix}.integration.credentials`)
     await connection.close()
-    // The figures are the bench's (bench/footprint.ts); here a jump is caught.
+    // bench/footprint.ts measures the memory exactly; this limit only detects a large increase.
     expect(residentMb).toBeLessThan(180)
   })
 })

@@ -1,6 +1,6 @@
 /**
- * The effect of unusual responses of the token endpoint on the service and its records, over real HTTP and
- * Redis. adapters/openid/provider.test.ts has more variations of them, at the adapter.
+ * Which fault a credential gets, what stays stored and how many requests are sent if the token endpoint responds
+ * unusually, over real HTTP and Redis. adapters/openid/provider.test.ts has more responses, tested on the adapter.
  */
 import { gzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -30,29 +30,29 @@ const page = '<!doctype html><title>Sign in</title>'
 interface Row {
   readonly what: string
   readonly answer: Scripted
-  /** The number of requests of a refresh and of a code exchange: an unusable response is retried. */
+  /** How many requests a refresh and a code exchange send: an unusable response is retried. */
   readonly calls: { readonly refresh: number; readonly exchange: number }
-  /** Class and body of the fault that a refresh leaves when the token has expired. */
+  /** The expected fault of the credential: its class, and the part of its message after the name. */
   readonly fault: { readonly code: string; readonly body: string | RegExp }
-  /** Whether only a new grant helps. */
+  /** Whether only a new authorization ends the fault. */
   readonly isTerminal?: boolean
 }
 
-/** No answer, or none that can be used: one retry of a refresh, two of a code exchange. */
+/** A row for no response or an unusable one: a refresh is retried once, a code exchange twice. */
 const unusable = (what: string, answer: Scripted, body: string | RegExp): Row => ({
   what,
   answer,
   calls: { refresh: 2, exchange: 3 },
   fault: {
-    code: (answer.status ?? 200) === 200 && isWhole(answer) ? BAD : AWAY,
+    code: (answer.status ?? 200) === 200 && isWhole(answer) ? BAD_RESPONSE : UNAVAILABLE,
     body,
   },
 })
-const BAD = 'provider_bad_response'
-const AWAY = 'provider_unavailable'
+const BAD_RESPONSE = 'provider_bad_response'
+const UNAVAILABLE = 'provider_unavailable'
 const isWhole = ({ cuts, body = '' }: Scripted): boolean =>
   cuts === undefined && body.length <= 65_536
-/** An answer of the provider, which no retry changes. */
+/** A row for a rejection by the provider, which is not retried. */
 const final = (what: string, answer: Scripted, code: string, body: string): Row => ({
   what,
   answer,
@@ -64,15 +64,15 @@ const final = (what: string, answer: Scripted, code: string, body: string): Row 
 const rows: readonly Row[] = [
   unusable('a login page with 200', { body: page, headers: { 'Content-Type': 'text/html' } }, page),
   unusable('XML with 200', { body: '<Fault type="SERVICE"/>' }, '<Fault type="SERVICE"/>'),
-  unusable('nothing with 200', { body: '' }, ''),
+  unusable('an empty body with 200', { body: '' }, ''),
   unusable('null with 200', { body: 'null' }, 'null'),
   unusable(
-    'JSON cut in the middle of a token',
+    'JSON truncated within a token',
     { body: text.slice(0, 20) },
     '{"access_token":"[redacted]',
   ),
-  unusable('a connection reset before the answer', { cuts: 'before' }, /^no response \(/),
-  unusable('a connection reset in the answer', { cuts: 'within' }, /^no response \(/),
+  unusable('a connection reset before the response', { cuts: 'before' }, /^no response \(/),
+  unusable('a connection reset within the response', { cuts: 'within' }, /^no response \(/),
   unusable(
     'no access token',
     { body: JSON.stringify({ ...grant, access_token: undefined }) },
@@ -121,32 +121,33 @@ const rows: readonly Row[] = [
     what: '429',
     answer: { status: 429, body: 'slow', headers: { 'Retry-After': '30' } },
     calls: { refresh: 1, exchange: 1 },
-    fault: { code: AWAY, body: 'slow' },
+    fault: { code: UNAVAILABLE, body: 'slow' },
   },
   unusable('500', { status: 500, body: 'boom' }, 'boom'),
-  unusable('502 with a page', { status: 502, body: page }, page),
+  unusable('502 with an HTML page', { status: 502, body: page }, page),
   unusable(
-    'a redirect with tokens in it',
+    'a redirect with tokens in its body',
     { status: 302, body: text, headers: { Location: 'http://127.0.0.1:1/' } },
     '{"access_token":"[redacted]","token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
   ),
-  unusable('10 MB', { body: `${text}${' '.repeat(10_000_000)}` }, tooLarge),
+  unusable('a body of 10 MB', { body: `${text}${' '.repeat(10_000_000)}` }, tooLarge),
   unusable(
     'a gzip bomb',
     { body: gzipSync(Buffer.alloc(20_000_000)), headers: { 'Content-Encoding': 'gzip' } },
     /^.{1,1001}$/s,
   ),
-  unusable('60,000 levels', { body: '['.repeat(60_000) }, /^\[{1000}…$/),
-  unusable('UTF-16', { body: Buffer.from('null', 'utf16le') }, 'n\0u\0l\0l\0'),
-  unusable('a byte order mark', { body: '\ufeffnull' }, '\ufeffnull'),
+  unusable('60,000 unclosed arrays', { body: '['.repeat(60_000) }, /^\[{1000}…$/),
+  unusable('a body in UTF-16', { body: Buffer.from('null', 'utf16le') }, 'n\0u\0l\0l\0'),
+  unusable('a byte order mark before null', { body: '\ufeffnull' }, '\ufeffnull'),
 ]
 
-/** A service on Redis with a provider of its own, and the company connected. */
+/** Starts a service on Redis with a provider of its own. */
 async function open() {
   const opened = new AsyncDisposableStack()
   const keys = testKeys()
   const provider = opened.use(await startScriptedProvider())
-  provider.knobs.graceMs = 60_000 // what an answer that is cut off has rotated can still be had
+  // The provider rotates the token of a response that is cut off, so the previous token must stay valid.
+  provider.knobs.graceMs = 60_000
   const redis: TestRedis = await openTestRedis({ keys })
   opened.defer(() => dropKeys(redis.prefix))
   opened.use(redis)
@@ -161,10 +162,10 @@ async function open() {
     service,
     askedFor: (kind: 'refresh_token' | 'authorization_code') =>
       provider.requests.filter(({ grant: of }) => of === kind).length,
-    /** All that a token could be in, byte for byte. */
+    /** Every field of the record that holds a secret, as stored. */
     custody: () =>
       redis.redis.hmget(NAME, 'Version', 'Authenticator', 'RefreshToken', 'StoreA', 'Previous'),
-    /** As if the hour of the access token were over. */
+    /** Sets the record as if its access token had expired a second ago. */
     expire: () =>
       redis.redis.hset(
         NAME,
@@ -176,69 +177,72 @@ async function open() {
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }
 }
-type Rig = Awaited<ReturnType<typeof open>>
+type Harness = Awaited<ReturnType<typeof open>>
 
-describe('a refresh whose response is', () => {
-  let rig: Rig
+describe('a refresh after an unusual response', () => {
+  let harness: Harness
   beforeEach(async () => {
-    rig = await open()
-    expect((await rig.service.connect(REALM)).status).toBe(201)
+    harness = await open()
+    expect((await harness.service.connect(REALM)).status).toBe(201)
   })
-  afterEach(() => rig[Symbol.asyncDispose]())
+  afterEach(() => harness[Symbol.asyncDispose]())
 
-  it.each(rows)('$what keeps the stored pair and reports the response', async (row) => {
-    const { provider, service, custody } = rig
-    const before = await custody()
-    await rig.expire()
-    provider.script(...Array<Scripted>(row.calls.refresh).fill(row.answer))
-    const refused = await service.ask(`/credentials/${NAME}/token`)
-    expect([refused.status, refused.body['code']]).toEqual(
-      row.isTerminal ? [424, 'credential_faulted'] : [503, 'provider_unavailable'],
-    )
-    expect(rig.askedFor('refresh_token')).toBe(row.calls.refresh)
-    expect(await custody()).toEqual(before)
+  it.each(rows)(
+    'keeps the stored token pair after $what, and reports the response in the fault',
+    async (row) => {
+      const { provider, service, custody } = harness
+      const before = await custody()
+      await harness.expire()
+      provider.script(...Array<Scripted>(row.calls.refresh).fill(row.answer))
+      const refused = await service.ask(`/credentials/${NAME}/token`)
+      expect([refused.status, refused.body['code']]).toEqual(
+        row.isTerminal ? [424, 'credential_faulted'] : [503, 'provider_unavailable'],
+      )
+      expect(harness.askedFor('refresh_token')).toBe(row.calls.refresh)
+      expect(await custody()).toEqual(before)
 
-    const { body } = await service.ask(`/credentials/${NAME}`)
-    const fault = body['Fault'] as { Code: string; Message: string } | undefined
-    const start = `Couldn't refresh token for realm ${NAME}, `
-    expect(fault?.Code).toBe(row.fault.code)
-    expect(fault?.Message.slice(0, start.length)).toBe(start)
-    const told = fault?.Message.slice(start.length)
-    if (typeof row.fault.body === 'string') expect(told).toBe(row.fault.body)
-    else expect(told).toMatch(row.fault.body)
-    expect(told?.length).toBeLessThanOrEqual(1_001)
-    expect(JSON.stringify([refused, body])).not.toMatch(/[ar]t-[0-9a-fx]/)
+      const { body } = await service.ask(`/credentials/${NAME}`)
+      const fault = body['Fault'] as { Code: string; Message: string } | undefined
+      const start = `Couldn't refresh token for realm ${NAME}, `
+      expect(fault?.Code).toBe(row.fault.code)
+      expect(fault?.Message.slice(0, start.length)).toBe(start)
+      const told = fault?.Message.slice(start.length)
+      if (typeof row.fault.body === 'string') expect(told).toBe(row.fault.body)
+      else expect(told).toMatch(row.fault.body)
+      expect(told?.length).toBeLessThanOrEqual(1_001)
+      expect(JSON.stringify([refused, body])).not.toMatch(/[ar]t-[0-9a-fx]/)
 
-    // And a whole answer after it is taken, where there can be one.
-    if (row.isTerminal) return
-    expect(
-      (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
-    ).toMatchObject({ Version: 2, Status: 'active' })
-    expect(await custody()).not.toEqual(before)
-  })
+      // The next refresh gets a normal response and succeeds, unless the grant has ended.
+      if (row.isTerminal) return
+      expect(
+        (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
+      ).toMatchObject({ Version: 2, Status: 'active' })
+      expect(await custody()).not.toEqual(before)
+    },
+  )
 
   it.each([
     ['absent', undefined, 3_000],
     ['-1', -1, 3_000],
-    ['text', '1800', 1_800],
-    ['no number', 'soon', 3_000],
+    ['a numeric string', '1800', 1_800],
+    ['not a number', 'soon', 3_000],
     ['1e12', 1e12, 86_400],
-  ])('expires_in %s is stored with a valid date', async (_, expiresIn, seconds) => {
-    const { provider, service } = rig
+  ])('stores a valid expiry if expires_in is %s', async (_, expiresIn, seconds) => {
+    const { provider, service } = harness
     provider.script({ members: { expires_in: expiresIn } })
     const startedAt = Date.now()
     const { status, body } = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     expect([status, body['Version']]).toEqual([200, 2])
     const expiry = Date.parse(String(body['Expiry'])) - seconds * 1_000
-    // It counts from the start of the request.
+    // The lifetime counts from the start of the request.
     expect(expiry).toBeGreaterThanOrEqual(startedAt)
     expect(expiry).toBeLessThanOrEqual(Date.now())
-    expect(rig.askedFor('refresh_token')).toBe(1)
+    expect(harness.askedFor('refresh_token')).toBe(1)
   })
 })
 
-describe('a code exchange whose response is', () => {
-  /** All at once: the pauses between the tries are the service's own. */
+describe('a code exchange after an unusual response', () => {
+  /** The rows run concurrently, because each waits for the retry delays of the service. */
   const found = new Map<
     string,
     { answer: unknown; calls: number; stored: number; atOnce: number }
@@ -246,31 +250,34 @@ describe('a code exchange whose response is', () => {
   beforeAll(async () => {
     await Promise.all(
       rows.map(async ({ what, answer }) => {
-        await using rig = await open()
-        // A further request would succeed and be stored.
-        rig.provider.script(answer, answer, answer)
-        const { status, body } = await rig.service.connect(REALM).then(async (response) => ({
+        await using harness = await open()
+        // A fourth request would get a normal response and be stored, which the test would detect.
+        harness.provider.script(answer, answer, answer)
+        const { status, body } = await harness.service.connect(REALM).then(async (response) => ({
           status: response.status,
           body: (await response.json()) as Record<string, unknown>,
         }))
         found.set(what, {
           answer: { status, ...body },
-          calls: rig.askedFor('authorization_code'),
-          stored: await rig.redis.redis.exists(NAME),
-          atOnce: rig.provider.mostAtOnce,
+          calls: harness.askedFor('authorization_code'),
+          stored: await harness.redis.redis.exists(NAME),
+          atOnce: harness.provider.mostAtOnce,
         })
       }),
     )
   })
   afterAll(() => found.clear())
 
-  it.each(rows)('$what stores nothing, and is retried as often as allowed', ({ what, calls }) => {
-    expect(found.get(what)).toEqual({
-      answer: expect.objectContaining({ status: 502, code: 'code_exchange_failed' }),
-      calls: calls.exchange,
-      stored: 0,
-      atOnce: 1,
-    })
-    expect(JSON.stringify(found.get(what))).not.toMatch(/[ar]t-[0-9a-fx]|code-[0-9a-f]/)
-  })
+  it.each(rows)(
+    'stores nothing after $what, and retries as often as allowed',
+    ({ what, calls }) => {
+      expect(found.get(what)).toEqual({
+        answer: expect.objectContaining({ status: 502, code: 'code_exchange_failed' }),
+        calls: calls.exchange,
+        stored: 0,
+        atOnce: 1,
+      })
+      expect(JSON.stringify(found.get(what))).not.toMatch(/[ar]t-[0-9a-fx]|code-[0-9a-f]/)
+    },
+  )
 })

@@ -39,7 +39,7 @@ beforeEach(() => {
 const refresh = () => provider.refresh(new Secret('refresh token'))
 
 describe('the breaker on rejected client credentials', () => {
-  it('lets a call through after 1 s, and all calls once that one is accepted', async () => {
+  it('lets one probe through after 1 s, and all calls once the provider accepts the client', async () => {
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1_000 })
     clock += 999
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1 })
@@ -52,14 +52,14 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true, false])
   })
 
-  it('gives a call that it holds back no trace id: the provider has not seen it', async () => {
+  it('returns no trace id for a call that it holds back', async () => {
     next = async () => ({ ...rejected, traceId: 'trace-1' })
     expect(await refresh()).toMatchObject({ traceId: 'trace-1' })
     expect(await refresh()).toMatchObject({ kind: 'client_refused', traceId: null })
     expect(calls).toBe(1)
   })
 
-  it('doubles the delay after each rejected probe, up to 60 s', async () => {
+  it('doubles the delay between probes after each rejected one, up to 60 s', async () => {
     const delays: number[] = []
     for (let probe = 0; probe < 9; probe += 1) {
       await refresh()
@@ -71,7 +71,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true])
   })
 
-  it('counts calls in flight that are rejected together as one rejection', async () => {
+  it('takes concurrent calls that are rejected together as one rejection', async () => {
     const gate = Promise.withResolvers<TokenOutcome>()
     next = () => gate.promise
     const together = Array.from({ length: 32 }, refresh)
@@ -80,7 +80,7 @@ describe('the breaker on rejected client credentials', () => {
     expect([calls, provider.heldBackMs()]).toEqual([32, 1_000])
   })
 
-  it('allows one probe at a time, and tells other callers to retry after 1 s', async () => {
+  it('lets one probe through at a time, and returns retryAfterMs 1,000 to other callers', async () => {
     for (const delayMs of [1_000, 2_000, 4_000, 8_000]) {
       await refresh()
       clock += delayMs
@@ -95,7 +95,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(provider.heldBackMs()).toBe(0)
   })
 
-  it('keeps the delay after a probe that says nothing about the client', async () => {
+  it('keeps the delay between probes after a probe whose response does not tell whether the client is accepted', async () => {
     await refresh()
     clock += 1_000
     next = async () => unavailable
@@ -104,7 +104,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true])
   })
 
-  it('starts over at 1 s when the client is rejected again later', async () => {
+  it('starts with a delay of 1 s if the client is rejected again after it was accepted', async () => {
     for (const delayMs of [1_000, 2_000, 4_000]) {
       await refresh()
       clock += delayMs
@@ -116,7 +116,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true, false, true])
   })
 
-  it('probes again after a call that threw', async () => {
+  it('lets the next probe through after a probe that threw', async () => {
     await refresh()
     clock += 1_000
     next = async () => Promise.reject(new Error('a defect'))

@@ -32,7 +32,7 @@ export interface CredentialRoutesDeps {
   readonly remove: (name: string, who: string) => Promise<Removed>
 }
 
-/** Credentials without their secrets, and the one route that issues an access token. */
+/** The routes for credentials. Only `GET /credentials/:name/token` returns a secret: the access token. */
 export function credentialRoutes({ store, accessTokens, remove }: CredentialRoutesDeps): Hono {
   const tags = ['credentials']
   return new Hono()

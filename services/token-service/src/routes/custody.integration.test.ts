@@ -1,4 +1,4 @@
-/** What an operator does with credentials as a whole, over HTTP and real Redis. */
+/** Audit log, transfer and key rotation over HTTP and real Redis. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type AuditPage, auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import type { CredentialStore } from '../credential/credential-store.ts'
@@ -83,14 +83,14 @@ describe('the audit log', () => {
   const read = async ({ service }: Installation): Promise<AuditPage> =>
     (await (await service.call('/audit?limit=1000')).json()) as AuditPage
 
-  it('records caller, action, credential, time and outcome in one chain', async () => {
+  it('records caller, action, credential, time and outcome of each operation in one hash chain', async () => {
     const here = await install()
     await here.service.connect('1')
     await here.service.call('/credentials/ACC-1/refresh', json({}))
     for (let n = 0; n < 20; n += 1) await here.service.call('/credentials/ACC-1/token')
     provider.revokeAll()
     await here.service.call('/credentials/ACC-1/refresh', json({}))
-    await here.service.call('/callback', json({ RealmID: '2', Code: 'nobody-gave-this' }))
+    await here.service.call('/callback', json({ RealmID: '2', Code: 'unknown-code' }))
     await here.service.call('/credentials/ACC-1', { method: 'DELETE' })
     const { items, head } = await eventually(async () => {
       const page = await read(here)
@@ -114,7 +114,7 @@ describe('the audit log', () => {
     expect(head).toEqual({ Seq: items.at(-1)?.Seq, Hash: items.at(-1)?.Hash })
   })
 
-  it('is one chain with each fact once if replicas write at the same time', async () => {
+  it('has each entry once and stays one hash chain if replicas write concurrently', async () => {
     const keys = testKeys()
     const first = await install({ keys })
     const replicas = [
@@ -133,7 +133,7 @@ describe('the audit log', () => {
     expect(firstBreak(auditStart, items)).toBeNull()
   })
 
-  it('fails verification if an entry was changed, removed or inserted', async () => {
+  it('fails the verification of the audit log if an entry was changed, removed or inserted', async () => {
     const here = await install()
     for (const realm of ['1', '2', '3']) await here.service.connect(realm)
     await eventually(async () => expect((await read(here)).items).toHaveLength(3))
@@ -149,7 +149,7 @@ describe('the audit log', () => {
     )
   })
 
-  it('is read page by page', async () => {
+  it('returns the audit log page by page', async () => {
     const here = await install()
     for (const realm of ['1', '2', '3']) await here.service.connect(realm)
     await eventually(async () => expect((await read(here)).items).toHaveLength(3))
@@ -173,7 +173,7 @@ describe('a transfer', () => {
     more: object = { Passphrase: PASSPHRASE },
   ) => post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
 
-  it('moves a credential: the target refreshes it, the source no longer does', async () => {
+  it('moves a credential by export and import: the target refreshes it, the source no longer does', async () => {
     const source = await install()
     const target = await install()
     await source.service.connect('1')
@@ -202,7 +202,7 @@ describe('a transfer', () => {
     expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'faulted', Version: 2 })
   })
 
-  it('can be encrypted with a key, and be reversed', async () => {
+  it('encrypts an export with a key, and imports it back into the source after a refresh at the target', async () => {
     const [source, target] = [await install(), await install()]
     const Key = Buffer.alloc(32, 7).toString('base64')
     await source.service.connect('1')
@@ -216,7 +216,7 @@ describe('a transfer', () => {
     expect((await source.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('whose response was lost can be requested again', async () => {
+  it('repeats an export whose response was lost', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     await exportFrom(source, ['ACC-1'])
@@ -225,14 +225,14 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('marks nothing when one of the names is unknown', async () => {
+  it('exports nothing if one of the names is unknown', async () => {
     const source = await install()
     await source.service.connect('1')
     expect((await exportFrom(source, ['ACC-1', 'ACC-2'])).status).toBe(404)
     expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'active' })
   })
 
-  it('completes a refresh of unknown outcome first', async () => {
+  it('completes a refresh of unknown outcome before it exports the credential', async () => {
     const source = await install()
     await source.service.connect('1')
     const acquired = await source.redis.store.acquire('ACC-1', 'a process that died', 50)
@@ -248,27 +248,39 @@ describe('a transfer', () => {
 
   it.each<[string, (document: ExportDocument) => unknown, object]>([
     ['another passphrase', (document) => document, { Passphrase: 'another passphrase' }],
-    ['a key', (document) => document, { Key: Buffer.alloc(32).toString('base64') }],
     [
-      'both',
+      'a key instead of the passphrase',
+      (document) => document,
+      { Key: Buffer.alloc(32).toString('base64') },
+    ],
+    [
+      'a passphrase and a key',
       (document) => document,
       { Passphrase: PASSPHRASE, Key: Buffer.alloc(32).toString('base64') },
     ],
-    ['neither', (document) => document, {}],
-    ['other names', (document) => ({ ...document, Names: ['ACC-2'] }), { Passphrase: PASSPHRASE }],
+    ['neither passphrase nor key', (document) => document, {}],
     [
-      'a changed byte',
+      'changed names',
+      (document) => ({ ...document, Names: ['ACC-2'] }),
+      { Passphrase: PASSPHRASE },
+    ],
+    [
+      'a changed byte of the ciphertext',
       (document) => ({ ...document, Ciphertext: `AAAA${document.Ciphertext.slice(4)}` }),
       { Passphrase: PASSPHRASE },
     ],
-    ['a cut', (document) => ({ ...document, Ciphertext: 'AAAA' }), { Passphrase: PASSPHRASE }],
     [
-      'greedier numbers',
+      'a truncated ciphertext',
+      (document) => ({ ...document, Ciphertext: 'AAAA' }),
+      { Passphrase: PASSPHRASE },
+    ],
+    [
+      'an excessive scrypt cost',
       (document) => ({ ...document, Kdf: { ...document.Kdf, N: 2 ** 30 } }),
       { Passphrase: PASSPHRASE },
     ],
-    ['no document', () => 'text', { Passphrase: PASSPHRASE }],
-  ])('is rejected with %s, and nothing is stored', async (_, change, secret) => {
+    ['a string instead of a document', () => 'text', { Passphrase: PASSPHRASE }],
+  ])('rejects an import with %s, and stores nothing', async (_, change, secret) => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     const { body } = await exportFrom(source, ['ACC-1'])
@@ -279,7 +291,7 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1')).status).toBe(404)
   })
 
-  it('stays valid at the target when the source removes the credential', async () => {
+  it('does not revoke an exported grant when the source removes the credential', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     await importTo(target, (await exportFrom(source, ['ACC-1'])).body)
@@ -289,7 +301,7 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('does not replace a usable credential, or a newer version of the same grant', async () => {
+  it('does not import over a usable credential or over a newer version of the same grant', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     const { body: old } = await exportFrom(source, ['ACC-1'])
@@ -326,7 +338,7 @@ describe('a rotation of the keys', () => {
   const check = async ({ service }: Installation, query = '') =>
     (await service.ask(`/key-check${query}`)).body
 
-  it('can be verified: the key check decrypts every record, page by page, and writes none', async () => {
+  it('decrypts every record in a key check, page by page, and writes none', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     expect(await check(before)).toEqual({ Checked: 30, Refused: [], next_cursor: null })
@@ -343,7 +355,7 @@ describe('a rotation of the keys', () => {
     expect((await after.service.ask('/key-check?limit=501')).status).toBe(400)
   })
 
-  it('re-encrypts everything while tokens are issued and refreshed, and retires the old key', async () => {
+  it('re-encrypts every record while tokens are issued and refreshed, and retires the old key', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     const after = await install({ keys: ring(fresh, old), prefix })
@@ -401,7 +413,7 @@ describe('a rotation of the keys', () => {
     expect((await alone.service.ask('/credentials/ACC-0/refresh', json({}))).status).toBe(200)
   })
 
-  it('reports a record that cannot be decrypted, leaves it, and does not retire the old key', async () => {
+  it('reports a record that cannot be decrypted, keeps it unchanged, and does not retire the old key', async () => {
     const before = await installOld()
     const { prefix, redis } = before.redis
     await redis.hset('ACC-3', 'StoreA', (await redis.hget('ACC-4', 'StoreA')) ?? '')
@@ -424,7 +436,7 @@ describe('a rotation of the keys', () => {
 describe('a grant that the provider will end', () => {
   const DAY_SECONDS = 86_400
 
-  it('shows its expiry, and publishes a notice once each 90, 30 and 7 days before', async () => {
+  it('shows when the provider ends a grant, and publishes one notice each at 90, 30 and 7 days before', async () => {
     const here = await install()
     const days = [400, 90, 89, 30, 29, 7, 6]
     for (const left of days)
@@ -456,7 +468,7 @@ describe('a grant that the provider will end', () => {
   it.each([
     ['hard_expired', 'HardExpiry'],
     ['idle_expired', 'IdleExpiry'],
-  ])('and has ended it is faulted as %s', async (code, field) => {
+  ])('faults a credential as %s once the provider has ended its grant', async (code, field) => {
     const here = await install()
     await here.service.connect('1')
     await here.redis.redis.hset('ACC-1', field, new Date(Date.now() - 1_000).toISOString())

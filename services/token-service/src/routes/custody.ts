@@ -47,7 +47,7 @@ export interface CustodyRoutesDeps {
   readonly shutdown: AbortSignal
 }
 
-/** Operations on credentials as a whole: transfer, re-encryption, and the audit log. */
+/** The routes for operators: export and import, key rotation, key check and audit log. */
 export function custodyRoutes({
   logger,
   transfers,
@@ -120,15 +120,16 @@ export function custodyRoutes({
       }),
       async (c) => {
         const lines = rotateKeys(callerOf(c), AbortSignal.any([shutdown, c.req.raw.signal]))
-        // The first line comes before the head of the response, so that an unavailable store is reported as a
-        // problem document.
+        // The first line is computed before the response head is sent, so that an unavailable store can still be
+        // reported by the status of the response.
         let line = await lines.next()
         c.header('Content-Type', 'application/x-ndjson')
         const write = async (out: { write(text: string): Promise<unknown> }): Promise<void> => {
           for (; line.done !== true; line = await lines.next())
             await out.write(`${JSON.stringify(line.value)}\n`)
         }
-        // The head was sent: the caller sees a response without its last line.
+        // If an error occurs later, the head was sent with 200 already: the caller detects the failure by the
+        // missing last line (IsFinished).
         return stream(c, write, async (error) =>
           logger.warn({ err: error }, 'key rotation aborted'),
         )
