@@ -13,7 +13,7 @@ export interface AppDeps extends AuthorizationRoutesDeps, CredentialRoutesDeps, 
   readonly metrics: Metrics
 }
 
-/** Request bodies hold a few identifiers, except those of imports. */
+/** Except for imports, a request body contains only a few identifiers. */
 const MAX_BODY_BYTES = 16_384
 
 export const createApp = (deps: AppDeps): Hono =>
@@ -25,7 +25,8 @@ export const createApp = (deps: AppDeps): Hono =>
       health: deps.health,
       metrics: deps.metrics,
       keys: deps.keys,
-      // A browser that the provider redirects has no key. POST /callback checks for one itself.
+      // Browsers have no service key. POST /callback shares a path with the provider's redirect and checks the key
+      // itself.
       openPaths: ['/callback', '/authorize', '/connected'],
       maxBodyBytes: MAX_BODY_BYTES,
       maxBodyBytesAt: { '/imports': MAX_IMPORT_BYTES },

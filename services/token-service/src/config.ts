@@ -13,11 +13,11 @@ import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { Secret } from '@integration-host/shared/secrets/secret'
 
-/** A URL that is compared or fetched exactly as written, so parsing must not change it. */
+/** A URL that the provider compares, or that is fetched, exactly as written: parsing it must not change it. */
 const exactUrl = () =>
   z
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
-    // By default zod runs a refinement even if the format check failed.
+    // `when`: zod runs a refinement even if the format check before it failed, and `new URL` would throw.
     .refine(isNormal, {
       error: 'must be in its normal form: lower-case host, a path, no credentials, no fragment',
       when: ({ issues }) => issues.length === 0,
@@ -38,7 +38,7 @@ const originList = () =>
       'must be a comma list of origins like https://app.example.com',
     )
 
-/** Several secrets in order of preference, so that a secret can be rotated at the provider without a gap. */
+/** A comma list of client secrets in order of preference: during a rotation at the provider both are configured. */
 const clientSecrets = () =>
   secret().transform((list, context) => {
     const parts = list
@@ -74,7 +74,7 @@ const settings = {
   SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),
-  /** Default: the profile's. */
+  /** Default: `idleLimitDays` of the provider profile. */
   IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
@@ -90,10 +90,10 @@ const Config = EmbeddedConfig.extend({
   AMQP_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
 })
 
-/** Every setting of the service, for the reference in docs/settings.md. */
+/** All settings of the service, from which docs/settings.md is generated. */
 export const reference = Config
 
-/** The settings without backends: those that an embedding host provides. */
+/** The settings of an embedded service, without those of Redis and RabbitMQ, which it does not use. */
 export type TokenServiceConfig = z.output<typeof EmbeddedConfig>
 export type Config = z.output<typeof Config>
 

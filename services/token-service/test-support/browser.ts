@@ -1,12 +1,12 @@
-/** The browser's part of an authorization. No redirect is followed, so that tests can check each one. */
+/** The requests that a browser sends in an authorization. No redirect is followed, so that tests can check each one. */
 
-/** The result of `/authorize` in a browser. */
+/** The response of `/authorize`, with the parts that a browser uses for the callback. */
 export interface StartedInBrowser {
   readonly answer: Response
   /** The provider's page on which the company's owner consents. */
   readonly consent: URL
   readonly setCookie: string
-  /** As the browser sends it back. */
+  /** The cookie in the form of a `Cookie` header. */
   readonly cookie: string
   readonly state: string
 }
@@ -31,7 +31,7 @@ export async function startInBrowser(
   }
 }
 
-/** The provider's redirect as a browser follows it. */
+/** Sends the callback that the provider's redirect leads a browser to. */
 export const callBack = (
   serviceUrl: string,
   query: Readonly<Record<string, string>> | string,

@@ -1,9 +1,9 @@
 /**
- * The service as a process that kills itself with SIGKILL at the failpoint that `DIES_AT` names: nothing is
- * flushed, released or reported. With another value it prints the failpoints and exits.
+ * The service as a process that kills itself with SIGKILL at the failpoint that `DIES_AT` names, so that nothing is
+ * flushed, released or reported. If `DIES_AT` is no failpoint, it prints the failpoints and exits.
  *
- * `DIES_OF=exception` or `rejection` makes it crash of a defect instead, while it has an uncommitted pair, with
- * an error that contains both tokens.
+ * With `DIES_OF=exception` or `DIES_OF=rejection` it crashes by an unhandled error instead, while it holds an
+ * uncommitted token pair; the error contains both tokens.
  */
 import { writeSync } from 'node:fs'
 import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
@@ -25,7 +25,7 @@ async function failpoint(point: Point): Promise<void> {
   if (point !== diesAt) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
-  await new Promise(() => {}) // the signal may arrive late: nothing more may run until then
+  await new Promise(() => {}) // never settles: no further code may run until the signal arrives
 }
 
 const untilConfirmed = (bus: MessageBus): MessageBus => ({
@@ -37,7 +37,7 @@ const untilConfirmed = (bus: MessageBus): MessageBus => ({
   },
 })
 
-/** A careless error: tokens in its message, in its members and in its cause. */
+/** Returns an error that contains tokens in its message, its members and its cause, which a log must redact. */
 function defect({ name, accessToken, refreshToken }: Grant): Error {
   const tokens = { access: accessToken?.reveal(), refresh: refreshToken?.reveal() }
   const cause = new Error(`with {"refresh_token":"${tokens.refresh}"}`)

@@ -1,6 +1,6 @@
 /**
- * A fake provider over HTTP: discovery document, JWKS with a real RS256 key, token and revocation endpoint.
- * Rotation is configurable, and the next responses can be scripted.
+ * A fake provider over HTTP: discovery document, JWKS with a real RS256 key, token and revocation endpoint. Tests
+ * configure its rotation and script the next responses of its token endpoint.
  */
 import { createHash, createSign, generateKeyPairSync, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -20,19 +20,19 @@ const jwkOf = ({ publicKey }: typeof firstKey, kid: string) => ({
 export const CLIENT_ID = 'test-client'
 export const CLIENT_SECRET = 'test-client-secret-0123456789'
 
-/** How the token endpoint handles one request, instead of its normal response. */
+/** How the token endpoint responds to one request instead of normally. */
 export interface Scripted {
-  /** Rotate the grant before this response, as if the response with the new pair was lost. */
+  /** Rotate the refresh token although this response does not contain the new pair. */
   readonly rotatesFirst?: boolean
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Buffer
-  /** Merged over a normal response; `undefined` removes a member. */
+  /** Members that replace those of a normal response; `undefined` removes a member. */
   readonly members?: Readonly<Record<string, unknown>>
-  /** Close the connection before or within the response. */
+  /** Close the connection before or within the response body. */
   readonly cuts?: 'before' | 'within'
   readonly latencyMs?: number
-  /** Resolved by the test when the response may be sent. */
+  /** Resolves when the response may be sent. */
   readonly until?: Promise<void>
 }
 
@@ -51,7 +51,7 @@ export interface RevocationRequest {
 
 interface GrantState {
   refreshToken: string
-  /** Earlier refresh tokens → when they were rotated away. */
+  /** Previous refresh tokens, each with the time in epoch ms at which it was rotated. */
   readonly retired: Map<string, number>
   isRevoked: boolean
 }
@@ -59,7 +59,7 @@ interface GrantState {
 export interface ScriptedProvider extends AsyncDisposable {
   readonly url: string
   readonly discoveryUrl: string
-  /** Token requests in the order they came. */
+  /** Token requests in the order of their arrival. */
   readonly requests: TokenRequest[]
   readonly revocations: RevocationRequest[]
   /** The largest number of token requests in flight at the same time. */
@@ -69,30 +69,30 @@ export interface ScriptedProvider extends AsyncDisposable {
     graceMs: number
     lifetimeSeconds: number
     latencyMs: number
-    /** Accepted client secrets; others are `invalid_client`. */
+    /** The accepted client secrets; the response to any other one is `invalid_client`. */
     secrets: string[]
     pkce: boolean
-    /** Whether `iss` in the authorization response is promised (RFC 9207). */
+    /** Whether the discovery document says that callbacks always have `iss` (RFC 9207 §3). */
     sendsIssuer: boolean
     discoveryStatus: number
     jwksStatus: number
-    /** The key set as published; text is sent as it is. */
+    /** The body of the JWKS response. */
     jwks: unknown
     revocationStatus: number
     revocationBody: string
-    /** Members over the normal ones of the discovery document; `undefined` removes one. */
+    /** Members that replace those of the discovery document; `undefined` removes a member. */
     metadata: Record<string, unknown>
     /** Whether id tokens repeat the nonce of the authorization request. */
     echoesNonce: boolean
-    /** Claims over the normal ones of an id token. */
+    /** Claims that replace those of an id token; `undefined` removes a claim. */
     idTokenClaims: Record<string, unknown>
     idTokenHeader: Record<string, unknown>
   }
-  /** Scripts the next token requests, one each. */
+  /** Scripts the responses to the next token requests, one per argument. */
   script(...steps: readonly Scripted[]): void
-  /** Issues a code, as the authorization page would for the parameters of an authorization URL. */
+  /** Issues a code for the parameters of an authorization URL, as the authorization page would. */
   authorize(url?: URL): string
-  /** Publishes a second key beside the first, and signs with it from now on. */
+  /** Publishes a second signing key and signs id tokens with it from now on. */
   rotateKey(): void
   /** Revokes every grant. */
   revokeAll(): void
@@ -311,7 +311,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
 
 const sha256 = (value: string): string => createHash('sha256').update(value).digest('base64url')
 
-/** Values that tests can search for: every token and code starts with its kind. */
+/** Returns a random token or code that starts with its kind, so that tests can search for it. */
 const random = (kind: 'at' | 'rt' | 'code'): string => `${kind}-${randomBytes(24).toString('hex')}`
 
 function send(

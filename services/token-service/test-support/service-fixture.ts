@@ -1,4 +1,4 @@
-/** Token services for tests, on Redis under a key prefix of their own or on embedded adapters. */
+/** Starts token services for tests, on Redis with a random key prefix or on the embedded adapters. */
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -32,7 +32,7 @@ export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
 export const silent: Logger = createLogger('test', 'silent')
 export const testKeys = (): KeyRing => parseKeyRing(generateKeyRing())
 
-/** A Redis store under a key prefix of its own; {@link dropKeys} deletes its keys. */
+/** The Redis adapters with a random key prefix; {@link dropKeys} deletes the keys with that prefix. */
 export interface TestRedis extends AsyncDisposable {
   readonly prefix: string
   readonly redis: Redis
@@ -78,7 +78,7 @@ export async function openTestRedis(options: {
   }
 }
 
-/** Resolves when the store of a test is available. */
+/** Resolves when every dependency in the health report is up. */
 export async function usable({ health }: { readonly health: Health }): Promise<void> {
   await eventually(() => {
     const { status, dependencies } = health.report()
@@ -86,7 +86,7 @@ export async function usable({ health }: { readonly health: Health }): Promise<v
   })
 }
 
-/** Deletes all keys under a prefix. */
+/** Deletes all keys with a prefix. */
 export async function dropKeys(prefix: string): Promise<void> {
   const redis = new Redis(process.env['TEST_REDIS_URL'] ?? '')
   for await (const keys of redis.scanStream({ match: `${prefix}*`, count: 1_000 })) {
@@ -96,7 +96,7 @@ export async function dropKeys(prefix: string): Promise<void> {
   redis.disconnect()
 }
 
-/** Shorter delays than the protocol's own, in the same proportions. */
+/** Shorter delays than the defaults of the refresh protocol, in the same proportions. */
 const quickTiming: Partial<RefreshTiming> = {
   leaseMs: 900,
   foreignIntentMaxAgeMs: 600,
@@ -124,7 +124,7 @@ export interface TestService extends AsyncDisposable {
   readonly url: string
   /** Sends a request with the service key. */
   call(path: string, init?: RequestInit): Promise<Response>
-  /** Stores a credential as `POST /callback` does. */
+  /** Connects a company by `POST /callback` with a new code of the provider. */
   connect(realm: string): Promise<Response>
   /** Sends a request with the service key and reads status and JSON body. */
   ask(path: string, init?: RequestInit): Promise<{ status: number; body: Record<string, unknown> }>
@@ -182,14 +182,14 @@ export async function startTestService(options: ServiceOptions): Promise<TestSer
   }
 }
 
-/** A POST of JSON. */
+/** Returns the options of a POST with a JSON body. */
 export const json = (body: unknown): RequestInit => ({
   method: 'POST',
   headers: { 'Content-Type': 'application/json' },
   body: JSON.stringify(body),
 })
 
-/** A folder of its own and the file store in it. */
+/** Opens a file store in a new temporary folder. */
 export async function openTestFile(keys: KeyRing): Promise<{
   readonly folder: string
   readonly store: CredentialStore & AsyncDisposable

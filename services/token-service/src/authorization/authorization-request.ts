@@ -1,4 +1,4 @@
-/** Starts an authorization and validates its callback: state, PKCE, nonce, issuer, browser, realm. */
+/** Starts an authorization and validates the callback of the provider: state, browser, issuer and realm. */
 import { randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { isLoopback } from '@integration-host/shared/http/loopback'
@@ -7,7 +7,7 @@ import type { Provider } from '../provider/provider.ts'
 import type { AuthorizationRequest, AuthorizationStore, CodeClaim } from './authorization-store.ts'
 import { digest } from './digest.ts'
 
-/** How long a state is valid. */
+/** Milliseconds that a state is valid. */
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
 export interface StartedAuthorization {
@@ -16,14 +16,14 @@ export interface StartedAuthorization {
   readonly expiresAt: number
 }
 
-/** The parameters of the provider's redirect, not validated yet. */
+/** The parameters of a callback, in valid syntax but not checked against an authorization request yet. */
 export interface Callback {
   readonly state: string
   readonly code: string | null
   readonly realm: string | null
   readonly error: string | null
   readonly issuer: string | null
-  /** The cookie of the browser that sends it. */
+  /** The authorization cookie of the browser that sends the callback. */
   readonly browser: string | null
 }
 
@@ -36,17 +36,17 @@ export type CheckedCallback =
       readonly realm: string
     }
   | { readonly kind: 'denied'; readonly request: AuthorizationRequest }
-  /** The same callback again while the first one is still in flight. */
+  /** A second, equal callback while the code exchange of the first one is still in flight. */
   | { readonly kind: 'repeated'; readonly code: string; readonly realm: string }
 
 export interface AuthorizationDeps {
   readonly authorizations: AuthorizationStore
   readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer'>
-  /** The scopes that are requested, space-delimited. */
+  /** The requested scopes, space-delimited (RFC 6749 §3.3). */
   readonly scope: string
-  /** Scopes that make the provider's callback name a company; empty: it always does. */
+  /** The scopes that make the provider's callback name a company; empty if it always names one. */
   readonly realmScopes: readonly string[]
-  /** Origins that `return_to` may lead to; `null`: http on the loopback interface. */
+  /** The origins that `return_to` may have; `null` allows only http on the loopback interface. */
   readonly returnToOrigins: readonly string[] | null
   readonly now: () => number
   readonly sleep: (ms: number) => Promise<void>
@@ -66,7 +66,10 @@ export interface Authorization {
 export function createAuthorization(deps: AuthorizationDeps): Authorization {
   const { authorizations, provider, now } = deps
 
-  /** The claim of a code. Of two equal callbacks the second may come before the first has claimed the code. */
+  /**
+   * Resolves with the claim of a code, or with `null`. Reads several times: of two equal callbacks, the second one may
+   * arrive after the first has used the state and before it has claimed the code.
+   */
   async function claimOf(code: string): Promise<CodeClaim | null> {
     for (let reads = 1; ; reads += 1) {
       const claim = await authorizations.readCode(code)
@@ -115,7 +118,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
         }
         throw invalid('the state is unknown, used or expired')
       }
-      // The state is used up from here on: an attacker who guesses has one attempt.
+      // The state is used up from here on, so that an attacker who guesses has one attempt.
       if (
         request.browser !== null &&
         (callback.browser === null || digest(callback.browser) !== request.browser)
@@ -140,15 +143,15 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
   }
 }
 
-/** Between the use of a state and the claim of its code lie a few milliseconds, more on a busy machine. */
+/** The first callback claims its code a few milliseconds after it has used the state, later on a busy machine. */
 const CLAIM_READS = 5
 const CLAIM_READ_PAUSE_MS = 100
 
-/** A browser may send the same request twice, for example after a reload: state, code and company are equal. */
+/** Whether a callback repeats the one that made the claim, as after a reload: state, code and realm are equal. */
 const isRepetition = (claim: CodeClaim | null, { state, realm }: Callback): boolean =>
   claim?.result === null && claim.state === digest(state) && claim.realm === realm
 
-/** RFC 6749 has no company parameter: a provider adds it, and Intuit does so only for certain scopes. */
+/** Returns the error for a callback without a realm. RFC 6749 has no such parameter; Intuit adds it for certain scopes. */
 function noCompany({ scope, realmScopes }: AuthorizationDeps): IntegrationError {
   const hasScope =
     realmScopes.length === 0 || scope.split(' ').some((name) => realmScopes.includes(name))
@@ -163,9 +166,9 @@ function noCompany({ scope, realmScopes }: AuthorizationDeps): IntegrationError 
 const invalid = (why: string): IntegrationError =>
   new IntegrationError('authorization_invalid', `${why}; start the authorization again`)
 
-/** Whether a browser may be sent to `returnTo` (no open redirect, RFC 9700 §4.11). */
+/** Whether a browser may be redirected to `returnTo`. Prevents an open redirect (RFC 9700 §4.11). */
 function isReturnable(returnTo: string, origins: readonly string[] | null): boolean {
-  // The parser forgives backslashes, tabs and newlines; browsers differ, so none may occur.
+  // The WHATWG URL parser accepts backslashes, tabs and newlines, which other parsers read differently.
   if (!/^[\x21-\x5b\x5d-\x7e]{1,2048}$/.test(returnTo) || !URL.canParse(returnTo)) return false
   const url = new URL(returnTo)
   if (url.username !== '' || url.password !== '') return false

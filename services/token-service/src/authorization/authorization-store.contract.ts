@@ -10,7 +10,7 @@ const request: AuthorizationRequest = {
 }
 const claim: CodeClaim = { realm: '1', state: null, returnTo: null, result: null }
 
-/** What every authorization store keeps. */
+/** The contract that each adapter of `AuthorizationStore` must pass. */
 export function authorizationStoreContract(
   kind: string,
   open: () => Promise<AuthorizationStore>,
@@ -21,20 +21,20 @@ export function authorizationStoreContract(
       store = await open()
     })
 
-    it('returns a request once, to one of many concurrent callers', async () => {
+    it('returns a stored authorization request to one of many concurrent callers, once', async () => {
       await store.begin('state', request, 60_000)
       const taken = await Promise.all(Array.from({ length: 10 }, () => store.consume('state')))
       expect(taken.filter((found) => found !== null)).toEqual([request])
       expect(await store.consume('other')).toBeNull()
     })
 
-    it('deletes a request when its time to live has passed', async () => {
+    it('deletes an authorization request when its time to live has passed', async () => {
       await store.begin('state', request, 20)
       await new Promise((done) => setTimeout(done, 60))
       expect(await store.consume('state')).toBeNull()
     })
 
-    it('accepts one claim of a code; later ones get that claim and then its result', async () => {
+    it('accepts the first claim of a code, and returns that claim and its result to later callers', async () => {
       const answers = await Promise.all(
         Array.from({ length: 10 }, () => store.claimCode('code', claim, 60_000)),
       )
@@ -52,7 +52,7 @@ export function authorizationStoreContract(
       expect(await store.readCode('another')).toBeNull()
     })
 
-    it('accepts a new claim of a code when the first one has expired', async () => {
+    it('accepts a new claim of a code after the first claim has expired', async () => {
       await store.claimCode('code', claim, 20)
       await new Promise((done) => setTimeout(done, 60))
       expect(await store.claimCode('code', claim, 60_000)).toBeNull()

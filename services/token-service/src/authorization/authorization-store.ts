@@ -1,7 +1,7 @@
 /**
- * The port to the short-lived records of an authorization: requests that wait for their callback, and the
- * records by which one replica exchanges a code. One contract suite runs against each adapter. All methods throw
- * `IntegrationError` `store_unavailable` when the store cannot be used.
+ * The port to the short-lived records of an authorization: requests that wait for their callback, and claims, by which
+ * one replica at a time exchanges a code. Each adapter passes the same contract suite. All methods throw
+ * `IntegrationError` `store_unavailable` if the store cannot be used.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ErrorCode } from '@integration-host/shared/errors'
@@ -13,10 +13,10 @@ export interface AuthorizationStore {
   /** Returns the request of a state and deletes it; `null` if it is unknown, consumed or expired. */
   consume(state: string): Promise<AuthorizationRequest | null>
 
-  /** Claims a code for `ttlMs`. Resolves with the earlier claim, or with `null` if this one is the first. */
+  /** Claims a code for `ttlMs`. Resolves with `null` if this claim is the first, else with the earlier claim. */
   claimCode(code: string, claim: CodeClaim, ttlMs: number): Promise<CodeClaim | null>
 
-  /** The current claim of a code; `null` if there is none. */
+  /** Resolves with the current claim of a code; `null` if there is none. */
   readCode(code: string): Promise<CodeClaim | null>
 
   /** Stores the claim with its result, for another `ttlMs`. */
@@ -27,16 +27,16 @@ export interface AuthorizationRequest {
   readonly nonce: string
   /** `null` if the provider does not support the S256 challenge. */
   readonly codeVerifier: string | null
-  /** The company that must be chosen, if this is a reconnect; else `null`. */
+  /** The company that the callback must name, if this authorization reconnects it; else `null`. */
   readonly realm: string | null
   readonly returnTo: string | null
-  /** Digest of the cookie of the browser that started; `null` if a holder of a service key did. */
+  /** Digest of the cookie of the browser that started the authorization; `null` if a holder of a service key did. */
   readonly browser: string | null
 }
 
 export interface CodeClaim {
   readonly realm: string
-  /** Digest of the state that the code was sent with; `null` if there was none. */
+  /** Digest of the state in the callback with this code; `null` for a code that another application received. */
   readonly state: string | null
   readonly returnTo: string | null
   readonly result: ExchangeResult | null

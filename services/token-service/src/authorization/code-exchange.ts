@@ -1,16 +1,16 @@
 /**
  * The exchange of an authorization code for a stored credential.
  *
- * E1  Across all replicas, one claimant sends a code to the provider: providers revoke the tokens of a code that
- *     is presented a second time (RFC 6749 §4.1.2). All other callers get the claimant's result.
- * E2  At most two retries, one after the other, for a request that was never sent or whose outcome is unknown;
- *     never after a response.
- * E3  A received grant is stored, however long the store is unavailable; a credential is stored only after a
- *     complete, valid response.
- * E4  The realm in a callback comes from a browser, whose user can change it. The id token comes from the
- *     provider: if it names another company, the tokens are not stored. If it names none, the callback's
- *     realm is used, and the first API call shows whether it is right: the accounting API accepts
- *     a token for its own company only (docs/adr/0017).
+ * E1  Of all callers on all replicas, only the one that claims a code sends it to the provider: providers revoke the
+ *     tokens of a code that is presented a second time (RFC 6749 §4.1.2). The other callers get the claimant's result.
+ * E2  A request that was never sent, or whose outcome is unknown, is retried at most twice, one after the other. After
+ *     a usable response there is no retry.
+ * E3  A received grant is stored even if the store is unavailable for a while. Nothing is stored before a complete,
+ *     valid response.
+ * E4  The user of the browser can change the realm in a callback, but not the one in the id token, which comes from
+ *     the provider. If the id token names another company, the tokens are not stored. If it names none, the realm of
+ *     the callback is used; a wrong one shows at the first API call, because the accounting API accepts a token only
+ *     for its own company (docs/adr/0017).
  */
 import { randomUUID } from 'node:crypto'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
@@ -34,12 +34,12 @@ import { digest } from './digest.ts'
 export interface CodeToExchange {
   readonly code: string
   readonly realm: string
-  /** From our own authorization request; all `null` for a code that another application received. */
+  /** The next four come from our own authorization request; all are `null` for a code that another application received. */
   readonly state: string | null
   readonly nonce: string | null
   readonly codeVerifier: string | null
   readonly returnTo: string | null
-  /** The caller, for the audit log. */
+  /** The caller as the audit log names it: `browser`, or a key. */
   readonly who: string
 }
 
@@ -66,13 +66,13 @@ export interface CodeExchangeDeps {
 
 export interface CodeExchanges extends AsyncDisposable {
   /**
-   * The credential that the code was exchanged for, by this call or an earlier one.
+   * Resolves with the credential that this call, or an earlier one with the same code, has stored.
    *
    * @throws {IntegrationError} `code_exchange_failed`, `provider_unavailable`, `store_unavailable`,
    * `authorization_invalid`: the code was issued for another company.
    */
   exchange(code: CodeToExchange): Promise<CredentialView>
-  /** The result of the first callback, for the browser of a repeated one. */
+  /** Resolves with the result of the first of two equal callbacks, for the browser that sent the second one. */
   repeated(
     code: string,
     realm: string,
@@ -81,7 +81,7 @@ export interface CodeExchanges extends AsyncDisposable {
 
 const RETRIES = 2
 const RETRY_PAUSE_MS = 500
-/** An exchange in flight ends within this time; after it the code can be claimed again. */
+/** Milliseconds after which a code can be claimed again: a process that has not finished by then has died. */
 const CLAIM_TTL_MS = 60_000
 const RESULT_TTL_MS = 10 * 60_000
 const STORE_WAIT_MS = 5_000
@@ -175,16 +175,16 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     const result = await resultOf(wanted, outcome, startedAt)
     if (result.kind === 'failed') {
       const context = { at: now(), who: wanted.who, what: 'granted', outcome: result.code } as const
-      // Only the audit log depends on it, and the caller must get the failure in any case.
+      // A store that rejects the audit entry must not hide the failure from the caller.
       await store.record([auditFactOf({ name, version: 0 }, context)]).catch(() => {})
     }
     await authorizations.settleCode(wanted.code, { ...claim, result }, RESULT_TTL_MS).catch(() => {
-      // The claim expires by itself, and the credential is stored.
+      // The credential is stored already, and the claim expires by itself.
     })
     return result
   }
 
-  /** Waits for the result of the claimant. */
+  /** Polls the claim of another caller until it has a result. */
   async function awaitResult(code: string, first: CodeClaim): Promise<ExchangeResult> {
     const until = performance.now() + CLAIM_TTL_MS
     for (
@@ -225,7 +225,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       }
       if (first !== null) return settled(await awaitResult(wanted.code, first))
       const work = track(claimed(wanted, claim))
-      // The grant is stored once the store is available (E3); the caller does not wait that long.
+      // The work continues until the grant is stored (E3), but the caller waits only for a limited time.
       const settledFirst = new AbortController()
       const late = sleep(CLAIM_TTL_MS / 2 + STORE_WAIT_MS, settledFirst.signal).then(() => null)
       try {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
 
-/** The SHA-256 of a state, a code or a cookie, stored where only equality matters. */
+/** Returns the SHA-256 of a state, code or cookie. The store keeps only the digest, because it only compares them. */
 export const digest = (value: string): string =>
   createHash('sha256').update(value).digest('base64url')

@@ -1,11 +1,12 @@
 /**
- * Stops calling the token endpoint while the provider rejects the application's own client credentials
- * (`invalid_client`, RFC 6749 §5.2, or 401): no realm is at fault, and further rejected calls help none.
+ * A circuit breaker that holds back calls to the token endpoint while the provider rejects CLIENT_ID and CLIENT_SECRET
+ * (`invalid_client`, RFC 6749 §5.2, or 401). The credentials of the companies are not at fault then, and every further
+ * call would be rejected too.
  *
- * One call at a time goes through as a probe, first after 1 s and then after twice as long as before, up to
- * 60 s, so that a passing rejection holds the companies up for about a second and a lasting one costs the
- * provider one call a minute. The breaker starts no call itself: the first one that needs a token once the
- * time has come is the probe. The first response that shows an accepted client lets all calls through.
+ * One call at a time is let through as a probe: the first after 1 s, each further one after twice the previous delay,
+ * at most 60 s. A short rejection therefore delays refreshes by about a second, and a lasting one costs the provider
+ * one call a minute. The breaker sends no call of its own; the first call after the delay is the probe. The first
+ * response that shows that the provider accepts the client closes the breaker.
  */
 import type { ExchangeOutcome, Provider, TokenOutcome } from './provider.ts'
 
@@ -14,7 +15,7 @@ const MAX_PROBE_MS = 60_000
 
 type ClientRejected = Extract<TokenOutcome, { kind: 'client_refused' }>
 
-/** Outcomes of a request whose client the provider has accepted. */
+/** Outcomes that occur only if the provider has accepted the client. */
 const SHOW_ACCEPTED_CLIENT: ReadonlySet<ExchangeOutcome['kind']> = new Set([
   'granted',
   'refused',
@@ -37,7 +38,7 @@ export interface BreakerOptions {
 
 /** The provider behind a circuit breaker. */
 export interface GuardedProvider extends Provider {
-  /** Milliseconds until a call may go through; 0 while the provider accepts the client, or a probe is due. */
+  /** Milliseconds until the next call is let through; 0 if the provider accepts the client or a probe is due. */
   readonly heldBackMs: () => number
 }
 
@@ -49,7 +50,7 @@ export function breakOnRejectedClient(
 
   function heldBackMs(): number {
     if (rejection === null) return 0
-    // The outcome of a probe in flight is known soon, whatever the delay after it would be.
+    // The probe in flight decides soon whether calls are let through, so callers need not wait for the next probe.
     if (rejection.isProbing) return FIRST_PROBE_MS
     return Math.max(0, rejection.nextProbeAt - now())
   }
@@ -60,7 +61,7 @@ export function breakOnRejectedClient(
     const probed = rejection
     if (probed !== null) {
       const retryAfterMs = heldBackMs()
-      // This call was not sent, so the trace id of the rejected one is not its own.
+      // The trace id belongs to the rejected call, not to this one, which is not sent.
       if (retryAfterMs > 0) return { ...probed.response, traceId: null, retryAfterMs }
       probed.isProbing = true
     }
@@ -80,8 +81,8 @@ export function breakOnRejectedClient(
         rejection = { response: outcome, probeDelayMs, nextProbeAt, isProbing: false }
         onChange?.(true)
       } else if (rejection === probed) {
-        // Only a probe that was rejected doubles the delay, not calls that were already in flight with the
-        // first one that was rejected.
+        // Only a rejected probe doubles the delay. Calls that were already in flight when the first one was rejected
+        // do not.
         probed.probeDelayMs = Math.min(2 * probed.probeDelayMs, MAX_PROBE_MS)
         probed.nextProbeAt = now() + probed.probeDelayMs
       }

@@ -1,13 +1,13 @@
 /**
- * The port to the provider. The expected results of a token request are outcomes, not exceptions. They differ in
- * one question: may the provider have used up the code or the refresh token?
+ * The port to the provider. A token request returns its expected results as outcomes instead of throwing them. The
+ * outcomes differ in whether the provider may have used up the code or the refresh token.
  */
 import type { Secret } from '@integration-host/shared/secrets/secret'
 
 export interface Provider {
   /**
-   * Where to send the operator's browser (RFC 6749 §4.1.1), with the PKCE challenge of `codeVerifier` when
-   * the provider offers S256 (RFC 7636).
+   * Returns the authorization URL for the operator's browser (RFC 6749 §4.1.1), with the PKCE challenge of
+   * `codeVerifier` if the provider supports S256 (RFC 7636).
    *
    * @throws {IntegrationError} `provider_unavailable` until the discovery document was fetched once.
    */
@@ -17,24 +17,24 @@ export interface Provider {
     readonly codeVerifier: Secret
   }): Promise<{ readonly url: string; readonly usesPkce: boolean }>
 
-  /** The provider's issuer identifier, and whether its callbacks always carry it as `iss` (RFC 9207 §3). */
+  /** Returns the provider's issuer identifier, and whether its callbacks always have it as `iss` (RFC 9207 §3). */
   issuer(): Promise<{ readonly identifier: string; readonly isAlwaysSent: boolean }>
 
-  /** Sends one POST, without retry. */
+  /** Sends one POST with each client secret until one is accepted; retries nothing else. */
   exchangeCode(exchange: CodeExchange): Promise<ExchangeOutcome>
 
-  /** Sends one POST, without retry. */
+  /** Sends one POST with each client secret until one is accepted; retries nothing else. */
   refresh(refreshToken: Secret): Promise<TokenOutcome>
 
-  /** Ends the grant (RFC 7009, or as the profile says); `true` if the provider confirmed it. Never throws. */
+  /** Revokes the grant (RFC 7009, or as the profile says); resolves with `true` if the provider confirmed it. Never throws. */
   revoke(refreshToken: Secret): Promise<boolean>
 }
 
 export interface CodeExchange {
   readonly code: Secret
-  /** `null` if the authorization request had no challenge, or was another application's. */
+  /** The PKCE verifier; `null` if the authorization request had no challenge or another application sent it. */
   readonly codeVerifier: Secret | null
-  /** `null` if the authorization request was another application's. */
+  /** The nonce of the authorization request; `null` if another application sent it. */
   readonly nonce: string | null
 }
 
@@ -45,13 +45,13 @@ export interface TokenSet {
   /** The company that a verified id token names (Intuit's `realmid`); `null` if it names none. */
   readonly realm: string | null
   readonly lifetimeSeconds: number
-  /** Seconds without a refresh after which the provider ends the grant; `null` if it did not say. */
+  /** Seconds without a refresh after which the provider ends the grant; `null` if the response did not say. */
   readonly idleSeconds: number | null
-  /** Seconds until it ends the grant in any case; `null` if it did not say. */
+  /** Seconds after which the provider ends the grant in any case; `null` if the response did not say. */
   readonly hardSeconds: number | null
 }
 
-/** The part of the provider's response that may be stored. `body` is bounded and holds no token. */
+/** The part of the provider's response that may be stored and shown. `body` is bounded, its tokens are redacted. */
 export interface ProviderResponse {
   readonly status: number | null
   readonly body: string
@@ -60,11 +60,11 @@ export interface ProviderResponse {
 
 export type TokenOutcome =
   | { readonly kind: 'granted'; readonly tokens: TokenSet }
-  /** No byte of the request was sent: no token was used. */
+  /** No byte of the request was sent, so the code or refresh token is unused. */
   | ({ readonly kind: 'never_sent' } & ProviderResponse)
-  /** No response, an unreadable one or a 5xx: the token may have been used. */
+  /** No response, an unreadable one or a 5xx: the provider may have used up the code or refresh token. */
   | ({ readonly kind: 'unknown' } & ProviderResponse)
-  /** 429, or 503 with `Retry-After`: not processed. */
+  /** 429, or 503 with `Retry-After`: the provider did not process the request. */
   | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | null } & ProviderResponse)
   /** The provider rejected the client credentials: no realm is at fault. */
   | ({ readonly kind: 'client_refused'; readonly retryAfterMs: number } & ProviderResponse)
@@ -73,5 +73,5 @@ export type TokenOutcome =
 
 export type ExchangeOutcome =
   | TokenOutcome
-  /** The id token is invalid in `member`. It may be another company's, so none of the tokens is used. */
+  /** The id token is invalid in `member`. The tokens may be another company's, so none of them is stored. */
   | ({ readonly kind: 'invalid_id_token'; readonly member: string } & ProviderResponse)

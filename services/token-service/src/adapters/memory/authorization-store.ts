@@ -1,4 +1,4 @@
-/** Authorization requests and code claims in memory, for an installation of one process. */
+/** Authorization requests and code claims in memory, for an installation with a single process. */
 import type {
   AuthorizationRequest,
   AuthorizationStore,
@@ -34,7 +34,7 @@ export function createMemoryAuthorizationStore(now: () => number = Date.now): Au
   }
 }
 
-/** A map whose entries expire; the oldest is evicted when there are too many. */
+/** A map whose entries expire. Beyond `LIMIT` entries the oldest ones are evicted, which bounds the memory. */
 function createExpiringMap<T>(now: () => number) {
   const entries = new Map<string, { readonly value: T; readonly until: number }>()
   return {

@@ -38,7 +38,7 @@ let cleanup: AsyncDisposableStack
 let keys: KeyRing
 let provider: ScriptedProvider
 let redis: TestRedis
-let line: Relay
+let connection: Relay
 let prefix: string
 let seen: Seen[]
 
@@ -50,7 +50,7 @@ beforeEach(async () => {
   cleanup.defer(() => dropKeys(redis.prefix))
   cleanup.use(redis)
   await usable(redis)
-  line = cleanup.use(await startRelay(url, 5672))
+  connection = cleanup.use(await startRelay(url, 5672))
   prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
   seen = []
   const listener = await connect(url)
@@ -80,7 +80,7 @@ afterEach(() => cleanup.disposeAsync())
 async function connectBus(): Promise<MessageBus> {
   const dependency = createHealth(silent).dependency('rabbitmq')
   const bus = cleanup.use(
-    connectRabbitMq(new Secret(line.url), {
+    connectRabbitMq(new Secret(connection.url), {
       name: 'token-service test',
       dependency,
       logger: silent,
@@ -101,7 +101,7 @@ const ids = () => seen.map(({ id }) => id)
 const outboxLength = () => redis.redis.xlen('credentials:outbox')
 
 describe('credential events', () => {
-  it('are published once for each transition, in order, persistent, and without tokens', async () => {
+  it('publishes one persistent event per transition, in order and without tokens', async () => {
     const service = await start()
     await service.connect('1')
     const { Authenticator } = (await service.ask('/credentials/ACC-1/token')).body as {
@@ -147,18 +147,18 @@ describe('credential events', () => {
     await eventually(async () => expect(await outboxLength()).toBe(0))
   })
 
-  it('wait in the outbox while RabbitMQ is unavailable, and are published in order, once, after that', async () => {
+  it('keeps events in the outbox while RabbitMQ is unavailable, then publishes each once and in order', async () => {
     const service = await start()
     await service.connect('1')
     await eventually(() => expect(seen).toHaveLength(1))
-    line.away()
+    connection.away()
     for (let version = 2; version <= 6; version += 1) {
       expect(
         (await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })).body['Version'],
       ).toBe(version)
     }
     expect(await outboxLength()).toBe(5)
-    line.restore()
+    connection.restore()
     await eventually(() => expect(seen).toHaveLength(6))
     expect(ids()).toEqual([
       'ACC-1/1/stored',
@@ -167,19 +167,19 @@ describe('credential events', () => {
     await eventually(async () => expect(await outboxLength()).toBe(0))
   })
 
-  it('that a killed process left in the outbox are relayed by the next one', async () => {
+  it('publishes the events that a killed process has left in the outbox', async () => {
     const first = await start()
     await first.connect('1')
     await eventually(() => expect(seen).toHaveLength(1))
-    line.away()
+    connection.away()
     await first.connect('2')
     await first[Symbol.asyncDispose]()
-    line.restore()
+    connection.restore()
     await start()
     await eventually(() => expect(ids()).toEqual(['ACC-1/1/stored', 'ACC-2/1/stored']))
   })
 
-  it('are published once and in order for each credential by three replicas', async () => {
+  it('publishes the events of each credential once and in order while three replicas run', async () => {
     const services: TestService[] = []
     for (const _ of [1, 2, 3]) services.push(await start())
     await Promise.all(services.map((service, index) => service.connect(`r${index}`)))

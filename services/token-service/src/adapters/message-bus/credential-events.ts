@@ -1,8 +1,8 @@
 /**
- * Moves outbox entries into the audit log, whether the broker is available or not, and then publishes their
- * events to the exchange `integration.credentials`: in order, each one confirmed by the broker before the next is
- * published and before the store deletes it. One replica relays at a time. If a process dies between confirm and
- * trim, an event is published twice, with the same message id.
+ * Relays the outbox of the credential store. Each entry is first written to the audit log, whether the broker is
+ * available or not. Its events are then published to the exchange `integration.credentials` in order: the broker
+ * confirms one before the next is published and before the store deletes the entry. One replica relays at a time. If
+ * a process dies between confirm and deletion, the next one publishes the event again with the same message id.
  */
 import {
   credentialMessageId,
@@ -21,20 +21,20 @@ export interface CredentialEventsDeps {
   /** Identifies this process in the relay lease. */
   readonly owner: string
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** Receives unexpected errors. An unavailable store or broker is logged by its health check. */
+  /** Receives unexpected errors only: the health checks log an unavailable store or broker. */
   readonly onError: (error: unknown) => void
 }
 
 export interface CredentialEvents extends AsyncDisposable {
-  /** Starts the relay at once, because the outbox has a new entry. */
+  /** Relays at once instead of at the next poll, because this process has added an entry to the outbox. */
   wake(): void
 }
 
 const BATCH = 100
 const AUDIT_BATCH = 500
-/** Longer than publishing one event may take: the lease is renewed with each batch. */
+/** The lease must last longer than one publish may take; each batch renews it. */
 const LEASE_MS = 15_000
-/** How often the outbox is polled for entries of other replicas. */
+/** Milliseconds between two polls of the outbox for entries that other replicas have added. */
 const POLL_MS = 500
 
 export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEvents {
@@ -44,7 +44,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
   let isDeclared = false
   let failures = 0
 
-  /** Publishes a batch; resolves with `true` if there may be more. */
+  /** Publishes one batch; resolves with `true` if the outbox may have more entries. */
   async function relayBatch(): Promise<boolean> {
     const entries = await store.readOutbox(owner, LEASE_MS, BATCH)
     if (entries === null || entries.length === 0) return false
@@ -52,7 +52,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
     const startedAt = performance.now()
     try {
       for (const entry of entries) {
-        // After half the lease time the batch ends, because the next one renews the lease first.
+        // Ends the batch after half the lease time: reading the next batch renews the lease.
         if (performance.now() - startedAt > LEASE_MS / 2) break
         for (const event of entry.events) await bus.publish(messageOf(event))
         confirmed.push(entry.id)
@@ -82,7 +82,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
         failures += 1
         if (!(error instanceof IntegrationError)) deps.onError(error)
       }
-      // Another replica may reach the broker, and must not wait for the lease of a process that shuts down.
+      // Releases the lease on failure and shutdown: another replica may reach the broker and should relay at once.
       if (failures > 0 || isLast) await store.releaseOutbox(owner).catch(() => {})
       if (isLast) return
       if (hasMore) continue
@@ -98,7 +98,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
   const looping = loop()
   return {
     wake() {
-      // During back-off a new entry must not cause an earlier attempt.
+      // A new entry must not cut a back-off short.
       if (failures === 0) pause.abort()
     },
     async [Symbol.asyncDispose]() {
