@@ -1,0 +1,129 @@
+/** The outbox and the audit log of the credential store, each a stream in Redis. */
+import { randomUUID } from 'node:crypto'
+import {
+  AuditEntry,
+  type AuditFact,
+  AuditHead,
+  auditStart,
+  chain,
+} from '@integration-host/shared/contracts/audit'
+import { parseJsonAs } from '@integration-host/shared/json'
+import type { CredentialStore } from '../../credential/credential-store.ts'
+import { OutboxEntry } from '../../credential/outbox.ts'
+import type { StoreCommands } from './commands.ts'
+import { KEYS } from './key-names.ts'
+
+/**
+ * How many facts go into the audit log in one script call. The outbox entry that reaches the number is included
+ * whole, because an entry counts as audited or not.
+ */
+const FACTS_PER_CALL = 10_000
+/** How long a fact is recognised that is recorded again because the reply to the first call was lost. */
+const MARKER_MS = 600_000
+
+type OutboxMethods = Pick<
+  CredentialStore,
+  'record' | 'audit' | 'readAudit' | 'readOutbox' | 'releaseOutbox' | 'trimOutbox'
+>
+
+/** `auditEntries`: about how many of the newest audit entries are kept. */
+export function createRedisOutbox(commands: StoreCommands, auditEntries: number): OutboxMethods {
+  const { redis, using, script } = commands
+
+  /** The end of the chain according to the log itself, for the case that the key of the head was lost. */
+  async function newestEntry(): Promise<AuditHead> {
+    const [newest] = await using(() => redis.xrevrange(KEYS.auditLog, '+', '-', 'COUNT', 1))
+    return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
+  }
+
+  return {
+    async readOutbox(owner, leaseMs, limit) {
+      const args = { owner, leaseMs: String(leaseMs), limit: String(limit) }
+      const entries = (await script('readOutbox', KEYS, args)) as StreamEntry[] | null
+      return entries === null
+        ? null
+        : entries.map(([id, pairs]) => ({ id, events: parseOutboxEntry(pairs)?.events ?? [] }))
+    },
+
+    async releaseOutbox(relayOwner) {
+      await script('release', { lease: KEYS.relayLease }, { holder: relayOwner })
+    },
+
+    async trimOutbox(ids) {
+      if (ids.length > 0) await using(() => redis.xdel(KEYS.outbox, ...ids))
+    },
+
+    async record(facts, id = randomUUID()) {
+      const entry: OutboxEntry = { facts, events: [] }
+      const recordKeys = { outbox: KEYS.outbox, recordedMarker: `recorded:${id}` }
+      const args = { markerMs: String(MARKER_MS), entry: JSON.stringify(entry) }
+      await script('record', recordKeys, args)
+    },
+
+    async audit(limit) {
+      const [seq, hash, upTo] = await using(() =>
+        redis.hmget(KEYS.auditHead, 'Seq', 'Hash', 'UpTo'),
+      )
+      const after = upTo ? `(${upTo}` : '-'
+      const unaudited = await using(() => redis.xrange(KEYS.outbox, after, '+', 'COUNT', limit))
+      const batch: StreamEntry[] = []
+      const facts: AuditFact[] = []
+      // Bounded by facts and not by entries, because one entry of token issuances has thousands of facts and the
+      // arguments of a script are limited in size.
+      for (const entry of unaudited) {
+        if (facts.length >= FACTS_PER_CALL) break
+        batch.push(entry)
+        facts.push(...factsOf(entry))
+      }
+      const last = batch.at(-1)
+      if (last === undefined) return 0
+      const head = seq && hash ? { Seq: Number(seq), Hash: hash } : await newestEntry()
+      const entries = chain(head, facts)
+      const { Seq, Hash } = entries.at(-1) ?? head
+      // The script changes nothing if another replica has appended the same entries meanwhile.
+      await script('appendAudit', KEYS, {
+        previousHash: hash ?? '',
+        seq: String(Seq),
+        hash: Hash,
+        upTo: last[0],
+        maxEntries: String(auditEntries),
+        entries: entries.map((entry) => JSON.stringify(entry)),
+      })
+      return batch.length
+    },
+
+    async readAudit(after, limit) {
+      const [entries, head] = (await commands.pipelined(
+        redis
+          .pipeline()
+          .xrange(KEYS.auditLog, `${after + 1}-0`, '+', 'COUNT', limit)
+          .hmget(KEYS.auditHead, 'Seq', 'Hash'),
+      )) as [StreamEntry[], [string | null, string | null]]
+      return {
+        items: entries.map(([, pairs]) => AuditEntry.parse(JSON.parse(pairs[1] ?? ''))),
+        head: head[1] === null ? auditStart : { Seq: Number(head[0]), Hash: head[1] },
+      }
+    },
+  }
+}
+
+type StreamEntry = [id: string, pairs: string[]]
+
+const parseOutboxEntry = (pairs: readonly string[]): OutboxEntry | null =>
+  parseJsonAs(OutboxEntry, pairs[1] ?? '')
+
+/**
+ * The audit facts of an entry. For an entry that cannot be parsed, one fact says that it existed: such an entry
+ * must not stop the audit of those after it.
+ */
+const factsOf = ([id, pairs]: StreamEntry): readonly AuditFact[] =>
+  parseOutboxEntry(pairs)?.facts ?? [
+    {
+      At: new Date(Number(id.split('-')[0])).toISOString(),
+      Who: 'unknown',
+      What: 'unreadable',
+      Name: '',
+      Version: 0,
+      Outcome: `journal entry ${id}`,
+    },
+  ]
