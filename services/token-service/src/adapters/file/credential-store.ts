@@ -1,19 +1,7 @@
-/**
- * Credentials in one JSON file, for the embedded host: the same records and envelopes as in Redis, 0600,
- * one owner at a time.
- *
- * F1  Memory is changed after the file: a write that failed has no effect.
- * F2  The file is replaced atomically (temporary file, fsync, rename, fsync of the folder), never changed in place.
- * F3  A file that cannot be parsed, or decrypted with these keys, is left unchanged and the start fails.
- */
-import { chmod, open, readFile, rename } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
-import { z } from 'zod'
-import { AuditHead, auditStart, chain } from '@integration-host/shared/contracts/audit'
-import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
-import { IntegrationError } from '@integration-host/shared/errors'
+/** The credential store of the embedded host, on the one file of credential-file.ts. */
+import { join } from 'node:path'
 import { lockFolder } from '@integration-host/shared/files/folder-lock'
-import { StartupError } from '@integration-host/shared/process/lifecycle'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import {
   openCredential,
   openGrantSecrets,
@@ -26,41 +14,24 @@ import {
   summaryOf,
 } from '../../credential/credential-record.ts'
 import { credentialOf } from '../../credential/credential.ts'
-import { isGrantRejected } from '../../credential/fault.ts'
-import { OutboxEntry, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
-import { parseJson } from '@integration-host/shared/json'
-import { appendEntries, readEntries } from './audit-file.ts'
 import {
   type Acquired,
   type CredentialStore,
   type Lease,
   VersionConflict,
 } from '../../credential/credential-store.ts'
+import { isGrantRejected } from '../../credential/fault.ts'
+import { outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
+import {
+  type CredentialFile,
+  type FileState,
+  openCredentialFile,
+  unchanged,
+} from './credential-file.ts'
+import { createFileOutbox, withOutboxEntry } from './outbox.ts'
 
 const FILE_NAME = 'credentials.json'
 const AUDIT_FILE_NAME = 'audit.jsonl'
-const CHECK_VALUE = 'these are the right keys'
-const CHECK_VALUE_PLACE = { name: 'credentials:canary', field: 'canary', version: 1 }
-
-const FileState = z.object({
-  format: z.literal(1),
-  canary: z.string(),
-  fence: z.int().nonnegative(),
-  sequence: z.int().nonnegative(),
-  credentials: z.record(z.string(), z.record(z.string(), z.string())),
-  /** Name → last version, so that versions go on after a removal. */
-  removed: z.record(z.string(), z.int().positive()),
-  due: z.record(z.string(), z.number()),
-  outbox: z.array(OutboxEntry.extend({ id: z.string() })),
-  audited: AuditHead.extend({
-    /** The last outbox entry that is in the audit file. */
-    upTo: z.int().nonnegative(),
-    /** How much of the audit file is valid. */
-    bytes: z.int().nonnegative(),
-  }),
-})
-type FileState = z.output<typeof FileState>
-
 /**
  * Opens the credential file of a folder and locks it.
  *
@@ -74,9 +45,11 @@ export async function createFileCredentialStore(
   const path = join(folder, FILE_NAME)
   const unlock = await lockFolder(folder, path)
   try {
-    const state = await load(path, keys)
+    const file = await openCredentialFile(path, keys)
     return {
-      ...openStore({ path, loaded: state, keys, now }),
+      ...createFileOutbox(file, join(folder, AUDIT_FILE_NAME)),
+      ...openStore(file, keys, now),
+      retireKeys: file.retireKeys,
       [Symbol.asyncDispose]: async () => unlock(),
     }
   } catch (error) {
@@ -85,75 +58,15 @@ export async function createFileCredentialStore(
   }
 }
 
-async function load(path: string, keys: KeyRing): Promise<FileState> {
-  let text: string
-  try {
-    text = await readFile(path, 'utf8')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    const canary = keys.seal(CHECK_VALUE, CHECK_VALUE_PLACE)
-    return {
-      format: 1,
-      canary,
-      fence: 0,
-      sequence: 0,
-      credentials: {},
-      removed: {},
-      due: {},
-      outbox: [],
-      audited: { ...auditStart, upTo: 0, bytes: 0 },
-    }
-  }
-  await chmod(path, 0o600)
-  const parsed = FileState.safeParse(parseJson(text))
-  // F3
-  if (!parsed.success) {
-    throw new StartupError(
-      `${path} is damaged: restore it from a backup, or move it away and connect the companies again`,
-    )
-  }
-  try {
-    keys.open(parsed.data.canary, CHECK_VALUE_PLACE)
-  } catch {
-    throw new StartupError(
-      `${path} was written with other CREDENTIAL_KEYS: set those again, or move the file away and connect the companies again`,
-    )
-  }
-  return parsed.data
-}
-
-// F2
-async function replaceFile(path: string, text: string): Promise<void> {
-  const temporary = `${path}.tmp`
-  const file = await open(temporary, 'w', 0o600)
-  try {
-    await file.writeFile(text)
-    await file.sync()
-  } finally {
-    await file.close()
-  }
-  await rename(temporary, path)
-  const folder = await open(join(path, '..'), 'r')
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
-  }
-}
-
-function openStore(options: {
-  readonly path: string
-  readonly loaded: FileState
-  readonly keys: KeyRing
-  readonly now: () => number
-}): CredentialStore {
-  const { path, keys, now } = options
-  const auditPath = join(dirname(path), AUDIT_FILE_NAME)
-  let state = options.loaded
-  let writing: Promise<unknown> = Promise.resolve()
-  // Leases are in memory: this process is the only one, so they end with it.
+function openStore(
+  file: CredentialFile,
+  keys: KeyRing,
+  now: () => number,
+): Omit<CredentialStore, keyof ReturnType<typeof createFileOutbox> | 'retireKeys'> {
+  const { change } = file
+  // Leases are kept in memory and end with this process, because no other process uses the file.
   const leases = new Map<string, { readonly lease: Lease; until: number }>()
-  // Due credentials whose refresh was started; after a restart they are due again.
+  // Due credentials whose refresh was started. After a restart they are due again.
   const postponedUntil = new Map<string, number>()
   const isHeld = (lease: Lease): boolean => {
     const held = leases.get(lease.name)
@@ -165,32 +78,6 @@ function openStore(options: {
     )
   }
 
-  /** One change at a time. `decide` returns the next state (`null`: unchanged) and the result of the call. */
-  type Decided<T> = { readonly next: FileState | null; readonly result: T }
-  function change<T>(decide: (current: FileState) => Decided<T> | Promise<Decided<T>>): Promise<T> {
-    const run = async (): Promise<T> => {
-      const { next, result } = await decide(state)
-      if (next !== null) {
-        try {
-          await replaceFile(path, JSON.stringify(next))
-        } catch (cause) {
-          throw unwritable(cause)
-        }
-        state = next // F1
-      }
-      return result
-    }
-    const changed = writing.then(run)
-    writing = changed.catch(() => {})
-    return changed
-  }
-  const unchanged = <T>(result: T) => ({ next: null, result })
-
-  const withOutboxEntry = (current: FileState, entry: OutboxEntry): FileState => ({
-    ...current,
-    sequence: current.sequence + 1,
-    outbox: [...current.outbox, { ...entry, id: String(current.sequence + 1) }],
-  })
   const withCredential = (
     current: FileState,
     name: string,
@@ -204,8 +91,10 @@ function openStore(options: {
       due: dueAt === null ? without(current.due, name) : { ...current.due, [name]: dueAt },
     }
   }
-  const fieldsOf = (name: string): StoredFields | undefined =>
-    Object.hasOwn(state.credentials, name) ? state.credentials[name] : undefined
+  const fieldsOf = (name: string): StoredFields | undefined => {
+    const { credentials } = file.state()
+    return Object.hasOwn(credentials, name) ? credentials[name] : undefined
+  }
 
   return {
     async get(name) {
@@ -214,7 +103,7 @@ function openStore(options: {
     },
 
     async list({ after, limit }) {
-      return Object.keys(state.credentials)
+      return Object.keys(file.state().credentials)
         .filter((name) => name > after)
         .toSorted()
         .slice(0, limit)
@@ -222,8 +111,8 @@ function openStore(options: {
     },
 
     async counts() {
-      const all = Object.values(state.credentials)
-      const expiries = Object.keys(state.due)
+      const all = Object.values(file.state().credentials)
+      const expiries = Object.keys(file.state().due)
         .map((name) => summaryOf(fieldsOf(name) ?? {}))
         .filter(({ fault }) => !isGrantRejected(fault))
         .map(({ expiresAt }) => expiresAt)
@@ -285,7 +174,7 @@ function openStore(options: {
             ...current.credentials,
             [name]: { ...fields, Fence: String(fence) },
           }
-          // A fence must not be reused after a restart, so it is stored before the lease is used.
+          // The fence is stored before the lease is used, so that it is not reused after a restart.
           return { next: { ...current, fence, credentials }, result: { kind: 'acquired', leased } }
         })
       } catch (error) {
@@ -375,7 +264,7 @@ function openStore(options: {
       }),
 
     async takeDue(at, limit, postponeMs) {
-      const times = Object.entries(state.due)
+      const times = Object.entries(file.state().due)
         .map(([name, dueAt]) => ({ name, dueAt: Math.max(dueAt, postponedUntil.get(name) ?? 0) }))
         .toSorted((a, b) => a.dueAt - b.dueAt)
       const taken = times.filter(({ dueAt }) => dueAt <= at).slice(0, limit)
@@ -388,57 +277,6 @@ function openStore(options: {
         names: taken.map(({ name }) => name),
         nextAt: left.length === 0 ? null : Math.min(...left),
       }
-    },
-
-    record: (facts) =>
-      change((current) => ({
-        next: withOutboxEntry(current, { facts, events: [] }),
-        result: undefined,
-      })),
-
-    audit: (limit) =>
-      change(async (current) => {
-        const { audited } = current
-        const found = current.outbox.filter(({ id }) => Number(id) > audited.upTo).slice(0, limit)
-        const upTo = Number(found.at(-1)?.id ?? audited.upTo)
-        if (found.length === 0) return unchanged(0)
-        const entries = chain(
-          audited,
-          found.flatMap(({ facts }) => facts),
-        )
-        const { Seq, Hash } = entries.at(-1) ?? audited
-        const bytes = await appendEntries(auditPath, audited.bytes, entries).catch(
-          (cause: unknown) => {
-            throw unwritable(cause)
-          },
-        )
-        return {
-          next: { ...current, audited: { Seq, Hash, upTo, bytes } },
-          result: found.length,
-        }
-      }),
-
-    async readAudit(after, limit) {
-      const { Seq, Hash } = state.audited
-      const items = await readEntries(auditPath, after, limit)
-      return { items: items.filter((entry) => entry.Seq <= Seq), head: { Seq, Hash } }
-    },
-
-    async readOutbox(_owner, _leaseMs, limit) {
-      const { outbox, audited } = state
-      return outbox.filter(({ id }) => Number(id) <= audited.upTo).slice(0, limit)
-    },
-
-    async releaseOutbox() {
-      // There is no other replica that could relay.
-    },
-
-    async trimOutbox(ids) {
-      if (ids.length === 0) return
-      await change((current) => ({
-        next: { ...current, outbox: current.outbox.filter(({ id }) => !ids.includes(id)) },
-        result: null,
-      }))
     },
 
     reseal: (name) =>
@@ -457,26 +295,12 @@ function openStore(options: {
       }),
 
     async checkDecryption(name) {
-      const fields = state.credentials[name]
+      const fields = fieldsOf(name)
       if (fields === undefined) return 'absent'
       return isDecryptable(keys, fields) ? 'decryptable' : 'refused'
     },
-
-    retireKeys: () =>
-      change<readonly string[]>((current) => {
-        if (keys.isCurrent(current.canary)) return unchanged([])
-        const [, retired = ''] = current.canary.split('.')
-        const canary = keys.seal(CHECK_VALUE, CHECK_VALUE_PLACE)
-        return { next: { ...current, canary }, result: [retired] }
-      }),
   }
 }
-
-const unwritable = (cause: unknown): IntegrationError =>
-  new IntegrationError('store_unavailable', 'the credential file cannot be written', {
-    cause,
-    retryAfterSeconds: 1,
-  })
 
 const isOf = (fields: StoredFields, lease: Lease): boolean =>
   fields['Fence'] === String(lease.fence) && fields['Version'] === String(lease.version)

@@ -1,0 +1,148 @@
+/**
+ * The file that holds all credentials of the embedded host: one JSON object, with mode 0600, written by one
+ * process at a time.
+ *
+ * F1  The state in memory changes only after the file was written, so a write that fails has no effect.
+ * F2  The file is replaced atomically and never changed in place (write-file-atomic.ts).
+ * F3  A file that cannot be parsed, or that was encrypted with other keys, is left unchanged, and the start fails.
+ */
+import { chmod, readFile } from 'node:fs/promises'
+import { z } from 'zod'
+import { AuditHead, auditStart } from '@integration-host/shared/contracts/audit'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
+import { parseJsonAs } from '@integration-host/shared/json'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
+import type { KeyRing } from '@integration-host/shared/secrets/envelope'
+import { OutboxEntry } from '../../credential/outbox.ts'
+
+const CHECK_VALUE = 'these are the right keys'
+const CHECK_VALUE_PLACE = { name: 'credentials:canary', field: 'canary', version: 1 }
+
+const FileState = z.object({
+  format: z.literal(1),
+  /** The key check value: an envelope that shows whether the key ring is the one of this file. */
+  canary: z.string(),
+  /** The newest fencing token. */
+  fence: z.int().nonnegative(),
+  /** The number of the newest outbox entry. */
+  sequence: z.int().nonnegative(),
+  /** The stored fields of each credential (credential-record.ts), by name. */
+  credentials: z.record(z.string(), z.record(z.string(), z.string())),
+  /** The last version of each removed credential, at which a new grant of that name continues. */
+  removed: z.record(z.string(), z.int().positive()),
+  /** The time of each credential's next refresh, in epoch ms. */
+  due: z.record(z.string(), z.number()),
+  outbox: z.array(OutboxEntry.extend({ id: z.string() })),
+  audited: AuditHead.extend({
+    /** The last outbox entry that is in the audit file. */
+    upTo: z.int().nonnegative(),
+    /** How many bytes of the audit file are valid. */
+    bytes: z.int().nonnegative(),
+  }),
+})
+export type FileState = z.output<typeof FileState>
+
+/** What a change does: the next state, `null` if nothing changes, and the result of the call. */
+export interface Change<T> {
+  readonly next: FileState | null
+  readonly result: T
+}
+
+export interface CredentialFile {
+  readonly state: () => FileState
+  /**
+   * Runs one change at a time: `decide` gets the current state, and its result is returned once the next state is
+   * in the file.
+   *
+   * @throws {IntegrationError} `store_unavailable`: the file cannot be written. Errors of `decide`.
+   */
+  change<T>(decide: (current: FileState) => Change<T> | Promise<Change<T>>): Promise<T>
+  /** Replaces the key check value by one of the active key; resolves with the id of the key that it replaces. */
+  retireKeys(): Promise<readonly string[]>
+}
+
+/**
+ * Reads the file, or begins with an empty state if there is none.
+ *
+ * @throws {StartupError} The file is damaged, or it was encrypted with other keys (F3).
+ */
+export async function openCredentialFile(path: string, keys: KeyRing): Promise<CredentialFile> {
+  let state = await load(path, keys)
+  let writing: Promise<unknown> = Promise.resolve()
+
+  function change<T>(decide: (current: FileState) => Change<T> | Promise<Change<T>>): Promise<T> {
+    const run = async (): Promise<T> => {
+      const { next, result } = await decide(state)
+      if (next !== null) {
+        await writeFileAtomic(path, JSON.stringify(next)).catch((cause: unknown) => {
+          throw unwritable(cause)
+        })
+        state = next // F1
+      }
+      return result
+    }
+    const changed = writing.then(run)
+    writing = changed.catch(() => {})
+    return changed
+  }
+
+  return {
+    state: () => state,
+    change,
+    retireKeys: () =>
+      change<readonly string[]>((current) => {
+        if (keys.isCurrent(current.canary)) return unchanged([])
+        const [, retired = ''] = current.canary.split('.')
+        const canary = keys.seal(CHECK_VALUE, CHECK_VALUE_PLACE)
+        return { next: { ...current, canary }, result: [retired] }
+      }),
+  }
+}
+
+async function load(path: string, keys: KeyRing): Promise<FileState> {
+  let text: string
+  try {
+    text = await readFile(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return {
+      format: 1,
+      canary: keys.seal(CHECK_VALUE, CHECK_VALUE_PLACE),
+      fence: 0,
+      sequence: 0,
+      credentials: {},
+      removed: {},
+      due: {},
+      outbox: [],
+      audited: { ...auditStart, upTo: 0, bytes: 0 },
+    }
+  }
+  // A file that was restored from a backup may have been readable by others.
+  await chmod(path, 0o600)
+  const state = parseJsonAs(FileState, text)
+  // F3
+  if (state === null) {
+    throw new StartupError(
+      `${path} is damaged: restore it from a backup, or move it away and connect the companies again`,
+    )
+  }
+  try {
+    keys.open(state.canary, CHECK_VALUE_PLACE)
+  } catch {
+    throw new StartupError(
+      `${path} was written with other CREDENTIAL_KEYS: set those again, or move the file away and connect the companies again`,
+    )
+  }
+  return state
+}
+
+/** A change that writes nothing. */
+export const unchanged = <T>(result: T): Change<T> => ({ next: null, result })
+
+/** The error of a file that cannot be written. */
+export const unwritable = (cause: unknown): IntegrationError =>
+  new IntegrationError('store_unavailable', 'the credential file cannot be written', {
+    cause,
+    retryAfterSeconds: 1,
+  })

@@ -1,0 +1,73 @@
+/** The outbox in the credential file, and the audit log in a file beside it. */
+import { chain } from '@integration-host/shared/contracts/audit'
+import type { CredentialStore } from '../../credential/credential-store.ts'
+import type { OutboxEntry } from '../../credential/outbox.ts'
+import { appendEntries, readEntries } from './audit-file.ts'
+import { type CredentialFile, type FileState, unchanged, unwritable } from './credential-file.ts'
+
+type OutboxMethods = Pick<
+  CredentialStore,
+  'record' | 'audit' | 'readAudit' | 'readOutbox' | 'releaseOutbox' | 'trimOutbox'
+>
+
+/** Adds an outbox entry to a state, so that it is stored in the same write as the change it describes. */
+export const withOutboxEntry = (current: FileState, entry: OutboxEntry): FileState => ({
+  ...current,
+  sequence: current.sequence + 1,
+  outbox: [...current.outbox, { ...entry, id: String(current.sequence + 1) }],
+})
+
+export function createFileOutbox(file: CredentialFile, auditPath: string): OutboxMethods {
+  return {
+    record: (facts) =>
+      file.change((current) => ({
+        next: withOutboxEntry(current, { facts, events: [] }),
+        result: undefined,
+      })),
+
+    audit: (limit) =>
+      file.change(async (current) => {
+        const { audited } = current
+        const batch = current.outbox.filter(({ id }) => Number(id) > audited.upTo).slice(0, limit)
+        const upTo = Number(batch.at(-1)?.id ?? audited.upTo)
+        if (batch.length === 0) return unchanged(0)
+        const entries = chain(
+          audited,
+          batch.flatMap(({ facts }) => facts),
+        )
+        const { Seq, Hash } = entries.at(-1) ?? audited
+        const bytes = await appendEntries(auditPath, audited.bytes, entries).catch(
+          (cause: unknown) => {
+            throw unwritable(cause)
+          },
+        )
+        return {
+          next: { ...current, audited: { Seq, Hash, upTo, bytes } },
+          result: batch.length,
+        }
+      }),
+
+    async readAudit(after, limit) {
+      const { Seq, Hash } = file.state().audited
+      const items = await readEntries(auditPath, after, limit)
+      return { items: items.filter((entry) => entry.Seq <= Seq), head: { Seq, Hash } }
+    },
+
+    async readOutbox(_owner, _leaseMs, limit) {
+      const { outbox, audited } = file.state()
+      return outbox.filter(({ id }) => Number(id) <= audited.upTo).slice(0, limit)
+    },
+
+    async releaseOutbox() {
+      // One process uses the file, so no other replica waits for the relay lease.
+    },
+
+    async trimOutbox(ids) {
+      if (ids.length === 0) return
+      await file.change((current) => ({
+        next: { ...current, outbox: current.outbox.filter(({ id }) => !ids.includes(id)) },
+        result: null,
+      }))
+    },
+  }
+}
