@@ -1,31 +1,14 @@
-import { afterEach, describe, expect, it } from 'vitest'
-import {
-  dropKeys,
-  openTestRedis,
-  type TestRedis,
-  testKeys,
-  usable,
-} from '../../../test-support/service-fixture.ts'
+import { describe, expect, it } from 'vitest'
+import { redisStoresPerTest } from '../../../test-support/redis-stores.ts'
 import { authorizationStoreContract } from '../../authorization/authorization-store.contract.ts'
 
-let current: TestRedis | undefined
+const { openUsable } = redisStoresPerTest()
 
-async function open(): Promise<TestRedis> {
-  current = await openTestRedis({ keys: testKeys() })
-  await usable(current)
-  return current
-}
-afterEach(async () => {
-  await current?.[Symbol.asyncDispose]()
-  await dropKeys(current?.prefix ?? '')
-  current = undefined
-})
-
-authorizationStoreContract('Redis', async () => (await open()).authorizations)
+authorizationStoreContract('Redis', async () => (await openUsable()).authorizations)
 
 describe('an authorization in Redis', () => {
-  it('shows neither state nor code nor verifier, and expires', async () => {
-    const { redis, authorizations, prefix } = await open()
+  it('is stored without its state, code and verifier in plain text, and with an expiry', async () => {
+    const { redis, authorizations, prefix } = await openUsable()
     const request = {
       nonce: 'canary-nonce',
       codeVerifier: 'canary-verifier',

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import {
   DecryptionError,
@@ -8,8 +8,8 @@ import {
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { auditContextOf, grantOf } from '../../../test-support/grants.ts'
+import { redisStoresPerTest } from '../../../test-support/redis-stores.ts'
 import {
-  dropKeys,
   openTestRedis,
   type TestRedis,
   testKeys,
@@ -18,37 +18,15 @@ import {
 import { auditFactOf } from '../../credential/outbox.ts'
 import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
 
-const keys = testKeys()
-const opened: TestRedis[] = []
-
-afterEach(async () => {
-  const prefixes = new Set(opened.map(({ prefix }) => prefix))
-  for (const redis of opened.splice(0)) await redis[Symbol.asyncDispose]()
-  for (const prefix of prefixes) await dropKeys(prefix)
-})
-
-async function open(ring: KeyRing = keys, prefix?: string): Promise<TestRedis> {
-  const redis = await openTestRedis({ keys: ring, ...(prefix !== undefined && { prefix }) })
-  opened.push(redis)
-  return redis
-}
-async function openUsable(): Promise<TestRedis> {
-  const redis = await open()
-  await usable(redis)
-  return redis
-}
+const { open, openUsable, firstPrefix } = redisStoresPerTest()
 
 credentialStoreContract('Redis', {
   open: async () => (await openUsable()).store,
-  async reopen() {
-    const again = await open(keys, opened[0]?.prefix)
-    await usable(again)
-    return again.store
-  },
+  reopen: async () => (await openUsable(firstPrefix())).store,
 })
 
 describe('a credential in Redis', () => {
-  it('is a hash with the fields of the contract, encrypted secrets and no expiry', async () => {
+  it('is a hash with the documented fields, encrypted secrets and no expiry', async () => {
     const { redis, store } = await openUsable()
     await store.put(grantOf('ACC-9341453908059889', 'canary'), 1, auditContextOf('granted'))
     const stored = await redis.hgetall('ACC-9341453908059889')
@@ -67,7 +45,7 @@ describe('a credential in Redis', () => {
     expect(await redis.zscore('credentials:due', 'ACC-9341453908059889')).toBe('1')
   })
 
-  it('has the empty string for absent values', async () => {
+  it('stores an absent secret as the empty string, and reads it as null', async () => {
     const { redis, store } = await openUsable()
     await store.put(
       { ...grantOf('ACC-1', 'canary'), idToken: null, environment: '' },
@@ -81,16 +59,19 @@ describe('a credential in Redis', () => {
 
   it.each([
     [
-      'moved to another realm',
+      'copied from another realm',
       async ({ redis }: TestRedis) =>
         redis.hset('ACC-2', 'Authenticator', (await redis.hget('ACC-1', 'Authenticator')) ?? ''),
     ],
     [
-      'moved to another field',
+      'copied from another field',
       async ({ redis }: TestRedis) =>
         redis.hset('ACC-2', 'Authenticator', (await redis.hget('ACC-2', 'RefreshToken')) ?? ''),
     ],
-    ['of another version', async ({ redis }: TestRedis) => redis.hset('ACC-2', 'Version', '2')],
+    [
+      'sealed for another version',
+      async ({ redis }: TestRedis) => redis.hset('ACC-2', 'Version', '2'),
+    ],
     [
       'changed in one byte',
       async ({ redis }: TestRedis) => {
@@ -104,7 +85,7 @@ describe('a credential in Redis', () => {
       },
     ],
     [
-      'cut to a short tag',
+      'truncated within its authentication tag',
       async ({ redis }: TestRedis) =>
         redis.hset(
           'ACC-2',
@@ -112,25 +93,18 @@ describe('a credential in Redis', () => {
           ((await redis.hget('ACC-2', 'Authenticator')) ?? '').slice(0, 40),
         ),
     ],
-  ])(
-    'whose envelope was %s is refused, and its lease is free for the next one',
-    async (_, tamper) => {
-      const opening = await openUsable()
-      await opening.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
-      await opening.store.put(grantOf('ACC-2', 'canary'), 1, auditContextOf('granted'))
-      await tamper(opening)
-      await expect(opening.store.get('ACC-2')).rejects.toBeInstanceOf(DecryptionError)
-      await expect(opening.store.acquire('ACC-2', 'a', 60_000)).rejects.toBeInstanceOf(
-        DecryptionError,
-      )
-      await expect(opening.store.acquire('ACC-2', 'b', 60_000)).rejects.toBeInstanceOf(
-        DecryptionError,
-      )
-      expect((await opening.store.get('ACC-1'))?.version).toBe(1)
-    },
-  )
+  ])('rejects a record with an envelope %s, and releases its lease', async (_, tamper) => {
+    const opened = await openUsable()
+    await opened.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
+    await opened.store.put(grantOf('ACC-2', 'canary'), 1, auditContextOf('granted'))
+    await tamper(opened)
+    await expect(opened.store.get('ACC-2')).rejects.toBeInstanceOf(DecryptionError)
+    await expect(opened.store.acquire('ACC-2', 'a', 60_000)).rejects.toBeInstanceOf(DecryptionError)
+    await expect(opened.store.acquire('ACC-2', 'b', 60_000)).rejects.toBeInstanceOf(DecryptionError)
+    expect((await opened.store.get('ACC-1'))?.version).toBe(1)
+  })
 
-  it('is relayed by one replica at a time', async () => {
+  it('gives the outbox to one relaying replica at a time', async () => {
     const { store } = await openUsable()
     await store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
     await store.audit(10)
@@ -144,18 +118,18 @@ describe('a credential in Redis', () => {
   })
 })
 
-describe('the keys of the store', () => {
+describe('the key ring of a credential store in Redis', () => {
   const keyText = (id: string): string => `${id}:${Buffer.alloc(32, id).toString('base64')}`
   const ring = (...entries: string[]): KeyRing => parseKeyRing(new Secret(entries.join(',')))
 
   const unusable = async (redis: TestRedis): Promise<string> =>
     eventually(() => {
       const state = redis.health.report().dependencies['credential-keys']
-      if (state?.status !== 'down') throw new Error('the keys were not refused')
+      if (state?.status !== 'down') throw new Error('the keys were not rejected')
       return state.reason
     })
 
-  it('are rejected if the store was written with others, and nothing is overwritten', async () => {
+  it('is rejected if the records were encrypted with other keys, and no key check value is overwritten', async () => {
     const right = await open(ring(keyText('k1')))
     await usable(right)
     await right.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
@@ -180,7 +154,7 @@ describe('the keys of the store', () => {
     expect(await right.redis.hgetall('credentials:canary')).toEqual(before)
   })
 
-  it('may get a new one, which encrypts, while the old one still decrypts', async () => {
+  it('encrypts with a new first key, and decrypts older records with the second key', async () => {
     const before = await open(ring(keyText('k1')))
     await usable(before)
     await before.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
@@ -204,16 +178,16 @@ describe('unexpected data in Redis', () => {
     return { items, head }
   }
 
-  it('a name without its record does not shorten a page', async () => {
-    const opening = await openUsable()
+  it('fills a page of the list although a name has no record', async () => {
+    const opened = await openUsable()
     for (const realm of ['1', '2', '3', '4'])
-      await opening.store.put(grantOf(`ACC-${realm}`, 'x'), 1, auditContextOf('granted'))
-    await opening.redis.del('ACC-2')
-    const page = await opening.store.list({ after: '', limit: 2 })
+      await opened.store.put(grantOf(`ACC-${realm}`, 'x'), 1, auditContextOf('granted'))
+    await opened.redis.del('ACC-2')
+    const page = await opened.store.list({ after: '', limit: 2 })
     expect(page.map(({ name }) => name)).toEqual(['ACC-1', 'ACC-3'])
   })
 
-  it('a fence is not reused after a failover that lost the last ones', async () => {
+  it('never reuses a fencing token after a failover that lost the newest ones', async () => {
     const { redis, store } = await openUsable()
     await store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
     const [record, counter] = [
@@ -233,45 +207,45 @@ describe('unexpected data in Redis', () => {
     expect(await fence()).toBeGreaterThan(before)
   })
 
-  it('an outbox entry that cannot be parsed is audited as unreadable, and blocks nothing', async () => {
-    const opening = await openUsable()
-    await opening.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
-    await opening.redis.xadd('credentials:outbox', '*', 'another', '{}')
-    await opening.store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
-    const { items } = await auditAll(opening)
+  it('audits an outbox entry that cannot be parsed as unreadable, and continues with the next entry', async () => {
+    const opened = await openUsable()
+    await opened.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
+    await opened.redis.xadd('credentials:outbox', '*', 'another', '{}')
+    await opened.store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
+    const { items } = await auditAll(opened)
     expect(items.map(({ What }) => What)).toEqual(['unreadable', 'unreadable', 'granted'])
-    const outbox = (await opening.store.readOutbox('a', 1_000, 10)) ?? []
+    const outbox = (await opened.store.readOutbox('a', 1_000, 10)) ?? []
     expect(outbox.map(({ events }) => events.length)).toEqual([0, 0, 1])
   })
 
-  it('an audit log whose head was lost continues after its last entry', async () => {
-    const opening = await openUsable()
-    await opening.store.record(factsOf(3))
-    await auditAll(opening)
-    await opening.redis.del('credentials:audit-head')
-    await opening.redis.del('credentials:outbox')
-    await opening.store.record(factsOf(1))
-    const { head } = await auditAll(opening)
+  it('continues an audit log whose head was deleted after its last entry', async () => {
+    const opened = await openUsable()
+    await opened.store.record(factsOf(3))
+    await auditAll(opened)
+    await opened.redis.del('credentials:audit-head')
+    await opened.redis.del('credentials:outbox')
+    await opened.store.record(factsOf(1))
+    const { head } = await auditAll(opened)
     expect(head.Seq).toBe(4)
   })
 
-  it('very many facts are audited in batches that the server accepts', async () => {
-    const opening = await openUsable()
-    for (let n = 0; n < 4; n += 1) await opening.store.record(factsOf(10_000))
-    while ((await opening.store.audit(500)) > 0);
-    expect((await opening.store.readAudit(0, 1)).head.Seq).toBe(40_000)
+  it('audits 40,000 outstanding facts in script calls that Redis accepts', async () => {
+    const opened = await openUsable()
+    for (let n = 0; n < 4; n += 1) await opened.store.record(factsOf(10_000))
+    while ((await opened.store.audit(500)) > 0);
+    expect((await opened.store.readAudit(0, 1)).head.Seq).toBe(40_000)
   })
 
-  it('facts that are recorded again because the reply was lost count once', async () => {
-    const opening = await openUsable()
-    for (const id of ['one', 'one', 'two']) await opening.store.record(factsOf(1), id)
-    expect((await auditAll(opening)).items).toHaveLength(2)
+  it('stores facts once that are recorded again because the reply was lost', async () => {
+    const opened = await openUsable()
+    for (const id of ['one', 'one', 'two']) await opened.store.record(factsOf(1), id)
+    expect((await auditAll(opened)).items).toHaveLength(2)
   })
 })
 
 describe('while Redis is unavailable', () => {
-  it('fails a call at once as unavailable', async () => {
-    const nowhere = await openTestRedis({ keys, url: 'redis://127.0.0.1:1' })
+  it('fails a call at once with store_unavailable', async () => {
+    const nowhere = await openTestRedis({ keys: testKeys(), url: 'redis://127.0.0.1:1' })
     await expect(nowhere.store.get('ACC-1')).rejects.toMatchObject({ code: 'store_unavailable' })
     await expect(nowhere.authorizations.consume('x')).rejects.toMatchObject({
       code: 'store_unavailable',

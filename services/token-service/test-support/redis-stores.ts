@@ -1,0 +1,40 @@
+/** The Redis stores that the tests of one file open. */
+import { afterEach } from 'vitest'
+import type { KeyRing } from '@integration-host/shared/secrets/envelope'
+import { dropKeys, openTestRedis, type TestRedis, testKeys, usable } from './service-fixture.ts'
+
+export interface RedisStores {
+  /** Opens a store with these keys, by default the file's own; `prefix` is that of a store opened before. */
+  open(keys?: KeyRing, prefix?: string): Promise<TestRedis>
+  /** Opens a store, and resolves when it is available. */
+  openUsable(prefix?: string): Promise<TestRedis>
+  /** The prefix of the first store that the running test opened. */
+  firstPrefix(): string | undefined
+}
+
+/** Closes all opened stores after each test, and deletes their keys. */
+export function redisStoresPerTest(): RedisStores {
+  const ownKeys = testKeys()
+  const opened: TestRedis[] = []
+
+  afterEach(async () => {
+    const prefixes = new Set(opened.map(({ prefix }) => prefix))
+    for (const redis of opened.splice(0)) await redis[Symbol.asyncDispose]()
+    for (const prefix of prefixes) await dropKeys(prefix)
+  })
+
+  async function open(keys: KeyRing = ownKeys, prefix?: string): Promise<TestRedis> {
+    const redis = await openTestRedis({ keys, ...(prefix !== undefined && { prefix }) })
+    opened.push(redis)
+    return redis
+  }
+  return {
+    open,
+    async openUsable(prefix) {
+      const redis = await open(ownKeys, prefix)
+      await usable(redis)
+      return redis
+    },
+    firstPrefix: () => opened[0]?.prefix,
+  }
+}
