@@ -1,4 +1,4 @@
-/** Issues access tokens that are valid now, and refreshes ahead of time and on request. */
+/** Issues valid access tokens, and refreshes credentials when they are due, expired or when a caller requests it. */
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type Credential, freshness } from './credential.ts'
@@ -8,19 +8,20 @@ import { type RefreshResult, type RefreshRoutine, refreshBlocked } from './refre
 
 export interface AccessTokens {
   /**
-   * The credential with a token that is valid now, refreshed first when it has expired.
+   * Returns the credential with a valid access token, after a refresh if the stored one has expired.
    *
    * @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `provider_unavailable`,
    * `store_unavailable`.
    */
   usable(name: string, who: string): Promise<Credential & { readonly accessToken: Secret }>
   /**
-   * Refreshes now, unless the credential is already newer than `version`. Throws as `usable` does.
+   * Refreshes now unless the stored version is already newer than `version`; `null` refreshes in any case.
+   * Throws as `usable` does.
    */
   renew(name: string, version: number | null, who: string): Promise<Credential>
 }
 
-/** How many credentials are cached for the time the store is unavailable. */
+/** How many credentials are cached, from which tokens are issued while the store is unavailable. */
 const MAX_CACHED = 5_000
 
 export function createAccessTokens(deps: {
@@ -50,7 +51,7 @@ export function createAccessTokens(deps: {
         ? uncommitted
         : stored
     } catch (error) {
-      // While the store is unavailable, a token that was read before is served until it expires.
+      // While the store is unavailable, an access token that was read before is issued until it expires.
       const known = uncommitted ?? cached.get(name)
       if (hasCode(error, 'store_unavailable') && known !== undefined && now() < known.expiresAt)
         return known
@@ -76,7 +77,8 @@ export function createAccessTokens(deps: {
       if (state === 'fresh') return issue(credential, who)
       const blocked = refreshBlocked(credential, now())
       if (state === 'due') {
-        // In the background: this caller gets the current token, and the result is in the record.
+        // The refresh runs in the background. This caller gets the current token, which is still valid, and a
+        // failure is recorded in the credential.
         if (blocked === null) routine.refresh(name, { kind: 'fresh' }, who).catch(() => {})
         return issue(credential, who)
       }
@@ -89,8 +91,8 @@ export function createAccessTokens(deps: {
     async renew(name, version, who) {
       const stored = await read(name)
       if (stored === null) throw notFound(name)
-      // A version above the stored one never existed. It counts as the stored one, or each report of such a
-      // version would rotate the token.
+      // A version above the stored one never existed. It is treated as the stored one, because otherwise every
+      // request with such a version would rotate the token.
       const base = Math.min(version ?? stored.version, stored.version)
       const goal = { kind: 'newer', version: base, force: version === null } as const
       const credential = refreshed(name, await routine.refresh(name, goal, who))
@@ -120,5 +122,6 @@ function refreshed(name: string, result: RefreshResult): Credential {
   }
 }
 
+/** The error for a name that has no credential. */
 export const notFound = (name: string): IntegrationError =>
   new IntegrationError('credential_not_found', `there is no credential ${name}`)

@@ -1,6 +1,6 @@
 /**
- * The stored form of a credential, the same for every store: flat text fields, the secrets among them sealed
- * to their place (name, field, version). The empty string stands for an absent secret.
+ * The stored form of a credential, the same in every store: named text fields. Each secret is an envelope that is
+ * bound to its credential, field and version. The empty string stands for an absent secret.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -27,10 +27,10 @@ export const summaryFields = [
 /** The fields whose values are envelopes. */
 export const secretFields = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
 
-/** The fields laid over a token pair; a new pair removes them. */
+/** The fields that a failed or unfinished refresh adds to a token pair, and that the next pair removes. */
 export const overlayFields = ['Fault', 'Attempts', 'NextTryAt', 'Intent'] as const
 
-/** The fields that store a new pair. */
+/** Returns the fields to store for a new token pair. */
 export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredFields {
   const seal = (field: string, secret: Secret | null): string =>
     secret === null ? '' : keys.seal(secret.reveal(), { name: grant.name, field, version })
@@ -53,7 +53,7 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
   }
 }
 
-/** Reads a record without decrypting a secret. */
+/** Reads the fields of a record that are not secret. */
 export function summaryOf(fields: StoredFields): CredentialSummary {
   return {
     name: fields['Name'] ?? '',
@@ -70,12 +70,12 @@ export function summaryOf(fields: StoredFields): CredentialSummary {
   }
 }
 
-/** @throws {DecryptionError} */
+/** Reads a record and decrypts its access token. @throws {DecryptionError} */
 export function openCredential(keys: KeyRing, fields: StoredFields): Credential {
   return { ...summaryOf(fields), accessToken: openField(keys, fields, 'Authenticator') }
 }
 
-/** Decrypts the secrets beside the access token. @throws {DecryptionError} */
+/** Decrypts the secrets that only a refresh or a revocation needs. @throws {DecryptionError} */
 export function openGrantSecrets(
   keys: KeyRing,
   fields: StoredFields,
@@ -99,7 +99,8 @@ function openField(keys: KeyRing, fields: StoredFields, field: string): Secret |
 }
 
 /**
- * The secrets of a record re-encrypted with the active key, by field; `null` if all of them are already.
+ * Re-encrypts the secrets of a record that another key than the active one has encrypted. Returns their fields;
+ * `null` if there are none.
  *
  * @throws {DecryptionError}
  */
@@ -116,7 +117,7 @@ export function resealed(keys: KeyRing, fields: StoredFields): StoredFields | nu
   )
 }
 
-/** Whether each secret of a record can be decrypted in its place. */
+/** Returns whether every secret of a record can be decrypted. */
 export function isDecryptable(keys: KeyRing, fields: StoredFields): boolean {
   try {
     for (const field of secretFields) openField(keys, fields, field)
@@ -128,8 +129,8 @@ export function isDecryptable(keys: KeyRing, fields: StoredFields): boolean {
 }
 
 /**
- * The age of a record's intent, stored as `version:fence:ms`; `null` if there is none. An intent of another
- * version says nothing about the current pair.
+ * Returns the age of a record's intent, which is stored as `version:fence:epoch ms`; `null` if there is none for
+ * the current version. `storeNow` is epoch ms by the clock that wrote the intent.
  */
 export function intentOf(
   fields: StoredFields,

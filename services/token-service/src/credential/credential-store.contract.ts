@@ -13,7 +13,7 @@ import {
 } from './credential-store.ts'
 import { auditFactOf } from './outbox.ts'
 
-/** For a lease that has to last over a few commands on a busy machine, and is waited for all the same. */
+/** The duration of a lease that must outlast a few commands on a busy machine, although the test waits for its end. */
 const LONG_MS = 2_000
 
 const fault: Fault = {
@@ -32,7 +32,10 @@ const settlement = (overrides: Partial<Settlement> = {}): Settlement => ({
   ...overrides,
 })
 
-/** What every credential store keeps. `open` gives an empty one; `reopen` the same one after a restart. */
+/**
+ * The tests that every credential store must pass. `open` creates an empty store; `reopen` opens the same one again,
+ * as after a restart.
+ */
 export function credentialStoreContract(
   storeKind: string,
   {
@@ -57,12 +60,12 @@ export function credentialStoreContract(
       return (await store.readOutbox('relay', 1_000, limit)) ?? []
     }
     const events = async () =>
-      (await outbox()).flatMap(({ events: told }) =>
-        told.map(({ kind, event }) => `${kind} ${event.Version}`),
+      (await outbox()).flatMap(({ events: published }) =>
+        published.map(({ kind, event }) => `${kind} ${event.Version}`),
       )
     const log = async () => (await store.readAudit(0, 100)).items
 
-    it('returns a stored grant with version 1, and null for an unknown name', async () => {
+    it('returns a stored grant as version 1, and null for an unknown name', async () => {
       expect(await store.get('ACC-1')).toBeNull()
       const put = await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const got = await store.get('ACC-1')
@@ -80,7 +83,7 @@ export function credentialStoreContract(
       expect(put).toMatchObject({ name: 'ACC-1', version: 1 })
     })
 
-    it('keeps everything across a restart', async () => {
+    it('keeps tokens, intent, events and due times across a restart', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       await store.recordIntent(lease)
@@ -93,15 +96,15 @@ export function credentialStoreContract(
       expect(again.intent?.ageMs).toBeLessThan(30_000)
     })
 
-    /** The lease of a holder that is gone runs out. */
+    /** Acquires a lease as soon as that of its previous holder has expired. */
     const untilHeld = (name: string): Promise<LeasedCredential> =>
       eventually(async () => {
         const acquired = await store.acquire(name, 'b', 60_000)
-        if (acquired.kind !== 'acquired') throw new Error('the lease did not run out')
+        if (acquired.kind !== 'acquired') throw new Error('the lease has not expired')
         return acquired.leased
       })
 
-    it('grants one lease at a time, with a growing fence and the secrets', async () => {
+    it('grants one lease of a credential at a time, with a growing fencing token', async () => {
       expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({ kind: 'absent' })
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
@@ -119,7 +122,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1', 'b')).lease.fence).toBeGreaterThan(first.lease.fence)
     })
 
-    it('lets a lease expire, and renews it only for its holder', async () => {
+    it('renews a lease only for its holder and only until the lease expires', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       expect(await store.renew({ ...lease, owner: 'b' }, 60_000)).toBe(false)
@@ -128,7 +131,7 @@ export function credentialStoreContract(
       expect(await store.renew(lease, 60_000)).toBe(false)
     })
 
-    it('commits the next pair, keeps the previous token, and clears lease, intent and fault', async () => {
+    it('commits the next token pair with the previous refresh token, and clears lease, intent and fault', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
       expect(await store.settle(first.lease, settlement(), auditContextOf('faulted'))).toBe(
@@ -161,7 +164,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'faulted 1', 'refreshed 2'])
     })
 
-    it('returns committed for the same commit twice', async () => {
+    it('stores a commit once that is repeated, and reports committed again', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
@@ -171,7 +174,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('rejects the commit of a holder after another process acquired the lease', async () => {
+    it('rejects the commit of a lease holder after another process acquired the lease', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const stale = await held('ACC-1', 'a', 30)
       await untilHeld('ACC-1')
@@ -188,7 +191,7 @@ export function credentialStoreContract(
       expect(await store.get('ACC-1')).toMatchObject({ version: 1, fault: null })
     })
 
-    it('accepts the commit of a holder whose lease expired, if no other process acquired it', async () => {
+    it('accepts the commit of a lease holder whose lease expired if no other process acquired it', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', 20)
       await new Promise((done) => setTimeout(done, 60))
@@ -197,7 +200,7 @@ export function credentialStoreContract(
       ).toBe('committed')
     })
 
-    it('rejects the commit of a refresh in flight after a new grant', async () => {
+    it('rejects the commit of a refresh that was in flight when a new grant was stored', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -221,7 +224,7 @@ export function credentialStoreContract(
       expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
       expect(faulted?.accessToken?.reveal()).toBe('access one')
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
-      // A grant that has ended expires once and for all: that is the fault's to tell.
+      // The fault reports that this grant has ended, so its access token is not among those whose expiry counts.
       expect(await store.counts()).toEqual({ stored: 1, faulted: 1, nextExpiryAt: null })
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
@@ -248,7 +251,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('settles without a fault: postpones the next try and keeps an ambiguous intent', async () => {
+    it('settles a failed refresh without a fault: postpones the next try and keeps the intent if requested', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -273,7 +276,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1'])
     })
 
-    it('removes a credential completely; a later grant of the name continues its versions', async () => {
+    it('removes a credential completely, and continues its versions with a later grant of that name', async () => {
       expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('absent')
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
@@ -297,7 +300,7 @@ export function credentialStoreContract(
       })
     })
 
-    it('keeps absent secrets absent', async () => {
+    it('returns null for a refresh token and an id token that the grant did not have', async () => {
       await store.put(
         grantOf('ACC-1', 'one', { refreshToken: null, idToken: null }),
         START,
@@ -310,7 +313,7 @@ export function credentialStoreContract(
       })
     })
 
-    it('lists credentials by name, page by page, without a secret', async () => {
+    it('lists credentials page by page in the order of their names, without secrets', async () => {
       for (const realm of ['b', '10', 'a', '9', 'B'])
         await store.put(grantOf(`ACC-${realm}`, realm), START, auditContextOf('granted'))
       const first = await store.list({ after: '', limit: 3 })
@@ -320,7 +323,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('returns due names once, earliest first, and again if no refresh follows', async () => {
+    it('returns each due name once, earliest first, and again later if no refresh follows', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
@@ -341,23 +344,23 @@ export function credentialStoreContract(
       ])
     })
 
-    it('keeps events in order until they are trimmed, without secrets', async () => {
+    it('keeps events in order and without secrets until they are trimmed', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-2', 'two'), START, auditContextOf('granted'))
       await store.remove('ACC-1', false, auditContextOf('removed'))
       const entries = await outbox(2)
-      const told = entries.flatMap(({ events: some }) => some)
-      expect(told.map(({ kind, event: { Name } }) => `${kind} ${Name}`)).toEqual([
+      const published = entries.flatMap(({ events: some }) => some)
+      expect(published.map(({ kind, event: { Name } }) => `${kind} ${Name}`)).toEqual([
         'stored ACC-1',
         'stored ACC-2',
       ])
-      for (const { event } of told) expect(CredentialEvent.parse(event)).toEqual(event)
+      for (const { event } of published) expect(CredentialEvent.parse(event)).toEqual(event)
       await store.trimOutbox(entries.map(({ id }) => id))
       expect(await events()).toEqual(['removed 1'])
       expect(JSON.stringify(entries)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('audits every transition in a chain, and returns no event before its facts are audited', async () => {
+    it('chains the audit facts of every transition, and returns no event before its facts are audited', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted', { who: 'browser' }))
       const { lease } = await held('ACC-1')
       expect(await store.readOutbox('relay', 1_000, 100)).toEqual([])
@@ -388,7 +391,7 @@ export function credentialStoreContract(
       expect(JSON.stringify(items)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('audits each fact once, by any process and also after a restart', async () => {
+    it('audits each fact once, with concurrent calls and across a restart', async () => {
       await store.record([auditFactOf({ name: 'ACC-1', version: 1 }, auditContextOf('handed_out'))])
       await Promise.all([store.audit(100), store.audit(100), store.audit(100)])
       store = await reopen()
@@ -407,7 +410,7 @@ export function credentialStoreContract(
       expect((await store.readAudit(1, 1)).items.map(({ Seq }) => Seq)).toEqual([2])
     })
 
-    it('keeps what is known of the end of a grant, and announces a notice with the pair', async () => {
+    it('stores when a grant ends, and publishes the expiry notice with the token pair', async () => {
       const hardExpiresAt = START + 29 * 86_400_000
       const limits = { hardExpiresAt, idleExpiresAt: START + 1_000_000 }
       await store.put(grantOf('ACC-1', 'one', limits), START, auditContextOf('granted'))
@@ -425,7 +428,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('checks whether the secrets of a credential can be decrypted, and returns absent for an unknown name', async () => {
+    it('reports whether the secrets of a credential can be decrypted, and absent for an unknown name', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       expect([await store.checkDecryption('ACC-1'), await store.checkDecryption('ACC-2')]).toEqual([
         'decryptable',
@@ -433,7 +436,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('continues from the version of an imported credential if it is higher', async () => {
+    it('continues after the version of an imported credential if that is the higher one', async () => {
       const put = (atLeast: number) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { atLeast })
       expect((await put(7)).version).toBe(8)
@@ -441,7 +444,7 @@ export function credentialStoreContract(
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access x')
     })
 
-    it('stores a grant once that is put again because its answer was lost', async () => {
+    it('stores a grant once whose put is repeated because the reply was lost', async () => {
       const put = () =>
         store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'), { id: 'this grant' })
       await put()
@@ -452,7 +455,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('puts only over the version that was meant, where one was', async () => {
+    it('replaces only the version that the caller names, and otherwise throws VersionConflict', async () => {
       const put = (over: number | null) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { over })
       await expect(put(1)).rejects.toThrow(VersionConflict)
@@ -461,7 +464,7 @@ export function credentialStoreContract(
       expect(await put(1)).toMatchObject({ version: 2 })
     })
 
-    it('removes only the version that was meant, where one was', async () => {
+    it('removes only the version that the caller names', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-1', 'two'), START, auditContextOf('granted'))
       const remove = (version: number) =>

@@ -1,14 +1,14 @@
 /**
- * The port to the credential store. The Redis adapter is for deployments, the file adapter for the embedded
- * host; one contract suite (credential-store.contract.ts) runs against both.
+ * The port to the credential store. Deployments use the Redis adapter, and the embedded host uses the file adapter.
+ * One contract suite (credential-store.contract.ts) runs against both.
  *
- * Every write is atomic, compares the credential's version first, and appends an entry to the outbox in the
- * same step: whatever is stored is audited and published, and nothing else is. The audit facts of an entry go
- * from the outbox into the audit log, and after that its events to the broker.
+ * Every write is atomic. It compares the credential's version first, and appends an entry to the outbox in the same
+ * step, so exactly what is stored is audited and published. The audit facts of an outbox entry are moved into the
+ * audit log first, and then its events are published to the broker.
  *
- * All methods throw `IntegrationError` `store_unavailable` when the store cannot be used; a write may have
- * succeeded nevertheless. Methods that decrypt secrets throw `DecryptionError` for a record that was changed,
- * moved or sealed with another key.
+ * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used; a write may have succeeded
+ * nevertheless, with its reply lost. Methods that decrypt secrets throw `DecryptionError` for a record that was
+ * changed by another program, copied, or encrypted with a key that the key ring does not have.
  */
 import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/contracts/audit'
 import type { Fault } from '@integration-host/shared/contracts/credential'
@@ -17,15 +17,19 @@ import type { Credential, CredentialSummary, Grant } from './credential.ts'
 import type { AuditContext, OutboxEntry } from './outbox.ts'
 
 export interface CredentialStore {
+  /** Reads a credential; `null` if there is none of that name. */
   get(name: string): Promise<Credential | null>
 
-  /** A page of credentials in the order of their names, beginning after the name `after`. */
+  /** Returns a page of credentials in the order of their names, beginning after the name `after`. */
   list(page: {
     readonly after: string
     readonly limit: number
   }): Promise<readonly CredentialSummary[]>
 
-  /** `nextExpiryAt`: the earliest expiry of an access token that is still refreshed; `null` if there is none. */
+  /**
+   * Counts credentials and those with a fault. `nextExpiryAt` is the earliest expiry of an access token, in epoch
+   * ms, among the credentials that are still refreshed; `null` if there is none.
+   */
   counts(): Promise<{
     readonly stored: number
     readonly faulted: number
@@ -33,9 +37,9 @@ export interface CredentialStore {
   }>
 
   /**
-   * Stores a new grant, whatever is stored now. It ends leases, intents and faults, so a refresh in flight can
-   * no longer commit. The version is one above the last one the name ever had, also after a removal, and above
-   * `atLeast`. A call repeated with the same `id` stores nothing, so a later write is kept.
+   * Stores a new grant in place of the stored one. It ends leases, intents and faults, so a refresh in flight can
+   * no longer commit. The new version is above every version that the name ever had, also before a removal, and
+   * above `atLeast`. A call that is repeated with the same `id` stores nothing, so a later write is kept.
    */
   put(grant: Grant, dueAt: number, context: AuditContext, options?: PutOptions): Promise<Credential>
 
@@ -45,16 +49,17 @@ export interface CredentialStore {
   /** Extends a lease; `false` if another process has it or it has expired. */
   renew(lease: Lease, leaseMs: number): Promise<boolean>
 
+  /** Ends a lease; without effect if another process holds it. */
   release(lease: Lease): Promise<void>
 
-  /** Stores that the refresh token of the lease's version is about to be used. `lost`: the lease has ended. */
+  /** Stores the intent to use the refresh token of the lease's version. `lost`: the lease has ended. */
   recordIntent(lease: Lease): Promise<'recorded' | 'lost'>
 
   /**
-   * Replaces the pair of `lease.version` by the next one and clears intent, fault and lease. A repeated call
-   * returns `committed` again. `fenced`: another process acquired the lease since and may be using the same
-   * version. `superseded`: the version is a newer one, or the credential was removed.
-   * `isNoticeNew`: the expiry notice of the grant is published with it.
+   * Replaces the token pair of `lease.version` by the next one and clears intent, fault and lease. A repeated call
+   * returns `committed` again. `fenced`: another process has acquired the lease since, and may be using the same
+   * refresh token. `superseded`: a newer version is stored, or the credential was removed.
+   * With `isNoticeNew` the expiry notice of the grant is published as well.
    */
   commit(
     lease: Lease,
@@ -64,10 +69,13 @@ export interface CredentialStore {
     isNoticeNew?: boolean,
   ): Promise<'committed' | 'fenced' | 'superseded'>
 
-  /** Records a refresh that brought no pair, and releases the lease. */
+  /** Stores the result of a refresh without a new token pair, and releases the lease. `lost`: the lease has ended. */
   settle(lease: Lease, settlement: Settlement, context: AuditContext): Promise<'settled' | 'lost'>
 
-  /** Removes a credential with everything of it; `changed`, and nothing done, when it is not `version`. */
+  /**
+   * Removes a credential with its lease, due time and counts. `changed`: another version than `version` is stored,
+   * and nothing was removed.
+   */
   remove(
     name: string,
     revoked: boolean,
@@ -76,9 +84,9 @@ export interface CredentialStore {
   ): Promise<'removed' | 'changed' | 'absent'>
 
   /**
-   * Names whose refresh is due by `now`, earliest first. Their due time becomes `now + postponeMs`, so that no
-   * other replica gets them as well, and another one gets them if this process dies. `nextAt`: the earliest
-   * due time after that; `null` if the index is empty.
+   * Returns the names whose refresh is due by `now`, earliest first. Their due time becomes `now + postponeMs`, so
+   * that no other replica gets them now, and one gets them later if this process dies. `nextAt` is the earliest
+   * due time after that, in epoch ms; `null` if the index is empty.
    */
   takeDue(
     now: number,
@@ -86,24 +94,24 @@ export interface CredentialStore {
     postponeMs: number,
   ): Promise<{ readonly names: readonly string[]; readonly nextAt: number | null }>
 
-  /** Adds audit facts that change no credential to the outbox; once for each `id`, however often it is called. */
+  /** Adds audit facts to the outbox that belong to no write. Repeated calls with the same `id` add them once. */
   record(facts: readonly AuditFact[], id?: string): Promise<void>
 
   /**
-   * Moves the audit facts of the next outbox entries, at most `limit`, into the audit log, each once and in
-   * order. Resolves with the number of entries. Any replica may call it at any time.
+   * Moves the audit facts of at most `limit` outbox entries into the audit log, each once and in order. Resolves
+   * with the number of entries. Replicas may call it concurrently.
    */
   audit(limit: number): Promise<number>
 
-  /** Audit entries with a number above `after`, in order, and the newest one. */
+  /** Returns audit entries with a number above `after`, in order, and the newest number with its hash. */
   readAudit(
     after: number,
     limit: number,
   ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
 
   /**
-   * The oldest outbox entries that are audited and not yet trimmed; `null` while another replica has the relay
-   * lease (one relay at a time keeps the order).
+   * Returns the oldest outbox entries whose facts are audited; `null` while another replica has the relay lease.
+   * One replica publishes at a time, because that keeps the events in order.
    */
   readOutbox(
     owner: string,
@@ -111,16 +119,19 @@ export interface CredentialStore {
     limit: number,
   ): Promise<readonly PendingEvents[] | null>
 
-  /** Releases the relay lease, so that another replica need not wait until it expires. */
+  /** Releases the relay lease, so that another replica can publish before it expires. */
   releaseOutbox(owner: string): Promise<void>
 
   /** Deletes entries whose events the broker has confirmed. */
   trimOutbox(ids: readonly string[]): Promise<void>
 
-  /** Re-encrypts the secrets of one credential with the active key; `current`: they were already. */
+  /**
+   * Re-encrypts the secrets of one credential with the active key. `current`: that key had encrypted them.
+   * `refused`: they cannot be decrypted.
+   */
   reseal(name: string): Promise<'resealed' | 'current' | 'refused' | 'absent'>
 
-  /** Whether every secret of a credential can be decrypted with the configured keys; writes nothing. */
+  /** Returns whether every secret of a credential can be decrypted (`refused`: not), and changes nothing. */
   checkDecryption(name: string): Promise<'decryptable' | 'refused' | 'absent'>
 
   /** Deletes the key check values of all keys but the active one, and resolves with the ids of those keys. */
@@ -128,6 +139,7 @@ export interface CredentialStore {
 }
 
 export interface PutOptions {
+  /** The new version is above this one. */
   readonly atLeast?: number
   /** Identifies this grant; the same value when its put is retried. */
   readonly id?: string
@@ -144,7 +156,7 @@ export class VersionConflict extends Error {
 export interface Lease {
   readonly name: string
   readonly owner: string
-  /** The fencing token: grows with each lease, so that an older holder can be told from a newer one. */
+  /** The fencing token. It grows with each lease, so that the store can reject the writes of an older holder. */
   readonly fence: number
   readonly version: number
 }
@@ -154,7 +166,7 @@ export type Acquired =
   | { readonly kind: 'busy' }
   | { readonly kind: 'acquired'; readonly leased: LeasedCredential }
 
-/** A credential under lease, with the secrets that only the refresh protocol and the revocation see. */
+/** A credential under lease, with the secrets that only a refresh, an export or a revocation needs. */
 export interface LeasedCredential {
   readonly lease: Lease
   readonly credential: Credential
@@ -162,21 +174,21 @@ export interface LeasedCredential {
   readonly idToken: Secret | null
   readonly previous: Grant['previous']
   /**
-   * A process stored `ageMs` ago that it would use the token of this version, and no response was recorded
-   * since; `null` if none did.
+   * The intent of a process to use the refresh token of this version, stored `ageMs` ago, for which no response
+   * was recorded; `null` if there is none.
    */
   readonly intent: { readonly ageMs: number } | null
 }
 
 export interface Settlement {
   readonly attempts: number
-  /** When the refresh is tried again, epoch ms; `null`: not before a new grant. */
+  /** When the refresh is tried again, in epoch ms; `null`: only a new grant can help. */
   readonly nextTryAt: number | null
-  /** The fault to lay over the credential; `null` leaves the present one. */
+  /** The fault to store with the credential; `null` leaves the stored one unchanged. */
   readonly fault: Fault | null
-  /** Whether the transition is published as an event. */
+  /** Whether an event of the fault is published. */
   readonly isPublished: boolean
-  /** Whether the provider may have rotated the token: only a response clears an intent. */
+  /** Whether the intent stays because the provider may have rotated the refresh token without a response. */
   readonly keepsIntent: boolean
 }
 

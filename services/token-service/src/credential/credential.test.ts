@@ -20,7 +20,7 @@ const token = {
   idleExpiresAt: 100 * DAY,
 }
 
-describe('the freshness of a credential', () => {
+describe('freshness of a credential', () => {
   const dueAt = refreshDueAt(token, AHEAD)
 
   it.each([
@@ -30,19 +30,22 @@ describe('the freshness of a credential', () => {
     ['due', HOUR - 1],
     ['expired', HOUR],
     ['expired', HOUR * 100],
-  ])('is %s at %d ms of its hour', (expected, now) => {
-    expect(freshness(token, now, AHEAD)).toBe(expected)
-  })
+  ])(
+    'classifies a token with a lifetime of one hour as %s %d ms after its refresh',
+    (expected, now) => {
+      expect(freshness(token, now, AHEAD)).toBe(expected)
+    },
+  )
 
-  it('is expired without an access token, whatever the clock says', () => {
+  it('classifies a credential without an access token as expired at any time', () => {
     expect(freshness({ ...token, accessToken: null }, 0, AHEAD)).toBe('expired')
   })
 })
 
-describe('the time of the proactive refresh', () => {
+describe('refreshDueAt', () => {
   const names = Array.from({ length: 2_000 }, (_, index) => `ACC-${index}`)
 
-  it('is spread over ±20 % of the margin, the same for a realm every time', () => {
+  it('varies the margin before expiry by ±20 % between realms, and is stable for one realm', () => {
     const margins = names.map((name) => (HOUR - refreshDueAt({ ...token, name }, AHEAD)) / AHEAD)
     expect(Math.min(...margins)).toBeGreaterThanOrEqual(0.8)
     expect(Math.max(...margins)).toBeLessThanOrEqual(1.2)
@@ -51,21 +54,21 @@ describe('the time of the proactive refresh', () => {
     expect(refreshDueAt(token, AHEAD)).toBe(refreshDueAt({ ...token }, AHEAD))
   })
 
-  it('spreads similar names evenly', () => {
+  it('distributes similar credential names evenly', () => {
     const tenths = Array.from({ length: 10 }, () => 0)
     for (const name of names)
       tenths[Math.floor(spread(name) * 10)] = (tenths[Math.floor(spread(name) * 10)] ?? 0) + 1
     for (const count of tenths) expect(count).toBeGreaterThan(140)
   })
 
-  it('is never before half the lifetime, so that a short-lived token is not refreshed for ever', () => {
+  it('is never before half of the lifetime, so that a short-lived token is not refreshed endlessly', () => {
     expect(refreshDueAt({ ...token, expiresAt: 10_000 }, AHEAD)).toBe(5_000)
     expect(freshness({ ...token, expiresAt: 10_000 }, 1, AHEAD)).toBe('fresh')
   })
 })
 
-describe('the end of a grant', () => {
-  it('is kept away by a refresh in time, however long access tokens live', () => {
+describe('limits of a grant', () => {
+  it('refreshes at 50 to 70 % of the idle limit if access tokens live longer than that', () => {
     for (const name of ['ACC-1', 'ACC-2', 'ACC-3']) {
       const dueAt = refreshDueAt({ ...token, name, expiresAt: 365 * DAY }, AHEAD)
       expect(dueAt).toBeGreaterThanOrEqual(50 * DAY)
@@ -74,10 +77,10 @@ describe('the end of a grant', () => {
   })
 
   it.each([
-    ['the setting, if the response has no limit', null, 100 * DAY],
-    ['the answer, where it is shorter', 30 * 86_400, 30 * DAY],
-    ['the setting, where the answer is longer', 101 * 86_400, 100 * DAY],
-  ])('by idleness is that of %s', (_, idleSeconds, expected) => {
+    ['the setting if the response has no limit', null, 100 * DAY],
+    ['the response if that is shorter', 30 * 86_400, 30 * DAY],
+    ['the setting if the limit in the response is longer', 101 * 86_400, 100 * DAY],
+  ])('takes the idle limit from %s', (_, idleSeconds, expected) => {
     const limits = grantLimits({ idleSeconds, hardSeconds: null }, 1_000, 100 * DAY)
     expect(limits).toEqual({ idleExpiresAt: 1_000 + expected, hardExpiresAt: null })
   })
@@ -90,13 +93,13 @@ describe('the end of a grant', () => {
     [7 * DAY, 7],
     [0, 7],
     [-DAY, 7],
-  ])('by age is noticed %d ms ahead as %s days', (leftMs, expected) => {
+  ])('selects for a hard expiry in %d ms the notice of %s days', (leftMs, expected) => {
     expect(expiryNotice(5_000 + leftMs, 5_000)).toBe(expected)
     expect(expiryNotice(null, 5_000)).toBeNull()
   })
 })
 
-describe('a lifetime as a provider sends it', () => {
+describe('lifetimeSeconds', () => {
   it.each([
     [3600, 3600],
     ['3600', 3600],
@@ -120,7 +123,7 @@ describe('a lifetime as a provider sends it', () => {
     [{}, 3000],
     [true, 3000],
     [[3600], 3000],
-  ])('%j is %d seconds', (given, expected) => {
+  ])('reads expires_in %j as %d seconds', (given, expected) => {
     expect(lifetimeSeconds(given)).toBe(expected)
   })
 })

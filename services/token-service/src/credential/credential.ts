@@ -4,24 +4,24 @@ import type { Secret } from '@integration-host/shared/secrets/secret'
 /** A credential without its secrets. Times are epoch milliseconds. */
 export interface CredentialSummary {
   readonly name: string
-  /** The realm; empty where none is known. */
+  /** The realm; empty if none is known. */
   readonly environment: string
   readonly expiresAt: number
-  /** When the request was started whose response brought this version. */
+  /** When the request was sent whose response contained this token pair. */
   readonly refreshedAt: number
-  /** Counts token pairs: grows with each new pair and with nothing else. */
+  /** Grows by one with each new token pair, and with no other change. */
   readonly version: number
   /** The provider ends a grant that is not refreshed by then. */
   readonly idleExpiresAt: number
-  /** The provider ends the grant then, however often it is refreshed; `null` if it did not say. */
+  /** The provider ends the grant then even if it is refreshed; `null` if the provider sent no such limit. */
   readonly hardExpiresAt: number | null
-  /** The last notice published of the hard expiry, in days before it; `null`: none yet. */
+  /** The last published notice of the hard expiry, as days before it; `null` if none was published. */
   readonly expiryNoticeDays: ExpiryNoticeDays | null
-  /** An overlay: the pair below it is kept, and its access token is served until it expires. */
+  /** Why refreshes fail. The token pair is kept, and its access token is issued until it expires. */
   readonly fault: Fault | null
-  /** Refreshes that failed since the last success. */
+  /** How many refreshes have failed since the last success. */
   readonly attempts: number
-  /** No refresh before this time, unless it is forced; `null`: no restriction. */
+  /** No refresh is started before this time unless it is forced; `null`: no restriction. */
   readonly nextTryAt: number | null
 }
 
@@ -43,16 +43,19 @@ export interface Grant extends Pick<
 > {
   /** `null` in an imported credential that had none. */
   readonly accessToken: Secret | null
-  /** `null` if the provider gave none: such a credential can be used until its access token expires. */
+  /** `null` if the provider sent none. Such a credential can be used until its access token expires. */
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null
-  /** The previous refresh token, which providers with a grace period still accept. */
+  /** The previous refresh token, which a provider with a grace period accepts for some time after the rotation. */
   readonly previous: { readonly token: Secret; readonly retiredAt: number } | null
 }
 
 export type Freshness = 'fresh' | 'due' | 'expired'
 
-/** `fresh`: valid and not due; `due`: valid, but its refresh is due; `expired`: no valid access token. */
+/**
+ * Returns `fresh` for a valid access token, `due` for a valid one whose proactive refresh should start, and
+ * `expired` if there is no valid access token.
+ */
 export function freshness(
   credential: Pick<
     Credential,
@@ -66,10 +69,10 @@ export function freshness(
 }
 
 /**
- * When the proactive refresh of a credential starts: `refreshAheadMs` before expiry, ±20 % by realm so
- * that realms connected together are not refreshed together. Never earlier than half the lifetime: a
- * short-lived token would otherwise be due at once, and be refreshed endlessly. And well before the
- * provider would end the grant for being idle, whatever the lifetime of its access tokens.
+ * Returns when the proactive refresh of a credential starts, in epoch ms: `refreshAheadMs` before expiry, varied by
+ * ±20 % between realms, so that realms that were connected together are not refreshed together. It is never before
+ * half of the token's lifetime, because a short-lived token would be refreshed endlessly. It is at the latest at
+ * 50 to 70 % of the idle limit, after which the provider would end the grant.
  */
 export function refreshDueAt(
   {
@@ -91,12 +94,12 @@ const DAY_MS = 86_400_000
 const noticeDays = [7, 30, 90] as const
 export type ExpiryNoticeDays = (typeof noticeDays)[number]
 
-/** The notice of a grant's hard expiry that is due: it is that many days away or fewer; `null`: none yet. */
+/** Returns the smallest notice period that `hardExpiresAt` is within; `null` if it is further away than all of them. */
 export const expiryNotice = (hardExpiresAt: number | null, now: number): ExpiryNoticeDays | null =>
   (hardExpiresAt !== null && noticeDays.find((days) => hardExpiresAt - now <= days * DAY_MS)) ||
   null
 
-/** How long the provider keeps a grant according to its response, in epoch ms. */
+/** Computes when the provider ends a grant, in epoch ms, from the lifetimes in its response. */
 export function grantLimits(
   tokens: { readonly idleSeconds: number | null; readonly hardSeconds: number | null },
   startedAt: number,
@@ -109,23 +112,26 @@ export function grantLimits(
   }
 }
 
-/** A number in [0, 1) that is the same for a name on every replica (FNV-1a). */
+/** Returns a number in [0, 1) that is the same for a name on every replica (FNV-1a hash). */
 export function spread(name: string): number {
   let hash = 0x811c9dc5
   for (let index = 0; index < name.length; index += 1) {
     hash = Math.imul(hash ^ name.charCodeAt(index), 0x01000193)
   }
-  // FNV changes the high bits of short, similar names too little.
+  // FNV-1a leaves the high bits of short, similar names nearly equal. These two steps mix all bits.
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d)
   return ((hash ^ (hash >>> 13)) >>> 0) / 2 ** 32
 }
 
 /** The lifetime of an access token whose response has no usable `expires_in` (RFC 6749 §5.1 makes it optional). */
 const DEFAULT_LIFETIME_SECONDS = 3_000
-/** The longest lifetime that is believed: a wrong number must not keep a credential from being refreshed. */
+/** The longest lifetime that is accepted, so that a wrong number cannot prevent refreshes for years. */
 const MAX_LIFETIME_SECONDS = 86_400
 
-/** Seconds from a received `expires_in`: a positive number, also as text, at most a day; else the default. */
+/**
+ * Returns the token lifetime in seconds for a received `expires_in`, which may be a number or numeric text: at most
+ * one day, and the default if the value is not positive.
+ */
 export function lifetimeSeconds(expiresIn: unknown): number {
   const isNumeric = typeof expiresIn === 'string' && /^\s*\d+(\.\d+)?\s*$/.test(expiresIn)
   const seconds = isNumeric ? Number(expiresIn) : expiresIn
@@ -134,7 +140,7 @@ export function lifetimeSeconds(expiresIn: unknown): number {
   return Math.min(seconds, MAX_LIFETIME_SECONDS)
 }
 
-/** The credential as the API shows it: everything but the secrets. */
+/** Returns the credential as the API shows it, without secrets. */
 export function viewOf(credential: CredentialSummary): CredentialView {
   return {
     Name: credential.name,
@@ -150,7 +156,7 @@ export function viewOf(credential: CredentialSummary): CredentialView {
   }
 }
 
-/** The credential that a stored grant makes. */
+/** Returns the credential as it is after `grant` was stored as `version`. */
 export const credentialOf = (grant: Grant, version: number): Credential => ({
   name: grant.name,
   environment: grant.environment,

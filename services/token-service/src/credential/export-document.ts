@@ -1,4 +1,4 @@
-/** Encrypts credentials into a document for another installation, and decrypts one. */
+/** Encrypts credentials into a document for another installation, and decrypts such a document. */
 import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:crypto'
 import { promisify } from 'node:util'
 import { z } from 'zod'
@@ -7,7 +7,7 @@ import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Secret } from '@integration-host/shared/secrets/secret'
 
-/** What the document is encrypted with. */
+/** The secret that encrypts a document. */
 export type DocumentSecret =
   | { readonly kind: 'passphrase'; readonly passphrase: Secret }
   | { readonly kind: 'key'; readonly key: Buffer }
@@ -17,13 +17,13 @@ const secret = z
   .min(1)
   .transform((text) => new Secret(text))
 
-/** Up to the year 9999: later times have another form in ISO 8601, and the latest have none. */
+/** Epoch ms up to the year 9999. ISO 8601 writes later years with a sign and six digits, or not at all. */
 const time = z.number().min(0).max(253_402_300_799_999)
 
 const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
-  // Later versions count on from it, and must stay exact integers in Redis and JSON.
+  // Versions continue from this one, and must remain exact integers in Redis and in JSON.
   version: z
     .int()
     .positive()
@@ -37,11 +37,11 @@ const ExportedCredential = z.object({
   idToken: secret.nullable(),
   previous: z.object({ token: secret, retiredAt: time }).nullable(),
 })
-/** A credential with all that the importing installation needs. Times are epoch ms. */
+/** A credential with everything that the importing installation stores. Times are epoch ms. */
 export type ExportedCredential = z.output<typeof ExportedCredential>
 
 const FORMAT = 'integration-host-credentials/1'
-// OWASP's recommendation for scrypt; 128 MiB for a third of a second.
+// The parameters that OWASP recommends for scrypt. One derivation uses 128 MiB for a third of a second.
 const SCRYPT = { N: 131_072, r: 8, p: 1 } as const
 const TAG_BYTES = 16
 
@@ -54,7 +54,10 @@ const derive = promisify(scrypt) as (
 
 let deriving: Promise<unknown> = Promise.resolve()
 
-/** One derivation at a time: each needs 128 MiB and one of the four threads that file and DNS calls share. */
+/**
+ * Derives the key of a document, one at a time, because each derivation needs 128 MiB and one of the four threads
+ * that file system and DNS calls share.
+ */
 function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
   if (sealedWith.kind === 'key') return Promise.resolve(sealedWith.key)
   const derived = deriving.then(() =>
@@ -64,7 +67,7 @@ function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
   return derived
 }
 
-/** The authenticated part of the document beside the ciphertext, in one canonical form. */
+/** Encodes the members of the document that are authenticated but not encrypted, in one canonical form. */
 const additionalData = ({
   Format,
   ExportedAt,
@@ -75,6 +78,7 @@ const additionalData = ({
     JSON.stringify([Format, ExportedAt, Names, Kdf.Name, 'Salt' in Kdf ? Kdf.Salt : null]),
   )
 
+/** Encrypts credentials into a document with AES-256-GCM. `now` is epoch ms. */
 export async function sealDocument(
   credentials: readonly ExportedCredential[],
   sealedWith: DocumentSecret,
@@ -113,7 +117,11 @@ const revealed = ({
   previous: previous === null ? null : { ...previous, token: previous.token.reveal() },
 })
 
-/** @throws {IntegrationError} `invalid_request`: another passphrase or key, or the document was changed. */
+/**
+ * Decrypts a document.
+ *
+ * @throws {IntegrationError} `invalid_request`: the passphrase or key is wrong, or the document was changed.
+ */
 export async function openDocument(
   document: ExportDocument,
   sealedWith: DocumentSecret,

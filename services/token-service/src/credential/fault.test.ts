@@ -13,7 +13,7 @@ import {
 describe('a fault', () => {
   const at = Date.parse('2026-01-01T00:00:00.000Z')
 
-  it('has the message of the contract and a remedy', () => {
+  it('has the documented message and a remedy', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',
@@ -33,7 +33,7 @@ describe('a fault', () => {
     expect(isTerminal(fault)).toBe(true)
   })
 
-  it('is provisional, with NextTryAt, while the rejected token will be tried again', () => {
+  it('is provisional and has NextTryAt if the rejected refresh token will be tried again', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',
@@ -55,7 +55,7 @@ describe('a fault', () => {
     ])
   })
 
-  it('of a rejected grant is final if it was stored without the member Final', () => {
+  it('is final for a rejected grant if it was stored without the member Final', () => {
     const { Final: _, ...stored } = faultOf(
       'ACC-1',
       'invalid_grant',
@@ -65,7 +65,7 @@ describe('a fault', () => {
     expect([isTerminal(stored), isProvisional(stored)]).toEqual([true, false])
   })
 
-  it('ends a grant only if a new one is needed', () => {
+  it('is terminal only in the classes that need a new authorization', () => {
     const of = (
       code: 'provider_unavailable' | 'provider_rejected' | 'rotation_lost' | 'no_refresh_token',
     ) => isTerminal(faultOf('ACC-1', code, { body: '', traceId: null }, { at, attempts: 1 }))
@@ -79,7 +79,7 @@ describe('a fault', () => {
   })
 })
 
-describe('a body that is shown', () => {
+describe('presentableBody', () => {
   it.each([
     '{"error":"invalid_grant"}',
     '{"error":"invalid_grant","error_description":"Incorrect or invalid refresh token"}',
@@ -90,7 +90,7 @@ describe('a body that is shown', () => {
     'Basic authentication is required',
     'request 0f8fad5b-d9cb-469f-a165-70867728950e of 4bf92f3577b34da6a3ce929d0e0e4736 failed',
     '',
-  ])('is unchanged if it holds no token: %s', (body) => {
+  ])('returns a body without a token unchanged: %s', (body) => {
     expect(presentableBody(body, ['rt-secret'])).toBe(body)
   })
 
@@ -101,33 +101,45 @@ describe('a body that is shown', () => {
 
   it.each([
     ['the token that was sent', `no such token: ${sent}`],
-    ['it in a form', `refresh_token=${encodeURIComponent(sent)}&x=1`],
-    ['it in base64', encoded('base64', '')],
-    ['it in the middle of base64', encoded('base64', 'refresh_token=')],
-    ['it in the middle of base64url', encoded('base64url', '?refresh_token=')],
-    ['it in hex', encoded('hex', '')],
-    ['it in a header', `Authorization: Basic ${btoa(`client:canary-secret`)}`],
-    ['a short one in a header', 'authorization: bearer canary-0123456789'],
-    ['a token member', '{"access_token":"another-canary","token_type":"mac"}'],
-    ['a member in other letters', '{"accessToken":"another-canary"}'],
-    ['a member cut in the middle', '{"token_type":"bearer","refresh_token":"another-canar'],
-    ['a member in a string', '{"detail":"{\\"id_token\\":\\"another-canary\\"}"}'],
-    ['an element', '<r><refresh_token type="x">another-canary</refresh_token></r>'],
-    ['a new token under another name', `{"token":{"value":"${issued}"}}`],
-    ['a new token in words', `could not save ${issued} for you`],
-    ['a JWT', 'bad eyJhbGciOiJub25lIn0.eyJzdWIiOiJjYW5hcnkifQ.Y2FuYXJ5'],
-  ])('has its tokens redacted: %s', (_, body) => {
+    ['the token that was sent, in a form', `refresh_token=${encodeURIComponent(sent)}&x=1`],
+    ['the token that was sent, in base64', encoded('base64', '')],
+    ['the token that was sent, within longer base64', encoded('base64', 'refresh_token=')],
+    ['the token that was sent, within longer base64url', encoded('base64url', '?refresh_token=')],
+    ['the token that was sent, in hex', encoded('hex', '')],
+    [
+      'client credentials in an echoed header',
+      `Authorization: Basic ${btoa(`client:canary-secret`)}`,
+    ],
+    ['a short bearer token in an echoed header', 'authorization: bearer canary-0123456789'],
+    ['a member access_token', '{"access_token":"another-canary","token_type":"mac"}'],
+    ['a member accessToken', '{"accessToken":"another-canary"}'],
+    [
+      'a member refresh_token in truncated JSON',
+      '{"token_type":"bearer","refresh_token":"another-canar',
+    ],
+    [
+      'a member id_token in JSON within a string',
+      '{"detail":"{\\"id_token\\":\\"another-canary\\"}"}',
+    ],
+    [
+      'an XML element refresh_token',
+      '<r><refresh_token type="x">another-canary</refresh_token></r>',
+    ],
+    ['an issued token in a member of another name', `{"token":{"value":"${issued}"}}`],
+    ['an issued token within a sentence', `could not save ${issued} for you`],
+    ['a JSON web token', 'bad eyJhbGciOiJub25lIn0.eyJzdWIiOiJjYW5hcnkifQ.Y2FuYXJ5'],
+  ])('redacts %s', (_, body) => {
     const shown = presentableBody(body, [sent])
     expect(shown).toContain('[redacted]')
     const canary = /canar|Y2FuYXJ5|63616e617279/
     expect(shown).not.toMatch(canary)
-    // Nor does anything that can be decoded.
+    // No part of the output may decode to the token either.
     for (const run of shown.match(/[\w+/-]{8,}/g) ?? [])
       for (const skipped of [0, 1, 2, 3])
         expect(Buffer.from(run.slice(skipped), 'base64').toString('latin1')).not.toMatch(canary)
   })
 
-  it('is bounded', () => {
+  it('truncates a body to 1,000 characters', () => {
     expect(presentableBody('an error '.repeat(7_000), [])).toHaveLength(1_001)
     expect(presentableBody('x'.repeat(60_000), []).length).toBeLessThanOrEqual(1_001)
   })
@@ -139,15 +151,15 @@ describe('a body that is shown', () => {
     'eyJ',
     'refresh_token=',
     `${'x'.repeat(39)} `,
-  ])('is redacted in linear time: a megabyte of %j', (part) => {
-    // Where the cost grows with the square of the length, this takes a minute.
+  ])('needs linear time for a megabyte of %j', (part) => {
+    // With a cost that grows with the square of the length, this takes a minute.
     const body = part.repeat(1_048_576 / part.length)
     expect(presentableBody(body, [sent]).length).toBeLessThanOrEqual(1_001)
   })
 })
 
-describe('the delay until the next try', () => {
-  it('doubles with jitter up to a quarter of an hour', () => {
+describe('retryDelayMs', () => {
+  it('doubles with each attempt, with jitter, up to a quarter of an hour', () => {
     expect([1, 2, 3, 4].map((attempts) => retryDelayMs(attempts, null, 0))).toEqual([
       1_000, 2_000, 4_000, 8_000,
     ])
@@ -156,7 +168,7 @@ describe('the delay until the next try', () => {
     expect(retryDelayMs(1_000, null, 0)).toBe(RETRY_CAP_MS / 2)
   })
 
-  it('is never shorter than Retry-After, and bounded if that is years', () => {
+  it('is never shorter than Retry-After, and is bounded if Retry-After is years', () => {
     for (const random of [0, 0.5, 0.999]) {
       expect(retryDelayMs(1, 30_000, random)).toBeGreaterThanOrEqual(30_000)
       expect(retryDelayMs(1, 1e12, random)).toBeLessThan(RETRY_CAP_MS * 1.3)

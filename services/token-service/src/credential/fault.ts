@@ -1,11 +1,11 @@
-/** The faults of a credential: their classes, whether a retry can help, and what to do. */
+/** The classes of faults, the text of a fault, and the delay before a failed refresh is retried. */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { ProviderResponse } from '../provider/provider.ts'
 
 /**
- * `endsGrant`: only a new grant can end the fault. `isRejection`: the provider rejected the refresh token;
- * under a profile whose provider may do so in an outage, the token is tried again before that is final.
+ * `endsGrant`: only a new grant can end the fault. `isRejection`: the provider rejected the refresh token. If the
+ * provider profile says that an outage may cause such rejections, the token is tried again before the fault is final.
  */
 export const faultClasses = {
   invalid_grant: {
@@ -65,15 +65,15 @@ export type FaultClass = keyof typeof faultClasses
 const PROVISIONAL_REMEDY =
   'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again at NextTryAt. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
-/** Whether the company has no usable grant under this fault, be that final or not. */
+/** Returns whether the provider rejects the grant under this fault, finally or provisionally. */
 export const isGrantRejected = (fault: Fault | null): boolean =>
   fault !== null && fault.Code in faultClasses && faultClasses[fault.Code as FaultClass].endsGrant
 
-/** Whether only a new grant can end a fault. */
+/** Returns whether only a new grant can end a fault. */
 export const isTerminal = (fault: Fault | null): boolean =>
   fault !== null && isGrantRejected(fault) && fault.Final !== false
 
-/** Whether a refresh token was rejected and will be tried again. */
+/** Returns whether a refresh token was rejected and will be tried again. */
 export const isProvisional = (fault: Fault | null): fault is Fault =>
   fault !== null && isGrantRejected(fault) && fault.Final === false
 
@@ -82,13 +82,13 @@ export interface FaultContext {
   readonly at: number
   /** Failed refreshes since the last success. */
   readonly attempts: number
-  /** How often the provider has rejected the refresh token; 0: it has not. */
+  /** How often the provider has rejected the refresh token. */
   readonly rejections?: number
-  /** When a rejected refresh token is tried again, epoch ms; `null`: the class decides what follows. */
+  /** When a rejected refresh token is tried again, in epoch ms; `null` if it is not tried again. */
   readonly retryAt?: number | null
 }
 
-/** The fault that a failed refresh leaves. The form of the message is contract. */
+/** Returns the fault of a failed refresh. Other programs rely on the form of its message. */
 export function faultOf(
   name: string,
   faultClass: FaultClass,
@@ -111,8 +111,8 @@ export function faultOf(
 const BODY_LIMIT = 1_000
 
 /**
- * The body of a token endpoint's response as it may be shown: bounded, and with everything redacted that is or
- * was a token. An ordinary error body is kept byte for byte.
+ * Returns the body of a token endpoint's response in a form that may be stored and shown: truncated, and with
+ * everything redacted that is or was a token. An ordinary error body is returned unchanged.
  */
 export function presentableBody(body: string, secrets: readonly string[]): string {
   let shown = body
@@ -159,19 +159,19 @@ const REDACTED = '[redacted]'
 export const RETRY_CAP_MS = 15 * 60_000
 const RETRY_BASE_MS = 2_000
 
-/** Milliseconds until a refresh that failed `attempts` times in a row is tried again; `random` in [0, 1). */
+/** Returns the milliseconds until a refresh is retried that failed `attempts` times in a row; `random` is in [0, 1). */
 export function retryDelayMs(
   attempts: number,
   retryAfterMs: number | null,
   random: number,
 ): number {
   if (retryAfterMs !== null) {
-    // Up to a fifth later than requested: realms that were throttled together must not return together.
+    // Up to a fifth later than requested, so that realms that were throttled together do not retry together.
     return Math.floor(
       Math.min(RETRY_CAP_MS, Math.max(retryAfterMs, 0)) * (1 + random / 5) + random * 500,
     )
   }
-  // Between half of the ceiling and all of it: a refresh is not tried again at once.
+  // Half jitter: full jitter could retry a refresh at once.
   const upperHalf = 0.5 + random / 2
   return backoffMs(attempts, { baseMs: RETRY_BASE_MS, capMs: RETRY_CAP_MS, random: upperHalf })
 }

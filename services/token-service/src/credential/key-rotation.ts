@@ -1,6 +1,6 @@
 /**
- * Re-encrypts every stored credential with the active key while the service runs: a record is replaced only if
- * it is unchanged since it was read, and a concurrent write encrypts it with the active key anyway.
+ * Re-encrypts every stored credential with the active key while the service runs. A record is replaced only if it is
+ * unchanged since it was read; a concurrent write encrypts the record with the active key itself.
  */
 import type { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
 import type { CredentialStore } from './credential-store.ts'
@@ -16,15 +16,18 @@ export type RotateKeys = (who: string, signal: AbortSignal) => AsyncGenerator<Ke
 
 const PAGE = 500
 const MAX_NAMED = 10
-/** If records with the old key still appear then, a replica keeps using that key, and it cannot be retired. */
+/**
+ * The largest number of passes. If the last one still finds records with an old key, a replica keeps encrypting with
+ * that key, so it cannot be retired.
+ */
 const MAX_PASSES = 5
 /** Credentials that are re-encrypted concurrently. */
 const CONCURRENCY = 50
 
 /**
- * The returned function yields its progress after each page; the last value has `IsFinished`. Keys are retired
- * only if every credential could be decrypted. It throws `store_unavailable`; records that were re-encrypted
- * before that stay so.
+ * The returned function yields its progress after each page; the last value has `IsFinished`. Old keys are retired
+ * only if every credential could be decrypted. It throws `store_unavailable`; what was re-encrypted before remains
+ * re-encrypted.
  */
 export function createKeyRotation({
   store,
@@ -49,7 +52,8 @@ export function createKeyRotation({
       IsFinished: isFinished,
       RetiredKeys: [...retired],
     })
-    // A replica whose active key is still the old one writes records with it: repeated until a pass finds none.
+    // A replica whose active key is still an old one writes records with that key. So passes are repeated until one
+    // finds no such record.
     let found = -1
     for (let pass = 1; found !== 0 && pass <= MAX_PASSES; pass += 1) {
       found = 0

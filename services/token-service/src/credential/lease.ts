@@ -1,4 +1,4 @@
-/** Acquires the lease of a credential for other operations than its refresh. */
+/** Acquires the lease of a credential for an operation that must not overlap its refresh: an export or a removal. */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { notFound } from './access-token.ts'
 import type { CredentialStore, LeasedCredential } from './credential-store.ts'
@@ -7,12 +7,14 @@ export interface LeaseDeps {
   readonly store: Pick<CredentialStore, 'acquire'>
   readonly owner: string
   readonly leaseMs: number
-  /** How long to wait for a refresh in flight: its pair must not be stored after the operation. */
+  /** How long to wait for a refresh in flight, whose token pair must not be stored after the operation. */
   readonly waitTimeoutMs: number
   readonly sleep: (ms: number) => Promise<void>
 }
 
 /**
+ * Acquires the lease of a credential, and waits while another process has it.
+ *
  * @throws {IntegrationError} `credential_not_found`, `store_unavailable`, `provider_unavailable`: another
  * process still had the lease after `waitTimeoutMs`.
  * @throws {DecryptionError}

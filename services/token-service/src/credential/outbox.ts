@@ -1,4 +1,4 @@
-/** The outbox entry of a write, stored in the same step: facts for the audit log, events for other services. */
+/** The outbox entry that each write stores in the same step: facts for the audit log, and events for other services. */
 import { z } from 'zod'
 import { AuditFact } from '@integration-host/shared/contracts/audit'
 import {
@@ -8,7 +8,7 @@ import {
 } from '@integration-host/shared/contracts/credential-event'
 import type { CredentialSummary } from './credential.ts'
 
-/** Who did what to a credential, and with which outcome. */
+/** The part of an audit fact that only the caller of the store knows. */
 export interface AuditContext {
   /** Epoch ms. */
   readonly at: number
@@ -20,7 +20,7 @@ export interface AuditContext {
   readonly traceId?: string | null
 }
 
-/** The stored form of an entry. */
+/** An outbox entry in its stored form. */
 export const OutboxEntry = z.object({
   facts: z.array(AuditFact).readonly(),
   events: z
@@ -35,8 +35,8 @@ type EventSource = Pick<
 >
 
 /**
- * The entry of a transition; `null` for `kind` publishes no event of it. With `isNoticeNew` the expiry notice of
- * the grant is audited and published as well.
+ * Returns the outbox entry of a write: one audit fact and, unless `kind` is `null`, one event. With `isNoticeNew` the
+ * expiry notice of the grant is audited and published as well.
  */
 export function outboxEntryOf(
   credential: EventSource,
@@ -60,7 +60,7 @@ export function outboxEntryOf(
   }
 }
 
-/** The entry of a removal. */
+/** Returns the outbox entry of a removal. `revoked`: the provider confirmed that the grant has ended. */
 export const removalEntryOf = (
   credential: EventSource,
   context: AuditContext,
@@ -72,7 +72,7 @@ export const removalEntryOf = (
   ],
 })
 
-/** The fact that the audit log gets; it is chained to an entry later. */
+/** Returns an audit fact, which becomes an entry of the audit log when it is chained. */
 export const auditFactOf = (
   { name, version }: Pick<EventSource, 'name' | 'version'>,
   { at, who, what, outcome = 'ok', traceId = null }: AuditContext,

@@ -32,8 +32,8 @@ const provisional = {
   }),
 }
 
-describe('the settlement of a failed refresh', () => {
-  it('backs off and lays a fault when a token is needed and the provider is unavailable', () => {
+describe('settlement of a failed refresh', () => {
+  it('backs off and records a fault if the provider is unavailable while a token is needed', () => {
     expect(settlementOf(healthy, failureOf('provider_unavailable'), context)).toEqual({
       attempts: 1,
       nextTryAt: START + 1_000,
@@ -43,7 +43,7 @@ describe('the settlement of a failed refresh', () => {
     })
   })
 
-  it('does not bring the next try of a rejected token forward for a failure that says nothing of the grant', () => {
+  it('does not bring the next try of a rejected token forward after a failure unrelated to the grant', () => {
     const inHours = START + 17 * 3_600_000
     const lastTry = {
       ...provisional,
@@ -63,7 +63,7 @@ describe('the settlement of a failed refresh', () => {
     }
   })
 
-  it('lays no fault while a valid token is served', () => {
+  it('records no fault while a valid access token is issued', () => {
     const settlement = settlementOf(healthy, failureOf('provider_unavailable'), {
       ...context,
       isTokenNeeded: false,
@@ -71,7 +71,7 @@ describe('the settlement of a failed refresh', () => {
     expect(settlement).toMatchObject({ attempts: 1, fault: null, isPublished: false })
   })
 
-  it('reports throttling as an unavailable provider, not before its Retry-After', () => {
+  it('records throttling as provider_unavailable, and retries no earlier than Retry-After', () => {
     const settlement = settlementOf(
       healthy,
       failureOf('throttled', { retryAfterMs: 30_000 }),
@@ -83,7 +83,7 @@ describe('the settlement of a failed refresh', () => {
     })
   })
 
-  it('counts rejected client credentials for no credential, and waits exactly for the probe', () => {
+  it('counts no attempt for rejected client credentials, and retries exactly at the time of the probe', () => {
     const failure = failureOf('client_refused', { retryAfterMs: 1_000 })
     expect(settlementOf(healthy, failure, { ...context, random: 0.999 })).toEqual({
       attempts: 0,
@@ -94,7 +94,7 @@ describe('the settlement of a failed refresh', () => {
     })
   })
 
-  it('publishes a second failure of the same kind only once', () => {
+  it('publishes the first of several failures that do not end the grant, and then the end of the grant', () => {
     const fault = faultOf('ACC-1', 'provider_unavailable', response, { at: START, attempts: 1 })
     const failing = { ...healthy, attempts: 1, fault }
     const again = settlementOf(failing, failureOf('provider_bad_response'), context)
@@ -109,16 +109,19 @@ describe('the settlement of a failed refresh', () => {
   it.each([
     ['first', healthy, 1, 300_000],
     ['second', provisional, 2, 3_600_000],
-  ])('keeps the %s rejection provisional (I10)', (_, credential, rejections, delayMs) => {
-    const settlement = settlementOf(credential, failureOf('invalid_grant'), context)
-    expect(settlement).toMatchObject({
-      nextTryAt: START + delayMs,
-      fault: { Code: 'invalid_grant', Final: false, Rejections: rejections },
-      isPublished: rejections === 1,
-    })
-  })
+  ])(
+    'treats the %s rejection of a refresh token as provisional (I10)',
+    (_, credential, rejections, delayMs) => {
+      const settlement = settlementOf(credential, failureOf('invalid_grant'), context)
+      expect(settlement).toMatchObject({
+        nextTryAt: START + delayMs,
+        fault: { Code: 'invalid_grant', Final: false, Rejections: rejections },
+        isPublished: rejections === 1,
+      })
+    },
+  )
 
-  it('makes the rejection final after the last delay, and publishes that', () => {
+  it('makes a rejection final after the last retry delay, and publishes the final fault', () => {
     const standing = { ...provisional.fault, Rejections: 2 }
     const failure = failureOf('rotation_lost', { isAmbiguous: true })
     const settlement = settlementOf({ ...provisional, fault: standing }, failure, context)
@@ -130,7 +133,7 @@ describe('the settlement of a failed refresh', () => {
     })
   })
 
-  it('keeps a provisional fault through a failure that says nothing about the grant', () => {
+  it('keeps a provisional fault after a failure unrelated to the grant', () => {
     const settlement = settlementOf(provisional, failureOf('provider_unavailable'), context)
     expect(settlement).toMatchObject({
       attempts: 2,
@@ -155,7 +158,7 @@ describe('the settlement of a failed refresh', () => {
     },
   )
 
-  it('keeps the intent while the provider may have rotated the refresh token (I5)', () => {
+  it('keeps the intent if the provider may have rotated the refresh token (I5)', () => {
     const failure = failureOf('provider_unavailable', { isAmbiguous: true })
     expect(settlementOf(healthy, failure, context).keepsIntent).toBe(true)
   })

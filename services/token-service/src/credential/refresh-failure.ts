@@ -1,4 +1,4 @@
-/** Decides what a failed refresh leaves in the record of a credential. */
+/** Decides what a failed refresh stores in the record of a credential. */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import type { ProviderResponse } from '../provider/provider.ts'
 import type { CredentialSummary } from './credential.ts'
@@ -13,15 +13,18 @@ import {
   retryDelayMs,
 } from './fault.ts'
 
-/** Why a refresh brought no pair. The last two say nothing about the grant and are no classes of a fault. */
+/**
+ * Why a refresh brought no token pair. `throttled` and `client_refused` are not fault classes, because they say
+ * nothing about the grant.
+ */
 export type RefreshFailureClass = FaultClass | 'throttled' | 'client_refused'
 
 export interface RefreshFailure {
   readonly failureClass: RefreshFailureClass
   readonly response: Pick<ProviderResponse, 'body' | 'traceId'>
-  /** How long the provider, or the breaker on client credentials, wants no further call. */
+  /** How long no further call may be made, by the provider's Retry-After or by the client-credential breaker. */
   readonly retryAfterMs: number | null
-  /** Whether the provider may have rotated the refresh token although no response with a pair came. */
+  /** Whether the provider may have rotated the refresh token although no token pair was received. */
   readonly isAmbiguous: boolean
 }
 
@@ -30,19 +33,19 @@ export interface RefreshFailureContext {
   readonly at: number
   /** In [0, 1). */
   readonly random: number
-  /** Whether a caller needs a new token now: there is no valid one, or it was requested. */
+  /** Whether a caller needs a new token now, because none is valid or because the caller requested a refresh. */
   readonly isTokenNeeded: boolean
   /** I10 of refresh.ts: the delays before each further try of a rejected refresh token. */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
 
-/** Whether a failure means that the grant has ended, if only provisionally. */
+/** Returns whether a failure means that the grant has ended, finally or provisionally. */
 export const endsGrant = (failureClass: RefreshFailureClass): boolean =>
   isFaultClass(failureClass) && faultClasses[failureClass].endsGrant
 
 /**
- * The settlement of a failed refresh: which fault is laid over the credential, when the next try is due, and
- * whether the transition is published as an event.
+ * Decides which fault a failed refresh stores, when the next try is due, and whether the fault is published as an
+ * event.
  */
 export function settlementOf(
   credential: Pick<CredentialSummary, 'name' | 'attempts' | 'fault'>,
@@ -53,7 +56,7 @@ export function settlementOf(
   const { at, random } = context
   const standing = credential.fault
   const isClientRejected = failureClass === 'client_refused'
-  // The rejected client credentials are the application's, so they count for no credential.
+  // Client credentials belong to the application, so their rejection counts for no credential.
   const attempts = isClientRejected ? credential.attempts : credential.attempts + 1
   const isRejection = isFaultClass(failureClass) && faultClasses[failureClass].isRejection
   const rejections = isRejection ? (standing?.Rejections ?? 0) + 1 : 0
@@ -64,7 +67,8 @@ export function settlementOf(
 
   let nextTryAt: number | null = null
   if (!isFinal) {
-    // The delay of a probe is exact: jitter would only put off the call that finds the client accepted.
+    // The delay until a probe of the client credentials has no jitter, which would only delay the recovery of all
+    // credentials.
     const probeDelayMs = isClientRejected ? failure.retryAfterMs : null
     const delayMs =
       rejectedDelayMs ?? probeDelayMs ?? retryDelayMs(attempts, failure.retryAfterMs, random)
@@ -77,8 +81,8 @@ export function settlementOf(
   let fault: Fault | null = null
   if (
     endsGrant(failureClass) ||
-    // While a valid token is served, a provider that is unavailable for a moment is not a fault of the
-    // credential; and such a failure never replaces a provisional fault, which says more (I10).
+    // While a valid access token is issued, a provider that is briefly unavailable is not a fault of the credential.
+    // Such a failure never replaces a provisional fault either, which says more about the grant (I10).
     (context.isTokenNeeded && !isClientRejected && !isProvisional(standing))
   ) {
     const retryAt = rejectedDelayMs === null ? null : nextTryAt
@@ -97,7 +101,7 @@ export function settlementOf(
     attempts,
     nextTryAt,
     fault,
-    isPublished: fault !== null && isNewsOver(standing, fault),
+    isPublished: fault !== null && isPublishedOver(standing, fault),
     keepsIntent: isAmbiguous && !isFinal,
   }
 }
@@ -105,8 +109,11 @@ export function settlementOf(
 const isFaultClass = (failureClass: RefreshFailureClass): failureClass is FaultClass =>
   failureClass in faultClasses
 
-/** Whether subscribers learn something: the first fault, the grant's end, and that the end is final. */
-const isNewsOver = (standing: Fault | null, fault: Fault): boolean =>
+/**
+ * Returns whether a fault is published: the first one, the first one that ends the grant, and the first one that
+ * ends it finally.
+ */
+const isPublishedOver = (standing: Fault | null, fault: Fault): boolean =>
   standing === null ||
   (isGrantRejected(fault) && !isGrantRejected(standing)) ||
   (isTerminal(fault) && !isTerminal(standing))

@@ -1,4 +1,4 @@
-/** The refresh protocol over real Redis. `I1` to `I10` are the invariants at the head of refresh.ts. */
+/** The refresh protocol on real Redis. `I1` to `I10` are the invariants at the head of refresh.ts. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   CREDENTIALS_EXCHANGE,
@@ -51,7 +51,7 @@ async function start(options: Partial<ServiceOptions> = {}): Promise<TestService
   return cleanup.use(await startTestService({ provider, store, authorizations, keys, ...options }))
 }
 
-/** Makes the access token of a credential an expired one. */
+/** Changes the record of a credential so that its access token has expired. */
 async function expire(name = NAME): Promise<void> {
   await redis.redis.hset(
     name,
@@ -70,7 +70,7 @@ const events = async (): Promise<string[]> => {
   )
 }
 
-/** A store of a process that can be killed: every call fails after that. */
+/** The store as a process sees it that can be killed: after that every call of that process fails. */
 function killable(store: CredentialStore) {
   let isDead = false
   const proxied = new Proxy(store, {
@@ -108,10 +108,10 @@ describe('single flight (I1)', () => {
     const calls = services.flatMap((service) =>
       Array.from({ length: 34 }, () => service.ask(`/credentials/${NAME}/token`)),
     )
-    const answers = await Promise.all(calls)
-    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]))
-    expect(new Set(answers.map(({ body }) => body['Authenticator'])).size).toBe(1)
-    expect(answers[0]?.body['Version']).toBe(2)
+    const responses = await Promise.all(calls)
+    expect(new Set(responses.map(({ status }) => status))).toEqual(new Set([200]))
+    expect(new Set(responses.map(({ body }) => body['Authenticator'])).size).toBe(1)
+    expect(responses[0]?.body['Version']).toBe(2)
     expect(refreshes()).toHaveLength(1)
   })
 
@@ -119,13 +119,13 @@ describe('single flight (I1)', () => {
     const service = await start()
     await service.connect('1')
     const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))
-    const answers = await Promise.all(Array.from({ length: 20 }, refresh))
-    expect(answers.map(({ body }) => body['Version'])).toEqual(Array(20).fill(2))
+    const responses = await Promise.all(Array.from({ length: 20 }, refresh))
+    expect(responses.map(({ body }) => body['Version'])).toEqual(Array(20).fill(2))
     expect((await refresh()).body['Version']).toBe(2)
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('issues the valid token without waiting for a refresh ahead of time', async () => {
+  it('issues the valid access token without waiting for its proactive refresh', async () => {
     const service = await start({ env: { REFRESH_AHEAD_SECONDS: '600' } })
     await service.connect('1')
     const before = (await service.ask(`/credentials/${NAME}/token`)).body
@@ -152,7 +152,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('refreshes a hundred realms that expire together once each, at most 32 at a time', async () => {
+  it('refreshes a hundred realms that expire together once each, with at most 32 concurrent requests', async () => {
     const service = await start()
     const realms = Array.from({ length: 100 }, (_, index) => `r${index}`)
     await Promise.all(realms.map((realm) => service.connect(realm)))
@@ -173,7 +173,7 @@ describe('single flight (I1)', () => {
 })
 
 describe('a refresh that is granted', () => {
-  it('replaces all tokens, keeps the realm, and counts the lifetime from the start of the request', async () => {
+  it('replaces all tokens, keeps the realm, and counts the token lifetime from the start of the request', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -187,7 +187,7 @@ describe('a refresh that is granted', () => {
     expect(previous?.token.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
   })
 
-  it('keeps the current and the previous refresh token if the response has none', async () => {
+  it('keeps the refresh token and id token if the response has neither', async () => {
     const service = await start()
     await service.connect('1')
     provider.knobs.rotation = 'never'
@@ -206,44 +206,47 @@ describe('a refresh that is granted', () => {
   }
 })
 
-describe('a process that is killed (I3, I5)', () => {
+describe('a process that is killed during a refresh (I3, I5)', () => {
   /** Failpoints after which the provider has rotated and the response is lost with the process. */
   const isTokenUsed = (point: Failpoint): boolean =>
     point === 'after response' || point === 'before commit'
 
   describe.each(['never', 'with grace'] as const)('under rotation %s', (rotation) => {
-    it.each(failpoints)('%s: another replica refreshes the credential', async (point) => {
-      const doomed = killable(redis.store)
-      const first = await start({
-        store: doomed.store,
-        failpoint: (at) => (at === point ? doomed.die() : undefined),
-      })
-      await first.connect('1')
-      provider.knobs.rotation = rotation === 'never' ? 'never' : 'always'
-      provider.knobs.graceMs = rotation === 'never' ? 0 : 60_000
-      await expire()
-      await first.call(`/credentials/${NAME}/token`)
-      const survivor = await start()
-      const { status, body } = await survivor.ask(`/credentials/${NAME}/token`)
-      expect([status, typeof body['Authenticator']]).toEqual([200, 'string'])
-      expect((await survivor.ask(`/credentials/${NAME}`)).body).toMatchObject({
-        Status: 'active',
-        Version: 2,
-      })
-      const calls = {
-        'before intent': 1,
-        'after intent': 1,
-        'after response': 2,
-        'before commit': 2,
-        'after commit': 1,
-      }[point]
-      expect(refreshes()).toHaveLength(calls)
-      expect(provider.mostAtOnce).toBe(1)
-    })
+    it.each(failpoints)(
+      'is followed by a refresh of another replica if it was killed %s',
+      async (point) => {
+        const doomed = killable(redis.store)
+        const first = await start({
+          store: doomed.store,
+          failpoint: (at) => (at === point ? doomed.die() : undefined),
+        })
+        await first.connect('1')
+        provider.knobs.rotation = rotation === 'never' ? 'never' : 'always'
+        provider.knobs.graceMs = rotation === 'never' ? 0 : 60_000
+        await expire()
+        await first.call(`/credentials/${NAME}/token`)
+        const survivor = await start()
+        const { status, body } = await survivor.ask(`/credentials/${NAME}/token`)
+        expect([status, typeof body['Authenticator']]).toEqual([200, 'string'])
+        expect((await survivor.ask(`/credentials/${NAME}`)).body).toMatchObject({
+          Status: 'active',
+          Version: 2,
+        })
+        const calls = {
+          'before intent': 1,
+          'after intent': 1,
+          'after response': 2,
+          'before commit': 2,
+          'after commit': 1,
+        }[point]
+        expect(refreshes()).toHaveLength(calls)
+        expect(provider.mostAtOnce).toBe(1)
+      },
+    )
   })
 
   it.each(failpoints.filter((point) => !isTokenUsed(point)))(
-    '%s, under strict rotation: the grant is kept',
+    'loses no grant under strict rotation if it was killed %s',
     async (point) => {
       const doomed = killable(redis.store)
       const first = await start({
@@ -259,7 +262,7 @@ describe('a process that is killed (I3, I5)', () => {
     },
   )
 
-  it('before commit, under strict rotation: lays the fault rotation_lost and publishes one event', async () => {
+  it('leads to one fault rotation_lost if it was killed before commit under strict rotation', async () => {
     const doomed = killable(redis.store)
     const first = await start({
       store: doomed.store,
@@ -268,13 +271,13 @@ describe('a process that is killed (I3, I5)', () => {
     await first.connect('1')
     await expire()
     await first.call(`/credentials/${NAME}/token`)
-    // Without a relay the outbox keeps the events.
+    // The survivor relays no events, so they stay in the outbox, where the test counts them.
     const survivor = await start({ store: withoutRelay(redis.store) })
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 5 }, () => survivor.ask(`/credentials/${NAME}/token`)),
     )
-    expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(424))
-    expect(answers[0]?.body).toMatchObject({
+    expect(responses.map(({ status }) => status)).toEqual(Array(5).fill(424))
+    expect(responses[0]?.body).toMatchObject({
       code: 'credential_faulted',
       detail: `Couldn't refresh token for realm ${NAME}, {"error":"invalid_grant"}`,
       Fault: { Code: 'rotation_lost', TraceId: 'trace-1-0123456789' },
@@ -287,20 +290,20 @@ describe('a process that is killed (I3, I5)', () => {
     readOutbox: async () => null,
   })
 
-  it('waits until the request of the killed process can no longer be in flight (I5)', async () => {
+  it('is followed by another request only when its own can no longer be in flight (I5)', async () => {
     const doomed = killable(redis.store)
-    const answer = Promise.withResolvers<void>()
+    const response = Promise.withResolvers<void>()
     const first = await start({ store: doomed.store })
     await first.connect('1')
     provider.knobs.graceMs = 60_000
     await expire()
-    provider.script({ until: answer.promise })
+    provider.script({ until: response.promise })
     const lost = first.call(`/credentials/${NAME}/token`).catch(() => {})
     await eventually(() => expect(refreshes()).toHaveLength(1))
     doomed.kill()
     const survivor = await start({ timing: { foreignIntentMaxAgeMs: 1_500 } })
     expect((await survivor.ask(`/credentials/${NAME}/token`)).status).toBe(200)
-    answer.resolve()
+    response.resolve()
     expect(refreshes()).toHaveLength(2)
     const [at1 = 0, at2 = 0] = refreshes().map(({ at }) => at)
     expect(at2 - at1).toBeGreaterThanOrEqual(1_400)
@@ -308,8 +311,8 @@ describe('a process that is killed (I3, I5)', () => {
   })
 })
 
-describe('a lease holder that was paused (I7)', () => {
-  it('commits its pair under a new lease after another replica laid a fault', async () => {
+describe('a lease holder that was paused until its lease expired (I7)', () => {
+  it('commits its token pair under a new lease after another replica recorded a fault', async () => {
     const wake = Promise.withResolvers<void>()
     const paused = withoutRenewals(redis.store)
     const first = await start({
@@ -320,7 +323,8 @@ describe('a lease holder that was paused (I7)', () => {
     await expire()
     const slow = first.ask(`/credentials/${NAME}/token`)
     await eventually(() => expect(refreshes()).toHaveLength(1))
-    // The lease runs out, another replica takes over, and under strict rotation it ends in a fault.
+    // The lease expires, and another replica acquires it. Under strict rotation the provider rejects the refresh
+    // token that it sends, because the paused process has used that token.
     const second = await start()
     const taken = await second.ask(`/credentials/${NAME}/token`)
     expect(taken).toMatchObject({ status: 424, body: { Fault: { Code: 'rotation_lost' } } })
@@ -336,13 +340,13 @@ describe('a lease holder that was paused (I7)', () => {
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
   })
 
-  /** A paused process renews no lease. */
+  /** The store as a paused process uses it: without renewing its leases. */
   const withoutRenewals = (store: CredentialStore): CredentialStore => ({
     ...store,
     renew: async () => false,
   })
 
-  it('does not overwrite a new grant that was stored meanwhile (I8)', async () => {
+  it('does not replace a new grant that was stored while it was paused (I8)', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
@@ -358,7 +362,7 @@ describe('a lease holder that was paused (I7)', () => {
     expect((await first.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(granted)
   })
 
-  it('does not restore a credential that was removed meanwhile', async () => {
+  it('does not restore a credential that was removed while it was paused', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       timing: { leaseMs: 300 },
@@ -377,7 +381,7 @@ describe('a lease holder that was paused (I7)', () => {
 })
 
 describe('a lease', () => {
-  it('is renewed while the provider responds slowly, and no longer once the refresh has ended', async () => {
+  it('is renewed while the provider responds slowly, and not after the refresh has ended', async () => {
     const renewals = new Map<number, number>()
     const renewed = (fence: number): number => renewals.get(fence) ?? 0
     const store: CredentialStore = {
@@ -390,7 +394,7 @@ describe('a lease', () => {
     const service = await start({ store, timing: { leaseMs: 300 } })
     await service.connect('1')
     const ended: [fence: number, renewals: number][] = []
-    // Each is long enough for renewals of the one before that were not stopped.
+    // Each request lasts long enough to show renewals of the previous lease that were not stopped.
     for (const step of [
       { latencyMs: 1_200 },
       { latencyMs: 1_200, status: 400, body: '{"error":"invalid_scope"}' },
@@ -410,12 +414,12 @@ describe('a lease', () => {
   })
 })
 
-describe('a provider that fails', () => {
+describe('a token endpoint that fails', () => {
   it.each([
-    ['an unusable answer', { status: 200, body: '<html>' }],
-    ['a 500', { status: 500, body: 'boom' }],
-    ['a connection that is cut', { cuts: 'before' as const }],
-  ])('%s: the request is retried once, after a delay', async (_, step) => {
+    ['HTML', { status: 200, body: '<html>' }],
+    ['status 500', { status: 500, body: 'boom' }],
+    ['a closed connection', { cuts: 'before' as const }],
+  ])('gets the same request once more, after a delay, if it responds with %s', async (_, step) => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -428,19 +432,19 @@ describe('a provider that fails', () => {
     )
   })
 
-  it('lays a fault with the exact message after the token expired, backs off, and recovers', async () => {
+  it('leads to a fault with the documented message once the access token has expired, and to a retry with back-off', async () => {
     const service = await start()
     await service.connect('1')
     const before = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
     await expire()
     provider.script({ status: 500, body: 'boom' }, { status: 500, body: 'boom' })
-    const refused = await service.call(`/credentials/${NAME}/token`)
-    expect([refused.status, Number(refused.headers.get('Retry-After'))]).toEqual([
+    const rejected = await service.call(`/credentials/${NAME}/token`)
+    expect([rejected.status, Number(rejected.headers.get('Retry-After'))]).toEqual([
       503,
       expect.any(Number),
     ])
-    expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThanOrEqual(1)
-    expect(await refused.json()).toMatchObject({ code: 'provider_unavailable' })
+    expect(Number(rejected.headers.get('Retry-After'))).toBeGreaterThanOrEqual(1)
+    expect(await rejected.json()).toMatchObject({ code: 'provider_unavailable' })
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({
       Status: 'faulted',
       Version: 1,
@@ -463,7 +467,7 @@ describe('a provider that fails', () => {
     )
   })
 
-  it('lays no fault while the token is valid, and goes on issuing it', async () => {
+  it('leads to no fault while the access token is valid, and that token is still issued', async () => {
     const service = await start()
     await service.connect('1')
     const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
@@ -480,13 +484,16 @@ describe('a provider that fails', () => {
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
   })
 
-  it('gets no further request before Retry-After has passed', async () => {
+  it('gets no further request before its Retry-After has passed', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
     provider.script({ status: 429, body: '', headers: { 'Retry-After': '30' } })
-    const answer = await service.call(`/credentials/${NAME}/token`)
-    expect([answer.status, Number(answer.headers.get('Retry-After')) >= 30]).toEqual([503, true])
+    const response = await service.call(`/credentials/${NAME}/token`)
+    expect([response.status, Number(response.headers.get('Retry-After')) >= 30]).toEqual([
+      503,
+      true,
+    ])
     await service.call(`/credentials/${NAME}/token`)
     expect(refreshes()).toHaveLength(1)
   })
@@ -498,7 +505,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     JSON.parse((await redis.redis.hget(NAME, 'Fault')) ?? '{}') as Record<string, unknown>
   const sentTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
 
-  it('lays a fault at once, is not sent for each caller, and is tried again by the schedule', async () => {
+  it('causes a fault at once, is not sent again for each caller, and is sent again by the schedule', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
     await service.connect('1')
     await expire()
@@ -514,14 +521,14 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     })
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
     expect(refreshes()).toHaveLength(1)
-    // Without a further caller the schedule tries the same token again.
+    // No caller requests it: the schedule sends the same refresh token again.
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
     expect(new Set(sentTokens()).size).toBe(1)
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
   })
 
-  it('is tried as often as the profile says, and then makes the fault final', async () => {
+  it('is sent again as often as the provider profile says, and then the fault becomes final', async () => {
     const published: CredentialEvent[] = []
     const ids: string[] = []
     const bus = cleanup.use(createInProcessBus(silent))
@@ -558,7 +565,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(ids).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`])
   })
 
-  it('keeps its provisional fault through a failure that says nothing about the grant', async () => {
+  it('keeps its provisional fault after a failure unrelated to the grant', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -569,7 +576,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(await fault()).toMatchObject({ Code: 'invalid_grant', Final: false, Rejections: 1 })
   })
 
-  it('keeps its class through a request without a response: that one rotated nothing', async () => {
+  it('keeps the fault class invalid_grant after a request of unknown outcome between two rejections', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -581,7 +588,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(await fault()).toMatchObject({ Code: 'invalid_grant', Rejections: 2 })
   })
 
-  it('sends the previous token once, not at each further try', async () => {
+  it('causes one request with the previous refresh token, and none at later retries', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -594,7 +601,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(more).toEqual([])
   })
 
-  it('is not counted in the nearest expiry, on which an alert depends', async () => {
+  it('is not counted in nextExpiryAt, on which an alert depends', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000] } })
     await service.connect('1')
     expect((await redis.store.counts()).nextExpiryAt).not.toBeNull()
@@ -607,7 +614,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
 const FIRST_REJECTION_IS_FINAL = { rejectedGrantRetryDelaysMs: [] }
 
 describe('a grant that has ended (I9)', () => {
-  it('is faulted after one try of the previous token, keeps its tokens, and causes no further request', async () => {
+  it('gets a final fault after one request with the previous token, keeps its tokens, and causes no further request', async () => {
     const service = await start({ timing: FIRST_REJECTION_IS_FINAL })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -619,8 +626,8 @@ describe('a grant that has ended (I9)', () => {
       'StoreA',
       'Previous',
     )
-    const refused = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
-    expect(refused).toMatchObject({
+    const rejected = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    expect(rejected).toMatchObject({
       status: 424,
       body: {
         code: 'credential_faulted',
@@ -636,7 +643,7 @@ describe('a grant that has ended (I9)', () => {
       await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA', 'Previous'),
     ).toEqual(before)
     expect(await redis.redis.zscore('credentials:due', NAME)).toBeNull()
-    // The access token stays valid for the rest of its lifetime.
+    // The access token is issued until it expires.
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
     await expire()
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
@@ -647,7 +654,7 @@ describe('a grant that has ended (I9)', () => {
   it.each([
     ['final', FIRST_REJECTION_IS_FINAL],
     ['provisional', { rejectedGrantRetryDelaysMs: [60_000] }],
-  ])('is replaced by a reconnect while its fault is %s', async (_, timing) => {
+  ])('is replaced when the company reconnects while the fault is %s', async (_, timing) => {
     const service = await start({ timing })
     await service.connect('1')
     provider.revokeAll()
@@ -662,7 +669,7 @@ describe('a grant that has ended (I9)', () => {
     ).toMatchObject({ Version: 3 })
   })
 
-  it('goes on if the provider still accepts the previous token', async () => {
+  it('gets no fault if the provider still accepts the previous refresh token', async () => {
     const service = await start()
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -673,7 +680,7 @@ describe('a grant that has ended (I9)', () => {
     ).toMatchObject({ Version: 3, Status: 'active' })
   })
 
-  it('without a refresh token is faulted when its access token expires, without a request', async () => {
+  it('gets the fault no_refresh_token without a request if there is no refresh token when the access token expires', async () => {
     const service = await start()
     provider.script({ members: { refresh_token: undefined } })
     await service.connect('1')
@@ -687,7 +694,7 @@ describe('a grant that has ended (I9)', () => {
 })
 
 describe('a provider that rejects the client credentials', () => {
-  it('faults no realm and gets no request for any other one, until a secret is accepted', async () => {
+  it('causes no fault in any realm and gets no request for a second realm until it accepts a client secret', async () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.knobs.secrets = ['rotated at the provider']
@@ -701,7 +708,7 @@ describe('a provider that rejects the client credentials', () => {
       })
     }
     expect(refreshes()).toHaveLength(1)
-    // Restarted with the new secret in front: every realm goes on.
+    // After a restart with the new client secret first, every realm is refreshed.
     const next = await start({ env: { CLIENT_SECRET: `rotated at the provider,${CLIENT_SECRET}` } })
     for (const realm of ['1', '2', '3']) {
       expect(
@@ -710,7 +717,7 @@ describe('a provider that rejects the client credentials', () => {
     }
   })
 
-  it('serves all realms within seconds after the rejection has passed', async () => {
+  it('is called for all realms again within seconds once it accepts the client credentials', async () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.script({ status: 401, body: '{"error":"invalid_client"}' })
@@ -738,7 +745,7 @@ describe('while Redis is unavailable', () => {
     await usable(far)
   })
 
-  it('before the request: sends no token, issues a valid access token and no expired one', async () => {
+  it('sends no refresh token, and issues valid access tokens but no expired ones', async () => {
     service = await start({ store: far.store, authorizations: far.authorizations })
     await service.connect('1')
     await service.connect('2')
@@ -764,9 +771,12 @@ describe('while Redis is unavailable', () => {
     expect((await service.ask(`/credentials/ACC-2/token`)).status).toBe(200)
   })
 
-  it.each(['away', 'stall'] as const)(
-    'after the request (%s): issues the new token from memory, and stores it once Redis responds (I6)',
-    async (trouble) => {
+  it.each([
+    ['unreachable', 'away'],
+    ['unresponsive', 'stall'],
+  ] as const)(
+    'issues a rotated token from memory while Redis is %s, and stores it afterwards (I6)',
+    async (_, trouble) => {
       service = await start({
         store: far.store,
         authorizations: far.authorizations,
@@ -791,8 +801,8 @@ describe('while Redis is unavailable', () => {
   )
 })
 
-describe('a clock that is wrong', () => {
-  it('ignores a next try that a replica with a fast clock has stored', async () => {
+describe('a replica whose clock is ahead', () => {
+  it('does not delay a refresh beyond the longest back-off if a replica with a fast clock stored NextTryAt', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -803,7 +813,7 @@ describe('a clock that is wrong', () => {
 })
 
 describe('after a restart', () => {
-  it('refreshes every stored credential when it is due, found by one range read of the index', async () => {
+  it('refreshes due credentials that it finds by range reads of the due index, without reading other records', async () => {
     const before = await start()
     for (const realm of ['1', '2', '3']) await before.connect(realm)
     await before[Symbol.asyncDispose]()

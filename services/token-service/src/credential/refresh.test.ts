@@ -1,4 +1,4 @@
-/** The refresh protocol over a fake store, with moved time. Over real stores: refresh.integration.test.ts. */
+/** The refresh protocol on a fake store and with fake timers. refresh.integration.test.ts runs it on real Redis. */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -19,7 +19,7 @@ afterEach(() => void vi.useRealTimers())
 
 type RefreshStore = RefreshDeps['store']
 
-/** A store with one expired credential, whose commits fail until `commit` says otherwise. */
+/** A fake store with one expired credential, in which `commit` handles the commits. */
 function storeOf(commit: () => Promise<'committed'>): RefreshStore {
   const grant = grantOf(NAME, 'one', { expiresAt: 1, refreshedAt: 0 })
   const credential = credentialOf(grant, 1)
@@ -84,8 +84,8 @@ const unavailable = async (): Promise<never> => {
   throw new IntegrationError('store_unavailable', 'no store')
 }
 
-describe('shutting down with a rotated pair that is not stored (I6)', () => {
-  it('reports a dropped rotation when the store does not respond before the deadline', async () => {
+describe('shutdown with a rotated token pair that is not stored (I6)', () => {
+  it('reports rotation_dropped if the store is unavailable until the commit deadline', async () => {
     const { routine, reports } = startRoutine(storeOf(unavailable))
     const refreshed = await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
     expect(refreshed.kind).toBe('refreshed')
@@ -95,7 +95,7 @@ describe('shutting down with a rotated pair that is not stored (I6)', () => {
     expect(reports).toEqual([{ name: NAME, outcome: 'rotation_dropped', calls: 1, traceId: null }])
   })
 
-  it('commits the pair and reports a refresh when the store responds in time', async () => {
+  it('commits the token pair if the store becomes available before the commit deadline', async () => {
     let isAvailable = false
     const { routine, reports } = startRoutine(
       storeOf(async () => (isAvailable ? 'committed' : unavailable())),
@@ -118,7 +118,7 @@ describe('a provider that rejects the client credentials', () => {
     traceId: null,
   }
 
-  it('defers a refresh without a lease or a write while calls are held back', async () => {
+  it('defers a refresh without acquiring a lease while calls to the provider are blocked', async () => {
     const store = storeOf(async () => 'committed')
     const writes = (['acquire', 'recordIntent', 'settle'] as const).map((name) =>
       vi.spyOn(store, name),
@@ -135,7 +135,7 @@ describe('a provider that rejects the client credentials', () => {
     expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({ kind: 'refreshed' })
   })
 
-  it('keeps the credential of the rejected call back exactly until the next probe', async () => {
+  it('schedules the credential of the rejected call exactly at the time of the next probe', async () => {
     const store = storeOf(async () => 'committed')
     const settle = vi.spyOn(store, 'settle')
     const { routine } = startRoutine(store, {

@@ -1,35 +1,35 @@
 /**
- * The refresh of a credential: one rotation at a time, and none lost while the provider makes recovery
- * possible.
+ * Refreshes a credential: one rotation at a time, and none is lost as long as the provider makes recovery possible.
  *
- * Sending a refresh token may use it up, and the pair that replaces it exists only in the response. So every
- * step is arranged around one question: if this process stopped here, could the next one recover?
+ * A refresh token may be invalid once it was sent, and the pair that replaces it exists only in the response. So the
+ * steps are ordered for recovery: a process that stops after any of them leaves a record from which another process
+ * can continue.
  *
  *   acquire the lease → re-read the record → store the intent → one POST → commit → (event, by the outbox relay)
  *
- * I1  One refresh of a credential at a time: a shared promise within this process, a lease with a fencing
- *     token (`fence`) across replicas. A replica that does not get the lease polls the record; there is no
- *     queue for the lease.
+ * I1  One refresh of a credential runs at a time. Within a process its callers share a promise; across replicas a
+ *     lease with a fencing token (`fence`) excludes the others. A replica that does not get the lease polls the
+ *     record, because there is no queue for the lease.
  * I2  The record is read again under the lease. If it already satisfies the goal, nothing is sent.
- * I3  Nothing is sent before the intent is stored. The intent names the version whose refresh token is about
- *     to be used, and storing it proves that the store accepts writes. If that fails, no token was used.
- * I4  One POST at a time, and never two whose responses could both arrive: a second one starts after the
- *     first is closed and `ambiguousRetryDelayMs` has passed. The single retry is for a request that was never
- *     sent or whose outcome is unknown; a received response is never requested again.
- * I5  Only a response clears an intent. A process that finds the intent of another one waits until that
- *     request can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same token once more.
- * I6  A received pair is kept in memory until it is stored. While the store is unavailable its access token is
- *     issued, and the commit is retried until it succeeds or is superseded. During shutdown it is retried for
- *     `commitDeadlineMs`; a pair that is dropped after that is reported as `rotation_dropped`.
- * I7  A commit compares version and fence. A newer fence means that another process may be using the same
- *     version. The pair is not discarded then: it is committed under a new lease, if the version is unchanged.
+ * I3  No request is sent before the intent is stored. The intent names the version whose refresh token will be
+ *     sent, and storing it proves that the store accepts writes. If storing it fails, no token was used.
+ * I4  Two requests never overlap: a second one starts after the first is closed and `ambiguousRetryDelayMs` has
+ *     passed. There is one retry, for a request that was not sent or whose outcome is unknown. After a response
+ *     there is none.
+ * I5  Only a response clears an intent. A process that finds the intent of another process waits until that
+ *     request can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same refresh token again.
+ * I6  A received pair stays in memory until it is stored. While the store is unavailable, its access token is issued
+ *     and the commit is retried until it succeeds or is superseded. During shutdown it is retried for
+ *     `commitDeadlineMs`; after that the pair is dropped and reported as `rotation_dropped`.
+ * I7  A commit compares version and fence. A newer fence means that another process may be sending the same refresh
+ *     token. The pair is not discarded then; it is committed under a new lease if the version is still the same.
  * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
- * I9  A fault is laid over the credential; the tokens stay. Only `invalid_grant` ends a grant, and only after
- *     the record was read again and the previous token, which a provider may still accept, was tried.
- * I10 A provider may respond with `invalid_grant` in an outage, and a rejected token is not used up. So the
- *     fault is provisional first: the same token is tried again after the delays of the profile, a few times
- *     in about a day, and only then is the fault final. A failure in between that says nothing about the
- *     grant leaves the provisional fault in place.
+ * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant, and only after the
+ *     record was read again and the previous refresh token, which a provider may still accept, was tried.
+ * I10 A provider may respond with `invalid_grant` in an outage, and a rejected token remains valid if the rejection
+ *     was wrong. So the first fault is provisional: the same token is sent again after the delays of the provider
+ *     profile, a few times within about a day, and only then is the fault final. A failure in between that is
+ *     unrelated to the grant leaves the provisional fault in place.
  */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
@@ -61,18 +61,18 @@ import {
 } from './refresh-failure.ts'
 import { createSemaphore } from './semaphore.ts'
 
-/** What the caller of a refresh needs. */
+/** The state of the credential that the caller of a refresh needs. */
 export type RefreshGoal =
   /** A credential whose refresh is not due. */
   | { readonly kind: 'fresh' }
-  /** A pair newer than `version`. `force`: call the provider even before `nextTryAt` of a failed refresh. */
+  /** A pair newer than `version`. `force` calls the provider even before the `nextTryAt` of a failed refresh. */
   | { readonly kind: 'newer'; readonly version: number; readonly force: boolean }
 
 export type RefreshResult =
   | { readonly kind: 'refreshed'; readonly credential: Credential }
   /** Only a new grant can help. */
   | { readonly kind: 'faulted'; readonly credential: Credential; readonly fault: Fault }
-  /** Not now: the provider is unavailable or throttles, or another replica is still refreshing. */
+  /** The provider is unavailable or throttles, or another replica is still refreshing; retry later. */
   | {
       readonly kind: 'deferred'
       readonly credential: Credential | null
@@ -80,7 +80,7 @@ export type RefreshResult =
     }
   | { readonly kind: 'absent' }
 
-/** The points of the protocol at which tests stop or kill the process. */
+/** The points between the steps of a refresh at which tests pause or kill the process. */
 export const failpoints = [
   'before intent',
   'after intent',
@@ -92,13 +92,13 @@ export type Failpoint = (typeof failpoints)[number]
 
 /** All in milliseconds. */
 export interface RefreshTiming {
-  /** The lifetime of a lease, which is renewed three times in it. Longer than a request takes. */
+  /** The lifetime of a lease: longer than a provider request. A lease is renewed after every third of it. */
   readonly leaseMs: number
-  /** I5: the age from which on the request of another process's intent cannot be in flight any more. */
+  /** I5: the age of an intent after which the request of its process can no longer be in flight. */
   readonly foreignIntentMaxAgeMs: number
-  /** I4: between a request of ours whose outcome is unknown and the retry. */
+  /** I4: the pause between a request of this process whose outcome is unknown and the retry. */
   readonly ambiguousRetryDelayMs: number
-  /** Between two reads of a record that another replica is refreshing. */
+  /** The pause between two reads of a record that another replica is refreshing. */
   readonly pollMs: number
   /** How long a caller waits for the refresh of another replica. */
   readonly waitTimeoutMs: number
@@ -106,11 +106,11 @@ export interface RefreshTiming {
   readonly commitDeadlineMs: number
   /** How long after its rotation a previous token is still tried when the current one is rejected. */
   readonly graceMs: number
-  /** I10: before each further try of a rejected refresh token; empty: the first rejection is final. */
+  /** I10: the delays before a rejected refresh token is sent again; if empty, the first rejection is final. */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
 
-/** For a provider request of at most 10 s. The settings that depend on the provider come from its profile. */
+/** The timing for provider requests of at most 10 s. The two missing values come from the provider profile. */
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
   foreignIntentMaxAgeMs: 12_000,
@@ -126,7 +126,7 @@ export interface RefreshReport {
   readonly outcome:
     | 'refreshed'
     | RefreshFailureClass
-    /** Another write advanced the version while the provider was called: that pair is the newer one. */
+    /** Another write advanced the version during the request, so a newer pair is stored. */
     | 'superseded'
     /** The provider rotated the refresh token, and the new pair was lost with this process. */
     | 'rotation_dropped'
@@ -141,12 +141,12 @@ export interface RefreshDeps {
     'get' | 'acquire' | 'renew' | 'release' | 'recordIntent' | 'commit' | 'settle'
   >
   readonly provider: Pick<Provider, 'refresh'>
-  /** Milliseconds for which no call is made because the provider rejects the client credentials; else 0. */
+  /** Milliseconds until the next call may be made while the provider rejects the client credentials; otherwise 0. */
   readonly heldBackMs: () => number
   /** Identifies this process in leases. */
   readonly owner: string
   readonly refreshAheadMs: number
-  /** The provider ends a grant that was not refreshed for this long. */
+  /** The provider ends a grant that was not refreshed for this long, in milliseconds. */
   readonly idleLimitMs: number
   readonly timing: RefreshTiming
   /** The largest number of refreshes in flight, over all realms. */
@@ -157,7 +157,7 @@ export interface RefreshDeps {
   readonly random: () => number
   /** Resolves after `ms`, or at once when the signal aborts. */
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** Called when the outbox has a new entry. */
+  /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
   readonly report: (report: RefreshReport) => void
   /** Receives an unexpected error while a received pair is being committed; the commit is retried. */
@@ -171,7 +171,7 @@ export interface RefreshRoutine extends AsyncDisposable {
   refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult>
   /** The credential with the pair that is in memory and not stored yet (I6); `null` if there is none. */
   uncommitted(name: string): Credential | null
-  /** How many such pairs there are. */
+  /** The number of token pairs in memory that are not stored yet. */
   uncommittedCount(): number
 }
 
@@ -191,13 +191,13 @@ const REPORTED_OUTCOMES = {
 /** Longer than any delay before a rejected refresh token is tried again. */
 const MAX_REJECTED_RETRY_DELAY_MS = 48 * 3_600_000
 
-/** The result if the record forbids a refresh now; `null` if nothing prevents it. */
+/** Returns the result if the stored fault or `nextTryAt` forbids a refresh now; `null` if a refresh may start. */
 export function refreshBlocked(credential: Credential, now: number): RefreshResult | null {
   const { fault, nextTryAt } = credential
   // The refresh token of a grant that has ended is not sent again.
   if (fault !== null && isTerminal(fault)) return { kind: 'faulted', credential, fault }
   const maxDelayMs = isProvisional(fault) ? MAX_REJECTED_RETRY_DELAY_MS : 1.5 * RETRY_CAP_MS
-  // A time beyond the longest delay was written by a replica whose clock was ahead: ignored.
+  // A time beyond the longest delay was stored by a replica whose clock was ahead, and is ignored.
   if (nextTryAt === null || nextTryAt <= now || nextTryAt - now > maxDelayMs) return null
   return isProvisional(fault)
     ? { kind: 'faulted', credential, fault }
@@ -211,7 +211,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const semaphore = createSemaphore(deps.concurrency)
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
-  // Commits are retried at the same interval during shutdown, so their sleep is never cut short.
+  // During shutdown commits are retried at the same intervals, so nothing aborts the pause between them.
   const neverAborted = new AbortController().signal
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>
     deps.failpoint?.(point, name)
@@ -241,8 +241,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         freshness(credential, now(), deps.refreshAheadMs) === 'fresh'
 
   /**
-   * The result if the stored record already satisfies the goal, or forbids a refresh now; `null` if a refresh
-   * is needed.
+   * Returns the result if the stored record already satisfies the goal, or forbids a refresh now; `null` if a
+   * refresh is needed.
    */
   function alreadySatisfied(credential: Credential, goal: RefreshGoal): RefreshResult | null {
     if (satisfiesGoal(credential, goal)) return { kind: 'refreshed', credential }
@@ -266,8 +266,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return { kind: 'refreshed', credential: rotation.credential }
         await Promise.race([rotation.done, sleep(timing.pollMs, shutdown.signal)])
       } else {
-        // Without a request to come there is nothing to acquire a lease or store an intent for, and the record
-        // gets no `nextTryAt`: the first call after the delay is the probe, whichever credential it is for.
+        // While calls are blocked, no lease is acquired and no intent or `nextTryAt` is stored. The first refresh of
+        // any credential after the delay is the probe.
         const heldBackMs = deps.heldBackMs()
         if (heldBackMs > 0) {
           const credential = await store.get(name)
@@ -284,7 +284,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         const polled = await pollRecord(name, goal)
         if (polled !== null) return polled
       }
-      // After waiting for the refresh of another replica its result is accepted, also when it failed.
+      // Once this process has waited for another replica's refresh, it accepts that result even if it is a failure.
       goal = withoutForce(goal)
       if (performance.now() >= waitUntil || shutdown.signal.aborted) {
         return { kind: 'deferred', credential: null, retryAfterMs: 1_000 }
@@ -292,10 +292,10 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
   }
 
-  /** Polls the record for a while; `null` if it does not satisfy the goal by then. */
+  /** Polls the record for 20 intervals; returns `null` if it does not satisfy the goal by then. */
   async function pollRecord(name: string, goal: RefreshGoal): Promise<RefreshResult | null> {
-    // The lease is tried again after 20 reads: often enough to notice that its holder died, and rare enough
-    // not to disturb one that lives.
+    // The lease is tried again after 20 reads. That is often enough to notice that its holder died, and adds little
+    // load while the holder lives.
     const until = performance.now() + 20 * timing.pollMs
     while (performance.now() < until && !shutdown.signal.aborted) {
       const credential = await store.get(name)
@@ -307,7 +307,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     return null
   }
 
-  /** Resolves with `null` if the lease was lost before a token was used. */
+  /** Resolves with `null` if the lease was lost before a refresh token was sent. */
   async function refreshUnderLease(
     leased: LeasedCredential,
     goal: RefreshGoal,
@@ -323,11 +323,11 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     try {
       return await exchangeRefreshToken(leased, goal, who, renewal)
     } catch (error) {
-      // Without the store no token was used (I3), so no other process has to wait for the lease to expire.
+      // If the store is unavailable, no token was used (I3), so other processes need not wait for the lease to expire.
       if (hasCode(error, 'store_unavailable')) await store.release(lease).catch(() => {})
       throw error
     } finally {
-      // An uncommitted pair keeps the lease; its commit stops the renewal.
+      // While a pair is not committed, its lease is still renewed. The commit stops the renewal.
       if (!uncommittedRotations.has(lease.name)) renewal.stop()
     }
   }
@@ -363,8 +363,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       const requestedAt = performance.now()
       if ((await store.recordIntent(lease)) === 'lost') return null // I3
       await failpoint('after intent', name)
-      // This process was stopped in between for so long that its request could outlast the intent (I5):
-      // another process may be using the token, so the intent is stored again first.
+      // This process was suspended for so long after it stored the intent that another process may consider the
+      // intent expired and send the token (I5). So the intent is stored again first.
       if (performance.now() - requestedAt >= timing.ambiguousRetryDelayMs) {
         calls -= 1
         continue
@@ -403,7 +403,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return failed(outcome.kind, outcome, outcome.retryAfterMs)
         case 'refused': {
           if (outcome.error !== 'invalid_grant') return failed('provider_rejected', outcome)
-          // I9: another process may have stored a newer pair (I8).
+          // I9: another process may have stored a newer pair meanwhile (I8).
           const current = await store.get(name)
           if (current === null) return { kind: 'absent' }
           if (current.version !== lease.version) return { kind: 'refreshed', credential: current }
@@ -411,7 +411,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             token !== previous?.token &&
             previous !== null &&
             now() - previous.retiredAt < timing.graceMs &&
-            // I10: once. A provider may end a grant whose retired tokens are presented repeatedly.
+            // I10: the previous token is sent once only. A provider may end a grant if retired tokens are presented
+            // repeatedly.
             !isProvisional(credential.fault)
           ) {
             token = previous.token
@@ -443,7 +444,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     await failpoint('before commit', name)
     uncommittedRotations.set(name, { credential, done })
     let fenced = lease
-    /** `null`: not committed, to be tried again. */
+    /** Returns `null` if the pair was not committed and the commit must be tried again. */
     const tryCommit = async (): Promise<'committed' | 'superseded' | null> => {
       try {
         const outcome = await store.commit(fenced, grant, dueAt, context, isNoticeNew)
@@ -467,10 +468,10 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       if (outcome === 'committed') deps.notifyOutbox()
       deps.report({ name, outcome: REPORTED_OUTCOMES[outcome], calls, traceId: null })
     }
-    /** Retries in the background, while the access token of the pair is already issued. */
+    /** Retries the commit in the background, while the access token of the pair is already issued. */
     const retryCommit = async (): Promise<void> => {
       for (let attempt = 1; ; attempt += 1) {
-        // Without jitter: the pair is at risk until it is stored, and one credential is no load.
+        // Without jitter, because the pair could be lost until it is stored, and one credential causes no load.
         await sleep(backoffMs(attempt, { baseMs: 100, capMs: 1_000, random: 1 }), neverAborted)
         const outcome = await tryCommit()
         if (outcome !== null) return finish(outcome)
@@ -512,7 +513,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     const what = endsGrant(failureClass) ? 'faulted' : 'refresh_failed'
     const context = { at, who, what, outcome: failureClass, traceId } as const
     const settled = await store.settle(lease, settlement, context).catch((error: unknown) => {
-      // The next process finds the intent (I5); the caller gets the same result as if this had been stored.
+      // The intent stays for the next process (I5), and the caller gets the same result as if this had been stored.
       if (hasCode(error, 'store_unavailable')) return null
       throw error
     })
@@ -529,7 +530,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       : { kind: 'deferred', credential: failed, retryAfterMs: Math.max(0, (nextTryAt ?? at) - at) }
   }
 
-  /** Renews a lease until stopped. A renewal that fails is ignored: the commit decides (I7). */
+  /** Renews a lease until it is stopped. Failed renewals are ignored, because the commit checks the lease (I7). */
   function startRenewal(lease: Lease): LeaseRenewal {
     const timer = setInterval(() => {
       store.renew(lease, timing.leaseMs).catch(() => {})
@@ -557,16 +558,16 @@ interface LeaseRenewal {
   readonly stop: () => void
 }
 
-/** The class of a rejected refresh token, as far as the record explains why the provider rejects it. */
+/** Returns the fault class that explains best why the provider rejected the refresh token. */
 function rejectionClass(credential: Credential, isAmbiguous: boolean, now: number): FaultClass {
   if (credential.hardExpiresAt !== null && now >= credential.hardExpiresAt) return 'hard_expired'
   if (now >= credential.idleExpiresAt) return 'idle_expired'
-  // I10: an unanswered request between two rejections of the same token has rotated nothing.
+  // I10: a request of unknown outcome between two rejections of the same token has not rotated that token.
   if (isProvisional(credential.fault)) return credential.fault.Code as FaultClass
   return isAmbiguous ? 'rotation_lost' : 'invalid_grant'
 }
 
-/** The grant after a refresh with the token `used`: the new pair, and what the response left unsaid. */
+/** Returns the grant after a refresh with the token `used`. Members that the response lacks keep their values. */
 function renewedGrant(
   { credential, refreshToken, idToken, previous }: LeasedCredential,
   used: Secret,
@@ -581,7 +582,7 @@ function renewedGrant(
   return {
     name: credential.name,
     environment: credential.environment,
-    // From the start of the request: the provider's clock for the token started no earlier.
+    // Counted from the start of the request, because the provider cannot have issued the token before that.
     expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
     refreshedAt: startedAt,
     idleExpiresAt: limits.idleExpiresAt,

@@ -1,4 +1,4 @@
-/** Removes a credential: revokes its grant at the provider, and deletes the record in any case. */
+/** Removes a credential: revokes its grant at the provider, and deletes the record even if the revocation fails. */
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import type { Provider } from '../provider/provider.ts'
 import { notFound } from './access-token.ts'
@@ -17,7 +17,10 @@ export interface Removed {
   readonly isRevoked: boolean
 }
 
-/** The returned function throws as {@link acquireLease} does, but removes a record that cannot be decrypted. */
+/**
+ * The returned function throws as {@link acquireLease} does, except that a record that cannot be decrypted is removed
+ * without a revocation.
+ */
 export function createRemoval(deps: RemovalDeps): (name: string, who: string) => Promise<Removed> {
   const { store, provider, now } = deps
   return async (name, who) => {
@@ -26,7 +29,7 @@ export function createRemoval(deps: RemovalDeps): (name: string, who: string) =>
         if (error instanceof DecryptionError) return null
         throw error
       })
-      // An exported grant is used by another installation: revoking it here would end it there.
+      // Another installation uses an exported grant, and a revocation here would end the grant there.
       const isElsewhere = leased?.credential.fault?.Code === 'transferred'
       const token = leased?.refreshToken ?? leased?.credential.accessToken ?? null
       const revoked = token !== null && !isElsewhere && (await provider.revoke(token))
@@ -38,7 +41,7 @@ export function createRemoval(deps: RemovalDeps): (name: string, who: string) =>
         deps.notifyOutbox()
         return { isRevoked: revoked }
       }
-      // The company was reconnected meanwhile: the stored grant is not the one that was revoked.
+      // The company was reconnected meanwhile, so the stored grant is not the one that was revoked. Try again.
     }
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Starts the refresh of every stored credential when it is due, from one index ordered by time. The index is in
- * the store: a start reads one range of it, however many credentials there are, and a credential that one
- * replica stores is scheduled for all.
+ * Starts the refresh of every stored credential when it is due. The due times are an index in the store that all
+ * replicas share, so a credential that one replica stores is scheduled at all of them, and a starting process reads
+ * a range of the index instead of every credential.
  */
 import type { CredentialStore } from './credential-store.ts'
 import type { RefreshRoutine } from './refresh.ts'
@@ -11,18 +11,18 @@ export interface ScheduleDeps {
   readonly routine: Pick<RefreshRoutine, 'refresh'>
   readonly now: () => number
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** The largest number of scheduled refreshes in flight. */
+  /** The largest number of scheduled refreshes that run concurrently. */
   readonly concurrency: number
-  /** Receives an error of the store or of a refresh that no caller waits for. */
+  /** Receives errors of the store and of scheduled refreshes, for which no caller waits. */
   readonly onError: (error: unknown) => void
 }
 
-/** The bounds of the time between two reads of the index. */
+/** The shortest and the longest time between two reads of the index, in milliseconds. */
 const PAUSE_MS = { shortest: 50, longest: 1_000 } as const
-/** After this long a credential is due again whose refresh left no result, because the process died. */
+/** How long until a credential is due again whose refresh ended without a result because the process died. */
 const POSTPONE_MS = 30_000
 
-/** Starts due refreshes until disposed. The refresh routine finishes those in flight. */
+/** Starts due refreshes until it is disposed. Refreshes that it has started continue after that. */
 export function startSchedule(deps: ScheduleDeps): AsyncDisposable {
   const { store, routine, now } = deps
   const shutdown = new AbortController()

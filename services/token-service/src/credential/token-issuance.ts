@@ -1,7 +1,7 @@
 /**
- * Audits the access tokens that were issued: one fact per caller, credential and version for each second in
- * which any were issued, with their count. A response does not wait for its fact, so a process that is killed
- * loses those of its last second at most. All other facts are stored together with the write they describe.
+ * Audits issued access tokens: for each second one fact per caller, credential and version, with the number of
+ * tokens. A response does not wait until its fact is stored, so a process that is killed loses the facts of at most
+ * one second. All other audit facts are stored together with the write that they describe.
  */
 import { randomUUID } from 'node:crypto'
 import type { AuditFact } from '@integration-host/shared/contracts/audit'
@@ -14,7 +14,10 @@ export interface IssuanceLog extends AsyncDisposable {
 }
 
 const FLUSH_INTERVAL_MS = 1_000
-/** The largest buffer while the store is unavailable; the overflow is counted in one fact without a name. */
+/**
+ * The largest number of buffered facts while the store is unavailable. Further tokens are counted in one fact without
+ * a credential name.
+ */
 const MAX_BUFFERED = 10_000
 
 export function createIssuanceLog(deps: {
@@ -24,7 +27,7 @@ export function createIssuanceLog(deps: {
 }): IssuanceLog {
   const { store, now, notifyOutbox } = deps
   let buffered = new Map<string, { readonly fact: AuditFact; count: number }>()
-  /** The facts being written. A retry sends the same facts with the same id, so that they count once. */
+  /** The facts being written. A retry sends the same facts with the same id, so that the store adds them once. */
   let batch: { readonly id: string; readonly facts: readonly AuditFact[] } | null = null
   let writing: Promise<void> = Promise.resolve()
   let timer: NodeJS.Timeout | undefined

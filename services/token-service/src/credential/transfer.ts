@@ -1,12 +1,12 @@
 /**
- * Transfers credentials to another installation, so that two never refresh the same grant: each rotation can
- * invalidate the other's token.
+ * Transfers credentials to another installation. Two installations must never refresh the same grant, because each
+ * rotation can invalidate the refresh token of the other.
  *
- * X1  A credential is marked as transferred before its tokens are exported, under its lease: no refresh is in
- *     flight, and none starts here afterwards.
- * X2  An export whose response was lost can be requested again: the tokens stay stored under the mark.
- * X3  An import never replaces a usable credential, or a newer version of the same grant, unless the caller
- *     requests to overwrite.
+ * X1  A credential gets the fault `transferred` under its lease before its tokens are exported. So no refresh is in
+ *     flight then, and none starts here afterwards.
+ * X2  An export whose response was lost can be requested again, because the tokens stay stored under that fault.
+ * X3  An import replaces a usable credential, or a newer version of the same grant, only if the caller requests to
+ *     overwrite.
  */
 import type { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -33,15 +33,20 @@ export interface TransferDeps extends LeaseDeps {
 
 export interface Transfers {
   /**
-   * Throws as {@link acquireLease} does, and `provider_unavailable` while the provider may have rotated a refresh
-   * token without a response. Credentials that were marked before the error can be exported again.
+   * Marks credentials as transferred and returns them encrypted. Throws as {@link acquireLease} does, and
+   * `provider_unavailable` while the provider may have rotated a refresh token without a response. Credentials
+   * that were marked before an error can be exported again.
    */
   exportCredentials(
     names: readonly string[],
     sealedWith: DocumentSecret,
     who: string,
   ): Promise<ExportDocument>
-  /** @throws {IntegrationError} `invalid_request`: the document cannot be decrypted. `store_unavailable`. */
+  /**
+   * Stores the credentials of a document.
+   *
+   * @throws {IntegrationError} `invalid_request`: the document cannot be decrypted. `store_unavailable`.
+   */
   importCredentials(
     document: ExportDocument,
     sealedWith: DocumentSecret,
@@ -68,7 +73,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
       },
       { at, who, what: 'exported' },
     )
-    // The company was reconnected meanwhile: the new grant is the one to export.
+    // The company was reconnected meanwhile, so the new grant is exported instead.
     if (settled === 'lost') return mark(name, who)
     const { environment, version, expiresAt, refreshedAt, idleExpiresAt, hardExpiresAt } =
       credential
@@ -87,7 +92,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
     }
   }
 
-  /** Acquires the lease (X1); a refresh whose outcome is unknown is completed first. */
+  /** Acquires the lease of a credential (X1). A refresh with an unknown outcome is repeated first, to settle it. */
   async function leaseWithoutIntent(name: string, who: string): Promise<LeasedCredential> {
     const leased = await acquireLease(name, deps)
     if (leased.intent === null) return leased
@@ -102,12 +107,12 @@ export function createTransfers(deps: TransferDeps): Transfers {
     return leaseWithoutIntent(name, who)
   }
 
-  /** Why a credential must not be imported (X3); `null` if it may be. */
+  /** Returns why a credential must not be imported (X3); `null` if it may be imported. */
   function rejectionReason(here: Credential | null, exported: ExportedCredential): string | null {
     if (here === null) return null
     if (!isGrantRejected(here.fault)) return `version ${here.version} is usable here`
     return here.version > exported.version
-      ? `version ${here.version} is held here, the document has ${exported.version}`
+      ? `version ${here.version} is stored here, and the document has ${exported.version}`
       : null
   }
 
@@ -130,7 +135,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
   return {
     async exportCredentials(names, sealedWith, who) {
       const wanted = [...new Set(names)]
-      // A missing credential is reported before any is marked, so that all are exported or none.
+      // All names are checked before the first credential is marked, because a marked one is no longer refreshed here.
       for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
       const exported: ExportedCredential[] = []
       try {
