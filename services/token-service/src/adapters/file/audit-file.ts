@@ -1,6 +1,6 @@
 /**
- * The audit log beside the credential file: one entry per line. The credential file stores how many bytes of it
- * are valid, so an append that a crash interrupted is repeated at the same place, with the same lines.
+ * The audit log in a file beside the credential file, with one entry per line. The credential file stores how many
+ * bytes of it are valid, so an append that a crash interrupted is repeated at the same offset with the same lines.
  */
 import { constants, createReadStream } from 'node:fs'
 import { open, stat, writeFile } from 'node:fs/promises'
@@ -8,7 +8,11 @@ import { createInterface } from 'node:readline'
 import { AuditEntry } from '@integration-host/shared/contracts/audit'
 import { parseJson } from '@integration-host/shared/json'
 
-/** Writes `entries` at the byte offset `at`, replacing what follows. Resolves with the new end, in bytes. */
+/**
+ * Writes `entries` at the byte offset `at` and truncates the file after them. Resolves with the new size in bytes.
+ *
+ * @throws the file system's error.
+ */
 export async function appendEntries(
   path: string,
   at: number,
@@ -17,17 +21,19 @@ export async function appendEntries(
   const bytes = Buffer.from(entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''), 'utf8')
   const file = await open(path, constants.O_RDWR | constants.O_CREAT, 0o600)
   try {
-    // The file is shorter than it should be: it was truncated, and the gap must not be filled with zeros.
+    // A file that is shorter than `at` was truncated by another program. Writing at `at` would fill the gap with
+    // zeros, so the entries go to its end.
     const { size } = await file.stat()
     const from = Math.min(at, size)
-    // An interrupted append left the beginning of the same lines. Anything else is an audit log that is newer
-    // than the credential file, which was restored or deleted: it is moved to another file, not overwritten.
+    // Bytes after `at` are either the beginning of the same lines, from an interrupted append, or audit entries that
+    // are newer than the credential file, because that was restored from a backup or deleted. The latter are copied
+    // to another file instead of being overwritten.
     const tail = Buffer.alloc(size - from)
     await file.read(tail, 0, tail.length, from)
     if (!bytes.subarray(0, tail.length).equals(tail))
       await writeFile(`${path}.${Date.now()}`, tail, { mode: 0o600, flag: 'wx', flush: true })
     await file.truncate(from)
-    // On a full disk a write may be partial, which only the number of bytes shows.
+    // On a full disk a write may be partial without an error; only the number of written bytes shows it.
     for (let done = 0; done < bytes.length;)
       done += (await file.write(bytes, done, bytes.length - done, from + done)).bytesWritten
     await file.sync()
@@ -37,7 +43,7 @@ export async function appendEntries(
   }
 }
 
-/** Entries numbered above `after`, at most `limit`. Reading ends at the first line that is not an entry. */
+/** Reads at most `limit` entries numbered above `after`. Reading ends at the first line that is not an entry. */
 export async function readEntries(
   path: string,
   after: number,

@@ -36,7 +36,7 @@ credentialStoreContract('the credential file', {
 
 const grant = grantOf('ACC-1', 'canary', { idToken: null })
 
-describe('the credential file', () => {
+describe('credential file', () => {
   const startupError = async (folder: string, ring: KeyRing = keys): Promise<string> => {
     try {
       reopened = await createFileCredentialStore(folder, ring)
@@ -47,7 +47,7 @@ describe('the credential file', () => {
     throw new Error('the store was opened')
   }
 
-  it('has mode 0600 and encrypted secrets, and leaves no temporary file', async () => {
+  it('has mode 0600 and encrypted secrets, and no temporary file remains beside it', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     const path = join(folder, 'credentials.json')
@@ -61,17 +61,17 @@ describe('the credential file', () => {
     ])
   })
 
-  it('rejects a second process on the folder and names the folder', async () => {
+  it('cannot be opened by a second process, whose error names the folder', async () => {
     const { folder } = await open()
     expect(await startupError(folder)).toContain(`${folder} is in use by another process`)
   })
 
   it.each([
-    ['cut short', (text: string) => text.slice(0, -10)],
+    ['truncated', (text: string) => text.slice(0, -10)],
     ['empty', () => ''],
-    ['not ours', () => '{"hello": 1}'],
-    ['of a later format', (text: string) => text.replace('"format":1', '"format":2')],
-  ])('does not start on a file that is %s, and leaves it unchanged', async (_, damage) => {
+    ['JSON of another program', () => '{"hello": 1}'],
+    ['in a later format', (text: string) => text.replace('"format":1', '"format":2')],
+  ])('causes a StartupError and stays unchanged if it is %s', async (_, damage) => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
@@ -82,7 +82,7 @@ describe('the credential file', () => {
     expect(await readFile(path, 'utf8')).toBe(damaged)
   })
 
-  it('does not start with other keys, and leaves the file unchanged', async () => {
+  it('causes a StartupError and stays unchanged if the keys are not those that encrypted it', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
@@ -94,10 +94,10 @@ describe('the credential file', () => {
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
-  it('throws store_unavailable if a write fails, and keeps memory equal to the file', async () => {
+  it('is unchanged by a write that fails with store_unavailable, and so is the state in memory (F1)', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
-    // A folder in the place of the temporary file: no write can succeed, not even as root.
+    // With a folder at the path of the temporary file no write can succeed, not even as root.
     const { mkdir, rmdir } = await import('node:fs/promises')
     await mkdir(join(folder, 'credentials.json.tmp'))
     const another = { ...grant, name: 'ACC-2' }
@@ -114,7 +114,7 @@ describe('the credential file', () => {
     expect(await store.get('ACC-2')).not.toBeNull()
   })
 
-  it('restores mode 0600 of a file that others could read', async () => {
+  it('gets mode 0600 again when it is opened after others could read it', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()

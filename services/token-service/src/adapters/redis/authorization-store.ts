@@ -47,7 +47,7 @@ export function createRedisAuthorizationStore(options: {
       try {
         return JSON.parse(keys.open(sealed, placeOf(key))) as AuthorizationRequest
       } catch (error) {
-        // Encrypted with a key that was removed from the ring since: treated as expired.
+        // The key that encrypted the request was removed from the key ring since. The state is treated as expired.
         if (error instanceof DecryptionError) return null
         throw error
       }

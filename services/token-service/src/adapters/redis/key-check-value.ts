@@ -1,6 +1,7 @@
 /**
- * Verifies that the configured keys are those of the records in this Redis, before anything is read or written:
- * one encrypted key check value per key that ever encrypted a record, stored by the first start with that key.
+ * Verifies that the configured keys are those that encrypted the records in this Redis, before a record is read or
+ * written. For each key that ever encrypted a record, Redis has a check value encrypted with that key, which the
+ * first process with that key has stored.
  */
 import type { Redis } from 'ioredis'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -18,7 +19,7 @@ export interface KeyCheck extends Disposable {
   readonly ensureUsable: () => void
 }
 
-/** Checks after every connect: the connection may lead to another server than before. */
+/** Checks the keys after every connect, because a reconnect may lead to another server. */
 export function watchKeys(options: {
   readonly redis: Redis
   readonly keys: KeyRing
@@ -66,9 +67,9 @@ export function watchKeys(options: {
   }
 }
 
-/** Why the configured keys do not match the store; `null` if they do. */
+/** Returns why the configured keys do not match the store; `null` if they match. */
 async function mismatchOf(redis: Redis, keys: KeyRing): Promise<string | null> {
-  // Stored only where there is none, so that a wrong key ring never replaces the right one.
+  // A check value is stored only if there is none for this key, so that a wrong key never replaces a right one.
   const ownValue = keys.seal(CHECK_VALUE, placeOf(keys.activeKeyId))
   const checkValues = await redis.hgetall(CHECK_VALUES)
   for (const [keyId, sealed] of Object.entries(checkValues)) {
@@ -106,7 +107,7 @@ export async function retireKeyCheckValues(
   return others
 }
 
-// Managed servers reject CONFIG; the settings are unknown then, and nothing is logged.
+// Managed Redis services reject CONFIG. The settings are unknown then, and nothing is logged.
 async function warnOfWeakPersistence(redis: Redis, logger: Logger): Promise<void> {
   const read = async (name: string): Promise<string | undefined> => {
     const reply = (await redis.config('GET', name).catch(() => [])) as string[]

@@ -1,14 +1,14 @@
 /**
- * The writes of the credential store, each one atomic in Redis. What each does is specified by the port,
- * credential-store.ts.
+ * The writes of the credential store as Lua scripts, each of which Redis executes atomically. The port,
+ * credential/credential-store.ts, specifies what each does.
  *
- * A script declares the names of its keys and gets them as the table `K`, through KEYS, so that a key prefix
- * applies. Its arguments are one JSON object, decoded as `a`:
+ * A script declares the names of its keys. It gets the keys as the table `K`, and through KEYS, so that the driver
+ * can add a key prefix. Its arguments are one JSON object, which is decoded as the table `a`:
  *
- * - Numbers are passed as text. cjson decodes every number to a double, and Lua writes one of 1e14 or more
- *   with an exponent when it is concatenated; and versions and fences are compared with stored text.
- * - An absent value is an absent member, `nil` in Lua. JSON's `null` would be decoded to `cjson.null`, which
- *   is true in a condition.
+ * - Numbers are passed as text. cjson decodes every number to a double, which Lua writes with an exponent from 1e14
+ *   on when it is concatenated. Versions and fences are also compared with stored text.
+ * - An absent value is an absent member, which is `nil` in Lua. `null` would be decoded to `cjson.null`, which
+ *   counts as true in a condition.
  * - An outbox entry is passed as its JSON text and stored unread, because cjson would encode an empty array
  *   as an empty object.
  *
@@ -18,12 +18,12 @@
  */
 import type { Redis } from 'ioredis'
 
-/** What a script gets beside its keys: text, flags and lists of text. */
+/** The arguments of a script beside its keys: text, flags and lists of text. */
 export type ScriptArguments = Readonly<
   Record<string, string | boolean | readonly string[] | undefined>
 >
 
-/** A script with the names of its keys, in the order of KEYS. */
+/** Returns a script with the names of its keys, in the order of KEYS. */
 const define = <Key extends string>(keys: readonly Key[], body: string) => ({
   keys,
   lua: `local a = cjson.decode(ARGV[1])
@@ -31,15 +31,16 @@ local K = { ${keys.map((key, index) => `${key} = KEYS[${index + 1}]`).join(', ')
 ${body}`,
 })
 
-/** Lua: epoch milliseconds of the server. */
+/** Lua: sets `ms` to the epoch milliseconds of the Redis server. */
 const NOW_MS = `
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 `
 
 /**
- * Lua: the next fence. It stays above every one this credential has had, and above the clock: a failover may
- * have lost a lease with its fence, and the holder of that lease must not be mistaken for the next one.
+ * Lua: sets `fence` to the next fencing token. It is above every token that this credential had, and at least the
+ * server's clock, because a failover may have lost the newest tokens with their leases: the holder of such a lease
+ * must not get the same token as the next holder.
  */
 const NEXT_FENCE = `${NOW_MS}
 local last = tonumber(redis.call('HGET', K.credential, 'Fence') or '0')
@@ -47,12 +48,12 @@ local fence = math.max(redis.call('INCR', K.fence), last + 1, ms)
 redis.call('SET', K.fence, fence)
 `
 
-/** Lua: gives the lease up if it is still the caller's. */
+/** Lua: deletes the lease if the caller still holds it. */
 const RELEASE_OWN_LEASE = `
 if redis.call('GET', K.lease) == a.holder then redis.call('DEL', K.lease) end
 `
 
-/** Lua: replaces the pair of a credential and removes what was laid over the previous one. */
+/** Lua: removes fault, intent and retry time of the previous token pair, and stores the new one. */
 const REPLACE_PAIR = `
 redis.call('HDEL', K.credential, unpack(a.overlayFields))
 redis.call('HSET', K.credential, unpack(a.fields))
@@ -187,7 +188,7 @@ return redis.call('XRANGE', K.outbox, '-', audited, 'COUNT', a.limit)
 `,
 )
 
-// Compare-and-set on the head, so that two replicas that append at the same time make one chain.
+// Compares the hash of the head first, so that two replicas that append concurrently build one chain.
 const appendAudit = define(
   ['auditHead', 'auditLog'],
   `
@@ -201,7 +202,7 @@ return 1
 `,
 )
 
-// `changes`: field, envelope as it was read, envelope with the active key, and so on.
+// `changes` has three elements for each field: its name, the envelope that was read, and the new envelope.
 const reseal = define(
   ['credential'],
   `
@@ -214,7 +215,7 @@ return 'resealed'
 `,
 )
 
-// The marker makes a record that is sent twice, because the first reply was lost, count once.
+// The marker prevents a second entry when a call is repeated because the reply to the first one was lost.
 const record = define(
   ['recordedMarker', 'outbox'],
   `
@@ -250,12 +251,12 @@ export type RunScript = <Name extends ScriptName>(
   args: ScriptArguments,
 ) => Promise<unknown>
 
-/** Registers the scripts with a connection, which sends each once and calls it by its digest. */
+/** Registers the scripts with a connection, which sends each script once and then calls it by its digest. */
 export function defineScripts(redis: Redis): RunScript {
   for (const [name, { keys, lua }] of Object.entries(scripts)) {
     redis.defineCommand(`credential:${name}`, { numberOfKeys: keys.length, lua })
   }
-  // The type of the connection does not have the commands that defineCommand adds.
+  // The connection's type does not include the commands that defineCommand adds.
   const commands = redis as unknown as Record<string, (...args: string[]) => Promise<unknown>>
   return async (name, keys, args) => {
     const named: Readonly<Record<string, string>> = keys
@@ -264,7 +265,7 @@ export function defineScripts(redis: Redis): RunScript {
   }
 }
 
-/** JSON that cjson can decode: it fails on an unpaired surrogate, which an imported record may contain. */
+/** Encodes arguments so that cjson can decode them. It fails on unpaired surrogates, which an import may contain. */
 const encoded = (args: ScriptArguments): string =>
   JSON.stringify(args, (_, value: unknown) =>
     typeof value === 'string' ? value.toWellFormed() : value,
