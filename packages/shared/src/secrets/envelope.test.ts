@@ -7,35 +7,35 @@ const key = (id: string): string => `${id}:${randomBytes(32).toString('base64')}
 const place = { name: 'ACC-111', field: 'RefreshToken', version: 4 }
 const ring = parseKeyRing(generateKeyRing())
 
-describe('the envelope of a secret at rest', () => {
+describe('envelope of a secret at rest', () => {
   it.each(['', 'RT-1', 'é\u0000漢字', 'x'.repeat(100_000)])(
-    'gives back what was put in',
+    'returns the sealed text when it is opened: %#',
     (plaintext) => {
       expect(ring.open(ring.seal(plaintext, place), place)).toBe(plaintext)
     },
   )
 
-  it('never seals the same bytes twice', () => {
+  it('differs each time the same text is sealed', () => {
     const sealed = Array.from({ length: 1_000 }, () => ring.seal('RT-1', place))
     expect(new Set(sealed).size).toBe(1_000)
   })
 
   it.each([{ name: 'ACC-222' }, { field: 'Authenticator' }, { version: 5 }])(
-    'does not open at another place: %j',
+    'cannot be opened with another place: %j',
     (elsewhere) => {
       const envelope = ring.seal('RT-1', place)
       expect(() => ring.open(envelope, { ...place, ...elsewhere })).toThrow(DecryptionError)
     },
   )
 
-  it('distinguishes places whose parts concatenate to the same text', () => {
+  it('cannot be opened with a place whose parts concatenate to the same text', () => {
     const envelope = ring.seal('RT-1', { name: 'ab', field: 'c', version: 1 })
     expect(() => ring.open(envelope, { name: 'a', field: 'bc', version: 1 })).toThrow(
       DecryptionError,
     )
   })
 
-  it('cannot be decrypted with any byte changed', () => {
+  it('cannot be opened after any byte was changed', () => {
     const [format = '', id = '', nonce = '', sealed = ''] = ring.seal('RT-1', place).split('.')
     for (const [index, part] of [nonce, sealed].entries()) {
       const bytes = Buffer.from(part, 'base64url')
@@ -51,19 +51,22 @@ describe('the envelope of a secret at rest', () => {
     }
   })
 
-  it.each([4, 8, 12, 13, 14, 15])('cannot be decrypted with a tag of %d bytes', (length) => {
-    const parts = ring.seal('', place).split('.')
-    const tag = Buffer.from(parts[3] ?? '', 'base64url').subarray(0, length)
-    expect(() =>
-      ring.open([...parts.slice(0, 3), tag.toString('base64url')].join('.'), place),
-    ).toThrow(DecryptionError)
-  })
+  it.each([4, 8, 12, 13, 14, 15])(
+    'cannot be opened with an authentication tag of %d bytes',
+    (length) => {
+      const parts = ring.seal('', place).split('.')
+      const tag = Buffer.from(parts[3] ?? '', 'base64url').subarray(0, length)
+      expect(() =>
+        ring.open([...parts.slice(0, 3), tag.toString('base64url')].join('.'), place),
+      ).toThrow(DecryptionError)
+    },
+  )
 
-  it.each(['', 'plain text', '2.k1.AAAA.AAAA', '1.k1'])('rejects %j', (text) => {
+  it.each(['', 'plain text', '2.k1.AAAA.AAAA', '1.k1'])('is rejected if its text is %j', (text) => {
     expect(() => ring.open(text, place)).toThrow(DecryptionError)
   })
 
-  it('seals with the first key and opens with all of them', () => {
+  it('is sealed with the first key of the ring, and can be opened with any of them', () => {
     const [older, newer] = [key('old'), key('new')]
     const envelope = parseKeyRing(new Secret(older)).seal('RT-1', place)
     const both = parseKeyRing(new Secret(`${newer},${older}`))
@@ -73,16 +76,19 @@ describe('the envelope of a secret at rest', () => {
   })
 
   it.each([
-    ['no id', randomBytes(32).toString('base64')],
-    ['31 bytes', `k1:${randomBytes(31).toString('base64')}`],
-    ['hex', `k1:${randomBytes(32).toString('hex')}`],
+    ['an entry without an id', randomBytes(32).toString('base64')],
+    ['a key of 31 bytes', `k1:${randomBytes(31).toString('base64')}`],
+    ['a key in hex', `k1:${randomBytes(32).toString('hex')}`],
     ['a repeated id', `${key('k1')},${key('k1')}`],
     ['an id with a dot', key('k.1')],
-    ['nothing', ''],
-  ])('rejects a key ring with %s without showing the key', (_, list) => {
-    const read = () => parseKeyRing(new Secret(list))
-    expect(read).toThrow(TypeError)
-    const secretPart = list.split(':')[1]?.slice(0, 20)
-    if (secretPart) expect(read).not.toThrow(secretPart)
-  })
+    ['an empty list', ''],
+  ])(
+    'is not sealed by a key ring with %s: parsing it throws without showing the key',
+    (_, list) => {
+      const read = () => parseKeyRing(new Secret(list))
+      expect(read).toThrow(TypeError)
+      const secretPart = list.split(':')[1]?.slice(0, 20)
+      if (secretPart) expect(read).not.toThrow(secretPart)
+    },
+  )
 })

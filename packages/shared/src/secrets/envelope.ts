@@ -8,41 +8,42 @@ import {
 import { Secret } from './secret.ts'
 
 /**
- * The envelope of a secret at rest: `1.<key id>.<nonce>.<ciphertext and tag>`, each part base64url.
+ * The envelope of a secret at rest: `1.<key id>.<nonce>.<ciphertext and tag>`, the last two in base64url.
  *
- * AES-256-GCM, 12-byte random nonce, 16-byte tag. The additional data binds an envelope to its place
- * (name, field, version), so that a record moved to another realm, field or version cannot be decrypted.
+ * The algorithm is AES-256-GCM with a 12-byte random nonce and a 16-byte tag. The additional authenticated data is
+ * the place of the secret (name, field, version), so an envelope that is copied to another place cannot be opened.
  */
 const FORMAT = '1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-/** The place that an envelope is bound to. All parts are authenticated. */
+/** The place that an envelope is bound to: a credential, one of its fields, and the version of its token pair. */
 export interface Place {
   readonly name: string
   readonly field: string
   readonly version: number
 }
 
-/** An envelope cannot be decrypted: another key, another place, or changed bytes. Its secret is never used. */
+/** An envelope cannot be opened: it was sealed with another key or for another place, or its bytes were changed. */
 export class DecryptionError extends Error {
   override readonly name = 'DecryptionError'
 }
 
 export interface KeyRing {
-  /** The id of the key that encrypts; the others only decrypt. */
+  /** The id of the key that seals. The other keys of the ring only open. */
   readonly activeKeyId: string
+  /** Encrypts a text with the active key, bound to its place. */
   seal(plaintext: string, place: Place): string
-  /** Whether an envelope was sealed with the active key. */
+  /** Returns whether an envelope was sealed with the active key. */
   isCurrent(envelope: string): boolean
-  /** @throws {DecryptionError} */
+  /** Decrypts an envelope. @throws {DecryptionError} */
   open(envelope: string, place: Place): string
 }
 
 /**
- * The key ring of `CREDENTIAL_KEYS`: `id:base64(32 bytes)`, comma list; the first encrypts, all decrypt.
+ * Reads the key ring from `CREDENTIAL_KEYS`, a comma list of `id:base64(32 bytes)`. The first key seals, all open.
  *
- * @throws {TypeError} naming the entry that is wrong, never a key.
+ * @throws {TypeError} with the number of the entry that is wrong, never with a key.
  */
 export function parseKeyRing(list: Secret): KeyRing {
   const keys = new Map<string, KeyObject>()
@@ -89,12 +90,13 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, KeyObject>
     },
     open(envelope, place) {
       const [format, keyId = '', nonce = '', sealed = '', ...rest] = envelope.split('.')
-      if (format !== FORMAT || rest.length > 0) throw new DecryptionError('the format is not known')
+      if (format !== FORMAT || rest.length > 0)
+        throw new DecryptionError('the format of the envelope is not known')
       const bytes = Buffer.from(sealed, 'base64url')
       const iv = Buffer.from(nonce, 'base64url')
       if (iv.length !== NONCE_BYTES || bytes.length < TAG_BYTES)
-        throw new DecryptionError('the envelope is cut short')
-      // Without authTagLength Node would accept a tag of 4 bytes.
+        throw new DecryptionError('the envelope is truncated')
+      // Without authTagLength Node would accept a tag of 4 bytes, which can be guessed.
       const decipher = createDecipheriv('aes-256-gcm', keyOf(keyId), iv, {
         authTagLength: TAG_BYTES,
       })
@@ -106,19 +108,19 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, KeyObject>
           decipher.final(),
         ]).toString('utf8')
       } catch {
-        throw new DecryptionError('the envelope does not belong here or was changed')
+        throw new DecryptionError('the envelope belongs to another place or was changed')
       }
     },
   }
 }
 
-// Length-prefixed, so that no two places give the same bytes.
+// Each part is prefixed with its length, so that two different places never give the same bytes.
 function additionalData({ name, field, version }: Place, keyId: string): Buffer {
   const parts = [FORMAT, keyId, name, field, String(version)]
   return Buffer.from(parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join(''), 'utf8')
 }
 
-/** Returns the same key ring, which calls `onFailure` for each envelope that it cannot decrypt. */
+/** Returns a key ring that also calls `onFailure` for each envelope that it cannot open. */
 export const watchDecryptionFailures = (keys: KeyRing, onFailure: () => void): KeyRing => ({
   ...keys,
   open(envelope, place) {

@@ -5,7 +5,7 @@ import { Secret } from './secret.ts'
 
 const TOKEN = 'AT-canary-7f3a9c51d2e84b06'
 
-/** Everything that a logger wrote. */
+/** Returns everything that a logger wrote during `write`. */
 function logged(write: (logger: ReturnType<typeof createLogger>) => void): string {
   const lines: string[] = []
   write(createLogger('test', 'trace', { write: (line: string) => void lines.push(line) }))
@@ -13,7 +13,7 @@ function logged(write: (logger: ReturnType<typeof createLogger>) => void): strin
 }
 
 describe('a secret', () => {
-  it('is shown by reveal only', () => {
+  it('is returned by reveal only, and never printed or serialised', () => {
     const value = new Secret(TOKEN)
     const shown = [
       String(value),
@@ -25,7 +25,7 @@ describe('a secret', () => {
     expect(value.reveal()).toBe(TOKEN)
   })
 
-  it('equals only the same text, whatever the length', () => {
+  it('equals only the same text, also if the lengths differ', () => {
     const value = new Secret(TOKEN)
     expect([
       value.equals(TOKEN),
@@ -39,29 +39,26 @@ describe('a secret', () => {
 describe('logging an error', () => {
   it.each([
     [
-      'a header message that quotes the bearer',
+      'a bearer token in an error about a header',
       new TypeError(`Invalid header value "Bearer ${TOKEN}"`),
     ],
     [
-      'a JSON error that quotes the body',
+      'a token in a JSON parse error that quotes the body',
       new SyntaxError(`Unexpected token, "{"access_token":"${TOKEN}"" is not valid JSON`),
     ],
+    ['the password in a URL', new Error(`connect failed redis://user:${TOKEN}@localhost:6379`)],
     [
-      'an address with a password',
-      new Error(`connect failed redis://user:${TOKEN}@localhost:6379`),
-    ],
-    [
-      'arguments of the failed command',
+      'the arguments of a failed Redis command',
       Object.assign(new Error('NOAUTH'), { command: { name: 'auth', args: [TOKEN] } }),
     ],
-    ['a secret in the cause', new Error('outer', { cause: new Error(TOKEN) })],
+    ['a token in the cause of an error', new Error('outer', { cause: new Error(TOKEN) })],
   ])('leaves out %s', (_, error) => {
     const output = logged((logger) => logger.error({ err: error }, 'failed'))
     expect(output).not.toContain(TOKEN)
     expect(output).toContain(error.name)
   })
 
-  it('keeps class, code, stack frames and messages of our own errors', () => {
+  it('keeps class, code, message and stack frames of an error without secrets', () => {
     const refused = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:6379'), {
       code: 'ECONNREFUSED',
     })
@@ -73,11 +70,11 @@ describe('logging an error', () => {
     })
   })
 
-  it('scrubs a base64 token of any alphabet', () => {
+  it('redacts a base64url token with padding', () => {
     expect(scrub('x eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxIn0.sig_nature== y')).toBe('x [redacted] y')
   })
 
-  it('writes one parseable line whatever the text holds', () => {
+  it('writes one parseable line for text with line breaks and escape sequences', () => {
     const output = logged((logger) =>
       logger.info({ number: 'a\n{"level":"fatal"}\u001b[31m' }, 'queued'),
     )

@@ -2,8 +2,8 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { inspect } from 'node:util'
 
 /**
- * A value that must not leak by accident: printing, serialising or concatenating it gives `[secret]`. Only `reveal()`
- * returns it, so every place that uses a secret can be found by that name.
+ * A value that must not leak by accident. Printing, serialising or concatenating it gives `[secret]`; only `reveal()`
+ * returns the value, so every use of a secret can be found by searching for that name.
  */
 export class Secret {
   readonly #value: string
@@ -17,7 +17,7 @@ export class Secret {
     return this.#value
   }
 
-  /** Compares in constant time. Digests are compared, because `timingSafeEqual` needs equal lengths. */
+  /** Compares in constant time. It compares digests, because `timingSafeEqual` needs values of equal length. */
   equals(other: string): boolean {
     this.#digest ??= digest(this.#value)
     return timingSafeEqual(this.#digest, digest(other))
