@@ -5,11 +5,11 @@ import { dropKeys, openTestRedis, type TestRedis, testKeys, usable } from './ser
 
 export interface RedisStores {
   /** Opens a store with these keys, by default the file's own; `prefix` is that of a store opened before. */
-  open(keys?: KeyRing, prefix?: string): Promise<TestRedis>
+  readonly open: (keys?: KeyRing, prefix?: string) => Promise<TestRedis>
   /** Opens a store, and resolves when it is available. */
-  openUsable(prefix?: string): Promise<TestRedis>
+  readonly openUsable: (prefix?: string) => Promise<TestRedis>
   /** The prefix of the first store that the running test opened. */
-  firstPrefix(): string | undefined
+  readonly firstPrefix: () => string | undefined
 }
 
 /** Closes all opened stores after each test, and deletes their keys. */

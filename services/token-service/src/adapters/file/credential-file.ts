@@ -57,9 +57,9 @@ export interface CredentialFile {
    *
    * @throws {IntegrationError} `store_unavailable`: the file cannot be written. Errors of `decide`.
    */
-  change<T>(decide: (current: FileState) => Change<T> | Promise<Change<T>>): Promise<T>
+  readonly change: <T>(decide: (current: FileState) => Change<T> | Promise<Change<T>>) => Promise<T>
   /** Replaces the key check value by one of the active key; resolves with the id of the key that it replaces. */
-  retireKeys(): Promise<readonly string[]>
+  readonly retireKeys: () => Promise<readonly string[]>
 }
 
 /**

@@ -8,7 +8,7 @@ import { defineScripts, type RunScript } from './scripts.ts'
 export interface StoreCommands {
   readonly redis: Redis
   /** Runs `call`, which uses `redis`. */
-  using<T>(call: () => Promise<T>): Promise<T>
+  readonly using: <T>(call: () => Promise<T>) => Promise<T>
   readonly script: RunScript
   /** Sends several commands in one round trip; resolves with their replies in order. */
   pipelined(commands: ReturnType<Redis['pipeline']>): Promise<readonly unknown[]>
