@@ -8,7 +8,7 @@ import {
   type HttpRequest,
   type Receiver,
 } from './exchange.ts'
-import { type HeaderList, headerValue } from './header-list.ts'
+import { type HeaderList, headerValue, headerValues } from './header-list.ts'
 import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 
 const MAX_HEAD_BYTES = 65_536
@@ -198,7 +198,6 @@ export class Connection implements MessageReceiver {
   }
 
   #read(chunk: Buffer): void {
-    this.#lastActiveAt = performance.now()
     if (!this.#parser.read(chunk)) this.#fail('unreachable', NO_HTTP)
     else this.#inFlight?.receiver.onCaughtUp()
   }
@@ -213,7 +212,7 @@ export class Connection implements MessageReceiver {
   onHead({ status, headers, isUpgrade }: Head): 'body' | 'no body' | 'rejected' {
     const inFlight = this.#inFlight
     const isUnexpected = isUpgrade || status === 101 || status < 100
-    if (inFlight === null || isUnexpected) return 'rejected'
+    if (inFlight === null || isUnexpected || !this.#isFramingValid(headers)) return 'rejected'
     this.#status = status
     if (status < 200) {
       // RFC 9110 §15.2.1: 100 Continue concerns this connection only, so it is not passed on.
@@ -221,13 +220,27 @@ export class Connection implements MessageReceiver {
       return this.#inFlight === inFlight ? 'no body' : 'rejected'
     }
     inFlight.hasResponse = true
+    this.#lastActiveAt = performance.now()
     this.#maxIdleMs = announcesForbiddenBody(status, headers) ? 0 : maxIdleMsOf(headers)
     inFlight.receiver.onHeaders(status, headers)
     if (this.#inFlight !== inFlight) return 'rejected'
     return inFlight.request.method === 'HEAD' ? 'no body' : 'body'
   }
 
+  /**
+   * Accepts HTTP/1.0, and HTTP/1.1 with no transfer coding but `chunked`. llhttp accepts any version, and any coding
+   * before `chunked`: such a body would be passed on still encoded, because the field is removed with the hop. RFC 9112
+   * §6.1 has transfer codings in HTTP/1.1 only.
+   */
+  #isFramingValid(headers: HeaderList): boolean {
+    const codings = headerValues(headers, 'transfer-encoding')
+    if (codings.length === 0) return this.#parser.isHttp11 || this.#parser.isHttp10
+    return this.#parser.isHttp11 && codings.length === 1 && /^chunked$/i.test(codings[0] ?? '')
+  }
+
   onBody(part: Buffer): boolean {
+    // The idle time counts from here and not from the last byte read: a peer that sends chunk extensions makes no progress.
+    this.#lastActiveAt = performance.now()
     this.#inFlight?.receiver.onData(part)
     return this.#inFlight !== null
   }
@@ -237,6 +250,7 @@ export class Connection implements MessageReceiver {
     if (inFlight === null) return false
     if (this.#status < 200) return true
     this.#inFlight = null
+    this.#lastActiveAt = performance.now()
     if (inFlight.isPaused) this.#socket.resume()
     inFlight.receiver.onEnd(trailers)
     if (!isReusable || !inFlight.isComplete || this.#maxIdleMs <= 0) return false

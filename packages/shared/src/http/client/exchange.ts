@@ -35,8 +35,8 @@ export interface Receiver {
 }
 
 /**
- * `unreachable`: no connection, a broken one, or a response that is not valid HTTP; `timeout`: no bytes arrived in
- * time; `unsendable`: the request cannot be sent as it is.
+ * `unreachable`: no connection, a broken one, or a response that is not valid HTTP; `timeout`: no part of the body
+ * arrived in time; `unsendable`: the request cannot be sent as it is.
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'unsendable'
 

@@ -14,6 +14,16 @@ export function headerValue(list: HeaderList, name: string): string | null {
   return null
 }
 
+/** Returns the values of all fields with this name (in lower case). */
+export function headerValues(list: HeaderList, name: string): string[] {
+  const values: string[] = []
+  for (let i = 0; i < list.length; i += 2) {
+    const given = list[i] ?? ''
+    if (given.length === name.length && given.toLowerCase() === name) values.push(list[i + 1] ?? '')
+  }
+  return values
+}
+
 /** Returns the fields as pairs of name and value. */
 export function headerPairs(list: HeaderList): [name: string, value: string][] {
   const pairs: [string, string][] = []

@@ -1,6 +1,10 @@
 /**
  * Parses HTTP/1.1 messages with llhttp, Node's own parser, in the WebAssembly build that undici ships and uses for
  * its responses. None of llhttp's lenient modes is switched on, so what RFC 9112 does not allow is an error.
+ *
+ * llhttp has no limits of its own. Here the head and the trailers of a message together are limited by the caller, and
+ * the bytes between two parts that llhttp reports by `MAX_UNREPORTED_BYTES`: chunk extensions, leading zeros of a chunk
+ * size, white space before a value, and empty lines before a message.
  */
 import wasm from 'undici/lib/llhttp/llhttp_simd-wasm.js'
 
@@ -46,6 +50,10 @@ const SKIP_BODY = 1
 const TARGET = 0
 const NAME = 1
 const VALUE = 2
+/** The reason phrase of a response. It counts as a part of the head, and is discarded. */
+const REASON = 3
+/** The most bytes that may follow a part of a message before llhttp reports the next part. */
+const MAX_UNREPORTED_BYTES = 16_384
 /** The largest read of a socket. */
 const WINDOW_BYTES = 65_536
 
@@ -62,7 +70,8 @@ const llhttp = new WebAssembly.Instance(new WebAssembly.Module(wasm), {
     wasm_on_message_begin: () => reading.parser.onBegin(),
     wasm_on_url: (_: number, at: number, length: number) =>
       reading.parser.onPart(TARGET, at, length),
-    wasm_on_status: () => OK,
+    wasm_on_status: (_: number, at: number, length: number) =>
+      reading.parser.onPart(REASON, at, length),
     wasm_on_header_field: (_: number, at: number, length: number) =>
       reading.parser.onPart(NAME, at, length),
     wasm_on_header_value: (_: number, at: number, length: number) =>
@@ -88,6 +97,8 @@ export class HttpParser {
   /** Parts of the head within the current chunk, not decoded yet, as triples: TARGET, NAME or VALUE; start; end. */
   #parts: number[] = []
   #headBytes = 0
+  /** Where the last reported part ends in the current chunk; negative if it ended in an earlier one. */
+  #reportedTo = 0
   #target = ''
   #headers: string[] = []
 
@@ -116,7 +127,8 @@ export class HttpParser {
     this.#chunk = bytes
     if (llhttp.llhttp_execute(this.#parser, windowAt, bytes.length) !== OK) return false
     this.#decodeParts()
-    return true
+    this.#reportedTo -= bytes.length
+    return this.#reportedTo >= -MAX_UNREPORTED_BYTES
   }
 
   /** Ends the parsing at the end of the connection. Returns false if that was within a message. */
@@ -129,6 +141,7 @@ export class HttpParser {
   reset(): void {
     llhttp.llhttp_reset(this.#parser)
     this.#parts = []
+    this.#reportedTo = 0
   }
 
   free(): void {
@@ -138,9 +151,18 @@ export class HttpParser {
 
   /** Whether the current message is HTTP/1.1; valid from {@link MessageReceiver.onHead} on. */
   get isHttp11(): boolean {
+    return this.#isVersion(1, 1)
+  }
+
+  /** Whether the current message is HTTP/1.0; valid from {@link MessageReceiver.onHead} on. */
+  get isHttp10(): boolean {
+    return this.#isVersion(1, 0)
+  }
+
+  #isVersion(major: number, minor: number): boolean {
     return (
-      llhttp.llhttp_get_http_major(this.#parser) === 1 &&
-      llhttp.llhttp_get_http_minor(this.#parser) === 1
+      llhttp.llhttp_get_http_major(this.#parser) === major &&
+      llhttp.llhttp_get_http_minor(this.#parser) === minor
     )
   }
 
@@ -153,9 +175,10 @@ export class HttpParser {
   }
 
   onPart(what: number, at: number, length: number): number {
+    const from = at - windowAt
     this.#headBytes += length
-    if (this.#headBytes > this.#maxHeadBytes) return FAILED
-    this.#parts.push(what, at - windowAt, at - windowAt + length)
+    if (this.#headBytes > this.#maxHeadBytes || !this.#report(from, length)) return FAILED
+    if (what !== REASON) this.#parts.push(what, from, from + length)
     return OK
   }
 
@@ -170,7 +193,15 @@ export class HttpParser {
 
   onBodyPart(at: number, length: number): number {
     const from = at - windowAt
+    if (!this.#report(from, length)) return FAILED
     return this.#receiver.onBody(this.#chunk.subarray(from, from + length)) ? OK : FAILED
+  }
+
+  /** Records a part of the current chunk. Returns false if too many bytes precede it since the previous part. */
+  #report(from: number, length: number): boolean {
+    const unreported = from - this.#reportedTo
+    this.#reportedTo = from + length
+    return unreported <= MAX_UNREPORTED_BYTES
   }
 
   onComplete(): number {

@@ -17,6 +17,9 @@ beforeEach(() => {
 afterEach(() => opened.disposeAsync())
 
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
+const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
+const responseWith = (fields: string, version = '1.1'): string =>
+  `HTTP/${version} 200 OK\r\n${fields}\r\n\r\n0\r\n\r\n`
 
 /** A TCP server whose responses are written by the test. */
 async function peer(onBytes: (bytes: string, socket: Socket) => void) {
@@ -46,17 +49,33 @@ async function peer(onBytes: (bytes: string, socket: Socket) => void) {
   }
 }
 
+/** Resolves with the next client socket that this process opens. */
+function clientSocket(): Promise<Socket> {
+  const { promise, resolve } = Promise.withResolvers<Socket>()
+  const channel = 'net.client.socket'
+  const onSocket = (message: unknown): void => resolve((message as { socket: Socket }).socket)
+  subscribe(channel, onSocket)
+  opened.defer(() => void unsubscribe(channel, onSocket))
+  return promise
+}
+
 const client = (url: string, options?: PoolOptions) => opened.use(new Pool(url, options))
 
 type Client = ReturnType<typeof client>
 type Body = Buffer | AsyncIterable<Buffer>
 
 /** Makes one request and resolves with the complete response. */
-const get = (upstream: Client, more: { method?: string; headers?: string[]; body?: Body } = {}) =>
+const get = (
+  upstream: Client,
+  {
+    timeoutMs = 10_000,
+    ...more
+  }: { method?: string; headers?: string[]; body?: Body; timeoutMs?: number } = {},
+) =>
   requestText(
     upstream,
     { method: 'GET', path: '/x?a=%20', headers: [], body: null, ...more },
-    { timeoutMs: 10_000, signal: new AbortController().signal },
+    { timeoutMs, signal: new AbortController().signal },
   )
 
 const failureOf = (call: Promise<unknown>): Promise<string> =>
@@ -128,16 +147,11 @@ describe('a connection', () => {
   })
 
   it('does not reuse a connection that the server closes just before the next request', async () => {
-    const ours = Promise.withResolvers<Socket>()
-    const channel = 'net.client.socket'
-    const onSocket = (message: unknown): void =>
-      ours.resolve((message as { socket: Socket }).socket)
-    subscribe(channel, onSocket)
-    opened.defer(() => void unsubscribe(channel, onSocket))
+    const ours = clientSocket()
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
-    const socket = await ours.promise
+    const socket = await ours
     // In the same turn of the event loop: after the client has read the end, and before its socket emits `close`.
     const next = new Promise((resolve) => socket.once('end', () => resolve(get(upstream))))
     void server.accepted.then((theirs) => theirs.end())
@@ -323,6 +337,16 @@ describe('a response', () => {
       'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n',
     ],
     ['has the status 099', `HTTP/1.1 099 X\r\n\r\n${OK}`],
+    ['has a reason phrase of more than 64 KiB', `HTTP/1.1 200 ${'b'.repeat(70_000)}`],
+    ['has a chunk extension of more than 16 KiB', `${CHUNKED}1;x=${'b'.repeat(20_000)}`],
+    ['has a chunk size with 20,000 leading zeros', `${CHUNKED}${'0'.repeat(20_000)}`],
+    ['has a coding besides chunked', responseWith('Transfer-Encoding: gzip, chunked')],
+    ['has chunked twice', responseWith('Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked')],
+    ['has a coding in place of chunked', responseWith('Transfer-Encoding: gzip')],
+    ['has an empty Transfer-Encoding', responseWith('Transfer-Encoding:')],
+    ['has Transfer-Encoding in HTTP/1.0', responseWith('Transfer-Encoding: chunked', '1.0')],
+    ['has the version HTTP/2.0', responseWith('Content-Length: 0', '2.0')],
+    ['has the version HTTP/0.9', responseWith('Content-Length: 0', '0.9')],
     ['has a head of more than 64 KiB', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(70_000)}\r\n\r\n`],
   ])('fails a request whose response %s', async (_what, bytes) => {
     const server = await peer((_request, socket) => socket.write(bytes))
@@ -334,6 +358,54 @@ describe('a response', () => {
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'),
     )
     expect(await failureOf(get(client(server.url, { idleTimeoutMs: 50 })))).toBe('timeout')
+  })
+})
+
+describe('the idle timeout of a response', () => {
+  const IDLE_TIMEOUT_MS = 100
+
+  /** Requests a response of which `head` has arrived. The clock of the timeout stands still until `wait` moves it. */
+  async function begin(head: string) {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    opened.defer(() => void vi.useRealTimers())
+    const ours = clientSocket()
+    const server = await peer((_request, socket) => socket.write(head))
+    const response = get(client(server.url, { idleTimeoutMs: IDLE_TIMEOUT_MS }), {
+      timeoutMs: 60_000,
+    })
+    response.catch(() => {})
+    const [socket, theirs] = await Promise.all([ours, server.accepted])
+    let sent = head.length
+    const arrived = () => eventually(() => expect(socket.bytesRead).toBe(sent))
+    await arrived()
+    return {
+      response,
+      /** Sends bytes and waits until the client has read them. */
+      send: (bytes: string) => {
+        sent += bytes.length
+        theirs.write(bytes)
+        return arrived()
+      },
+      wait: (ms: number) => void vi.advanceTimersByTime(ms),
+    }
+  }
+
+  it('aborts a response of which only chunk extensions arrive', async () => {
+    const { response, send, wait } = await begin(`${CHUNKED}2\r\nok\r\n5;x=`)
+    for (let n = 0; n < 2; n += 1) {
+      wait(IDLE_TIMEOUT_MS / 2)
+      await send('y')
+    }
+    expect(await failureOf(response)).toBe('timeout')
+  })
+
+  it('restarts the idle timeout with each part of the body', async () => {
+    const { response, send, wait } = await begin('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n')
+    for (const byte of 'hello') {
+      wait(IDLE_TIMEOUT_MS - 1)
+      await send(byte)
+    }
+    expect((await response).text).toBe('hello')
   })
 })
 

@@ -4,7 +4,7 @@ import { HttpFailure, type HttpRequest, type Receiver } from './exchange.ts'
 export interface PoolOptions {
   /** Connect timeout in ms, including the TLS handshake. */
   readonly connectTimeoutMs?: number
-  /** Longest time without bytes within a response, in ms. */
+  /** Longest time without a part of the body within a response, in ms. */
   readonly idleTimeoutMs?: number
   /** Further requests are queued. */
   readonly maxConnections?: number
