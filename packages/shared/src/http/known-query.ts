@@ -14,6 +14,8 @@ export function onlyKnownQuery(...names: readonly string[]): MiddlewareHandler {
   const known = new Set(names)
   const allowed = names.length === 0 ? 'none is allowed here' : `allowed: ${names.join(', ')}`
   return async (c, next) => {
+    // Most requests have no query. Parsing the URL of each one made token issuance 7 to 10 % slower.
+    if (!c.req.url.includes('?')) return next()
     const unknown = Object.keys(c.req.queries()).filter((name) => !known.has(name))
     if (unknown.length > 0) {
       const problems = unknown
