@@ -3,6 +3,7 @@
  * and on the other workflow engines: rate, processor time, latency at a slow pace. Prints tables.
  *
  *   npm run bench -- order-process [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
+ *   npm run bench -- order-process --against <checkout>      the coordinator of this checkout and of another one
  *   npm run bench -- order-process --finished        cost per transaction with 0, 100k and 1M finished ones
  *
  * `--concurrency 16,64,128,192` is the sweep from which the settings in `entries.ts` were chosen: each entry with each
@@ -12,12 +13,19 @@
  */
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
+import { otherCheckout } from './support/checkout.ts'
 import { type Entry, entries } from './order-process/entries.ts'
 import { type FilledSystem, startFilledSystem } from './order-process/finished.ts'
 import { measure, type Load, type Measured } from './order-process/measure.ts'
 import type { StageOptions } from './order-process/stage.ts'
 import { startStub } from './order-process/stub.ts'
-import { printFinished, printLatencies, printRates, printRatios } from './order-process/tables.ts'
+import {
+  printAgainst,
+  printFinished,
+  printLatencies,
+  printRates,
+  printRatios,
+} from './order-process/tables.ts'
 
 const PACE = 20
 const PACED_SECONDS = 6
@@ -33,6 +41,7 @@ const { values: args } = parseArgs({
     disk: { type: 'boolean', default: false },
     finished: { type: 'boolean', default: false },
     profile: { type: 'string' },
+    against: { type: 'string' },
   },
 })
 const rounds = Number(args.rounds)
@@ -40,8 +49,13 @@ const sweep = args.concurrency.split(',').filter(Boolean).map(Number)
 const chosen = entries
   .filter(({ name, isOurs }) => {
     const isNamed = args.only.split(',').some((part) => name.includes(part))
-    return isNamed && (isOurs || !args.finished)
+    return isNamed && (isOurs || (!args.finished && args.against === undefined))
   })
+  .flatMap((entry) =>
+    args.against === undefined
+      ? [entry]
+      : [entry, { ...entry, name: `${entry.name} (other)`, checkout: otherCheckout(args.against) }],
+  )
   .flatMap((entry) =>
     sweep.length === 0
       ? [entry]
@@ -93,6 +107,7 @@ async function measureEntries(): Promise<void> {
   printRates(measured)
   if (isSweep) return
   printRatios(measured)
+  printAgainst(measured)
   printLatencies(measured, PACE)
 }
 

@@ -17,6 +17,8 @@ export interface Entry {
   /** Transactions of a round: about five seconds of work. */
   readonly transactions: number
   readonly isOurs: boolean
+  /** The folder of another checkout of this repository whose coordinator is measured. */
+  readonly checkout?: string
 }
 
 const ours = { engine: 'coordinator', backends: ['postgres', 'rabbitmq'], isOurs: true } as const

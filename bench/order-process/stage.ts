@@ -39,7 +39,11 @@ export interface StageOptions {
 /** Starts everything that the entry needs; resolves when its driver accepts transactions. */
 export async function setStage(entry: Entry, options: StageOptions): Promise<Stage> {
   await using opened = new AsyncDisposableStack()
-  const system = options.system ?? opened.use(await startSystem([]))
+  const system =
+    options.system ??
+    opened.use(
+      await startSystem([], entry.checkout === undefined ? {} : { checkout: entry.checkout }),
+    )
   const dataDir = opened.adopt(
     await mkdtemp(join(options.onDisk ? tmpdir() : IN_MEMORY, 'integration-host-bench-')),
     (path) => rm(path, { recursive: true }),

@@ -41,20 +41,42 @@ export function printRatios(measured: Rounds<Entry>): void {
     if (entry.isOurs) continue
     const row: Row = {}
     for (const [{ variant }, results] of ours) {
-      const pairs = results.flatMap((result, round) => {
-        const other = theirs[round]
-        return result && other ? [{ result, other }] : []
-      })
-      const rates = pairs.map(({ result, other }) => result.perSecond / other.perSecond)
-      const costs = pairs.map(({ result, other }) => cpuMs(result) / cpuMs(other))
-      row[`${variant}: rate`] = median(rates).toFixed(2)
-      row[`${variant}: CPU`] = median(costs).toFixed(2)
+      const { rate, cpu } = ratios(results, theirs)
+      row[`${variant}: rate`] = rate
+      row[`${variant}: CPU`] = cpu
     }
     rows.push([entry.name, row])
   }
   if (ours.length === 0 || rows.length === 0) return
   console.log('\nRatios, ours / peer (rate: more is better; CPU: less is better)')
   console.table(Object.fromEntries(rows))
+}
+
+/** Prints the coordinator of this checkout compared with that of another one: medians of the ratios within a round. */
+export function printAgainst(measured: Rounds<Entry>): void {
+  const rows: [string, Row][] = []
+  for (const [entry, results] of measured) {
+    if (entry.checkout !== undefined) continue
+    for (const [{ checkout, variant }, theirs] of measured)
+      if (checkout !== undefined && variant === entry.variant)
+        rows.push([entry.name, ratios(results, theirs)])
+  }
+  if (rows.length === 0) return
+  console.log('\nRatios, this checkout / the other (rate: more is better; CPU: less is better)')
+  console.table(Object.fromEntries(rows))
+}
+
+function ratios(
+  ours: readonly (Measured | null)[],
+  theirs: readonly (Measured | null)[],
+): { readonly rate: string; readonly cpu: string } {
+  const pairs = ours.flatMap((result, round) => {
+    const other = theirs[round]
+    return result && other ? [{ result, other }] : []
+  })
+  const rates = pairs.map(({ result, other }) => result.perSecond / other.perSecond)
+  const costs = pairs.map(({ result, other }) => cpuMs(result) / cpuMs(other))
+  return { rate: median(rates).toFixed(3), cpu: median(costs).toFixed(3) }
 }
 
 /**

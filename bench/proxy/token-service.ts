@@ -1,14 +1,12 @@
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type HttpServer, startHttpServer } from '@integration-host/tests/http-server'
 import { tokenOf } from './peer.ts'
 
 /** A fake token-service in this process. The gateway requests each realm's token once in five minutes. */
-export async function startTokens() {
-  const server = createServer((request, response) => {
+export const startTokens = (): Promise<HttpServer> =>
+  startHttpServer((request, response) => {
     const realm = /^\/credentials\/ACC-(\w+)\/token$/.exec(request.url ?? '')?.[1]
-    if (realm === undefined) return response.end('{}')
-    return response.end(
+    if (realm === undefined) return void response.end('{}')
+    response.end(
       JSON.stringify({
         Name: `ACC-${realm}`,
         Authenticator: tokenOf(realm),
@@ -17,13 +15,3 @@ export async function startTokens() {
       }),
     )
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    async [Symbol.asyncDispose]() {
-      server.close()
-      server.closeAllConnections()
-    },
-  }
-}

@@ -27,11 +27,15 @@ export interface Custody extends AsyncDisposable {
   sandbox(method: 'GET' | 'PUT', path: string, body?: unknown): Promise<unknown>
 }
 
-/** Starts the provider. Uses the machine's RabbitMQ with a prefix of its own. */
-export async function startCustody(redisUrl: string): Promise<Custody> {
+/**
+ * Starts the provider. Uses the machine's RabbitMQ with a prefix of its own.
+ *
+ * @param checkout the folder of another checkout whose services are started
+ */
+export async function startCustody(redisUrl: string, checkout?: string): Promise<Custody> {
   await using opened = new AsyncDisposableStack()
   opened.defer(await setupBackends())
-  const system = opened.use(await startSystem([]))
+  const system = opened.use(await startSystem([], checkout === undefined ? {} : { checkout }))
   const credentialKeys = `k1:${randomBytes(32).toString('base64')}`
   const clientSecret = randomBytes(24).toString('base64url')
   const provider = system.url('sandbox-provider')

@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
+import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { untilListening } from '../order-process/ports.ts'
 
 const START_MS = 10_000
@@ -38,19 +37,15 @@ http {
 }
 `,
   )
-  const child = spawn('nginx', ['-p', folder, '-e', 'error.log', '-c', 'nginx.conf'], {
-    stdio: 'ignore',
+  const nginx = startProcess(['-p', folder, '-e', 'error.log', '-c', 'nginx.conf'], {
+    program: 'nginx',
   })
-  const gone = once(child, 'exit')
-  opened.defer(async () => {
-    child.kill('SIGTERM')
-    await gone
-  })
+  opened.defer(async () => void (await nginx.stop('SIGTERM')))
   await untilListening(port, START_MS)
   const running = opened.move()
   return {
     url: `http://127.0.0.1:${port}`,
-    pid: child.pid ?? 0,
+    pid: nginx.pid,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   }
 }

@@ -1,7 +1,8 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import {
+  type StartedProcess,
+  startProcess,
+} from '@integration-host/shared/test-support/start-process'
 import type { Redis } from 'ioredis'
 import type { PeerSettings } from '../peers/serve-peer.ts'
 import type { Custody } from './custody.ts'
@@ -12,9 +13,8 @@ const entries = {
   'openid-client': new URL('../peers/openid-client.ts', import.meta.url),
 } as const
 
-export interface PeerProcess extends AsyncDisposable {
+export interface PeerProcess extends StartedProcess {
   readonly url: string
-  readonly pid: number
 }
 
 /** Starts a peer of token-service in a process of its own; resolves when it listens. */
@@ -25,24 +25,11 @@ export const startPeer = (
 
 /** Starts a program that reads `PEER_SETTINGS` and prints its address; resolves when it listens. */
 export async function startEntry(entry: URL, settings: object): Promise<PeerProcess> {
-  const child = spawn(process.execPath, [fileURLToPath(entry)], {
-    env: { PATH: process.env['PATH'], PEER_SETTINGS: JSON.stringify(settings) },
-    stdio: ['ignore', 'pipe', 'inherit'],
+  const started = startProcess([fileURLToPath(entry)], {
+    env: { PEER_SETTINGS: JSON.stringify(settings) },
   })
-  const gone = once(child, 'exit')
-  const address = once(createInterface(child.stdout), 'line') as Promise<[string]>
-  const [url] = await Promise.race([
-    address,
-    gone.then(() => Promise.reject(new Error(`${entry.pathname} did not start`))),
-  ])
-  return {
-    url,
-    pid: child.pid ?? 0,
-    async [Symbol.asyncDispose]() {
-      child.kill('SIGKILL')
-      await gone
-    },
-  }
+  const [url] = await started.waitForOutput(/^http\S+$/m)
+  return { ...started, url }
 }
 
 /** Stores a grant of the realm for each peer that refreshes, in the peer's own format. */

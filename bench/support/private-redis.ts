@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
+import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { Redis } from 'ioredis'
 
 const PROGRAM = 'redis-server'
@@ -35,16 +34,12 @@ export async function startPrivateRedis({
     save: '',
     appendonly: appendOnly ? 'yes' : 'no',
   }
-  const server = spawn(
-    PROGRAM,
-    Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value]),
-    { stdio: 'ignore' },
+  opened.use(
+    startProcess(
+      Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value]),
+      { program: PROGRAM },
+    ),
   )
-  const gone = once(server, 'exit')
-  opened.defer(async () => {
-    server.kill('SIGKILL')
-    await gone
-  })
   const url = `redis://127.0.0.1:${port}`
   // Connections are refused until the server listens; the driver's default of twenty retries would take over a second.
   const redis = opened.adopt(new Redis(url), (connection) => connection.disconnect())

@@ -61,10 +61,10 @@ export function compare<Name extends string>(
         .join(', '),
       'per CPU second': Math.round(1e6 / cpuMicros),
       [`rate : ${base}`]: middle((round) => round[name].perSecond / round[base].perSecond).toFixed(
-        2,
+        3,
       ),
       [`CPU : ${base}`]: middle((round) => round[name].cpuMicros / round[base].cpuMicros).toFixed(
-        2,
+        3,
       ),
     }
   }

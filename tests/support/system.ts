@@ -66,12 +66,14 @@ export type Personality = (typeof personalities)[number]
 export interface SystemOptions {
   /** Personality of the sandbox; the services get the matching provider profile. Default: `intuit`. */
   readonly personality?: Personality
+  /** The folder of another checkout of this repository, whose services are started instead of this one's. */
+  readonly checkout?: string
 }
 
 /** Creates the system's database and names, then starts the given services; default: all. */
 export async function startSystem(
   names: readonly ServiceName[] = serviceNames,
-  { personality = 'intuit' }: SystemOptions = {},
+  { personality = 'intuit', checkout = ROOT }: SystemOptions = {},
 ): Promise<System> {
   const id = `t${randomBytes(5).toString('hex')}`
   const dataDir = await mkdtemp(join(tmpdir(), 'integration-host-'))
@@ -140,7 +142,7 @@ export async function startSystem(
     const started: ServiceProcess = {
       url: `http://127.0.0.1:${port}`,
       ...startProcess([...CONFORMANCE_CHECK, `services/${name}/${entry}`], {
-        cwd: ROOT,
+        cwd: checkout,
         env: { ...everywhere, ...settings[name], PORT: String(port), ...env },
       }),
     }
