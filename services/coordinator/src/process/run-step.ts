@@ -8,15 +8,19 @@
  *     the response was judged, or `confirm` reported that it had not happened.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
-import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
-import { providerFaultClasses } from '@integration-host/shared/provider-profile/provider-fault'
 import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
-import type { CoolDowns } from './cool-downs.ts'
 import type { Files } from './files.ts'
-import { type CallOutcome, type HttpCall, MAX_RESPONSE_BYTES } from './http-call.ts'
-import { NO_RESPONSE, type Response, type StepOutcome } from './progress.ts'
-import { leavesDoubt, verdictOf } from './retry-policy.ts'
+import type { HttpCall } from './http-call.ts'
+import {
+  type EarlyOutcome,
+  judgeCall,
+  type JudgeDeps,
+  mayHaveTakenEffect,
+  parseBody,
+  shortText,
+} from './judge-call.ts'
+import type { Response, StepOutcome } from './progress.ts'
 import type {
   AnyStep,
   ExecuteOptions,
@@ -26,23 +30,17 @@ import type {
   StepItem,
 } from './step.ts'
 import type { StepAbort } from './step-abort.ts'
-import { type Gateway, outgoingCall, type StepRequest } from './step-request.ts'
-import { type Json, normalizedJson, normalizedText } from './json-normalization.ts'
+import { outgoingCall, type StepRequest } from './step-request.ts'
+import { type Json, normalizedJson } from './json-normalization.ts'
 
-export interface StepDeps {
+export interface StepDeps extends JudgeDeps {
   readonly call: HttpCall
-  readonly gateway: Gateway
-  readonly coolDowns: CoolDowns
   readonly files: Files
   readonly settings: ProcessSettings
   readonly log: () => Logger
-  /** Returns another one for each call. */
+  /** Returns the `traceparent` of the next call; each call has a span id of its own. */
   readonly traceparent: () => string
   readonly abort: StepAbort
-  /** Whether the internet is reachable: otherwise a failed call is not charged. */
-  readonly isOnline: () => Promise<boolean>
-  /** Epoch ms, for a `Retry-After` that is a date. */
-  readonly now: () => number
 }
 
 /** Runs the step of a claimed run and returns its outcome. Never rejects. */
@@ -53,7 +51,7 @@ export async function runStep(
   deps: StepDeps,
 ): Promise<StepOutcome> {
   const before = stepNames[stepNames.indexOf(claim.run.StepName) - 1]
-  // Another program inserted the row in the middle of its process: the item of the step before will never exist.
+  // Another program inserted the row at a later step, so the item of the step before it will never exist.
   if (before !== undefined && finishedItem(claim, before) === undefined)
     return {
       kind: 'failed',
@@ -75,13 +73,10 @@ export async function runStep(
   return outcome ?? statusNotSet('the step ended without a call and without a status')
 }
 
-/** Ends a step from inside; the outcome is already decided (O1). */
+/** Thrown inside a step function to end it. The outcome is already decided (O1), so the error is ignored. */
 class StepEnded extends Error {
   override readonly name = 'StepEnded'
 }
-
-/** An outcome that ends a step before its function returns. */
-type EarlyOutcome = Exclude<StepOutcome, { readonly kind: 'completed' }>
 
 interface StepInput {
   readonly claim: Claim
@@ -120,7 +115,7 @@ async function perform(
       data: item.Data,
     }
   }
-  /** Makes a call; `null` for a response whose status means, by `isAbsent`, that there is nothing to find. */
+  /** Makes a call; returns `null` if `isAbsent` says that the status means an absent resource. */
   async function send<Data extends Json>(
     request: StepRequest,
     options: ExecuteOptions<Data>,
@@ -154,13 +149,14 @@ async function perform(
       },
       { abort, timeoutMs },
     )
-    if (isUnaccounted(outcome)) hasDoubt = true
+    if (mayHaveTakenEffect(outcome)) hasDoubt = true
     if (outcome.kind === 'answered' && isAbsent(outcome.status)) return null
-    const judged = await judge(outcome, what, credential, deps, end)
+    const judged = await judgeCall(outcome, what, credential, deps)
+    if ('kind' in judged) return end(judged)
     response = judged
     const parsed = parseBody(judged, parse)
     if ('why' in parsed) {
-      // The call succeeded: a retry would not change the response.
+      // The call succeeded, so a retry would get the same response again.
       hasDoubt = true
       const error = shortText(
         `${what} responded with ${judged.status}, and the body is ${parsed.why}`,
@@ -195,10 +191,10 @@ async function perform(
       options: ExecuteOptions<Data> = {},
     ) {
       calls += 1
-      // To its target, a further call of the same step is another operation.
+      // A further call of the same step is another operation for its target, so it gets a key of its own.
       const callKey = calls === 1 ? key : `${key}/${calls}`
       const succeeded = await send(request, options, callKey, () => false)
-      if (succeeded === null) throw new StepEnded() // not reached: no status counts as absent here
+      if (succeeded === null) throw new StepEnded() // unreachable, because no status counts as absent here
       completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
       return succeeded
     },
@@ -248,117 +244,10 @@ async function perform(
 }
 
 const DEFAULT_CALL_MS = 60_000
-const MAX_ERROR_LENGTH = 1_000
 const MAX_WAIT_MS = 31_536_000_000
-
-const shortText = (text: string): string => normalizedText(text.slice(0, MAX_ERROR_LENGTH))
 
 const statusNotSet = (error: string) =>
   ({ kind: 'failed', errorClass: 'status_not_set', error, response: null }) as const
 
 const finishedItem = ({ items }: Claim, name: string): FinishedItem | undefined =>
   items.find(({ StepName }) => StepName === name)
-
-/** Whether a call may have done its work although its response does not say so (O3). */
-const isUnaccounted = (outcome: CallOutcome): boolean =>
-  outcome.kind === 'failed' || outcome.kind === 'aborted'
-    ? outcome.isSent
-    : verdictOf(outcome.status) === 'completed'
-      ? outcome.kind === 'too_large'
-      : leavesDoubt(outcome.status)
-
-type End = (outcome: EarlyOutcome) => never
-
-/** The response of a successful call; for any other outcome it ends the step. */
-async function judge(
-  outcome: CallOutcome,
-  what: string,
-  credential: string | undefined,
-  deps: StepDeps,
-  end: End,
-): Promise<Response> {
-  if (outcome.kind === 'aborted' || outcome.kind === 'failed') {
-    const reason = outcome.kind === 'failed' ? outcome.reason : 'aborted'
-    const error = shortText(
-      outcome.isSent ? `${what} got no response: ${reason}` : `${what} failed: ${reason}`,
-    )
-    // The attempt is given back also if the call failed because the internet is unreachable.
-    if (outcome.kind === 'aborted' || !(await deps.isOnline()))
-      return end({ kind: 'released', ...(outcome.isSent && { noResponse: error }) })
-    const errorClass = outcome.isSent ? NO_RESPONSE : 'network'
-    return end({ kind: 'retry', errorClass, error, response: null, retryAfterMs: null })
-  }
-  const verdict = verdictOf(outcome.status)
-  if (outcome.kind === 'too_large' && verdict === 'completed')
-    return end({
-      kind: 'failed',
-      errorClass: 'response_too_large',
-      error: shortText(
-        `${what} responded with ${outcome.status} and more than ${MAX_RESPONSE_BYTES} bytes`,
-      ),
-      response: null,
-    })
-  const body = outcome.kind === 'too_large' ? '' : normalizedText(outcome.body)
-  const response = { status: outcome.status, body }
-  if (credential !== undefined && verdict !== 'retry') {
-    const failed = providerFailure(response, what, deps.gateway)
-    if (failed !== null) return end(failed)
-  }
-  if (verdict === 'completed') return response
-  const error = shortText(`${what} responded with ${outcome.status}`)
-  if (credential !== undefined && outcome.status === FAILED_DEPENDENCY)
-    return end({ kind: 'waiting', credential, error: `${error}: ${credential} is faulted` })
-  const errorClass = `http_${outcome.status}`
-  if (credential !== undefined && outcome.status === UNAUTHORIZED)
-    return end({ kind: 'retry', errorClass, error, response, retryAfterMs: TOKEN_RENEWAL_MS })
-  if (verdict === 'failed') return end({ kind: 'failed', errorClass, error, response })
-  const retryAfterMs = parseRetryAfter(outcome.retryAfter, deps.now())
-  if (credential !== undefined && outcome.status === TOO_MANY_REQUESTS) {
-    const delayMs = deps.coolDowns.start(credential, retryAfterMs)
-    return end({ kind: 'held', errorClass, error, response, delayMs })
-  }
-  return end({ kind: 'retry', errorClass, error, response, retryAfterMs })
-}
-
-/**
- * The failure that an error body of the provider stands for; `null` if the status says enough. Providers send
- * errors that need a person under statuses that do not say so: Intuit reports an ended subscription with 400,
- * and may report an error with 200.
- */
-function providerFailure(response: Response, what: string, gateway: Gateway): EarlyOutcome | null {
-  const fault = gateway.faultOf(response.body)
-  const isSuccess = response.status < 300
-  const faultClass = fault?.class ?? (isSuccess ? 'provider_fault' : null)
-  if (fault === null || faultClass === null) return null
-  const code = fault.code === '' ? 'an error' : `error ${fault.code}`
-  const { remedy } = providerFaultClasses[faultClass]
-  return {
-    kind: 'failed',
-    errorClass: faultClass,
-    error: shortText(`${what} responded with ${response.status} and ${code}. ${remedy}`),
-    response,
-    // The earlier attempt that the provider remembers may have done the step's work.
-    ...(faultClass === 'provider_duplicate_request' && { isInDoubt: true }),
-  }
-}
-
-// RFC 4918 §11.4; the gateway responds with it if the credential is faulted.
-const FAILED_DEPENDENCY = 424
-// The provider rejects the access token. The gateway refreshes it for this reason once a minute, so a minute later the
-// call succeeds, or the gateway reports a faulted credential and the run waits for the reconnect.
-const UNAUTHORIZED = 401
-const TOKEN_RENEWAL_MS = 60_000
-// RFC 6585 §4
-const TOO_MANY_REQUESTS = 429
-
-function parseBody<Data extends Json>(
-  { body }: Response,
-  parse: ((body: unknown) => Data) | undefined,
-): { readonly data: Data } | { readonly why: string } {
-  if (parse === undefined) return { data: null as Data }
-  try {
-    return { data: parse(JSON.parse(body)) }
-  } catch (error) {
-    return { why: error instanceof SyntaxError ? 'not JSON' : 'not what the step expects' }
-  }
-}

@@ -1,0 +1,134 @@
+/** Derives the outcome of a step from the outcome of one of its calls. */
+import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
+import { parseJson } from '@integration-host/shared/json'
+import { providerFaultClasses } from '@integration-host/shared/provider-profile/provider-fault'
+import type { CoolDowns } from './cool-downs.ts'
+import { type CallOutcome, MAX_RESPONSE_BYTES } from './http-call.ts'
+import { type Json, normalizedText } from './json-normalization.ts'
+import { NO_RESPONSE, type Response, type StepOutcome } from './progress.ts'
+import { leavesDoubt, verdictOf } from './retry-policy.ts'
+import type { Gateway } from './step-request.ts'
+
+/** An outcome that ends a step before its function returns. */
+export type EarlyOutcome = Exclude<StepOutcome, { readonly kind: 'completed' }>
+
+export interface JudgeDeps {
+  readonly coolDowns: CoolDowns
+  readonly gateway: Gateway
+  /** Whether the internet is reachable: otherwise a failed call is not charged. */
+  readonly isOnline: () => Promise<boolean>
+  /** Epoch ms, for a `Retry-After` that is a date. */
+  readonly now: () => number
+}
+
+const MAX_ERROR_LENGTH = 1_000
+
+/** Shortens an error text to the length that is stored, and replaces characters that PostgreSQL cannot store. */
+export const shortText = (text: string): string => normalizedText(text.slice(0, MAX_ERROR_LENGTH))
+
+/** Whether a call may have taken effect although no response confirms it; the step is then in doubt. */
+export const mayHaveTakenEffect = (outcome: CallOutcome): boolean =>
+  outcome.kind === 'failed' || outcome.kind === 'aborted'
+    ? outcome.isSent
+    : verdictOf(outcome.status) === 'completed'
+      ? outcome.kind === 'too_large'
+      : leavesDoubt(outcome.status)
+
+/**
+ * Returns the response of a successful call, or the outcome with which any other call ends its step. `what` names the
+ * call in error texts.
+ */
+export async function judgeCall(
+  outcome: CallOutcome,
+  what: string,
+  credential: string | undefined,
+  { coolDowns, gateway, isOnline, now }: JudgeDeps,
+): Promise<Response | EarlyOutcome> {
+  if (outcome.kind === 'aborted' || outcome.kind === 'failed') {
+    const reason = outcome.kind === 'failed' ? outcome.reason : 'aborted'
+    const error = shortText(
+      outcome.isSent ? `${what} got no response: ${reason}` : `${what} failed: ${reason}`,
+    )
+    // The attempt is given back also if the call failed because the internet is unreachable.
+    if (outcome.kind === 'aborted' || !(await isOnline()))
+      return { kind: 'released', ...(outcome.isSent && { noResponse: error }) }
+    const errorClass = outcome.isSent ? NO_RESPONSE : 'network'
+    return { kind: 'retry', errorClass, error, response: null, retryAfterMs: null }
+  }
+  const verdict = verdictOf(outcome.status)
+  if (outcome.kind === 'too_large' && verdict === 'completed')
+    return {
+      kind: 'failed',
+      errorClass: 'response_too_large',
+      error: shortText(
+        `${what} responded with ${outcome.status} and more than ${MAX_RESPONSE_BYTES} bytes`,
+      ),
+      response: null,
+    }
+  const body = outcome.kind === 'too_large' ? '' : normalizedText(outcome.body)
+  const response = { status: outcome.status, body }
+  if (credential !== undefined && verdict !== 'retry') {
+    const failed = providerFailure(response, what, gateway)
+    if (failed !== null) return failed
+  }
+  if (verdict === 'completed') return response
+  const error = shortText(`${what} responded with ${outcome.status}`)
+  if (credential !== undefined && outcome.status === FAILED_DEPENDENCY)
+    return { kind: 'waiting', credential, error: `${error}: ${credential} is faulted` }
+  const errorClass = `http_${outcome.status}`
+  if (credential !== undefined && outcome.status === UNAUTHORIZED)
+    return { kind: 'retry', errorClass, error, response, retryAfterMs: TOKEN_RENEWAL_MS }
+  if (verdict === 'failed') return { kind: 'failed', errorClass, error, response }
+  const retryAfterMs = parseRetryAfter(outcome.retryAfter, now())
+  if (credential !== undefined && outcome.status === TOO_MANY_REQUESTS) {
+    const delayMs = coolDowns.start(credential, retryAfterMs)
+    return { kind: 'held', errorClass, error, response, delayMs }
+  }
+  return { kind: 'retry', errorClass, error, response, retryAfterMs }
+}
+
+/**
+ * Returns the failure that an error body of the provider describes; `null` if the status alone decides. Providers use
+ * unspecific statuses for errors that only a person can fix: Intuit reports an ended subscription with 400, and may
+ * report an error with 200.
+ */
+function providerFailure(response: Response, what: string, gateway: Gateway): EarlyOutcome | null {
+  const fault = gateway.faultOf(response.body)
+  const isSuccess = response.status < 300
+  const faultClass = fault?.class ?? (isSuccess ? 'provider_fault' : null)
+  if (fault === null || faultClass === null) return null
+  const code = fault.code === '' ? 'an error' : `error ${fault.code}`
+  const { remedy } = providerFaultClasses[faultClass]
+  return {
+    kind: 'failed',
+    errorClass: faultClass,
+    error: shortText(`${what} responded with ${response.status} and ${code}. ${remedy}`),
+    response,
+    // The provider has processed an earlier attempt with this requestid, which may have done the step's work.
+    ...(faultClass === 'provider_duplicate_request' && { isInDoubt: true }),
+  }
+}
+
+// RFC 4918 §11.4; the gateway responds with it if the credential is faulted.
+const FAILED_DEPENDENCY = 424
+// With 401 the provider rejects the access token. The gateway refreshes it for this reason at most once a minute, so a
+// minute later the call succeeds, or the gateway reports a faulted credential and the run waits for the reconnect.
+const UNAUTHORIZED = 401
+const TOKEN_RENEWAL_MS = 60_000
+// RFC 6585 §4
+const TOO_MANY_REQUESTS = 429
+
+/** Parses a response body for a step; `why` says what is wrong with a body that cannot be parsed. */
+export function parseBody<Data extends Json>(
+  { body }: Response,
+  parse: ((body: unknown) => Data) | undefined,
+): { readonly data: Data } | { readonly why: string } {
+  if (parse === undefined) return { data: null as Data }
+  const json = parseJson(body)
+  if (json === undefined) return { why: 'not JSON' }
+  try {
+    return { data: parse(json) }
+  } catch {
+    return { why: 'not what the step expects' }
+  }
+}
