@@ -3,7 +3,7 @@ import { isOver } from '../../transaction/status.ts'
 import { type Audit, type DueRuns, STUCK_MS } from '../../transaction/transaction-source.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 
-/** Counts runs by status and by due step, and the violations of what must hold. `now` is epoch ms. */
+/** Counts runs by status, due runs by step, and violations of the invariants that `Audit` names. `now` is epoch ms. */
 export function auditRuns(
   runs: readonly StoredRun[],
   processes: readonly string[],

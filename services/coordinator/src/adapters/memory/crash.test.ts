@@ -1,6 +1,7 @@
 /**
- * The memory source under process kills and disk failures. Whatever happens, its files can be opened, and contain
- * each transaction as it was last acknowledged, or one transition further.
+ * Tests the memory source under process kills and disk failures. After each of them the files must open again, and
+ * must contain each transaction in the state that was last acknowledged, or one transition after it: a transition
+ * may have been written whose acknowledgement was lost.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -20,8 +21,8 @@ import { createMemoryTransactionSource } from './transaction-source.ts'
 const IS_FULL = process.env['TEST_FAULTS'] !== undefined
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
 const KILLS = IS_FULL ? 500 : 48
-/** The number of concurrent sequences, each with its own folder and process. */
-const LANES = 4
+/** How many child processes are killed concurrently, each working in a folder of its own. */
+const WORKERS = 4
 const DISKS = IS_FULL ? 300 : 50
 
 const outline = { name: 'OrderProcess', steps: ['order', 'report'] } as const
@@ -35,14 +36,15 @@ afterEach(() => rm(folder, { recursive: true }))
 
 describe('the memory source', () => {
   it(
-    'loses no acknowledged change, however often its process is killed in the middle of work',
+    'loses no acknowledged change when its process is killed at random moments of its writes',
     async ({ annotate }) => {
-      const lanes = await Promise.all(
-        Array.from({ length: LANES }, (_, lane) => killAgainAndAgain(lane, KILLS / LANES)),
+      const results = await Promise.all(
+        Array.from({ length: WORKERS }, (_, worker) => killRepeatedly(worker, KILLS / WORKERS)),
       )
       const sum = (figure: 'acknowledged' | 'ahead') =>
-        lanes.reduce((total, lane) => total + lane[figure], 0)
-      // Kills that all happen before or after the work would prove nothing.
+        results.reduce((total, result) => total + result[figure], 0)
+      // At least one kill must have interrupted a write between the disk and the acknowledgement; otherwise the test
+      // would prove nothing.
       expect(sum('ahead')).toBeGreaterThan(0)
       await annotate(
         `${KILLS} kills: opened every time, ${sum('acknowledged')} acknowledged changes, lost 0; ${sum('ahead')} runs were one transition ahead of what was acknowledged`,
@@ -52,7 +54,7 @@ describe('the memory source', () => {
     KILLS * 3_000,
   )
 
-  it('keeps memory and disk consistent when the disk is full at any byte, or fails', async ({
+  it('keeps memory and disk consistent when the disk is full or fails at any byte of a write', async ({
     annotate,
   }) => {
     const seen = { refused: 0, acknowledged: 0 }
@@ -72,7 +74,7 @@ describe('the memory source', () => {
     )
   }, 120_000)
 
-  it('continues at the right position after the disk failed while the journal was truncated', async () => {
+  it('appends at the right position after a flush failed that followed truncating the journal', async () => {
     const faults: Fault[] = [
       { operation: 'sync', at: 3, bytes: 0 },
       { operation: 'appendFile', at: 10, bytes: 5 },
@@ -80,10 +82,10 @@ describe('the memory source', () => {
     const source = await createMemoryTransactionSource(folder, { openFile: failingFile(faults) })
     const queue = (id: string, bytes: number) =>
       source.queue(outline, [{ TransactionID: id, InitialData: 'x'.repeat(bytes) }])
-    // More than the journal may hold, so it is truncated, and the `sync` after that fails.
+    // Exceeds the size at which the journal is compacted, so the journal is truncated, and the `sync` after it fails.
     for (let n = 0; n < 9; n += 1) await queue(`large-${n}`, 1_000_000)
     await expect(queue('refused', 1)).rejects.toMatchObject({ code: 'store_unavailable' })
-    // No snapshot can be written any more: what is acknowledged from now on is only in the journal.
+    // A folder in place of the snapshot: later snapshots fail, so later changes are only in the journal.
     const snapshot = join(folder, 'ITSourceMemory.json')
     await rename(snapshot, `${snapshot}.kept`)
     await mkdir(snapshot)
@@ -96,7 +98,7 @@ describe('the memory source', () => {
     await again[Symbol.asyncDispose]()
   })
 
-  it('leaves no file open if it cannot be opened', async () => {
+  it('closes its files when opening the memory source fails', async () => {
     const faults: Fault[] = [{ operation: 'truncate', at: 1, bytes: 0 }]
     let isClosed = false
     const openFile = async (path: string): Promise<JournalFile> => {
@@ -111,16 +113,16 @@ describe('the memory source', () => {
 /** The highest acknowledged version of each transaction, which a kill must not undo. */
 type Acknowledged = Map<string, number>
 
-async function killAgainAndAgain(lane: number, kills: number) {
-  const random = randomFrom(SEED * 1_000 + lane)
+async function killRepeatedly(worker: number, kills: number) {
+  const random = randomFrom(SEED * 1_000 + worker)
   let acknowledged = 0
   let ahead = 0
   let versions: Acknowledged = new Map()
   let own = ''
   for (let kill = 0; kill < kills; kill += 1) {
-    // A growing store would make the test slower and not better.
+    // Each folder is replaced after 25 kills: a growing store would only make the test slower.
     if (kill % 25 === 0) {
-      own = join(folder, `lane-${lane}-${kill}`)
+      own = join(folder, `worker-${worker}-${kill}`)
       await mkdir(own)
       versions = new Map()
     }
@@ -131,7 +133,7 @@ async function killAgainAndAgain(lane: number, kills: number) {
     await sleep(random() * 60)
     child.kill('SIGKILL')
     await once(child, 'close')
-    // The last line of the output may be torn as well.
+    // The kill may also have truncated the last line of the output.
     for (const line of lines.split('\n').slice(0, -1)) {
       const [id = '', version] = line.split(' ')
       if (version === undefined) continue
@@ -145,7 +147,7 @@ async function killAgainAndAgain(lane: number, kills: number) {
   return { acknowledged, ahead }
 }
 
-/** Checks that each run is as acknowledged, or one transition further. Resolves with the number of those. */
+/** Checks that each run is in its acknowledged state or one transition after it; returns how many are one after. */
 async function expectKept(source: TransactionSource, versions: Acknowledged): Promise<number> {
   let ahead = 0
   for (const [id, version] of versions) {
@@ -161,8 +163,8 @@ async function expectKept(source: TransactionSource, versions: Acknowledged): Pr
 }
 
 /**
- * A process that queues, claims and records as fast as it can, reopens its store from time to time, and prints each
- * acknowledged version.
+ * Starts a process that queues, claims and records runs as fast as possible, sometimes reopens its store, and prints
+ * each acknowledged version.
  */
 function startWorker(dataDir: string, round: number): ChildProcess {
   const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href)
@@ -205,7 +207,7 @@ function startWorker(dataDir: string, round: number): ChildProcess {
   })
 }
 
-/** The `at`th call of an operation fails; of an append, the first `bytes` are written. */
+/** Fails call number `at` of a file operation. A failing append still writes its first `bytes` bytes. */
 interface Fault {
   readonly operation: 'appendFile' | 'datasync' | 'sync' | 'truncate'
   readonly at: number
@@ -214,7 +216,7 @@ interface Fault {
 
 const fault: fc.Arbitrary<Fault> = fc.record({
   operation: fc.constantFrom('appendFile', 'appendFile', 'appendFile', 'datasync', 'truncate'),
-  // Not before the store is open: it would fail to start, and rightly so.
+  // The first calls belong to opening the store: a fault there makes the start fail, which another test covers.
   at: fc.integer({ min: 3, max: 30 }),
   bytes: fc.nat({ max: 3_000 }),
 })
@@ -240,7 +242,7 @@ const failingFile =
       },
       async datasync() {
         await file.datasync()
-        // Fails after writing: the bytes are on the disk, but the caller must not rely on them.
+        // Fails after the bytes were written: they are on the disk, but the caller must treat them as not durable.
         if (due('datasync') !== undefined) throw fail('EIO')
       },
       async sync() {
@@ -255,7 +257,7 @@ const failingFile =
     }
   }
 
-/** Runs transactions on a disk with these faults, and opens what a power failure would leave at each point. */
+/** Runs transactions on a disk with these faults, and after each one opens a copy of the files as a restart would. */
 async function workOn(own: string, faults: readonly Fault[]) {
   const source = await createMemoryTransactionSource(own, { openFile: failingFile(faults) })
   const versions: Acknowledged = new Map()
@@ -280,7 +282,7 @@ async function workOn(own: string, faults: readonly Fault[]) {
     versions.set(id, 0)
     for (let tries = 0; tries < 6; tries += 1) {
       const stored = (await source.get(outline.name, id, 0))?.run as Run
-      // Memory has undone what was rejected.
+      // Changes that were rejected are undone in memory too.
       expect(stored.Version).toBe(versions.get(id))
       if (stored.Status === 'Completed') return
       const { TransactionID, ReplayID, Process, Version: version, StepName: step } = stored
@@ -310,7 +312,7 @@ async function workOn(own: string, faults: readonly Fault[]) {
   return { refused, acknowledged }
 }
 
-/** A copy of the files at this moment, in another folder. */
+/** Copies the files in their present state to another folder, as a power failure at this moment would leave them. */
 async function powerCut(own: string): Promise<string> {
   const cut = await mkdtemp(`${own}-cut-`)
   for (const file of ['ITSourceMemory.json', 'ITSourceMemory.journal'])

@@ -5,21 +5,22 @@
  *     the log truncates it. An invalid line before the end is damage, and opening fails.
  * J2  Entries are numbered, and a snapshot names the last entry it includes. A crash between writing a snapshot
  *     and truncating the log applies no entry twice.
- * J3  Appends are flushed in batches: those that arrive during a flush go with the next one.
+ * J3  Appends are flushed in batches: appends that arrive during a flush are written by the next one.
  * J4  A batch that cannot be written is truncated, and every append in it and after it is rejected.
  */
+import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
+import { parseJsonObject } from '@integration-host/shared/json'
 import { existsSync, readFileSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
-import { removeTemporaryFiles, writeFileAtomic } from '../files/write-file-atomic.ts'
 
 export interface Journal {
   append(entry: unknown): Promise<void>
   close(): Promise<void>
 }
 
-/** The operations the log needs of its file. */
+/** The operations that the log calls on its file. Tests replace them to inject disk faults. */
 export interface JournalFile extends Pick<FileHandle, 'datasync' | 'sync' | 'truncate' | 'close'> {
   appendFile(lines: string): Promise<void>
 }
@@ -61,7 +62,7 @@ export function readJournal(snapshotPath: string, journalPath: string): Loaded {
     const end = bytes.indexOf(0x0a, length)
     const line = end === -1 ? null : parseLine(bytes.toString('utf8', length, end))
     if (line === null) {
-      // J1: an invalid line without a valid one after it is a torn tail.
+      // J1: an invalid line without a valid one after it is the tail of an append that was never acknowledged.
       if (end === -1 || !hasWholeLine(bytes, end + 1)) break
       throw damaged(journalPath)
     }
@@ -95,13 +96,9 @@ const checksum = (text: string): string => crc32(text).toString(16).padStart(8, 
 function readSnapshot(path: string): { state: unknown; lastNumber: number } {
   const text = readIfThere(path)?.toString('utf8')
   if (text === undefined) return { state: null, lastNumber: 0 }
-  try {
-    const { format, n, state } = JSON.parse(text) as { format: unknown; n: unknown; state: unknown }
-    if (format === FORMAT && typeof n === 'number') return { state, lastNumber: n }
-  } catch {
-    // reported below
-  }
-  throw damaged(path)
+  const { format, n, state } = parseJsonObject(text) ?? {}
+  if (format !== FORMAT || typeof n !== 'number') throw damaged(path)
+  return { state, lastNumber: n }
 }
 
 function readIfThere(path: string): Buffer | undefined {
@@ -113,7 +110,7 @@ function readIfThere(path: string): Buffer | undefined {
   }
 }
 
-/** The error for a file whose content cannot be trusted. */
+/** Returns the error for a file whose content is invalid. */
 export const damaged = (path: string): StartupError =>
   new StartupError(
     `${path} is damaged and was not changed: restore it from a backup, or move it away to start empty`,
@@ -145,7 +142,7 @@ export async function openJournal(
       try {
         await flush(batch.map(({ line }) => line).join(''))
       } catch (error) {
-        // J4: later changes were made to a state that is not on the disk.
+        // J4: later appends build on the failed ones, so they must be rejected as well.
         const later = pending
         pending = []
         onFailure()
@@ -177,7 +174,7 @@ export async function openJournal(
     const content = JSON.stringify({ format: FORMAT, n: number, state: state() })
     await writeFileAtomic(snapshotPath, `${content}\n`)
     await file.truncate(0)
-    // Set even if the flush fails: truncating a tail to the old length would fill the file with zeros.
+    // Set before the flush, which may fail: truncating to the old length later would extend the file with zeros.
     durableLength = 0
     await file.sync()
   }
@@ -185,8 +182,6 @@ export async function openJournal(
   try {
     await file.truncate(length)
     await file.sync()
-    // Of writers that were killed in the middle of a snapshot; no other process writes here.
-    await removeTemporaryFiles(snapshotPath)
     // Operators expect this file from the start, and a folder that cannot be written must fail the start.
     if (!existsSync(snapshotPath)) await compact()
   } catch (error) {

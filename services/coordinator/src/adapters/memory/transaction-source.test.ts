@@ -25,7 +25,7 @@ transactionSourceContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
-describe('the memory source on its disk', () => {
+describe('the files of the memory source', () => {
   const process = { name: 'OrderProcess', steps: ['order', 'report'] as const }
   const outline = { name: process.name, steps: [...process.steps] as [string, ...string[]] }
   let folder: string
@@ -49,20 +49,20 @@ describe('the memory source on its disk', () => {
     return runs.map(({ TransactionID }) => TransactionID).toSorted()
   }
 
-  it('restores everything from ITSourceMemory.json after a restart', async () => {
+  it('restores runs, items and pauses from ITSourceMemory.json after a restart', async () => {
     await fill(['1', '2'])
     expect(JSON.parse(await readFile(snapshot, 'utf8')).state.runs).toHaveLength(2)
     expect(await ids()).toEqual(['1', '2'])
   })
 
-  it('acknowledges a change only once it is on the disk', async () => {
+  it('acknowledges a change only after it was flushed to disk', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'one', InitialData: 'x' }])
     expect(readFileSync(journal, 'utf8')).toContain('"one"')
     await source[Symbol.asyncDispose]()
   })
 
-  it('opens with the old or the new state, wherever the last write was truncated', async () => {
+  it('opens with the state before or after the last write, at whichever byte that write was truncated', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'first', InitialData: 1 }])
     const before = readFileSync(journal)
@@ -76,14 +76,14 @@ describe('the memory source on its disk', () => {
     }
   })
 
-  it('continues writing after a torn tail, and reads all entries again', async () => {
+  it('truncates a partially written last journal entry, and appends after the one before it', async () => {
     await fill(['1'])
     appendFileSync(journal, 'deadbeef {"n":9,"ent')
     await fill(['2'])
     expect(await ids()).toEqual(['1', '2'])
   })
 
-  it('applies no entry twice if it died between writing the snapshot and truncating the journal', async () => {
+  it('applies no journal entry twice after a crash between writing the snapshot and truncating the journal', async () => {
     const source = await createMemoryTransactionSource(folder)
     const [queued] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
     if (queued?.outcome !== 'queued') throw new Error('not queued')
@@ -97,12 +97,12 @@ describe('the memory source on its disk', () => {
   })
 
   it.each([
-    ['no JSON', 'not json at all'],
-    ['another format', '{"format":"something else","n":1,"state":{}}'],
-    ['half a file', null],
-    ['an empty file', ''],
+    ['not JSON', 'not json at all'],
+    ['JSON of another format', '{"format":"something else","n":1,"state":{}}'],
+    ['truncated in the middle', null],
+    ['empty', ''],
   ])(
-    'fails to start on a damaged ITSourceMemory.json (%s), names it and does not change it',
+    'fails to start if ITSourceMemory.json is %s, names the file and does not change it',
     async (_, text) => {
       await fill(['1'])
       const sound = await readFile(snapshot)
@@ -114,20 +114,20 @@ describe('the memory source on its disk', () => {
         message: expect.stringContaining(snapshot),
       })
       expect(await readFile(snapshot)).toEqual(damaged)
-      // The failed start has released the folder.
+      // The failed start has released the lock of the folder, so the next one succeeds.
       await writeFile(snapshot, sound)
       expect(await ids()).toEqual(['1'])
     },
   )
 
-  it('removes a partially written snapshot', async () => {
+  it('removes the temporary file of a snapshot that was never completed', async () => {
     await fill(['1'])
-    await writeFile(`${snapshot}.0123abcd.tmp`, '{"format":')
+    await writeFile(`${snapshot}.tmp`, '{"format":')
     expect(await ids()).toEqual(['1'])
     expect((await readdir(folder)).filter((name) => name.endsWith('.tmp'))).toEqual([])
   })
 
-  it('fails to start on a journal that is damaged before its end', async () => {
+  it('fails to start if an entry before the end of the journal is damaged', async () => {
     const source = await createMemoryTransactionSource(folder)
     for (const id of ['1', '2', '3'])
       await source.queue(outline, [{ TransactionID: id, InitialData: id }])
@@ -140,7 +140,7 @@ describe('the memory source on its disk', () => {
     expect(readFileSync(journal)).toEqual(bytes)
   })
 
-  it('rejects a second writer, naming the folder, until the first one has closed', async () => {
+  it('fails to open a folder that another memory source uses, and names the folder', async () => {
     const first = await createMemoryTransactionSource(folder)
     await expect(createMemoryTransactionSource(folder)).rejects.toMatchObject({
       name: 'StartupError',
@@ -150,10 +150,10 @@ describe('the memory source on its disk', () => {
     await fill(['1'])
   })
 
-  it('undoes what could not be written: memory and disk agree', async () => {
+  it('undoes in memory a change that could not be written to disk', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
-      process.on('SIGXFSZ', () => {}) // the write fails instead: EFBIG
+      process.on('SIGXFSZ', () => {}) // ignored, so that the write fails with EFBIG instead of ending the process
       const { createMemoryTransactionSource } = await import('${module}')
       const source = await createMemoryTransactionSource(${JSON.stringify(folder)})
       const outline = { name: 'OrderProcess', steps: ['order'] }
@@ -182,7 +182,7 @@ describe('the memory source on its disk', () => {
     expect(await ids()).toEqual(acknowledged.toSorted())
   })
 
-  it('opens at once after the previous process was killed, with all it acknowledged', async () => {
+  it('opens without waiting after the previous process was killed, with every acknowledged change', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       const { createMemoryTransactionSource } = await import('${module}')

@@ -12,12 +12,10 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import { notFound, stillActive } from '../../transaction/errors.ts'
 import { isFinished } from '../../transaction/item.ts'
-import { keyText, type Run, runKey } from '../../transaction/run.ts'
-import { isOver } from '../../transaction/status.ts'
+import { type Run, runKey } from '../../transaction/run.ts'
 import {
   LEASE_MS,
   type Lease,
-  type PagePosition,
   type QueueResult,
   SWEEP_MS,
   type TransactionSource,
@@ -25,6 +23,7 @@ import {
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
+import { createRunTable, listRuns } from './run-table.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 
 interface State {
@@ -32,7 +31,7 @@ interface State {
   readonly paused: readonly string[]
 }
 
-/** One durable change: a run as it is now, or the paused processes as they are now. */
+/** One durable change: the new state of a run, or the new set of paused processes. */
 type Entry = { readonly run: StoredRun } | { readonly paused: readonly string[] }
 
 export interface MemorySourceOptions {
@@ -42,7 +41,7 @@ export interface MemorySourceOptions {
   readonly openFile?: JournalOptions['openFile']
 }
 
-// Enough to recognise a snapshot of ours. The rest needs no check: this code has written it.
+// Checks only enough to recognise a snapshot. The rest was written by this code and needs no check.
 const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
   paused: z.array(z.string()),
@@ -62,45 +61,17 @@ export async function createMemoryTransactionSource(
   const journalPath = join(dataDir, 'ITSourceMemory.journal')
   const unlock = await lockFolder(dataDir, path)
 
-  const runs = new Map<string, StoredRun>()
-  /** The replay ids of each transaction, so that its latest run is found without a search. */
-  const replays = new Map<string, number[]>()
-  /** The keys of the runs that are not over, so that polling does not slow down as finished runs accumulate. */
-  const active = new Set<string>()
+  const table = createRunTable()
   let paused: ReadonlySet<string> = new Set()
   /** Undoes the changes that are not flushed yet, oldest first. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
   let flushed: Promise<unknown> = Promise.resolve()
 
-  const transactionText = (process: string, transactionId: string) =>
-    JSON.stringify([process, transactionId])
-  const put = (stored: StoredRun): void => {
-    const key = keyText(stored.header)
-    if (!runs.has(key)) {
-      const transaction = transactionText(stored.header.Process, stored.header.TransactionID)
-      replays.set(transaction, [...(replays.get(transaction) ?? []), stored.header.ReplayID])
-    }
-    runs.set(key, stored)
-    if (isOver(stored.header.Status)) active.delete(key)
-    else active.add(key)
-  }
-  const remove = ({ header }: StoredRun): void => {
-    const transaction = transactionText(header.Process, header.TransactionID)
-    runs.delete(keyText(header))
-    active.delete(keyText(header))
-    replays.set(
-      transaction,
-      (replays.get(transaction) ?? []).filter((id) => id !== header.ReplayID),
-    )
-  }
   const apply = (entry: Entry): void => {
-    if ('run' in entry) put(entry.run)
+    if ('run' in entry) table.put(entry.run)
     else paused = new Set(entry.paused)
   }
-
-  const activeRuns = (): StoredRun[] =>
-    [...active].map((key) => runs.get(key)).filter((stored) => stored !== undefined)
 
   let journal: Awaited<ReturnType<typeof openJournal>>
   try {
@@ -108,17 +79,17 @@ export async function createMemoryTransactionSource(
     if (loaded.state !== null) {
       const state = StateSchema.safeParse(loaded.state)
       if (!state.success) throw damaged(path)
-      for (const run of (loaded.state as State).runs) put(run)
+      for (const run of (loaded.state as State).runs) table.put(run)
       paused = new Set(state.data.paused)
     }
     for (const entry of loaded.entries) apply(entry as Entry)
-    for (const stored of activeRuns()) put(transitions.afterRestart(stored))
+    for (const stored of table.active()) table.put(transitions.afterRestart(stored))
     journal = await openJournal(
       {
         snapshotPath: path,
         journalPath,
         openFile: options.openFile,
-        state: (): State => ({ runs: [...runs.values()], paused: [...paused] }),
+        state: (): State => ({ runs: table.all(), paused: [...paused] }),
         onFailure: () => {
           for (const undoOne of undo.toReversed()) undoOne()
           undo = []
@@ -135,13 +106,13 @@ export async function createMemoryTransactionSource(
   async function commit(...entries: readonly Entry[]): Promise<void> {
     if (entries.length === 0) return
     const undos = entries.map((entry) => {
-      const before = 'run' in entry ? runs.get(keyText(entry.run.header)) : undefined
+      const before = 'run' in entry ? table.get(entry.run.header) : undefined
       const pausedBefore = paused
       apply(entry)
       return () => {
         if (!('run' in entry)) paused = pausedBefore
-        else if (before === undefined) remove(entry.run)
-        else put(before)
+        else if (before === undefined) table.remove(entry.run)
+        else table.put(before)
       }
     })
     undo.push(...undos)
@@ -161,26 +132,12 @@ export async function createMemoryTransactionSource(
     })
 
   const times = (): Times => ({ now: now(), sweepMs, leaseMs })
-  const latestId = (process: string, transactionId: string): number =>
-    Math.max(-1, ...(replays.get(transactionText(process, transactionId)) ?? []))
-  const find = (
-    process: string,
-    transactionId: string,
-    replayId: number | null,
-  ): StoredRun | undefined =>
-    runs.get(
-      keyText({
-        Process: process,
-        TransactionID: transactionId,
-        ReplayID: replayId ?? latestId(process, transactionId),
-      }),
-    )
   const findOrThrow = (
     process: string,
     transactionId: string,
     replayId: number | null,
   ): StoredRun => {
-    const stored = find(process, transactionId, replayId)
+    const stored = table.find(process, transactionId, replayId)
     if (stored === undefined) throw notFound()
     return stored
   }
@@ -199,20 +156,21 @@ export async function createMemoryTransactionSource(
       const results = transactions.map((transaction): QueueResult => {
         const { TransactionID, InitialData, Realm = null } = transaction
         const key = { Process: process.name, TransactionID, ReplayID: 0 }
-        const known = runs.get(keyText(key))
+        const known = table.get(key)
         if (known !== undefined)
           return isDeepStrictEqual(known.header.InitialData, InitialData) &&
             known.header.Realm === Realm
             ? { outcome: 'exists', run: known.header }
             : { outcome: 'conflict' }
         const run = transitions.queued(key, process.steps[0], { InitialData, Realm }, times())
-        put(run) // so that a second transaction of the same id in this call finds it
+        table.put(run) // so that a second transaction of the same id in this call is recognised
         added.push(run)
         return { outcome: 'queued', run: run.header }
       })
-      for (const run of added) remove(run)
+      // `commitRuns` puts them again, together with what undoes them.
+      for (const run of added) table.remove(run)
       await commitRuns(added)
-      // A run that existed already may not be flushed yet.
+      // A run that existed already may not be flushed yet, so this waits also if no run was added.
       await flushed.catch((error: unknown) => {
         throw unwritable(error)
       })
@@ -220,7 +178,7 @@ export async function createMemoryTransactionSource(
     },
 
     async claim(request) {
-      const stored = runs.get(keyText(request))
+      const stored = table.get(request)
       if (stored === undefined) return { kind: 'unknown' }
       const result = transitions.claimed(stored, request, times())
       if (result.kind !== 'claimed') return result
@@ -244,7 +202,7 @@ export async function createMemoryTransactionSource(
     },
 
     async record(lease, transition) {
-      const stored = runs.get(keyText(lease))
+      const stored = table.get(lease)
       if (stored === undefined) return null
       const run = transitions.recorded(stored, lease, transition, times())
       return run === null ? null : commitRun(run)
@@ -253,18 +211,19 @@ export async function createMemoryTransactionSource(
     async renew(leases) {
       const lost: Lease[] = []
       for (const lease of leases) {
-        const stored = runs.get(keyText(lease))
+        const stored = table.get(lease)
         const run = stored === undefined ? null : transitions.renewed(stored, lease, times())
         if (run === null) lost.push(lease)
-        // Not flushed: after a crash every lease is void anyway.
-        else put(run)
+        // Not written to the journal, because after a crash every lease is void anyway.
+        else table.put(run)
       }
       return lost
     },
 
     async due(steps, limit) {
       const at = times()
-      const picked = activeRuns()
+      const picked = table
+        .active()
         .filter(
           (stored) =>
             transitions.isOverdue(stored, at.now) &&
@@ -272,20 +231,22 @@ export async function createMemoryTransactionSource(
         )
         .toSorted((a, b) => a.nextSweepAt - b.nextSweepAt)
         .slice(0, limit)
-      // Not flushed either: the spacing may start again with the process.
-      for (const stored of picked) put(transitions.swept(stored, at))
+      // Not written to the journal: after a restart the intervals between sweeps may start again.
+      for (const stored of picked) table.put(transitions.swept(stored, at))
       return picked.map(({ header }) => header)
     },
 
     async recoverExpiredLeases(limit) {
-      const recovered = activeRuns()
+      const recovered = table
+        .active()
         .map((stored) => transitions.recovered(stored, times()))
         .filter((stored) => stored !== null)
       return commitRuns(recovered.slice(0, limit))
     },
 
     async runsAtUnknownStep(processes, limit) {
-      return activeRuns()
+      return table
+        .active()
         .filter(
           (stored) =>
             transitions.isOverdue(stored, now()) &&
@@ -300,44 +261,25 @@ export async function createMemoryTransactionSource(
     },
 
     async failRun(key, version, errorClass, error) {
-      const stored = runs.get(keyText(key))
+      const stored = table.get(key)
       if (stored === undefined) return null
       const run = transitions.failed(stored, { version, errorClass, error }, times())
       return run === null ? null : commitRun(run)
     },
 
     async get(process, transactionId, replayId) {
-      const stored = find(process, transactionId, replayId)
+      const stored = table.find(process, transactionId, replayId)
       return stored === undefined
         ? null
         : { run: stored.header, items: stored.items, attempts: stored.attempts }
     },
 
-    async list(process, { status, since, after, limit }) {
-      const sinceMs = since === undefined ? null : Date.parse(since)
-      const found = [...runs.values()]
-        .map(({ header }) => header)
-        .filter(
-          (run) =>
-            run.Process === process &&
-            (status === undefined || run.Status === status) &&
-            (sinceMs === null || Date.parse(run.UpdatedAt) >= sinceMs) &&
-            (after === undefined || comparePositions(positionOf(run), after) < 0),
-        )
-        .toSorted((a, b) => comparePositions(positionOf(b), positionOf(a)))
-      const page = found.slice(0, limit)
-      const last = page.at(-1)
-      return {
-        runs: page,
-        next: found.length > limit && last !== undefined ? positionOf(last) : null,
-      }
-    },
+    list: async (process, filter) => listRuns(table.all(), process, filter),
 
     async replay(process, transactionId, fromStep) {
       const latest = findOrThrow(process.name, transactionId, null)
-      const ids = replays.get(transactionText(process.name, transactionId)) ?? []
-      const running = ids.find((id) => active.has(keyText({ ...latest.header, ReplayID: id })))
-      if (running !== undefined) throw stillActive(running)
+      const running = table.activeRunOf(process.name, transactionId)
+      if (running !== undefined) throw stillActive(running.header.ReplayID)
       return commitRun(transitions.replayed(latest, process, fromStep, times()))
     },
     resume: async (process, transactionId, replayId) =>
@@ -346,7 +288,8 @@ export async function createMemoryTransactionSource(
       commitRun(transitions.cancelled(findOrThrow(process, transactionId, replayId), times())),
     wake: async (credential, limit) =>
       commitRuns(
-        activeRuns()
+        table
+          .active()
           .filter(({ header }) => header.Status === 'Waiting' && header.WaitingFor === credential)
           .slice(0, limit)
           .map((stored) => transitions.woken(stored, times())),
@@ -360,9 +303,9 @@ export async function createMemoryTransactionSource(
       await commit({ paused: [...names] })
     },
 
-    audit: async (processes) => auditRuns([...runs.values()], processes, paused, now()),
+    audit: async (processes) => auditRuns(table.all(), processes, paused, now()),
 
-    // No other process can insert here.
+    // No other program can insert rows, so there is nothing to report.
     watch() {},
 
     async [Symbol.asyncDispose]() {
@@ -370,16 +313,4 @@ export async function createMemoryTransactionSource(
       unlock()
     },
   }
-}
-
-const positionOf = ({ CreatedAt, TransactionID, ReplayID }: Run): PagePosition => ({
-  createdAt: CreatedAt,
-  transactionId: TransactionID,
-  replayId: ReplayID,
-})
-
-function comparePositions(a: PagePosition, b: PagePosition): number {
-  if (a.createdAt !== b.createdAt) return a.createdAt < b.createdAt ? -1 : 1
-  if (a.transactionId !== b.transactionId) return a.transactionId < b.transactionId ? -1 : 1
-  return a.replayId - b.replayId
 }

@@ -1,0 +1,106 @@
+/** The runs of the memory source, with the indexes that keep its operations fast. */
+import { keyText, type Run, type RunKey } from '../../transaction/run.ts'
+import { isOver } from '../../transaction/status.ts'
+import type { ListFilter, Page, PagePosition } from '../../transaction/transaction-source.ts'
+import type { StoredRun } from '../../transaction/transitions.ts'
+
+export interface RunTable {
+  put(stored: StoredRun): void
+  remove(stored: StoredRun): void
+  get(key: RunKey): StoredRun | undefined
+  /** Returns the run with this `replayId`; the latest run of the transaction for `null`. */
+  find(process: string, transactionId: string, replayId: number | null): StoredRun | undefined
+  /** Returns the run of a transaction that is not over, of which there is one at most. */
+  activeRunOf(process: string, transactionId: string): StoredRun | undefined
+  /** Returns the runs that are not over. */
+  active(): StoredRun[]
+  all(): StoredRun[]
+}
+
+export function createRunTable(): RunTable {
+  const runs = new Map<string, StoredRun>()
+  /** The replay ids of each transaction, so that its latest run is found without a search. */
+  const replays = new Map<string, number[]>()
+  /** The keys of the runs that are not over, so that polling does not slow down as finished runs accumulate. */
+  const active = new Set<string>()
+
+  const replayIds = (process: string, transactionId: string): readonly number[] =>
+    replays.get(transactionKey(process, transactionId)) ?? []
+  const find: RunTable['find'] = (Process, TransactionID, replayId) => {
+    const ReplayID = replayId ?? Math.max(-1, ...replayIds(Process, TransactionID))
+    return runs.get(keyText({ Process, TransactionID, ReplayID }))
+  }
+
+  return {
+    put(stored) {
+      const { Process, TransactionID, ReplayID, Status } = stored.header
+      const key = keyText(stored.header)
+      if (!runs.has(key))
+        replays.set(transactionKey(Process, TransactionID), [
+          ...replayIds(Process, TransactionID),
+          ReplayID,
+        ])
+      runs.set(key, stored)
+      if (isOver(Status)) active.delete(key)
+      else active.add(key)
+    },
+    remove({ header }) {
+      const { Process, TransactionID, ReplayID } = header
+      runs.delete(keyText(header))
+      active.delete(keyText(header))
+      const others = replayIds(Process, TransactionID).filter((id) => id !== ReplayID)
+      replays.set(transactionKey(Process, TransactionID), others)
+    },
+    get: (key) => runs.get(keyText(key)),
+    find,
+    activeRunOf(Process, TransactionID) {
+      const ids = replayIds(Process, TransactionID)
+      const running = ids.find((ReplayID) =>
+        active.has(keyText({ Process, TransactionID, ReplayID })),
+      )
+      return running === undefined ? undefined : find(Process, TransactionID, running)
+    },
+    active: () => [...active].map((key) => runs.get(key)).filter((stored) => stored !== undefined),
+    all: () => [...runs.values()],
+  }
+}
+
+const transactionKey = (process: string, transactionId: string): string =>
+  JSON.stringify([process, transactionId])
+
+/** Returns a page of the runs of a process, newest first. */
+export function listRuns(
+  runs: readonly StoredRun[],
+  process: string,
+  { status, since, after, limit }: ListFilter,
+): Page {
+  const sinceMs = since === undefined ? null : Date.parse(since)
+  const matching = runs
+    .map(({ header }) => header)
+    .filter(
+      (run) =>
+        run.Process === process &&
+        (status === undefined || run.Status === status) &&
+        (sinceMs === null || Date.parse(run.UpdatedAt) >= sinceMs) &&
+        (after === undefined || comparePositions(positionOf(run), after) < 0),
+    )
+    .toSorted((a, b) => comparePositions(positionOf(b), positionOf(a)))
+  const page = matching.slice(0, limit)
+  const last = page.at(-1)
+  return {
+    runs: page,
+    next: matching.length > limit && last !== undefined ? positionOf(last) : null,
+  }
+}
+
+const positionOf = ({ CreatedAt, TransactionID, ReplayID }: Run): PagePosition => ({
+  createdAt: CreatedAt,
+  transactionId: TransactionID,
+  replayId: ReplayID,
+})
+
+function comparePositions(a: PagePosition, b: PagePosition): number {
+  if (a.createdAt !== b.createdAt) return a.createdAt < b.createdAt ? -1 : 1
+  if (a.transactionId !== b.transactionId) return a.transactionId < b.transactionId ? -1 : 1
+  return a.replayId - b.replayId
+}
