@@ -1,3 +1,5 @@
+import { backoffMs } from '@integration-host/shared/process/backoff'
+
 /** How often a step is tried, and how long it waits between attempts. */
 export interface RetryPolicy {
   readonly maxAttempts: number
@@ -18,11 +20,10 @@ export function retryDelayMs(
   { random, retryAfterMs }: { readonly random: number; readonly retryAfterMs: number | null },
 ): number {
   if (retryAfterMs !== null) return Math.min(Math.max(0, retryAfterMs), MAX_RETRY_AFTER_MS)
-  const ceilingMs = Math.min(policy.capMs, policy.baseMs * 2 ** Math.min(attempt - 1, 30))
-  return Math.floor(random * ceilingMs)
+  return backoffMs(attempt, { ...policy, random })
 }
 
-// A date further away than a day is taken for a mistake of the target, and the call is retried after a day.
+// A longer Retry-After is taken for a mistake of the target, and the call is retried after a day.
 const MAX_RETRY_AFTER_MS = 86_400_000
 
 /** What the status of an HTTP response means for the step that made the call. */

@@ -6,6 +6,7 @@
  * in SQL, one file per statement, because there a transition must be decided where the row is locked.
  * `transaction-source.contract.ts` runs against both.
  */
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
 import { earlierStepNotCompleted, notActive, notResumable } from './errors.ts'
@@ -21,9 +22,9 @@ import {
   SWEEP_CAP_MS,
 } from './transaction-source.ts'
 
-/** A run with what only its source needs to know of it. Never changed in place: a transition returns a new one. */
+/** A run with its lease and sweep times, which only its source uses. Immutable: a transition returns a new one. */
 export interface StoredRun {
-  /** Named as in the table and in the file of the memory source. */
+  /** The run itself. The member is named `header` because the files of the memory source contain that name. */
   readonly header: Run
   readonly items: readonly Item[]
   readonly attempts: readonly Attempt[]
@@ -34,7 +35,7 @@ export interface StoredRun {
   } | null
   /** When the sweeper publishes the run again, epoch ms. */
   readonly nextSweepAt: number
-  /** How often it has done so since the last transition. */
+  /** How often the sweeper has published the run since its last transition. */
   readonly sweepCount: number
 }
 
@@ -47,7 +48,7 @@ export interface Times {
 
 const isLeased = ({ lease }: StoredRun, now: number): boolean => lease !== null && lease.until > now
 
-/** The run should have been picked up by now. */
+/** Whether the sweeper should publish the run: its sweep time has passed, and it has no live lease. */
 export const isOverdue = (stored: StoredRun, now: number): boolean =>
   stored.nextSweepAt <= now && !isLeased(stored, now)
 
@@ -69,7 +70,7 @@ const due = (now: number) => ({
 const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: iso(now) })
 
 /**
- * The next version of a run, its lease ended. A lease that ends in any other way than by a recorded outcome
+ * Returns the next version of a run, without a lease. A lease that ends in any other way than by a recorded outcome
  * leaves the step in doubt.
  */
 const next = (
@@ -91,7 +92,7 @@ const next = (
   sweepCount: 0,
 })
 
-/** The attempts, with the one in flight if its worker was lost. */
+/** Returns the recorded attempts, plus the attempt in flight of a lost worker as `in_doubt`. */
 const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attempt[] =>
   lease === null
     ? attempts
@@ -140,8 +141,9 @@ export const queued = (
 })
 
 /**
- * The run under the lease of the request, or why not. Besides its own version, a message may claim the version
- * that the claim of a lost worker made of it: the message is then redelivered after that lease has expired.
+ * Returns the run under a lease for the request, or why the claim is rejected. A message may claim its own version, and
+ * also the next version if that is the claim of a lost worker: the broker redelivers the message of a lost worker, and
+ * its lease may have expired by then.
  */
 export function claimed(
   stored: StoredRun,
@@ -229,7 +231,7 @@ export function recorded(
   }
 }
 
-/** The run with its lease extended; `null` if the lease was lost. Not a transition: the version stays. */
+/** Returns the run with its lease extended; `null` if the lease was lost. The version stays, as this is no transition. */
 export function renewed(
   stored: StoredRun,
   lease: Lease,
@@ -241,20 +243,20 @@ export function renewed(
   return { ...stored, lease: { owner: lease.owner, until, startedAt }, nextSweepAt: until }
 }
 
-/** The run after the sweeper has picked it: each time twice as long until the next. The version stays. */
+/** Returns the run after a sweep, with twice the interval until the next sweep. The version stays. */
 export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
   const { sweepCount } = stored
-  const spacingMs = Math.min(SWEEP_CAP_MS, sweepMs * 2 ** Math.min(sweepCount, 20))
+  const spacingMs = backoffMs(sweepCount + 1, { baseMs: sweepMs, capMs: SWEEP_CAP_MS, random: 1 })
   return { ...stored, nextSweepAt: now + spacingMs, sweepCount: sweepCount + 1 }
 }
 
-/** The run, due again, after its worker let the lease expire; `null` if there is no expired lease. */
+/** Returns the run, due again, after its lease has expired; `null` if there is no expired lease. */
 export const recovered = (stored: StoredRun, times: Times): StoredRun | null =>
   stored.lease !== null && isOverdue(stored, times.now)
     ? { ...next(stored, {}, times), attempts: withLostAttempt(stored) }
     : null
 
-/** The run failed without running; `null` if it changed since `version`, is over, or has a worker. */
+/** Fails a run that cannot be run at all; `null` if it changed since `version`, is over, or has a live lease. */
 export function failed(
   stored: StoredRun,
   { version, errorClass, error }: { version: number; errorClass: string; error: string },
@@ -281,7 +283,7 @@ export function cancelled(stored: StoredRun, times: Times): StoredRun {
   return next(stored, { ...ended(times.now), Status: 'Cancelled' }, times)
 }
 
-/** The run, due again, after the credential it waited for became usable. */
+/** Returns the run, due again, after the credential that it waited for became usable. */
 export const woken = (stored: StoredRun, times: Times): StoredRun =>
   next(stored, { ...due(times.now), Status: 'Running' }, times)
 
@@ -307,8 +309,8 @@ export function replayed(
 }
 
 /**
- * The run as a restarted process finds it, if no other process can have changed it: every lease belongs to a
- * process that has ended, and no message survived.
+ * Returns the run as a restarted process must treat it if no other process uses the store: every lease belongs to the
+ * process that has ended, so it counts as expired, and no message survived, so the sweeper must publish the run.
  */
 export const afterRestart = (stored: StoredRun): StoredRun => ({
   ...stored,

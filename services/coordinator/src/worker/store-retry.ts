@@ -1,16 +1,17 @@
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
 
 /** The result when shutdown aborts the retries against an unavailable store. */
 export const ABORTED = Symbol('retries aborted')
 
-/** Calls until the store is available again; any error but `store_unavailable` is thrown. */
+/** Repeats a call until the store is available again; throws any error but `store_unavailable`. */
 export type StoreRetry = <Result>(
   call: () => Promise<Result>,
   signal: AbortSignal,
 ) => Promise<Result | typeof ABORTED>
 
-/** Retries after 50 ms at first and at most 2 s, with up to half of it as jitter. `random` is in [0, 1). */
+/** Retries after 100 ms at first and after at most 2 s, each minus up to half as jitter. `random` is in [0, 1). */
 export const createStoreRetry =
   (random: () => number): StoreRetry =>
   async (call, signal) => {
@@ -20,8 +21,8 @@ export const createStoreRetry =
       } catch (error) {
         if (!hasCode(error, 'store_unavailable')) throw error
         if (signal.aborted) return ABORTED
-        const ceilingMs = Math.min(2_000, 50 * 2 ** Math.min(tries, 6))
-        await sleep(ceilingMs * (0.5 + random() / 2), null, { signal }).catch(() => {})
+        const backoff = { baseMs: 100, capMs: 2_000, random: 0.5 + random() / 2 }
+        await sleep(backoffMs(tries, backoff), null, { signal }).catch(() => {})
       }
     }
   }

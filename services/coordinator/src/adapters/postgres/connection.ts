@@ -1,3 +1,4 @@
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { setTimeout as delay } from 'node:timers/promises'
 import { checkClock } from '@integration-host/shared/observability/checks/clock'
 import {
@@ -61,7 +62,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       ...own,
       connect_timeout: 5,
       // The driver's own back-off grows to 20 s, and queries wait all that time.
-      backoff: (attempt: number) => Math.min(1, 0.05 * 2 ** attempt),
+      backoff: (attempt: number) =>
+        backoffMs(attempt + 1, { baseMs: 50, capMs: 1_000, random: 1 }) / 1_000, // in seconds
       max_lifetime: 1_800,
       // The driver would query the types on each new connection without handling a failure, which would end the process.
       fetch_types: false,
@@ -80,12 +82,12 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           parse: isoTime,
         },
       },
-    }) as unknown as postgres.Sql // otherwise its type would include the custom time type
+    }) as unknown as postgres.Sql // without the cast its type would include the custom time type
   const sql = client({ max: CONNECTIONS, answer_timeout: responseTimeoutMs / 1_000 })
   // A migration may take longer than any other statement.
   const migrating = client({ max: 1, idle_timeout: 1 })
 
-  // Bounds also the time a statement waits for a free connection.
+  // This timeout includes the time a statement waits for a free connection, which the driver does not bound.
   const within = <Result>(work: Promise<Result>): Promise<Result> =>
     withTimeout(work, responseTimeoutMs)
 
@@ -144,7 +146,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
     async [Symbol.asyncDispose]() {
       shutdown.abort()
       await Promise.all([sql, migrating].map((each) => each.end({ timeout: 2 })))
-      // Does not wait for the migration lock of another replica.
+      // `watch` may be waiting for the migration lock that another replica holds, so closing does not wait for it.
       await Promise.race([watching, delay(0)])
     },
   }
@@ -197,7 +199,10 @@ const unavailable = (cause?: unknown): IntegrationError =>
     ...(cause !== undefined && { cause }),
   })
 
-/** After this process was frozen, timers fire before the responses in its sockets are read. */
+/**
+ * Milliseconds that are added to each timeout. After the process was frozen, timers fire before the responses that
+ * already arrived in its sockets are read; this time lets them be read first.
+ */
 const GRACE_MS = 100
 
 /** Rejects after the timeout: a query on an unresponsive connection would wait as long as TCP retransmits. */
@@ -215,9 +220,11 @@ async function withTimeout<Result>(work: Promise<Result>, ms: number): Promise<R
   }
 }
 
-// Any error but one about the statement itself: one that ended or rejected the connection (FATAL), SQLSTATE classes 08,
-// 40, 53, 57, 58 and 25006 about the state of the server (persistent deadlocks, read-only after a failover), and every
-// code of the driver or the operating system.
+/**
+ * Whether an error is about the connection or the server, not about the statement itself. Such errors are those that
+ * ended or rejected the connection (FATAL); SQLSTATE classes 08, 40, 53, 57, 58 and code 25006, which report the state
+ * of the server (persistent deadlocks, read-only after a failover); and every code of the driver or operating system.
+ */
 function isConnectionLoss(error: unknown): boolean {
   if (error instanceof IntegrationError) return false
   const { code } = (error ?? {}) as { code?: unknown }
