@@ -1,20 +1,20 @@
 import { describe, expect, it } from 'vitest'
 import {
   isPreservedAsJson,
-  parseJson,
+  parseClientJson,
   normalizedJson,
   normalizedText,
 } from './json-normalization.ts'
 
-describe('JSON that every source can store', () => {
-  it('has no NUL and no lone surrogate', () => {
+describe('normalizing JSON for every source', () => {
+  it('replaces U+0000 and lone surrogates in text and JSON by U+FFFD', () => {
     expect(normalizedText('a\0b\ud83dc😀')).toBe('a\uFFFDb\uFFFDc😀')
     expect(normalizedJson({ 'k\0': ['\ud83d', '😀', '\\u0000', '\\\0'] })).toEqual({
       'k\uFFFD': ['\uFFFD', '😀', '\\u0000', '\\\uFFFD'],
     })
   })
 
-  it('is distinguished from values that would be changed', () => {
+  it('recognises values that normalization would change', () => {
     for (const value of ['a\0', { 'b\0': 1 }, ['\udc00']])
       expect(isPreservedAsJson(value)).toBe(false)
     for (const value of ['😀', '\\u0000', null, { a: [1] }])
@@ -30,8 +30,8 @@ describe('JSON that every source can store', () => {
     '1e400',
     '-1e400',
     '1e-400',
-  ])('does not include the number %s', (number) => {
-    expect(isPreservedAsJson(parseJson(`{"a":[1,${number}]}`))).toBe(false)
+  ])('recognises that a double cannot hold the number %s', (number) => {
+    expect(isPreservedAsJson(parseClientJson(`{"a":[1,${number}]}`))).toBe(false)
   })
 
   it.each([
@@ -44,13 +44,13 @@ describe('JSON that every source can store', () => {
     ['5e-324', Number.MIN_VALUE],
     ['1.7976931348623157E+308', Number.MAX_VALUE],
     ['"12345678901234567890"', '12345678901234567890'],
-  ])('is parsed unchanged: %s', (text, expected) => {
-    const value = parseJson(`[${text}]`)
+  ])('parses %s to a value that is stored unchanged', (text, expected) => {
+    const value = parseClientJson(`[${text}]`)
     expect(isPreservedAsJson(value)).toBe(true)
     expect(normalizedJson(value)).toEqual([expected])
   })
 
-  it('has null for values that JSON cannot express', () => {
+  it('normalizes undefined to null', () => {
     expect(normalizedJson(undefined)).toBeNull()
   })
 })

@@ -3,7 +3,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { isDeeperThan, MAX_DEPTH, parseJson } from '../process/json-normalization.ts'
+import { isDeeperThan, MAX_DEPTH, parseClientJson } from '../process/json-normalization.ts'
 import type { Operations } from '../worker/operations.ts'
 import {
   BulkResponse,
@@ -18,7 +18,7 @@ type Line =
   | { readonly transaction: QueueTransaction }
   | { readonly id: string | null; readonly errors: readonly string[] }
 
-/** `POST …/transactions/bulk`: NDJSON or an array; one result per line; an invalid line affects no other. */
+/** `POST …/transactions/bulk`: queues NDJSON or a JSON array, and returns one result per line; valid lines are queued. */
 export function bulkRoutes({ operations }: { readonly operations: Operations }) {
   return new Hono().post(
     '/bulk',
@@ -80,7 +80,7 @@ function linesOf(type: string | undefined, text: string): Line[] {
       ? text
           .split('\n')
           .filter((line) => line.trim() !== '')
-          .map(parse)
+          .map(parseClientJson)
       : type === 'application/json'
         ? arrayOf(text)
         : null
@@ -95,19 +95,10 @@ function linesOf(type: string | undefined, text: string): Line[] {
 }
 
 function arrayOf(text: string): unknown[] {
-  const value = parse(text)
+  const value = parseClientJson(text)
   if (!Array.isArray(value))
     throw new IntegrationError('invalid_request', 'the body must be an array of transactions')
   return value as unknown[]
-}
-
-/** Returns undefined for text that is not JSON; the schema rejects it like any other invalid transaction. */
-function parse(text: string): unknown {
-  try {
-    return parseJson(text)
-  } catch {
-    return undefined
-  }
 }
 
 function lineOf(value: unknown): Line {

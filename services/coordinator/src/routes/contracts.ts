@@ -1,3 +1,4 @@
+import { parseJsonAs } from '@integration-host/shared/json'
 import {
   headerStatuses,
   AttemptView,
@@ -25,10 +26,10 @@ export const Queueable = QueueTransaction.refine(
   ({ InitialData }) => isPreservedAsJson(InitialData),
   NOT_PRESERVED,
 )
-  // JSON stores -0 as 0. Normalized here, so that queueing the same data again is not a conflict.
+  // JSON stores -0 as 0. The data is normalized here, so that queueing it again is not a conflict.
   .overwrite((transaction) => ({
     ...transaction,
-    // The same type, except for readonly.
+    // The cast changes readonly members only.
     InitialData: normalizedJson(transaction.InitialData) as typeof transaction.InitialData,
   }))
 
@@ -80,13 +81,10 @@ export const cursorOf = ({ createdAt, transactionId, replayId }: PagePosition): 
   Buffer.from(JSON.stringify([createdAt, transactionId, replayId])).toString('base64url')
 
 function readCursor(cursor: string): PagePosition | null {
-  try {
-    const text = Buffer.from(cursor, 'base64url').toString('utf8')
-    const [createdAt, transactionId, replayId] = Position.parse(JSON.parse(text))
-    return Number.isNaN(Date.parse(createdAt)) ? null : { createdAt, transactionId, replayId }
-  } catch {
-    return null
-  }
+  const position = parseJsonAs(Position, Buffer.from(cursor, 'base64url').toString('utf8'))
+  if (position === null) return null
+  const [createdAt, transactionId, replayId] = position
+  return Number.isNaN(Date.parse(createdAt)) ? null : { createdAt, transactionId, replayId }
 }
 
 export const RunResponse = HeaderView.extend({

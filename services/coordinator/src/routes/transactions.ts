@@ -1,3 +1,4 @@
+import { parseJson } from '@integration-host/shared/json'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
@@ -9,7 +10,7 @@ import {
   isDeeperThan,
   isPreservedAsJson,
   MAX_DEPTH,
-  parseJson,
+  parseClientJson,
 } from '../process/json-normalization.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
@@ -188,34 +189,22 @@ const jsonOnly: MiddlewareHandler = async (c, next) => {
   await next()
 }
 
-// Runs before the schema, which sees neither invalid bytes nor digits that a double has lost. A body that is not JSON
-// is reported by the schema.
+// Runs before the schema, which sees the parsed body only: neither invalid bytes nor digits that a double has lost. A
+// body that is not JSON is left to the schema, which rejects it.
 const readable: MiddlewareHandler = async (c, next) => {
-  const body = readJson(utf8Of(await c.req.arrayBuffer()))
+  const body = parseClientJson(utf8Of(await c.req.arrayBuffer()))
   if (isDeeperThan(body, MAX_DEPTH))
     throw new IntegrationError('invalid_request', `InitialData may have ${MAX_DEPTH} levels`)
   if (!isPreservedAsJson(body)) throw new IntegrationError('invalid_request', NOT_PRESERVED)
   await next()
 }
 
-function readJson(text: string): unknown {
-  try {
-    return parseJson(text)
-  } catch {
-    return null
-  }
-}
-
-/** The body of a replay, which is optional. */
+/** Reads the body of a replay request; returns `{}` if it is empty, because the body is optional. */
 async function optionalBody(request: Request): Promise<z.output<typeof Replay>> {
   const text = await request.text()
   if (text === '') return {}
-  let body: unknown
-  try {
-    body = JSON.parse(text)
-  } catch {
-    throw new IntegrationError('invalid_request', 'the body is not JSON')
-  }
+  const body = parseJson(text)
+  if (body === undefined) throw new IntegrationError('invalid_request', 'the body is not JSON')
   const parsed = Replay.safeParse(body)
   if (!parsed.success)
     throw new IntegrationError('invalid_request', 'the body may hold fromStep, the name of a step')

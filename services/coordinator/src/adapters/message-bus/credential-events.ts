@@ -1,10 +1,10 @@
+import { parseJsonAs } from '@integration-host/shared/json'
 import {
   CredentialEvent,
   credentialEventKind,
 } from '@integration-host/shared/contracts/credential-event'
 import { CREDENTIALS_QUEUE, credentialsTopology } from '@integration-host/shared/contracts/topology'
 import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
-import { parseMessage } from './parse-message.ts'
 
 /** Calls `onUsable` for each credential that was stored or refreshed; a rejected call is delivered again. */
 export async function onCredentialUsable(
@@ -14,7 +14,7 @@ export async function onCredentialUsable(
 ): Promise<Consumer> {
   await bus.declare(credentialsTopology)
   return bus.consume(CREDENTIALS_QUEUE, { prefetch: 8, tag }, async ({ routingKey, content }) => {
-    const event = parseMessage(CredentialEvent, content)
+    const event = parseJsonAs(CredentialEvent, content.toString('utf8'))
     if (event === null || credentialEventKind(routingKey) === null) return 'ack'
     await onUsable(event.Name)
     return 'ack'

@@ -1,3 +1,4 @@
+import { parseJsonAs } from '@integration-host/shared/json'
 import { randomBytes } from 'node:crypto'
 import {
   DEAD_EXCHANGE,
@@ -15,7 +16,7 @@ import { type SpanDescription, tracing } from '@integration-host/shared/observab
 import type { DueStep, StepDelivery, StepQueue } from '../../worker/step-queue.ts'
 import type { Traceparents } from '../../worker/traceparent.ts'
 
-/** A dead letter keeps this much of the message: enough to recognise it, without copying a huge one. */
+/** A dead letter contains at most this much of the message: enough to recognise it, without copying a huge one. */
 const MAX_DEAD_LETTER_BYTES = 65_536
 
 /** Step messages over the message bus: one queue per step, so that the broker's console shows the backlog of each. */
@@ -24,7 +25,7 @@ export function createStepQueue(
   owner: string,
   traceparentOf: Traceparents,
 ): StepQueue {
-  // Tells the messages of this queue from those of other processes; the counter tells them from one another.
+  // The prefix distinguishes the message ids of this process from those of other replicas; the counter makes each unique.
   const messagePrefix = randomBytes(2).toString('hex')
   let messages = 0
   let areDelaysDeclared = false
@@ -39,8 +40,8 @@ export function createStepQueue(
     return {
       exchange: tier === null ? STEPS_EXCHANGE : delayName(tier),
       routingKey: stepRoutingKey(run.Process, step),
-      // Unique, because a re-published message is another message, and publisher confirms are told apart by it. The
-      // TransactionID is cut: AMQP allows 255 bytes here, and a character may take three.
+      // Unique, because publisher confirms are matched by message id, and a re-published message is another message.
+      // The TransactionID is truncated: AMQP allows 255 bytes here, and a character may take three.
       messageId: `${run.Process}/${run.TransactionID.slice(0, 28)}/${run.ReplayID}/${step}/${version}/${messagePrefix}${messages.toString(36)}`,
       type: 'step',
       correlationId: run.TransactionID.slice(0, 80),
@@ -62,7 +63,7 @@ export function createStepQueue(
       if (tracing === undefined)
         return bus.publish(messageOf(due, delayMs, { traceparent: traceparentOf(due) }))
       const traces = tracing
-      // A message that the sweeper publishes again begins a new trace: the trace of the first one is not stored.
+      // A message that the sweeper publishes again starts a new trace, because the trace of the first one is not stored.
       return traces.span(spanOf('publish', 'producer', due.Process, due.step), () =>
         bus.publish(messageOf(due, delayMs, traces.headers())),
       )
@@ -122,17 +123,18 @@ const spanOf = (
   },
 })
 
-/** The longest delay tier that does not exceed the delay. The claim of a message that arrives early publishes it again. */
+/**
+ * Returns the longest delay tier that does not exceed the delay; `null` for no delay. The message may therefore arrive
+ * early: its claim is then rejected as early, and the message is published again with the time that remains.
+ */
 function delayTierFor(delayMs: number): string | null {
   if (delayMs <= 0) return null
   return (delays.findLast(({ ms }) => ms <= delayMs) ?? delays[0]).name
 }
 
 function deliveryOf(content: Buffer, messageId: string): StepDelivery {
-  try {
-    const { Step, Version, v: _, ...run } = StepMessage.parse(JSON.parse(content.toString('utf8')))
-    return { due: { ...run, step: Step, version: Version }, content, messageId }
-  } catch {
-    return { due: null, content, messageId }
-  }
+  const message = parseJsonAs(StepMessage, content.toString('utf8'))
+  if (message === null) return { due: null, content, messageId }
+  const { Step, Version, v: _, ...run } = message
+  return { due: { ...run, step: Step, version: Version }, content, messageId }
 }

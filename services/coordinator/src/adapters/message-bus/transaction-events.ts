@@ -1,7 +1,8 @@
 /**
- * Publishes transitions to other systems and between replicas. All of it may be lost with a connection: the
- * rows are the truth, and an event says nothing that they do not.
+ * Publishes transitions to other systems and to other replicas. Events may be lost with a connection: the rows in the
+ * store are the truth, and an event contains nothing that they do not.
  */
+import { parseJsonAs } from '@integration-host/shared/json'
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
@@ -13,15 +14,14 @@ import {
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { z } from 'zod'
 import { eventId } from '../../worker/transition-feed.ts'
-import { parseMessage } from './parse-message.ts'
 
 export interface TransactionEvents extends AsyncDisposable {
   readonly publishEvent: (event: TransactionEvent) => void
 }
 
-/** Each replica has such a queue of its own, so that each shows every transition. */
+/** Each replica declares an exclusive queue of this name, so that each one receives the transitions of all others. */
 const REPLICA_QUEUE = 'coordinator.transactions'
-/** Replicas exchange transitions in batches: a message for each would be a fifth of the cost of a short run. */
+/** Replicas send each other transitions in batches: one message per transition would be a fifth of a short run's cost. */
 const BATCH_MS = 20
 const MAX_BATCH = 1_000
 const Batch = z.object({ Events: z.array(TransactionEvent) })
@@ -47,8 +47,8 @@ export async function joinTransactionEvents(
   })
   const options = { prefetch: 500, tag: `${owner} events` }
   const consumer = bus.consume(REPLICA_QUEUE, options, async ({ content, headers }) => {
-    // Checked before parsing: with a single replica, every batch is our own.
-    const batch = headers['replica'] === owner ? null : parseMessage(Batch, content)
+    // Checked before parsing, because with a single replica every batch is from this process.
+    const batch = headers['replica'] === owner ? null : parseJsonAs(Batch, content.toString('utf8'))
     for (const event of batch?.Events ?? []) onForeign(event)
     return 'ack'
   })
@@ -95,15 +95,15 @@ const UNBOUND_MS = 250
 interface RoutingKeyBuffer {
   /** Whether the last event reached a queue. */
   isBound: boolean
-  /** Events buffered while the routing key is being probed. */
+  /** Events that wait until a probe has shown whether a queue is bound. */
   readonly events: TransactionEvent[]
   isProbing: boolean
 }
 
 /**
- * Publishes events to other systems. Mostly there are none, and an event that the broker returns as unroutable
- * costs as much as a step's message. So a routing key that no queue is bound to is only probed now and then,
- * with one event; once a queue is bound, the buffered events follow in order.
+ * Publishes events to other systems. Usually no queue is bound, and an event that the broker returns as unroutable
+ * costs as much as a step's message. So a routing key without a queue is probed with one event every 250 ms; once a
+ * queue is bound, the buffered events follow in order.
  */
 function createExternalPublisher(bus: MessageBus): TransactionEvents {
   const buffers = new Map<string, RoutingKeyBuffer>()
@@ -146,7 +146,7 @@ function createExternalPublisher(bus: MessageBus): TransactionEvents {
         buffer.isBound = true
         for (const event of buffer.events.splice(0).slice(1)) publishEvent(event)
       } catch {
-        buffer.events.splice(0, length) // no queue was bound when these were published
+        buffer.events.splice(0, length) // the probe was returned, so no queue wants these events
         await sleep(UNBOUND_MS, null, { signal: shutdown.signal }).catch(() => {})
       }
     }
@@ -165,6 +165,6 @@ function createExternalPublisher(bus: MessageBus): TransactionEvents {
   }
 }
 
-// AMQP allows 255 bytes, and an encoded id can be longer.
+// AMQP allows 255 bytes for a message id, and an event id can be longer because its parts are percent-encoded.
 const messageId = (id: string): string =>
   id.length <= 255 ? id : createHash('sha256').update(id).digest('hex')
