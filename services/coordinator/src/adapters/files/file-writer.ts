@@ -1,6 +1,6 @@
 /**
- * Writes files on the threads of `createThreadedFiles`, where blocking calls are the cheapest. Many files in one folder
- * cost one flush of that folder.
+ * Writes batches of files on the threads of `createThreadedFiles`. It uses blocking calls, which cost least on a thread
+ * of their own. All files of a batch in one folder share one flush of that folder.
  */
 import fs from 'node:fs'
 import { dirname, resolve } from 'node:path'
@@ -18,7 +18,7 @@ export interface WriteFailure {
   readonly message: string
 }
 
-/** A file while it is written: open until it is flushed. */
+/** A file that is being written. `descriptor` is null before it is opened and after it is closed. */
 interface OpenFile {
   readonly file: FileToWrite
   descriptor: number | null
@@ -44,7 +44,7 @@ export async function writeFiles(files: readonly FileToWrite[]): Promise<(WriteF
   return all.map(({ failure }) => failure)
 }
 
-/** Applies a part of the work to a file that has not failed yet; a failure removes the temporary file. */
+/** Runs one operation (open, flush, close or rename) on a file, unless an earlier one failed for it. */
 function attempt(one: OpenFile, part: (one: OpenFile) => void): void {
   if (one.failure !== null) return
   try {
@@ -61,7 +61,7 @@ function fail(one: OpenFile, error: unknown): void {
     close(one)
     fs.rmSync(one.file.temporary, { force: true })
   } catch {
-    // The first error is the one to report.
+    // The temporary file could not be removed. The error to report is the first one.
   }
 }
 
@@ -89,11 +89,12 @@ function makeFolder(folder: string): void {
     for (let made = last; made.length >= first.length; made = dirname(made))
       syncFolder(dirname(made))
   } catch (error) {
-    // Otherwise the next attempt would find the folder and report success, although it may not survive.
+    // If the folder stayed, the next attempt would find it and report success without flushing its parent, although a
+    // power failure could still remove it.
     try {
       for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
     } catch {
-      // Another writer has used the folder meanwhile. The first error is the one to report.
+      // Another writer has put a file into the folder meanwhile. The error to report is the first one.
     }
     throw error
   }
@@ -118,13 +119,14 @@ function close(one: OpenFile): void {
   if (descriptor !== null) fs.closeSync(descriptor)
 }
 
-/** Makes the renames in a folder durable; if that fails, it is unknown whether they are. */
+/** Makes the renames in a folder durable. If the flush fails, its files fail, because they may not be durable. */
 function flushFolder(folder: string, files: readonly OpenFile[]): void {
   if (files.every(({ failure }) => failure !== null)) return
   try {
     syncFolder(folder)
   } catch (error) {
-    // Linux reports a failed write to the first fsync only: the next one would succeed.
+    // Linux reports a write error to one fsync only. A repeated fsync would succeed although data was lost, so the
+    // files must fail now.
     for (const one of files) if (one.failure === null) fail(one, error)
   }
 }

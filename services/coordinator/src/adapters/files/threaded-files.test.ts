@@ -8,16 +8,16 @@ import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vites
 import { writeFiles } from './file-writer.ts'
 import { createThreadedFiles } from './threaded-files.ts'
 
-describe('a file that is written atomically', () => {
+describe('writing a file through a writer thread', () => {
   let folder: string
   const files = createThreadedFiles()
   afterAll(() => files[Symbol.asyncDispose]())
   beforeEach(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'write-file-atomic-'))
+    folder = await mkdtemp(join(tmpdir(), 'threaded-files-'))
   })
   afterEach(() => rm(folder, { recursive: true }))
 
-  it('has the content of one of its concurrent writers, and no temporary file is left', async () => {
+  it('leaves a file with the whole content of one of its concurrent writers, and no temporary file', async () => {
     const path = join(folder, 'a.csv')
     const contents = Array.from({ length: 20 }, (_, n) => String(n).repeat(100_000))
     await Promise.all(contents.map((content) => files.writeAtomic(path, content)))
@@ -25,13 +25,13 @@ describe('a file that is written atomically', () => {
     expect(await readdir(folder)).toEqual(['a.csv'])
   })
 
-  it('is written together with its missing folder', async () => {
+  it('creates a missing folder before writing the file', async () => {
     const path = join(folder, 'some', 'where', 'a.csv')
     await Promise.all(['1', '2'].map((content) => files.writeAtomic(path, content)))
     expect(await readdir(join(folder, 'some', 'where'))).toEqual(['a.csv'])
   })
 
-  it('has every new folder on its path flushed into its parent folder', async () => {
+  it('flushes the parent of every folder it creates, so that the folder survives a power failure', async () => {
     const [open, flush] = [fs.openSync, fs.fsyncSync]
     const names = new Map<number, string>()
     const flushed: string[] = []
@@ -53,7 +53,7 @@ describe('a file that is written atomically', () => {
     vi.restoreAllMocks()
   })
 
-  it('does not exist, nor does its folder, if the folder could not be flushed', async () => {
+  it('removes a new folder if the parent of that folder cannot be flushed', async () => {
     vi.spyOn(fs, 'fsyncSync').mockImplementationOnce(() => {
       throw Object.assign(new Error('EIO'), { code: 'EIO' })
     })
@@ -64,7 +64,7 @@ describe('a file that is written atomically', () => {
     expect(await readdir(folder)).toEqual([])
   })
 
-  it('leaves no temporary file when it cannot be written', async () => {
+  it('leaves no temporary file if writing fails', async () => {
     await writeFile(join(folder, 'file'), '')
     await expect(files.writeAtomic(join(folder, 'file', 'a.csv'), '')).rejects.toMatchObject({
       code: 'ENOTDIR',
@@ -72,7 +72,7 @@ describe('a file that is written atomically', () => {
     expect(await readdir(folder)).toEqual(['file'])
   })
 
-  it('does not wait for another file whose folder hangs', async () => {
+  it('writes a file while another write hangs on its folder', async () => {
     const given = vi.spyOn(Worker.prototype, 'postMessage').mockImplementationOnce(() => {})
     const hanging = files.writeAtomic(join(folder, 'a.csv'), 'never')
     await eventually(() => expect(given).toHaveBeenCalledOnce())
@@ -82,7 +82,7 @@ describe('a file that is written atomically', () => {
     await expect(hanging).rejects.toMatchObject({ code: 'EIO' })
   })
 
-  it('is written by a new thread after the previous one was lost', async () => {
+  it('starts a new writer thread after the previous one has exited', async () => {
     const path = join(folder, 'a.csv')
     await files.writeAtomic(path, '1')
     vi.spyOn(Worker.prototype, 'postMessage').mockImplementationOnce(function (this: Worker) {
@@ -110,9 +110,9 @@ describe('a file that is written atomically', () => {
   const full = Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC' })
 
   it.each(['openSync', 'writeFileSync', 'fsyncSync', 'closeSync', 'renameSync'] as const)(
-    'fails without the others of its batch if the disk is full at %s, and leaves no temporary file',
+    'fails one file of a batch if the disk is full at %s, writes the others, and leaves no temporary file',
     async (call) => {
-      vi.spyOn(performance, 'now').mockReturnValue(0) // flushes take no time
+      vi.spyOn(performance, 'now').mockReturnValue(0) // a flush that takes no time is not a slow one
       const real = fs[call] as (...args: unknown[]) => unknown
       let calls = 0
       vi.spyOn(fs, call).mockImplementation((...args: unknown[]) => {
@@ -124,14 +124,14 @@ describe('a file that is written atomically', () => {
     },
   )
 
-  it('fails without the others also when files are flushed concurrently', async () => {
+  it('fails one file of a batch and writes the others also when slow flushes run concurrently', async () => {
     let clock = 0
     vi.spyOn(performance, 'now').mockImplementation(() => (clock += 1))
     vi.spyOn(fs, 'fsync').mockImplementationOnce((_, done) => done(full))
     await expectSecondToFail()
   })
 
-  it('is reported as failed if its folder could not be flushed', async () => {
+  it('reports a file as failed if its folder cannot be flushed after the rename', async () => {
     const real = fs.fsyncSync
     let calls = 0
     const spy = vi.spyOn(fs, 'fsyncSync').mockImplementation((descriptor) => {
@@ -148,7 +148,7 @@ describe('a file that is written atomically', () => {
     }
   })
 
-  it('loses the temporary files that killed writers left, and no other file is removed', async () => {
+  it('removes the temporary files that killed writers of a path left behind, and no other file', async () => {
     const others = ['a.csv', 'a.csv.tmp', 'a.csv.bak', 'ba.csv.01234567.tmp', 'b.csv.01234567.tmp']
     for (const name of [...others, 'a.csv.01234567.tmp', 'a.csv.89abcdef.tmp'])
       await writeFile(join(folder, name), '')
@@ -156,7 +156,7 @@ describe('a file that is written atomically', () => {
     expect((await readdir(folder)).toSorted()).toEqual(others.toSorted())
   })
 
-  it('has no temporary files to remove if its writers were killed before they created its folder', async () => {
+  it('removes no temporary files, and does not fail, if the folder does not exist yet', async () => {
     await files.removeTemporaryFiles(join(folder, 'not', 'yet', 'a.csv'))
     expect(await readdir(folder)).toEqual([])
   })

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import type { Files } from '../../process/files.ts'
 import type { FileToWrite, WriteFailure } from './file-writer.ts'
-import { removeTemporaryFiles, temporaryPath } from './write-file-atomic.ts'
+import { removeTemporaryFiles, temporaryPath } from './temporary-files.ts'
 
 type Result = WriteFailure | null
 
@@ -12,7 +12,7 @@ interface PendingWrite {
 
 interface WriterThread {
   readonly worker: Worker
-  /** The batch it has not reported on yet. */
+  /** The batch that was sent to the thread and has no result yet. */
   inFlight: readonly PendingWrite[]
 }
 
@@ -22,12 +22,12 @@ const SLOW_BATCH_MS = 250
 const MAX_BATCH = 200
 
 /**
- * Writes the files of steps through threads, which make the same calls as `writeFileAtomic`. A thread starts with
- * the first file; disposal ends the idle ones.
+ * Writes the files of steps atomically on writer threads. The first thread starts with the first file; disposal
+ * terminates idle threads.
  *
- * All pending files go to one thread as one message, and the thread makes its blocking calls one after the
- * other. Five calls per file over Node's own thread pool took a sixth of the main thread's time under load.
- * Another thread helps if the first is slow, so that a folder that hangs does not block the others.
+ * All pending files are sent to one thread as one message, and the thread makes its blocking calls one after the
+ * other. With Node's own thread pool, the five calls for each file took a sixth of the main thread's time under
+ * load. If a batch is slow, another thread starts, so that a folder that hangs does not block other files.
  */
 export function createThreadedFiles(): Files & AsyncDisposable {
   const threads = new Set<WriterThread>()
@@ -63,7 +63,7 @@ export function createThreadedFiles(): Files & AsyncDisposable {
   }
 
   function startThread(): WriterThread {
-    // Without this process's own options, which do not concern a thread that only writes.
+    // The thread only writes files, so it inherits neither the environment variables nor the Node options of the process.
     const worker = new Worker(new URL('file-writer.worker.ts', import.meta.url), {
       name: 'files',
       env: {},
@@ -100,7 +100,7 @@ export function createThreadedFiles(): Files & AsyncDisposable {
     },
     removeTemporaryFiles,
     async [Symbol.asyncDispose]() {
-      // A thread that is still writing is left to finish: it must not leave a temporary file behind.
+      // A thread that is still writing is not terminated, because it would leave a temporary file behind.
       const idle = [...threads].filter(({ inFlight }) => inFlight.length === 0)
       await Promise.all(idle.map(({ worker }) => worker.terminate()))
     },

@@ -6,7 +6,7 @@ import { loadProcesses } from './processes.ts'
 
 const definition = new URL('../../process/definition.ts', import.meta.url).href
 
-describe('the processes of the folder', () => {
+describe('loading the processes of a folder', () => {
   let folder: string
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'processes-'))
@@ -18,7 +18,7 @@ describe('the processes of the folder', () => {
     `import { defineProcess } from '${definition}'
      export default defineProcess('${name}', { steps: { one: (step) => step.complete() } })`
 
-  it('include the demo process, with its steps in order', async () => {
+  it('loads the demo process with its steps in order', async () => {
     const processes = await loadProcesses()
     expect(processes.get('OrderProcess')).toMatchObject({
       requireInternet: true,
@@ -26,7 +26,7 @@ describe('the processes of the folder', () => {
     })
   })
 
-  it('include every file in the folder except tests', async () => {
+  it('loads every process file of the folder except tests', async () => {
     await put('a.ts', process('A'))
     await put('b.ts', process('B'))
     await put('b.test.ts', 'throw new Error("a test")')
@@ -35,10 +35,10 @@ describe('the processes of the folder', () => {
 
   it.each([
     ['does not parse', 'export default {'],
-    ['throws', 'throw new Error("no")'],
+    ['throws while it is loaded', 'throw new Error("no")'],
     ['exports nothing', 'export const a = 1'],
     ['exports something else', 'export default 5'],
-    ['names a process badly', process('no good')],
+    ['gives its process an invalid name', process('no good')],
     [
       'has no steps',
       `import { defineProcess } from '${definition}'\nexport default defineProcess('A', { steps: {} })`,
@@ -47,7 +47,7 @@ describe('the processes of the folder', () => {
       'has a step that is not a function',
       `import { defineProcess } from '${definition}'\nexport default defineProcess('A', { steps: { one: 1 } })`,
     ],
-  ])('fail to load, naming the file, if it %s', async (_, text) => {
+  ])('rejects a process file that %s, and names the file in the error', async (_, text) => {
     await put('broken.ts', text)
     await expect(loadProcesses(folder)).rejects.toMatchObject({
       name: 'StartupError',
@@ -55,7 +55,7 @@ describe('the processes of the folder', () => {
     })
   })
 
-  it('fail to load if two files define the same process', async () => {
+  it('rejects two process files that define a process of the same name', async () => {
     await put('a.ts', process('A'))
     await put('b.ts', process('A'))
     await expect(loadProcesses(folder)).rejects.toThrow('b.ts defines the process A')

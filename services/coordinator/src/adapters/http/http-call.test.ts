@@ -28,7 +28,7 @@ const limits = (change: { abort?: StepAbort; timeoutMs?: number } = {}) => ({
   ...change,
 })
 
-describe('the call of a step', () => {
+describe('the HTTP call of a step', () => {
   it('returns status, body and Retry-After, and follows no redirect', async () => {
     target.on('/a', respondWith(302, 'över', { location: '/b', 'retry-after': '7' }))
     expect(await caller.call(request(`${target.url}/a`), limits())).toEqual({
@@ -41,9 +41,9 @@ describe('the call of a step', () => {
   })
 
   it.each([
-    ['nobody listens', 'http://127.0.0.1:1/', 'ECONNREFUSED'],
-    ['the name is unknown', 'http://nobody.invalid/', /ENOTFOUND|EAI_AGAIN/],
-  ])('fails with a code when %s', async (_, url, reason) => {
+    ['no process listens on the port', 'http://127.0.0.1:1/', 'ECONNREFUSED'],
+    ['the host name is unknown', 'http://nobody.invalid/', /ENOTFOUND|EAI_AGAIN/],
+  ])('reports the error code of the system if %s', async (_, url, reason) => {
     const outcome = await caller.call(request(url), limits())
     expect(outcome).toEqual({
       kind: 'failed',
@@ -52,7 +52,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('fails if the response is truncated', async () => {
+  it('reports a truncated response as a failed call', async () => {
     target.on('/broken', (_, response) => {
       response.writeHead(200, { 'content-length': '100' })
       response.write('half')
@@ -64,7 +64,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('ends at its time limit, also in the middle of a response', async () => {
+  it('fails with ETIMEDOUT at its time limit, also in the middle of a response', async () => {
     target.on('/slow', (_, response) => {
       response.writeHead(200)
       response.write('x')
@@ -76,7 +76,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('reads no response of more than a megabyte into memory', async () => {
+  it('stops reading a response after a megabyte', async () => {
     target.on('/huge', (_, response) => {
       response.writeHead(200)
       const more = (): void => {
@@ -92,7 +92,7 @@ describe('the call of a step', () => {
     })
   })
 
-  it('is aborted at any point by abort, and only before it is sent by blockNewCalls', async () => {
+  it('aborts a call at any point on abort, but only an unsent call on blockNewCalls', async () => {
     const abort = new StepAbort()
     target.on('/held', (_, response) => {
       abort.blockNewCalls()
@@ -116,11 +116,11 @@ describe('the call of a step', () => {
     })
   })
 
-  it('is aborted while it is still connecting, and is then never sent', async () => {
+  it('never sends a call that was aborted while its connection was being opened', async () => {
     const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1', 1)
     await once(server, 'listening')
     const abort = new StepAbort()
-    // A TLS handshake without a response: connected, but nothing of the call is sent.
+    // The server never completes the TLS handshake, so the call waits for its connection and no byte of it is sent.
     const { port } = server.address() as { port: number }
     const calling = caller.call(request(`https://127.0.0.1:${port}/`), limits({ abort }))
     await once(server, 'connection')

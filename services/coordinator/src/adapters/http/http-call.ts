@@ -20,7 +20,7 @@ export interface HttpCaller extends AsyncDisposable {
 }
 
 const CONNECT_MS = 10_000
-/** Per target. */
+/** The most connections to one target. */
 const MAX_CONNECTIONS = 128
 /** The most targets with a connection pool; beyond that, idle pools are closed. */
 const MAX_TARGETS = 100
@@ -39,7 +39,7 @@ export function createHttpCaller(): HttpCaller {
           pools.delete(other)
           void pool[Symbol.asyncDispose]()
         }
-    // No idle timeout here: the step's own limit applies to the call.
+    // The pool needs no timeout of its own, because each call has the time limit of its step.
     const idleTimeoutMs = Number.POSITIVE_INFINITY
     const pool = new Pool(origin, {
       connectTimeoutMs: CONNECT_MS,
@@ -107,7 +107,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
     pool.send(outgoing(request), {
       onStart(started) {
         flow = started
-        // Aborted while it waited for a connection: it must not be sent now.
+        // The call was aborted while it waited for a connection, so it must not be sent now.
         if (isSettled) started.abort()
       },
       onInformation() {},
@@ -160,6 +160,6 @@ function textOf(body: Buffer | undefined, contentType: string | null): string {
   try {
     return new TextDecoder(charset).decode(body)
   } catch {
-    return (body ?? Buffer.alloc(0)).toString('utf8') // an unknown charset
+    return (body ?? Buffer.alloc(0)).toString('utf8') // TextDecoder does not know the charset
   }
 }

@@ -26,7 +26,7 @@ async function connect(url = database.url, options: { statementTimeoutMs?: numbe
 }
 
 describe('a connection to Postgres', () => {
-  it('finds rows by key, however the tables have grown since a statement was planned', async () => {
+  it('checks rows up by key with a prepared statement that was planned while the tables were small', async () => {
     await using connection = await connect()
     const [row] = await connection.run(
       (sql) => sql`select current_setting('enable_seqscan') as reads_whole_tables`,
@@ -34,22 +34,23 @@ describe('a connection to Postgres', () => {
     expect(row).toEqual({ reads_whole_tables: 'off' })
   })
 
-  // The published driver then repeats the query by itself, out of order with the others on its connection (see patches/).
-  it('returns to each caller its own result while a migration changes a table under load', async () => {
+  // When a cached plan is invalid, the published driver repeats the query by itself, out of order with the other
+  // queries on its connection, so that callers get the results of others. The patch in patches/ fixes it.
+  it('returns to each concurrent query its own result while a migration changes the table', async () => {
     await using connection = await connect()
-    await database.sql`create table asked (id int primary key)`
-    await database.sql`insert into asked select generate_series(1, 500)`
+    await database.sql`create table queries (id int primary key)`
+    await database.sql`insert into queries select generate_series(1, 500)`
     const isChanging = new AbortController()
     let next = 0
     const asking = Array.from({ length: 40 }, async () => {
       while (!isChanging.signal.aborted) {
         const id = 1 + ((next += 1) % 500)
-        const rows = await connection.run((sql) => sql`select * from asked where id = ${id}`)
+        const rows = await connection.run((sql) => sql`select * from queries where id = ${id}`)
         expect(rows).toMatchObject([{ id }])
       }
     })
     for (const column of ['a', 'b', 'c']) {
-      await database.sql`alter table asked add column ${database.sql(column)} int`
+      await database.sql`alter table queries add column ${database.sql(column)} int`
       const seen = next
       await eventually(() => expect(next).toBeGreaterThan(seen + 500))
     }
@@ -57,11 +58,11 @@ describe('a connection to Postgres', () => {
     await Promise.all(asking)
   })
 
-  // The published driver mixes the rows of an interrupted statement into the next result on its connection: a result
-  // with holes, and a dead-lettered message whose claim had been granted (see patches/).
+  // The published driver mixes the rows of an interrupted statement into the next result on its connection. A claim
+  // that had been granted then looked unknown, and its message was dead-lettered. The patch in patches/ fixes it.
   it.each([
-    ['fails', '1 / (3 - i)'],
-    ['loses its line', 'case when i = 3 then pg_terminate_backend(pg_backend_pid()) end'],
+    ['fails with an error', '1 / (3 - i)'],
+    ['loses its connection', 'case when i = 3 then pg_terminate_backend(pg_backend_pid()) end'],
   ])(
     'returns complete results after a statement that %s in the middle of its rows',
     async (_, third) => {
@@ -79,10 +80,10 @@ describe('a connection to Postgres', () => {
     },
   )
 
-  // EPIPE has five capital letters like an SQLSTATE. Mistaken for one, it dead-lettered the message of a claim and lost
-  // the outcome of a record.
+  // EPIPE has five capital letters, as an SQLSTATE has. When the code was mistaken for one, the message of a claim was
+  // dead-lettered and the outcome of a record was lost.
   it.each(['EPIPE', 'ECONNRESET', 'EAI_AGAIN', 'CONNECTION_CLOSED'])(
-    'is unavailable when its connection breaks with %s',
+    'throws store_unavailable if the connection breaks with %s',
     async (code) => {
       await using connection = await connect()
       const broken = connection.run(() => Promise.reject(Object.assign(new Error(code), { code })))
@@ -90,7 +91,7 @@ describe('a connection to Postgres', () => {
     },
   )
 
-  it('is unavailable when its server rolls a statement back again and again', async () => {
+  it('throws store_unavailable if the server rolls a statement back five times', async () => {
     await using connection = await connect()
     let tries = 0
     const takenBack = connection.run((sql) => {
@@ -101,13 +102,13 @@ describe('a connection to Postgres', () => {
     expect(tries).toBe(5)
   })
 
-  it('is not unavailable when a statement is invalid', async () => {
+  it('throws the error of an invalid statement itself, not store_unavailable', async () => {
     await using connection = await connect()
     const wrong = connection.run((sql) => sql`select nothing`)
     await expect(wrong).rejects.toMatchObject({ code: '42703' })
   })
 
-  it('returns times in one format, whatever the settings of the database', async () => {
+  it('returns times as ISO 8601 in UTC whatever TimeZone and DateStyle the database has', async () => {
     const name = await database.sql<{ name: string }[]>`select current_database() as name`
     await database.sql`alter database ${database.sql(name[0]?.name ?? '')} set datestyle = 'German'`
     await using connection = await connect()
@@ -118,69 +119,72 @@ describe('a connection to Postgres', () => {
   })
 })
 
-describe('connections to Postgres', () => {
-  const LINES = 10
-  /** Queries over all of them at once, slowly enough that each connection gets its own query. */
-  const askAll = (connection: PostgresConnection) =>
+describe('the connection pool to Postgres', () => {
+  const CONNECTIONS = 10
+  /** Runs one slow query per connection of the pool concurrently, so that each query uses another connection. */
+  const queryAll = (connection: PostgresConnection) =>
     Promise.all(
-      Array.from({ length: LINES }, () =>
+      Array.from({ length: CONNECTIONS }, () =>
         connection.run(async (sql) => {
           const [row] = await sql<{ pid: number }[]>`select pg_backend_pid() as pid, pg_sleep(0.3)`
           return row?.pid
         }),
       ),
     )
-  const expectAllAnswer = (connection: PostgresConnection): Promise<void> =>
-    eventually(async () => expect(new Set(await askAll(connection)).size).toBe(LINES))
+  const expectAllRespond = (connection: PostgresConnection): Promise<void> =>
+    eventually(async () => expect(new Set(await queryAll(connection)).size).toBe(CONNECTIONS))
 
-  // The published driver keeps a query that was sent between the reset and the close of a connection, and waits for it
-  // for ever on the next one (see patches/).
+  // The published driver keeps a query that was sent between the reset and the close of a connection, and waits for
+  // its result for ever on the next connection. The patch in patches/ fixes it.
   it.each([
-    ['a reset', 'reset'],
-    ['an end', 'end'],
-  ] as const)('all answer again after %s in the middle of transactions', async (_, how) => {
-    await using relay = await startRelay(database.url, 5_432)
-    await using connection = await connect(relay.url)
-    let begun = 0
-    const works = Array.from({ length: LINES }, () =>
-      connection.run((sql) =>
-        sql.begin(async (tx) => {
-          await tx`select 1`
-          begun += 1
-          await tx`select pg_sleep(10)`
-        }),
-      ),
-    )
-    const ended = Promise.allSettled(works)
-    await eventually(() => expect(begun).toBe(LINES))
-    relay.cut(how)
-    for (const work of await ended)
-      expect(work).toMatchObject({ status: 'rejected', reason: { code: 'store_unavailable' } })
-    // Twice, because the driver waits for the kept query only after the first response.
-    await expectAllAnswer(connection)
-    await expectAllAnswer(connection)
-  })
+    ['reset', 'reset'],
+    ['closed', 'end'],
+  ] as const)(
+    'reconnects every connection that the server %s in the middle of a database transaction',
+    async (_, how) => {
+      await using relay = await startRelay(database.url, 5_432)
+      await using connection = await connect(relay.url)
+      let begun = 0
+      const works = Array.from({ length: CONNECTIONS }, () =>
+        connection.run((sql) =>
+          sql.begin(async (tx) => {
+            await tx`select 1`
+            begun += 1
+            await tx`select pg_sleep(10)`
+          }),
+        ),
+      )
+      const ended = Promise.allSettled(works)
+      await eventually(() => expect(begun).toBe(CONNECTIONS))
+      relay.cut(how)
+      for (const work of await ended)
+        expect(work).toMatchObject({ status: 'rejected', reason: { code: 'store_unavailable' } })
+      // Checked twice, because the unpatched driver fails only on the second query of the new connection.
+      await expectAllRespond(connection)
+      await expectAllRespond(connection)
+    },
+  )
 
-  it('that become unresponsive are closed, and new ones respond', async () => {
+  it('closes connections whose server stops responding, and opens new ones', async () => {
     await using relay = await startRelay(database.url, 5_432)
     await using connection = await connect(relay.url, { statementTimeoutMs: 500 })
-    await askAll(connection)
+    await queryAll(connection)
     relay.silence()
-    await expectAllAnswer(connection)
+    await expectAllRespond(connection)
   })
 
-  it('have their responses read after a freeze of the process, before they count as unresponsive', async () => {
+  it('reads the responses that arrived while the process was frozen before it times a query out', async () => {
     await using connection = await connect(database.url, { statementTimeoutMs: 500 })
-    await askAll(connection)
-    const asked = askAll(connection)
-    // After the phase of the event loop in which sockets are read, so that timers fire first.
+    await queryAll(connection)
+    const queries = queryAll(connection)
+    // Continues after the event loop phase that reads sockets, so that the timers run before the responses are read.
     await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
     const frozenUntil = performance.now() + 2_500
     while (performance.now() < frozenUntil);
-    expect(new Set(await asked).size).toBe(LINES)
+    expect(new Set(await queries).size).toBe(CONNECTIONS)
   })
 
-  it('are closed without waiting for the migration of another replica', async () => {
+  it('closes on shutdown without waiting for the migration lock of another replica', async () => {
     await using own = await createDatabase()
     const replica = await own.sql.reserve()
     await replica`select pg_advisory_lock(${MIGRATION_LOCK})`
@@ -196,35 +200,35 @@ describe('connections to Postgres', () => {
     replica.release()
   })
 
-  it('are not reopened in a tight loop to a server that closes each at once', async () => {
+  it('backs off between reconnects to a server that closes each connection at once', async () => {
     await using relay = await startRelay(database.url, 5_432)
     await using connection = await connect(relay.url)
     relay.away('end')
     const before = relay.connections
     const startedAt = performance.now()
-    for (let asked = 0; asked < 5; asked += 1)
+    for (let queries = 0; queries < 5; queries += 1)
       await expect(connection.run((sql) => sql`select 1`)).rejects.toMatchObject({
         code: 'store_unavailable',
       })
-    // One each, and one for the check every second.
-    const looks = Math.ceil((performance.now() - startedAt) / 1_000)
-    expect(relay.connections - before).toBeLessThan(5 + looks + 4)
+    // One attempt for each connection of the pool, and one for each check per second.
+    const checks = Math.ceil((performance.now() - startedAt) / 1_000)
+    expect(relay.connections - before).toBeLessThan(5 + checks + 4)
     relay.restore()
-    await expectAllAnswer(connection)
+    await expectAllRespond(connection)
   })
 
-  it('whose prepared statements a pooler has dropped are used again', async () => {
+  it('prepares a statement again if a connection pooler has dropped it', async () => {
     await using connection = await connect()
-    await expectAllAnswer(connection)
+    await expectAllRespond(connection)
     await Promise.all(
-      Array.from({ length: LINES }, () =>
+      Array.from({ length: CONNECTIONS }, () =>
         connection.run((sql) => sql`deallocate all`.simple().then(() => sql`select pg_sleep(0.3)`)),
       ),
     )
-    expect(new Set(await askAll(connection)).size).toBe(LINES)
+    expect(new Set(await queryAll(connection)).size).toBe(CONNECTIONS)
   })
 
-  it('that the server rejects count as an unavailable database', async () => {
+  it('throws store_unavailable if the server rejects the connection', async () => {
     await using own = await createDatabase()
     await using connection = await connect(own.url)
     const name = new URL(own.url).pathname.slice(1)
@@ -239,20 +243,24 @@ describe('connections to Postgres', () => {
     })
     await refused
     await allow(true)
-    await expectAllAnswer(connection)
+    await expectAllRespond(connection)
   })
 })
 
 describe('an unsupported database', () => {
-  /** Connects as a coordinator does; returns what it waits for, and each line of its log. */
+  /** Connects as a coordinator does; returns the reported reason of unreadiness, and each line of its log. */
   function watch(url: string) {
     const lines: Record<string, unknown>[] = []
-    const told = createLogger('test', 'info', {
+    const expected = createLogger('test', 'info', {
       write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>),
     })
-    const health = createHealth(told)
+    const health = createHealth(expected)
     const dependency = health.dependency('postgres')
-    const connection = connectPostgres(new Secret(url), { name: 'test', dependency, logger: told })
+    const connection = connectPostgres(new Secret(url), {
+      name: 'test',
+      dependency,
+      logger: expected,
+    })
     const waiting = () => lines.filter(({ msg }) => msg === 'waiting for dependency')
     return {
       lines,
@@ -270,72 +278,72 @@ describe('an unsupported database', () => {
 
   it.each([
     [
-      'whose tables lack a column of its migrations',
+      'whose tables lack a column that a recorded migration added',
       'alter table "Order_Item" rename column "Data" to "Lost"',
       'alter table "Order_Item" rename column "Lost" to "Data"',
       'half-migrated: Order_Item.Data is missing',
       RESTORE,
     ],
     [
-      'whose tables are ahead of its record of migrations',
+      'whose tables are newer than the recorded migrations',
       'update drizzle.__drizzle_migrations set created_at = -created_at where id > 1',
       'update drizzle.__drizzle_migrations set created_at = -created_at where id > 1',
       'exists before its migration',
       RESTORE,
     ],
     [
-      'without its record of migrations',
+      'whose record of migrations is missing',
       'alter table drizzle.__drizzle_migrations rename to away',
       'alter table drizzle.away rename to __drizzle_migrations',
       'there are tables, but no record of migrations',
       RESTORE,
     ],
     [
-      'with a trigger that its record does not include',
+      'with a trigger of a migration that is not recorded',
       'delete from drizzle.__drizzle_migrations where id >= 3',
       'drop schema public cascade; drop schema drizzle cascade; create schema public',
       'half-migrated: migration 0002 cannot be applied (42723)',
       RESTORE,
     ],
     [
-      'of a newer version',
+      'that a newer version has migrated',
       "insert into drizzle.__drizzle_migrations (id, hash, created_at) values (99, 'x', 4102444800000)",
       'delete from drizzle.__drizzle_migrations where id = 99',
       'the database was migrated by a newer version than this one',
       /Run that version or a newer one/,
     ],
   ])(
-    '%s is not changed until it is fixed, and is reported in one line',
-    async (_, spoil, mend, what, how) => {
+    'a database %s is left unchanged, and is reported in one log line until it is fixed',
+    async (_, damage, repair, what, how) => {
       await using own = await createDatabase()
       {
         await using first = watch(own.url)
         await first.ready()
       }
-      await own.sql.unsafe(spoil)
+      await own.sql.unsafe(damage)
       await using second = watch(own.url)
       const reason = await second.reason()
       expect(reason).toContain(what)
       expect(reason).toMatch(how)
-      await own.sql.unsafe(mend)
+      await own.sql.unsafe(repair)
       await second.ready()
       expect(second.waiting()).toHaveLength(1)
     },
   )
 
-  it('whose server is too old is reported in one line', async () => {
+  it('a PostgreSQL server of an unsupported old version is reported in one log line', async () => {
     await using relay = await startRelay(database.url, 5_432)
-    relay.edit = (answer) => edited(answer, /\b1\d(\.\d+ \(|\.\d+$)/g, '11$1')
+    relay.edit = (response) => edited(response, /\b1\d(\.\d+ \(|\.\d+$)/g, '11$1')
     await using connection = watch(relay.url)
     expect(await connection.reason()).toMatch(/^version: 11\.\d+.* Upgrade to 14\.0 or newer\.$/)
   })
 
-  it('whose clock is minutes off is used, and reported in one line', async () => {
+  it('a server whose clock is minutes off is used, and reported in one log line', async () => {
     await using relay = await startRelay(database.url, 5_432)
-    // Changes the first digits of the time in ms, which follows the version: a day later.
-    relay.edit = (answer) =>
+    // The response holds the version and then the server's time in ms; changing its first digits moves the time by a day.
+    relay.edit = (response) =>
       edited(
-        answer,
+        response,
         /(\b\d\d\.\d+[^]{0,80}?)(\d{5})(?=\d{8})/,
         (_, before, days) => `${before}${Number(days) + 1}`,
       )
@@ -352,7 +360,7 @@ describe('an unsupported database', () => {
   })
 })
 
-describe('a time of Postgres', () => {
+describe('parsing a time of PostgreSQL', () => {
   it.each([
     ['2026-11-20 09:30:00+00', '2026-11-20T09:30:00.000Z'],
     ['2026-11-20 09:30:00.2+00', '2026-11-20T09:30:00.200Z'],
@@ -361,7 +369,7 @@ describe('a time of Postgres', () => {
     ['2026-11-20T09:30:00.999999+00:00', '2026-11-20T09:30:00.999Z'],
     ['0001-01-02 00:00:00.001+00', '0001-01-02T00:00:00.001Z'],
     ['9999-12-30 00:00:00+00', '9999-12-30T00:00:00.000Z'],
-  ])('%s is returned as %s', (time, told) => {
-    expect(isoTime(time)).toBe(told)
+  ])('%s is returned as %s', (time, expected) => {
+    expect(isoTime(time)).toBe(expected)
   })
 })

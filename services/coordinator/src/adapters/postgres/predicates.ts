@@ -7,10 +7,10 @@ type Sql = postgres.Sql | postgres.TransactionSql
 
 const ACTIVE = `h."Status" in (${activeStatuses.map((status) => `'${status}'`).join(', ')})`
 
-/** The run still has work to do. Literals and not parameters, so that each statement keeps its one plan. */
+/** The run is not over. The statuses are literals, not parameters, so that every execution uses the same plan. */
 export const isActive = (sql: Sql) => sql.unsafe(ACTIVE)
 
-/** No worker has the run: there is no lease, or it has expired. */
+/** The run has no live lease: it has none, or its lease has expired. */
 export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseUntil" <= now())`
 
 /** The row is this run. */

@@ -1,4 +1,4 @@
-/** The rows that statements return, and what the rest of the coordinator makes of them. */
+/** The rows that statements return, and their conversion to the types of the domain. */
 import type { Transition } from '../../process/progress.ts'
 import type { Attempt, FinishedItem, Item } from '../../transaction/item.ts'
 import type { Run } from '../../transaction/run.ts'
@@ -48,7 +48,7 @@ export type ClaimedRow = Pick<
   | 'UpdatedAt'
 > & { readonly items: FinishedItem[] | null }
 
-/** The claim a row grants. The database does not send back what the request already says. */
+/** Builds a claim from the returned row and from the request, whose values the statement does not return again. */
 export function claimOf(
   { Process, TransactionID, ReplayID, step, owner }: ClaimRequest,
   row: ClaimedRow,

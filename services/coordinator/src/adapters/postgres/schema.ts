@@ -73,22 +73,24 @@ export const orderHeader = pgTable(
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
     check('Order_Header_Status', oneOf('Status', headerStatuses)),
-    // Other programs insert rows as well, and one that cannot be parsed would fail the statement for all rows of a batch.
+    // Other programs insert rows as well. A row with values that this code cannot parse would fail the statement for
+    // all rows of its batch.
     check(
       'Order_Header_numbers',
       sql`"ReplayID" >= 0 and "Version" >= 0 and "Attempt" >= 0 and "SweepCount" between 0 and 1000000`,
     ),
     check('Order_Header_times', sql.raw(HEADER_TIMES.map(isCalendarTime).join(' and '))),
-    // Stays small however many runs are finished. A transition should change no indexed column, so that the new row
-    // version stays on its page (HOT update) and no index is written. A claim changes none: `Status` is not indexed.
+    // Contains unfinished runs only, so it stays small as finished runs accumulate. A transition should change no
+    // indexed column: then the new row version stays on its page (HOT update) and no index is written. That is why
+    // `Status`, which every claim changes, is not indexed.
     index('Order_Header_due')
       .on(table.NextSweepAt)
       .where(sql`"CompletedAt" is null`),
     index('Order_Header_waiting_for')
       .on(table.WaitingFor)
       .where(sql`"WaitingFor" is not null`),
-    // The condition holds for every row, but only the list statement repeats it. So the planner uses this index for no
-    // other statement, although its first column is that of the primary key.
+    // The condition is true for every row, but only the list statement repeats it, so the planner considers this index
+    // for that statement only. Without it, other statements might use this index instead of the primary key.
     index('Order_Header_newest')
       .on(table.Process, table.CreatedAt, table.TransactionID, table.ReplayID)
       .where(sql`"Process" <> ''`),

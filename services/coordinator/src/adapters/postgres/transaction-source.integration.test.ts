@@ -42,8 +42,8 @@ async function open(): Promise<TransactionSource> {
 
 transactionSourceContract('Postgres', open)
 
-describe('the tables', () => {
-  it('are created once when three replicas start together on an empty database', async () => {
+describe('the tables of the PostgreSQL source', () => {
+  it('applies the migrations once when three replicas start together on an empty database', async () => {
     await using empty = await createDatabase()
     const replicas = [1, 2, 3].map(() => connect(empty.url))
     await Promise.all(replicas.map(({ ready }) => ready()))
@@ -55,10 +55,11 @@ describe('the tables', () => {
     for (const { source } of replicas) await source[Symbol.asyncDispose]()
   })
 
-  it('find runs by their whole key, also when they were analyzed with exactly one row', async () => {
+  it('uses the whole primary key also if ANALYZE last saw a table of exactly one row', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'alone', InitialData: 1 }])
-    // With one row, each column looks unique to the planner, and an index on `Process` alone as good as the whole key.
+    // With one row every column looks unique, so the planner considers an index that starts with `Process` as selective
+    // as the primary key, and keeps that plan when the table has grown.
     await database.sql`vacuum analyze "Order_Header"`
     const readsOf = async () => {
       const rows = await database.sql<{ name: string; reads: number }[]>`
@@ -72,7 +73,7 @@ describe('the tables', () => {
       outline,
       ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
     )
-    // Sequentially, so that each is a statement of its own.
+    // Sequentially: concurrent claims would be batched into one statement.
     for (const TransactionID of ids) {
       const claimed = await source.claim({
         Process: 'OrderProcess',
@@ -97,10 +98,10 @@ describe('the tables', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('return a run again when its lease has expired, however long ago it was last published', async () => {
+  it('makes a run due when its lease expires, even if its next sweep was far in the future', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'swept', InitialData: 1 }])
-    // After many sweeps the next one is far away.
+    // The interval between sweeps doubles, so after many sweeps the next one is this far away.
     await database.sql`update "Order_Header" set "NextSweepAt" = now() + interval '15 min'`
     const claimed = await source.claim({
       Process: 'OrderProcess',
@@ -115,7 +116,7 @@ describe('the tables', () => {
     await eventually(async () => expect(await source.recoverExpiredLeases(10)).toHaveLength(1))
   })
 
-  it('accept a run that is set back to Queued by SQL, with the remains of its previous end', async () => {
+  it('runs a finished run that SQL sets back to Queued while CompletedAt and the error are still set', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "CompletedAt")
@@ -125,7 +126,7 @@ describe('the tables', () => {
     expect(await source.due(refs, 10)).toMatchObject([{ CompletedAt: null }])
   })
 
-  it('accept a row inserted with process, id and data only, which is due at once', async () => {
+  it('makes a row due at once that was inserted with process, id and initial data only', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData")
@@ -145,7 +146,7 @@ describe('the tables', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('reject an invalid status', async () => {
+  it('rejects a row with an unknown status', async () => {
     const source = await open()
     await expect(
       database.sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status")
@@ -155,21 +156,21 @@ describe('the tables', () => {
   })
 })
 
-describe('rows that other programs insert', () => {
+describe('notifications of rows that other programs insert', () => {
   const insert = (id: string, count = 1) => database.sql`
     insert into "Order_Header" ("Process", "TransactionID", "InitialData")
     select 'OrderProcess', ${id} || n, '1' from generate_series(1, ${count}) n`
-  /** Counts hints; notifications arrive in the order of the commits. */
+  /** Counts the calls of `onDue`. Notifications arrive in the order of the commits. */
   const watch = async (source: TransactionSource) => {
     const hints = { count: 0 }
     source.watch(() => (hints.count += 1))
-    await reaches(hints, 1) // it listens
+    await reaches(hints, 1) // the first call says that LISTEN has taken effect
     return hints
   }
   const reaches = (hints: { count: number }, count: number) =>
     eventually(() => expect(hints.count).toBeGreaterThanOrEqual(count))
 
-  it('are hinted at, ten thousand rows of one statement once', async () => {
+  it('notifies once of ten thousand rows that one statement inserts', async () => {
     const source = await open()
     const hints = await watch(source)
     await insert('many ', 10_000)
@@ -179,7 +180,7 @@ describe('rows that other programs insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('are distinguished from rows queued and replayed here, which need no sweep', async () => {
+  it('does not notify of runs that the coordinator queues or replays itself', async () => {
     const source = await open()
     const hints = await watch(source)
     const lines = Array.from({ length: 50 }, (_, n) => ({
@@ -195,7 +196,7 @@ describe('rows that other programs insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('are hinted at after the connection was lost, including those inserted meanwhile', async () => {
+  it('notifies after a reconnect, because rows may have been inserted while the connection was down', async () => {
     await using line = await startRelay(database.url, 5432)
     line.away()
     const { source, ready } = connect(line.url)
@@ -220,7 +221,7 @@ describe('rows that other programs insert', () => {
 })
 
 describe('a database that becomes unavailable', () => {
-  it('is reported as store_unavailable at once, and used again when it is back, without a restart', async () => {
+  it('throws store_unavailable at once while the database is down, and reconnects when it is back', async () => {
     await using line = await startRelay(database.url, 5432)
     const { source, health, ready } = connect(line.url)
     await ready()
@@ -238,7 +239,7 @@ describe('a database that becomes unavailable', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('that was never available fails every call with store_unavailable until it is reachable', async () => {
+  it('throws store_unavailable for every call until the database is reachable for the first time', async () => {
     const { source } = connect('postgresql://postgres@127.0.0.1:1/none')
     await expect(source.get('OrderProcess', '1', null)).rejects.toMatchObject({
       code: 'store_unavailable',

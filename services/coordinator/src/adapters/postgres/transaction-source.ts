@@ -43,7 +43,10 @@ export interface PostgresSourceOptions {
 }
 
 const QUEUE_BATCH = 1_000
-/** The trigger `Order_Header_inserted` notifies this channel of rows that are inserted due; ours never are. */
+/**
+ * The channel of the trigger `Order_Header_inserted`. It notifies of inserted rows that are due at once, which only
+ * other programs insert: a row that `queue` inserts becomes due for the sweeper later.
+ */
 const DUE_CHANNEL = 'Order_Header'
 
 export function createPostgresTransactionSource(

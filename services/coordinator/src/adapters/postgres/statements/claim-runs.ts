@@ -21,7 +21,7 @@ export async function claimRuns(
       update "Order_Header" h set
         "Status" = 'Running', "StepName" = w.step, "Version" = h."Version" + 1,
         "LeaseOwner" = w.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
-        "NextSweepAt" = least(h."NextSweepAt", now() + ${leaseMs} * interval '1 ms'), -- mostly as it was
+        "NextSweepAt" = least(h."NextSweepAt", now() + ${leaseMs} * interval '1 ms'), -- usually unchanged, so that its index is not written
         "SweepCount" = 0, "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
         "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "UpdatedAt" = now()
       from (
@@ -42,7 +42,7 @@ export async function claimRuns(
         ("Process", "TransactionID", "ReplayID", "StepName", "Attempt", "Outcome", "StartedAt")
       select h."Process", h."TransactionID", h."ReplayID", h."StepName", h."Attempt", 'in_doubt',
         coalesce(h."StartedAt", now())
-      from moved m, "Order_Header" h -- as it was before this statement
+      from moved m, "Order_Header" h -- reads the row as it was before this statement
       where m."InDoubt" and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
     )
     select n, "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
@@ -64,7 +64,7 @@ export async function claimRuns(
   })
 }
 
-/** Why claims were rejected, from the rows as they are now. */
+/** Reads why claims were rejected, from the present state of the rows. */
 async function rejectionReasons(
   sql: postgres.Sql,
   rejected: readonly (ClaimRequest & { readonly n: number })[],

@@ -35,7 +35,7 @@ export async function enqueueRuns(
   }
   return transactions.map((transaction): QueueResult => {
     const run = known.get(transaction.TransactionID)
-    // Only a manual delete between the two statements leads here.
+    // Rows are never deleted by this code, so the row was deleted by hand between the two statements.
     if (run === undefined) throw new Error('a queued row was deleted')
     if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', run }
     return isDeepStrictEqual(run.InitialData, transaction.InitialData) &&

@@ -7,8 +7,9 @@ import { areFew, isRunOf } from '../predicates.ts'
 import { type RecordedRow, stateOf } from '../rows.ts'
 
 /**
- * A message follows each commit, so the sweeper needs to look at the run only well after it. `NextSweepAt` is
- * in an index and is rewritten only if less than this part of the interval remains.
+ * `NextSweepAt` is indexed, and rewriting it for each outcome would write the index each time. The sweeper is only
+ * needed if the message that follows each commit is lost, so the exact time does not matter: the column is rewritten
+ * only if less than this share of the sweep interval remains.
  */
 const MIN_REMAINING_SWEEP = 2 / 3
 
