@@ -7,7 +7,7 @@ function coolDownsAt(start: number) {
 }
 
 describe('the cool-down of a credential', () => {
-  it('ends at the time its 429 named, for that credential only', () => {
+  it('ends a cool-down after the Retry-After of its 429, and affects that credential only', () => {
     const { clock, coolDowns } = coolDownsAt(5_000)
     expect(coolDowns.start('ACC-1', 3_000)).toBe(3_000)
     expect(coolDowns.delayOf('ACC-2')).toBeNull()
@@ -17,14 +17,14 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.delayOf('ACC-1')).toBeNull()
   })
 
-  it('gives each waiting step a time of its own, so that they do not all call at once', () => {
+  it('spaces the calls of waiting steps 100 ms apart when a cool-down ends', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     const delays = [coolDowns.start('ACC-1', 3_000), coolDowns.delayOf('ACC-1')]
     clock.now = 1_000
     expect([...delays, coolDowns.delayOf('ACC-1')]).toEqual([3_000, 3_100, 2_200])
   })
 
-  it('is as long as the longest of several concurrent 429s', () => {
+  it('ends a cool-down at the latest time that several concurrent 429s named', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 3_000)
     coolDowns.start('ACC-1', 2_000)
@@ -33,7 +33,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 10_000)).toBe(10_000)
   })
 
-  it('queues later steps behind those that are still waiting', () => {
+  it('schedules a later step behind those that are still waiting', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1')
@@ -42,10 +42,13 @@ describe('the cool-down of a credential', () => {
   })
 
   it.each([
-    ['no time', null, 60_000],
-    ['no time to wait', 0, 1_000],
-    ['a time of years', 9e12, 86_400_000],
-  ])('is bounded for %s', (_, retryAfterMs, expected) => {
-    expect(coolDownsAt(0).coolDowns.start('ACC-1', retryAfterMs)).toBe(expected)
-  })
+    ['without Retry-After', null, 60_000],
+    ['with Retry-After: 0', 0, 1_000],
+    ['with a Retry-After of years', 9e12, 86_400_000],
+  ])(
+    'lets the cool-down after a 429 %s last between 1 s and a day',
+    (_, retryAfterMs, expected) => {
+      expect(coolDownsAt(0).coolDowns.start('ACC-1', retryAfterMs)).toBe(expected)
+    },
+  )
 })

@@ -1,14 +1,14 @@
 /**
- * Credentials whose calls must wait, because a call with them was answered 429. The memory of one worker is
- * enough: the gateway enforces the cool-down of the realm for all replicas, so each learns of it with its
- * first call.
+ * Credentials whose calls must wait because a call with them got a 429. The state is kept in the memory of one worker
+ * only: the gateway enforces the cool-down of the realm for all replicas, so each replica gets a 429 with its first
+ * call and starts its own cool-down.
  */
 export interface CoolDowns {
   /** Starts a cool-down; `retryAfterMs` is what the 429 named. Returns the same as `delayOf`. */
   start(credential: string, retryAfterMs: number | null): number
   /**
-   * Milliseconds until the calling step may make its call: the rest of the cool-down, plus its place behind the
-   * steps that asked before it. `null` if there is no cool-down.
+   * Returns the milliseconds until the calling step may make its call: the remaining cool-down, plus 100 ms for each
+   * step that is already waiting. `null` if there is no cool-down.
    */
   delayOf(credential: string): number | null
 }
@@ -16,14 +16,14 @@ export interface CoolDowns {
 interface CoolDown {
   /** Epoch ms. */
   until: number
-  /** When the next step that asks may call: steps that waited together do not all call in one moment. */
+  /** Epoch ms at which the next waiting step may call. Each gets a time of its own, so that they do not all call at once. */
   nextAt: number
 }
 
 /** @param now Epoch ms; used for durations only. */
 export function createCoolDowns(now: () => number): CoolDowns {
   const coolDowns = new Map<string, CoolDown>()
-  function takePlace(coolDown: CoolDown): number {
+  function reserveDelay(coolDown: CoolDown): number {
     const delayMs = coolDown.nextAt - now()
     coolDown.nextAt += SPACING_MS
     return delayMs
@@ -36,20 +36,20 @@ export function createCoolDowns(now: () => number): CoolDowns {
       const coolDown = { until: Math.max(until, now() + ms), nextAt }
       coolDown.nextAt = Math.max(coolDown.until, coolDown.nextAt)
       coolDowns.set(credential, coolDown)
-      return takePlace(coolDown)
+      return reserveDelay(coolDown)
     },
     delayOf(credential) {
       const coolDown = coolDowns.get(credential)
-      return coolDown === undefined || coolDown.until <= now() ? null : takePlace(coolDown)
+      return coolDown === undefined || coolDown.until <= now() ? null : reserveDelay(coolDown)
     },
   }
 }
 
-// The gateway's own default for a 429 without Retry-After.
+// The same default as the gateway's for a 429 without Retry-After.
 const DEFAULT_MS = 60_000
 // A cool-down charges no attempt, so nothing else would slow the calls to a target that sends Retry-After: 0.
 const MIN_MS = 1_000
-// As for any Retry-After: a date further away is a mistake of the target.
+// A longer Retry-After is taken for a mistake of the target, as in retry-policy.ts.
 const MAX_MS = 86_400_000
 // The gateway admits ten calls per second for a realm.
 const SPACING_MS = 100

@@ -75,7 +75,7 @@ export function defineProcess<const Steps extends ProcessSteps>(
   }
 }
 
-/** What a source needs to know of the process. */
+/** Returns the name and the steps of a process, which is all that a transaction source needs. */
 export const outlineOf = ({ name, stepNames: steps }: ProcessDefinition): ProcessOutline => ({
   name,
   steps,

@@ -14,9 +14,9 @@ export interface CallRequest {
 }
 
 export interface CallLimits {
-  /** With a reason it aborts the call at any point; without one, only while none of it has been sent. */
+  /** An abort with a reason ends the call at any point; `blockNewCalls` ends it only while nothing of it was sent. */
   readonly abort: StepAbort
-  /** For the whole call, connecting included. */
+  /** Milliseconds for the whole call, including the connect. */
   readonly timeoutMs: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * Runs random sequences of everything that can happen to a transaction against the transition rules and a source,
- * and compares the results with a small model. `npm run test:faults` runs a hundred thousand of them.
+ * A model-based test: applies random sequences of operations (queue, claim, record, cancel, lost workers, …) to a real
+ * source and to a small model of the transition rules, and compares the state of every run after each operation. `npm run test:faults` runs a hundred thousand of them.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -26,7 +26,7 @@ import type { RetryPolicy } from './retry-policy.ts'
 
 const SEQUENCES = process.env['TEST_FAULTS'] === undefined ? 4_000 : 100_000
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
-/** A source keeps all runs, so a new one from time to time keeps the test fast. */
+/** A source keeps all its runs, so after this many sequences a new source is opened, which keeps the test fast. */
 const SEQUENCES_PER_SOURCE = 500
 
 const steps = ['order', 'report', 'csv'] as const
@@ -50,7 +50,7 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
 }
 type OutcomeName = keyof typeof outcomes
 
-/** What can happen. Indexes count back from the newest run or lease, so that most of them refer to one. */
+/** One operation. `run` and `lease` count back from the newest one, so that most random values name an existing one. */
 type Happening =
   | { readonly do: 'queue'; readonly id: string; readonly data: number }
   | { readonly do: 'claim'; readonly run: number; readonly behind: number; readonly step: string }
@@ -60,7 +60,7 @@ type Happening =
       readonly outcome: OutcomeName
       readonly isInline: boolean
     }
-  /** A claim and its outcome with nothing in between. */
+  /** A claim immediately followed by recording its outcome. */
   | { readonly do: 'work'; readonly run: number; readonly outcome: OutcomeName }
   | { readonly do: 'renew'; readonly lease: number }
   | { readonly do: 'pass'; readonly ms: number }
@@ -72,7 +72,7 @@ type Happening =
 
 const anyId = fc.constantFrom(...ids)
 const recent = fc.nat({ max: 3 })
-/** Mostly the present version; otherwise a previous or a future one. */
+/** How many versions a message is behind its run: mostly none, sometimes earlier ones, and -1 for a future one. */
 const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
 const anything: fc.Arbitrary<Happening> = fc.oneof(
   {
@@ -81,7 +81,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   {
     weight: 8,
-    // Empty means the due step.
+    // Empty means the step that is due, so that most claims name the right one.
     arbitrary: fc.record({
       do: fc.constant('claim'),
       run: recent,
@@ -128,7 +128,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('pause'), isPaused: fc.boolean() }) },
 ) as fc.Arbitrary<Happening>
 
-/** The state of a run that the rules predict and the source must return. */
+/** The predicted state of a run, which the source must return as well. */
 interface ModelRun {
   readonly id: string
   readonly replay: number
@@ -148,7 +148,7 @@ class Clock {
   now = Date.parse('2026-11-20T00:00:00Z')
 }
 
-/** One process with two transactions, alone in its source. */
+/** Applies operations to the transactions of one process, in the source and in its own prediction. */
 class Model {
   readonly runs: ModelRun[] = []
   readonly leases: Lease[] = []
@@ -156,7 +156,7 @@ class Model {
   readonly #source: TransactionSource
   readonly #process: ProcessOutline
   readonly #clock: Clock
-  /** Completed runs with items and attempts, as first read. */
+  /** Each completed run as first read, to check that it never changes again. */
   readonly #completed = new Map<ModelRun, RunDetail | null>()
 
   constructor(source: TransactionSource, name: string, clock: Clock) {
@@ -191,7 +191,7 @@ class Model {
           version,
           step,
           isFirst: step === steps[0],
-          // The same owner for all: only the version fences.
+          // All claims have the same owner, so that only the version can fence a stale worker.
           owner: 'worker',
         })
         expect(result.kind).toBe(expected)
@@ -212,7 +212,7 @@ class Model {
         if (lease === undefined || outcome === undefined) return
         const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
         const held = run.lease?.version === lease.version
-        // A worker decides on the run as it claimed it, however long ago that was.
+        // A worker computes the transition from the run as it was when claimed, even if the run has changed since.
         const claimed = {
           ...(await this.#get(run)).run,
           StepName: lease.step,
@@ -322,7 +322,7 @@ class Model {
     for (const run of this.runs) await this.#compare(run)
   }
 
-  /** S4: a run that is not over is returned by `due`, however often it was skipped. */
+  /** S4: `due` returns every run that is not over, also after it was returned many times and never claimed. */
   async expectAllToComeUp(): Promise<void> {
     const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
     this.#clock.now += LEASE_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
@@ -331,7 +331,7 @@ class Model {
     expect([...waiting]).toEqual([])
   }
 
-  /** Ends all active runs, for the sequences after this one. */
+  /** Cancels all active runs, so that later sequences in the same source do not see them. */
   async end(): Promise<void> {
     for (const run of this.runs)
       if (!isOver(run.status))
@@ -397,20 +397,20 @@ class Model {
     }
   }
 
-  /** The same worker runs the next step at once. */
+  /** The worker continues with the next step under the same lease (`continues`). */
   #goOn(run: ModelRun, lease: Lease): void {
     run.attempt = 1
     run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
     this.leases.push({ ...lease, step: run.step, version: run.version, attempt: 1 })
   }
 
-  /** A worker was lost while it ran the step, so it is unknown how far it got. */
+  /** A worker was lost during a step: the attempt is stored as `in_doubt`. */
   #lose(run: ModelRun): void {
     run.attempts.push('in_doubt')
     run.isInDoubt = true
   }
 
-  /** S2: every transition adds one to the version, and ends the lease. */
+  /** S2: every transition adds 1 to the version and ends the lease. */
   #move(run: ModelRun, change: Partial<ModelRun>): void {
     const isInDoubt = run.isInDoubt || run.lease !== null
     Object.assign(run, change, { version: run.version + 1, lease: null, isInDoubt })
@@ -424,7 +424,7 @@ class Model {
     return run.status === 'Waiting' ? 'stale' : 'early'
   }
 
-  /** S1 to S3 as observable: the source agrees with the model, and completed runs do not change. */
+  /** Checks S1 to S3: the source returns what the model predicts, and completed runs do not change. */
   async #compare(run: ModelRun): Promise<void> {
     const found = await this.#get(run)
     const { run: stored, items, attempts } = found
@@ -458,7 +458,7 @@ class Model {
   }
 
   #start(id: string, replay: number, step: string, data: number): ModelRun {
-    // Replay ids are distinct: no run replaces another.
+    // A new run must have an unused ReplayID, so that it replaces no other.
     expect(this.#find(id, replay)).toBeUndefined()
     const run: ModelRun = {
       id,
@@ -499,7 +499,7 @@ class Model {
   })
 }
 
-/** A file that discards what is written: this test is not about the disk. */
+/** A journal file that discards what is written: durability has tests of its own, and the disk would slow this one. */
 const nowhere = async () => ({
   appendFile: async () => {},
   datasync: async () => {},
@@ -508,9 +508,9 @@ const nowhere = async () => ({
   close: async () => {},
 })
 
-describe('the transition rules', () => {
+describe('a transaction source under random operations', () => {
   it(
-    'agree with the model after any sequence of operations',
+    'has the state that the model predicts after every operation of random sequences',
     async ({ annotate }) => {
       const happened = new Map<string, number>()
       const clock = new Clock()
@@ -542,7 +542,7 @@ describe('the transition rules', () => {
           await rm(folder, { recursive: true })
         }
       }
-      // The sequences must reach every final status, otherwise they would prove little.
+      // Runs must have reached every status; otherwise the random sequences would prove little.
       expect([...happened.keys()].toSorted()).toEqual([
         'Cancelled',
         'Completed',

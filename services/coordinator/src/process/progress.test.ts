@@ -50,25 +50,25 @@ describe('the transition of a run', () => {
     ['order', 'Running', 'report'],
     ['report', 'Running', 'csv'],
     ['csv', 'Completed', 'csv'],
-  ])('after a completed %s makes it %s at %s', (step, status, next) => {
+  ])('moves a run whose step %s completed to the status %s at step %s', (step, status, next) => {
     const transition = advance(run({ StepName: step, Attempt: 3 }), completed, options)
     expect(transition).toMatchObject({ status, stepName: next, item: { status: 'Completed' } })
     if (status === 'Running') expect(transition.attempt).toBe(0)
   })
 
-  it('completes it after setStatus, even if further steps follow', () => {
+  it('completes the run after setStatus, even if further steps follow', () => {
     expect(advance(run(), { ...completed, endsRun: true }, options)).toMatchObject({
       status: 'Completed',
       stepName: 'order',
     })
   })
 
-  it('ends it at a step that its process no longer has, instead of starting over', () => {
+  it('fails the run at a step that its process no longer has, instead of starting it over', () => {
     const transition = advance(run({ StepName: 'gone' }), failed, options)
     expect(transition.status).toBe('Failed')
   })
 
-  it('delays a retry with doubling, jitter and a cap', () => {
+  it('delays retries by doubling intervals with full jitter, up to the cap', () => {
     const delays = Array.from(
       { length: 9 },
       (_, n) => advance(run({ Attempt: n + 1 }), retry, { ...options, random: 0.999 }).delayMs,
@@ -77,13 +77,13 @@ describe('the transition of a run', () => {
     expect(advance(run(), retry, { ...options, random: 0 }).delayMs).toBe(0)
   })
 
-  it("prefers the target's Retry-After to the back-off, up to a day", () => {
+  it("delays a retry by the target's Retry-After instead of the back-off, up to a day", () => {
     const after = (retryAfterMs: number) =>
       advance(run(), { ...retry, retryAfterMs }, options).delayMs
     expect([after(0), after(7_000), after(9e12)]).toEqual([0, 7_000, 86_400_000])
   })
 
-  it('fails it after the tenth attempt', () => {
+  it('fails the run when the tenth attempt ends in a retry', () => {
     expect(advance(run({ Attempt: 9 }), retry, options).status).toBe('Retrying')
     expect(advance(run({ Attempt: 10 }), retry, options)).toMatchObject({
       status: 'Failed',
@@ -92,7 +92,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('charges no attempt for waiting for a credential, nor for a released step', () => {
+  it('charges no attempt to a step that waits for a credential or was released', () => {
     expect(advance(run({ Attempt: 3 }), waiting, options)).toMatchObject({
       status: 'Waiting',
       attempt: 2,
@@ -114,7 +114,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('charges no attempt for a cool-down, and stores an attempt only for the call that got the 429', () => {
+  it('charges no attempt during a cool-down, and stores an attempt only for the call that got the 429', () => {
     expect(advance(run({ Attempt: 10 }), told429, options)).toMatchObject({
       status: 'Retrying',
       attempt: 9,
@@ -131,17 +131,17 @@ describe('the transition of a run', () => {
   })
 
   it('stores the attempt of a released step whose call had been sent', () => {
-    const outcome: StepOutcome = { kind: 'released', noResponse: 'no answer', isInDoubt: true }
+    const outcome: StepOutcome = { kind: 'released', noResponse: 'no response', isInDoubt: true }
     expect(advance(run(), outcome, options)).toMatchObject({
       status: 'Queued',
       attempt: 0,
       errorClass: 'no_answer',
       isInDoubt: true,
-      item: { error: 'no answer' },
+      item: { error: 'no response' },
     })
   })
 
-  it('keeps it in doubt until the step is completed', () => {
+  it('keeps the run in doubt until the step is completed', () => {
     for (const outcome of [retry, failed, waiting, told429, released]) {
       expect(advance(run(), { ...outcome, isInDoubt: true }, options).isInDoubt).toBe(true)
       expect(advance(run(), outcome, options).isInDoubt).toBe(false)
@@ -149,7 +149,7 @@ describe('the transition of a run', () => {
     expect(advance(run(), completed, options).isInDoubt).toBe(false)
   })
 
-  it('never goes back, never skips a step, and never exceeds the last attempt in 20,000 random histories', () => {
+  it('never moves to an earlier step, skips a step or exceeds maxAttempts in 20,000 random histories', () => {
     let seed = 42
     const random = (): number => {
       seed = (seed * 1_664_525 + 1_013_904_223) % 4_294_967_296

@@ -1,5 +1,5 @@
 /**
- * Decides what the outcome of a step means for its run and its item, as a value. The other transitions of a run are
+ * Decides which transition the outcome of a step makes of its run and its item, and returns it as a value. The other transitions of a run are
  * in `transaction/transitions.ts`. Times are durations from now; the source adds its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
@@ -15,7 +15,8 @@ export interface Response {
 }
 
 /**
- * `isInDoubt`: this attempt may have done the step's work, so the next one calls `confirm` first.
+ * How an attempt of a step ended. `isInDoubt`: the attempt may have done the step's work, so the next one calls
+ * `confirm` first.
  */
 export type StepOutcome =
   /** The item is completed, and the next step is due; `endsRun` completes the run instead (`setStatus('Completed')`). */
@@ -221,7 +222,7 @@ const failed = (
   item: { status: 'Failed', response, data: null, error },
 })
 
-/** The status of a run that is due and has no worker. */
+/** Returns the status of a run whose step was given back: it depends on whether the step was attempted before. */
 function dueStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {
   if (attempt > 0) return 'Retrying'
   return stepName === steps[0] ? 'Queued' : 'Running'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { verdictOf } from './retry-policy.ts'
 
-describe('the verdict on a response', () => {
+describe('the verdict on the status of a response', () => {
   it.each([
     [200, 'completed'],
     [201, 'completed'],
@@ -22,5 +22,7 @@ describe('the verdict on a response', () => {
     [501, 'retry'],
     [503, 'retry'],
     [599, 'retry'],
-  ])('%i is %s', (status, verdict) => expect(verdictOf(status)).toBe(verdict))
+  ])('a response with status %i means %s for its step', (status, verdict) =>
+    expect(verdictOf(status)).toBe(verdict),
+  )
 })

@@ -47,7 +47,7 @@ const answered = (status: number, body = '{}', retryAfter: string | null = null)
   retryAfter,
 })
 
-/** Runs a step whose calls get these outcomes, one after the other. */
+/** Runs a step whose calls get these outcomes in order; returns the outcome of the step and its calls. */
 async function outcomeOf(
   handler: AnyStep,
   answers: readonly CallOutcome[] = [],
@@ -83,8 +83,8 @@ async function outcomeOf(
   return { outcome, calls }
 }
 
-describe('a step sees', () => {
-  it('its run, the previous step, and finished steps by name', async () => {
+describe('the interface that a step gets', () => {
+  it('shows a step its run, the previous step, and finished steps by name', async () => {
     const { outcome } = await outcomeOf((step: Step) => {
       expect(step).toMatchObject({
         process: 'P',
@@ -111,7 +111,7 @@ describe('a step sees', () => {
 })
 
 describe('a call of a step', () => {
-  it('carries the idempotency key, and each further call of the step another one', async () => {
+  it('sends the idempotency key with the first call of a step, and a numbered one with each further call', async () => {
     const { calls, outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/a', query: { q: 'ä&b', n: 1 } })
@@ -138,7 +138,7 @@ describe('a call of a step', () => {
     { 'Transfer-Encoding': 'chunked' },
     { 'x-note': 'a\r\nx-more: b' },
     { 'x y': '' },
-  ])('is never sent with the headers %o', async (headers) => {
+  ])('sends no call whose step sets the headers %o', async (headers) => {
     const { outcome, calls } = await outcomeOf((step: Step) =>
       step.execute({ url: 'http://target.example/', headers }),
     )
@@ -146,7 +146,7 @@ describe('a call of a step', () => {
     expect(calls).toEqual([])
   })
 
-  it('with a credential goes only to the gateway, with our key', async () => {
+  it('sends a call with a credential to the gateway only, with the service key', async () => {
     const send = (url: string) =>
       outcomeOf((step: Step) => step.execute({ url }, { credential: 'ACC-42' }), [answered(200)])
     const { calls } = await send('/v3/company/42/query?query=x')
@@ -195,7 +195,7 @@ describe('a call of a step', () => {
       { kind: 'released', noResponse: 'GET http://x/ got no response: aborted', isInDoubt: true },
     ],
   ])(
-    'with the outcome %j ends the step, and code after it changes nothing',
+    'ends the step after the call outcome %j; later code of the step neither sends a call nor changes the outcome',
     async (call, expected) => {
       const { outcome, calls } = await outcomeOf(
         async (step: Step) => {
@@ -212,7 +212,7 @@ describe('a call of a step', () => {
     },
   )
 
-  it('that failed while the internet is unreachable charges no attempt', async () => {
+  it('charges no attempt to a call that fails while the internet is unreachable', async () => {
     const { outcome } = await outcomeOf(
       (step: Step) => step.execute({ url: 'http://x/' }),
       [{ kind: 'failed', reason: 'ENETUNREACH', isSent: false }],
@@ -221,7 +221,7 @@ describe('a call of a step', () => {
     expect(outcome).toEqual({ kind: 'released' })
   })
 
-  it('for a faulted credential waits for it', async () => {
+  it('makes the run wait for its credential if the gateway responds with 424', async () => {
     const { outcome } = await outcomeOf(
       (step: Step) => step.execute({ url: '/v3/company/42/x' }, { credential: 'ACC-42' }),
       [answered(424)],
@@ -243,20 +243,23 @@ describe('an error body of the provider', () => {
     [401, '130', 'provider_environment_mixed', 'sandbox and of production are mixed'],
     [400, '6190', 'provider_subscription_ended', 'subscription has ended'],
     [200, '6240', 'provider_fault', 'its body is an error'],
-  ])('with %i and code %s fails the step as %s, with what to do', async (...row) => {
-    const [status, code, errorClass, remedy] = row
-    const { outcome } = await outcomeOf(throughGateway, [answered(status, faultBody(code))])
-    expect(outcome).toMatchObject({
-      kind: 'failed',
-      errorClass,
-      error: expect.stringContaining(`responded with ${status} and error ${code}. `),
-      response: { status, body: faultBody(code) },
-    })
-    expect(outcome).toMatchObject({ error: expect.stringContaining(remedy) })
-    expect(outcome).not.toHaveProperty('isInDoubt')
-  })
+  ])(
+    'fails the step after status %i and provider error code %s as %s, and names the remedy',
+    async (...row) => {
+      const [status, code, errorClass, remedy] = row
+      const { outcome } = await outcomeOf(throughGateway, [answered(status, faultBody(code))])
+      expect(outcome).toMatchObject({
+        kind: 'failed',
+        errorClass,
+        error: expect.stringContaining(`responded with ${status} and error ${code}. `),
+        response: { status, body: faultBody(code) },
+      })
+      expect(outcome).toMatchObject({ error: expect.stringContaining(remedy) })
+      expect(outcome).not.toHaveProperty('isInDoubt')
+    },
+  )
 
-  it('for a requestid that was seen before leaves the step in doubt: an attempt was processed', async () => {
+  it('leaves the step in doubt if the provider reports a duplicate requestid', async () => {
     const { outcome } = await outcomeOf(throughGateway, [answered(400, faultBody('600'))])
     expect(outcome).toMatchObject({
       kind: 'failed',
@@ -265,7 +268,7 @@ describe('an error body of the provider', () => {
     })
   })
 
-  it('with 401 and no class is tried again when the gateway may refresh the token again', async () => {
+  it('retries a 401 with an unclassified error code after a minute, when the gateway may refresh the token again', async () => {
     const body = JSON.stringify({ fault: { error: [{ code: '3200' }] } })
     const { outcome } = await outcomeOf(throughGateway, [answered(401, body)])
     expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_401', retryAfterMs: 60_000 })
@@ -273,17 +276,20 @@ describe('an error body of the provider', () => {
     expect(foreign.outcome).toMatchObject({ kind: 'failed', errorClass: 'http_401' })
   })
 
-  it('with a code of no class fails by its status', async () => {
+  it('fails the step by its HTTP status if the provider error code is unclassified', async () => {
     const { outcome } = await outcomeOf(throughGateway, [answered(400, faultBody('610'))])
     expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'http_400' })
   })
 
-  it.each([500, 503, 429])('is tried again with %i, whatever its code', async (status) => {
-    const { outcome } = await outcomeOf(throughGateway, [answered(status, faultBody('120'))])
-    expect(['retry', 'held']).toContain(outcome.kind)
-  })
+  it.each([500, 503, 429])(
+    'retries a call with status %i, whatever the error code in its body',
+    async (status) => {
+      const { outcome } = await outcomeOf(throughGateway, [answered(status, faultBody('120'))])
+      expect(['retry', 'held']).toContain(outcome.kind)
+    },
+  )
 
-  it('of a call without a credential means nothing: it is not the provider', async () => {
+  it('ignores an error body in the response to a call without a credential, which is not from the provider', async () => {
     const { outcome } = await outcomeOf(elsewhere, [answered(200, faultBody('5020'))])
     expect(outcome.kind).toBe('completed')
   })
@@ -293,7 +299,7 @@ describe('a 429 of a call with a credential', () => {
   const callFor = (realm: string) => (step: Step) =>
     step.execute({ url: `/v3/company/${realm}/x` }, { credential: `ACC-${realm}` })
 
-  it('blocks the calls of steps with that credential, and of no others', async () => {
+  it('blocks later calls with a credential after its 429, and no calls with other credentials', async () => {
     const coolDowns = createCoolDowns(() => 0)
     const first = await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
     expect(first.outcome).toEqual({
@@ -320,14 +326,14 @@ describe('a 429 of a call with a credential', () => {
       )
   })
 
-  it('leaves a step in doubt that was in doubt before', async () => {
+  it('keeps a step in doubt that was in doubt before its call got a 429', async () => {
     const { outcome } = await outcomeOf(callFor('42'), [answered(429)], { isInDoubt: true })
     expect(outcome).toMatchObject({ kind: 'held', isInDoubt: true })
   })
 })
 
 describe('the end of a step', () => {
-  it('by fail() is a failure with its reason', async () => {
+  it('fails the run with the reason given to fail()', async () => {
     const { outcome } = await outcomeOf((step: Step) => step.fail('no such account'))
     expect(outcome).toMatchObject({
       kind: 'failed',
@@ -336,7 +342,7 @@ describe('the end of a step', () => {
     })
   })
 
-  it('by setStatus completes the run, and stores the response of its call', async () => {
+  it('completes the run after setStatus(), and stores the response of the call', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' }, { parse: () => ({ a: 1 }) })
@@ -352,7 +358,7 @@ describe('the end of a step', () => {
     })
   })
 
-  it('by throwing after a successful call is a retry', async () => {
+  it('retries a step that throws after a successful call', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' })
@@ -364,8 +370,8 @@ describe('the end of a step', () => {
   })
 })
 
-describe('a step waits', () => {
-  it('by ending its attempt, which is not charged', async () => {
+describe('waitFor in a step', () => {
+  it('ends the attempt at waitFor() without charging it', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' })
@@ -376,17 +382,20 @@ describe('a step waits', () => {
     expect(outcome).toEqual({ kind: 'later', delayMs: 60_000 })
   })
 
-  it.each([Number.NaN, -1, Number.POSITIVE_INFINITY])('not for %d ms', async (delayMs) => {
-    const { outcome } = await outcomeOf((step: Step) => step.waitFor(delayMs))
-    expect(outcome).toMatchObject(
-      delayMs > 0
-        ? { kind: 'later', delayMs: 31_536_000_000 }
-        : { kind: 'retry', errorClass: 'step_threw' },
-    )
-  })
+  it.each([Number.NaN, -1, Number.POSITIVE_INFINITY])(
+    'rejects a waitFor() of %d ms',
+    async (delayMs) => {
+      const { outcome } = await outcomeOf((step: Step) => step.waitFor(delayMs))
+      expect(outcome).toMatchObject(
+        delayMs > 0
+          ? { kind: 'later', delayMs: 31_536_000_000 }
+          : { kind: 'retry', errorClass: 'step_threw' },
+      )
+    },
+  )
 })
 
-describe('whether a step is in doubt', () => {
+describe('the doubt of a step', () => {
   const lost: CallOutcome = { kind: 'failed', reason: 'ECONNRESET', isSent: true }
   const unsent: CallOutcome = { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }
   const call = (step: Step) =>
@@ -401,22 +410,34 @@ describe('whether a step is in doubt', () => {
   }
 
   it.each([
-    ['a call that got no response', call, lost, true],
-    ['a call that never left', call, unsent, false],
-    ['500: it may have crashed at the end of its work', call, answered(500), true],
-    ['502 and 504: a gateway does not know either', call, answered(504), true],
-    ['503: it was refused', call, answered(503), false],
-    ['429: it was refused', call, answered(429), false],
-    ['400: it was refused', call, answered(400), false],
-    ['an answer nobody understood', call, answered(200, 'nope'), true],
-    ['a step that threw after its call was answered', callAndThrow, answered(200, '1'), true],
-    ['a step that judged the answer', callAndFail, answered(200, '1'), false],
-  ])('after %s', async (_, handler, outcome, isInDoubt) => {
+    ['a call without a response', 'leaves', call, lost, true],
+    ['a call that was never sent', 'does not leave', call, unsent, false],
+    [
+      'status 500, sent by a target that may have crashed after its work',
+      'leaves',
+      call,
+      answered(500),
+      true,
+    ],
+    [
+      'status 504, sent by a gateway that got no response itself',
+      'leaves',
+      call,
+      answered(504),
+      true,
+    ],
+    ['status 503', 'does not leave', call, answered(503), false],
+    ['status 429', 'does not leave', call, answered(429), false],
+    ['status 400', 'does not leave', call, answered(400), false],
+    ['a success with an unreadable body', 'leaves', call, answered(200, 'nope'), true],
+    ['an error thrown after a successful call', 'leaves', callAndThrow, answered(200, '1'), true],
+    ['fail() after a successful call', 'does not leave', callAndFail, answered(200, '1'), false],
+  ])('%s %s the step in doubt', async (_, __, handler, outcome, isInDoubt) => {
     const run = await outcomeOf(handler, [outcome])
     expect((run.outcome as { isInDoubt?: boolean }).isInDoubt === true).toBe(isInDoubt)
   })
 
-  it('is kept by an attempt that never made its call', async () => {
+  it('keeps a step in doubt after a further attempt that never sent its call', async () => {
     const { outcome } = await outcomeOf(call, [unsent], { isInDoubt: true })
     expect(outcome).toMatchObject({ errorClass: 'network', isInDoubt: true })
   })
@@ -440,12 +461,12 @@ describe('a step in doubt with a confirm', () => {
     },
   )
 
-  it('is not called if nothing is in doubt', async () => {
+  it('runs a step without calling its confirm if the run is not in doubt', async () => {
     const { calls } = await outcomeOf(step, [answered(200, '"O-1"')])
     expect(calls.map(({ method }) => method)).toEqual(['POST'])
   })
 
-  it('completes with what it found, and makes no second call', async () => {
+  it('completes a step in doubt with the data that confirm found, and makes no second call', async () => {
     const { outcome, calls } = await outcomeOf(step, [answered(200, '"O-1"')], { isInDoubt: true })
     expect(outcome).toEqual({
       kind: 'completed',
@@ -455,12 +476,13 @@ describe('a step in doubt with a confirm', () => {
     })
     expect(calls).toHaveLength(1)
     expect(calls[0]?.url.searchParams.get('key')).toBe('P/a%2Fb/2/second')
-    // The query is another call than the step's: with the same key, the target would return the response it stored for it.
+    // The query of confirm has no idempotency key: with the key of the step's call, the target would return the response
+    // that it stored for that call.
     expect(calls[0]?.headers['idempotency-key']).toBeUndefined()
   })
 
   it.each([404, 410])(
-    'runs the step with the same key if it finds nothing (%i)',
+    'runs the step with the same idempotency key if the query of confirm gets %i',
     async (status) => {
       const { outcome, calls } = await outcomeOf(step, [answered(status), answered(503)], {
         isInDoubt: true,
@@ -473,12 +495,12 @@ describe('a step in doubt with a confirm', () => {
   )
 
   it.each([
-    ['cannot be asked now', answered(503), { kind: 'retry', errorClass: 'http_503' }],
-    ['is refused', answered(403), { kind: 'failed', errorClass: 'http_403' }],
+    ['is temporarily unavailable', answered(503), { kind: 'retry', errorClass: 'http_503' }],
+    ['rejects the query', answered(403), { kind: 'failed', errorClass: 'http_403' }],
   ])(
-    'is called again later, and the step does not run, if the target %s',
-    async (_, answer, expected) => {
-      const { outcome, calls } = await outcomeOf(step, [answer], { isInDoubt: true })
+    'keeps a step in doubt and does not run it if the target of its confirm %s',
+    async (_, callOutcome, expected) => {
+      const { outcome, calls } = await outcomeOf(step, [callOutcome], { isInDoubt: true })
       expect(outcome).toMatchObject({ ...expected, isInDoubt: true })
       expect(calls).toHaveLength(1)
     },
@@ -486,9 +508,13 @@ describe('a step in doubt with a confirm', () => {
 
   it.each([
     ['throws', () => Promise.reject(new Error('no')), { kind: 'retry', errorClass: 'step_threw' }],
-    ['says nothing', async () => {}, { kind: 'failed', errorClass: 'status_not_set' }],
-    ['waits', async (given: Step) => given.waitFor(5), { kind: 'later', delayMs: 5 }],
-  ])('stays in doubt when confirm %s', async (_, confirm, expected) => {
+    [
+      'returns neither a completion nor not_done',
+      async () => {},
+      { kind: 'failed', errorClass: 'status_not_set' },
+    ],
+    ['calls waitFor', async (given: Step) => given.waitFor(5), { kind: 'later', delayMs: 5 }],
+  ])('keeps a step in doubt if its confirm %s', async (_, confirm, expected) => {
     const careless = Object.assign(() => {}, { confirm })
     const { outcome } = await outcomeOf(careless, [], { isInDoubt: true })
     expect(outcome).toMatchObject({ ...expected, isInDoubt: true })

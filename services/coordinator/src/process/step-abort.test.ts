@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { StepAbort } from './step-abort.ts'
 
 describe('the abort of a step', () => {
-  it('blocks new calls before it aborts the step, and notifies of both', () => {
+  it('notifies its listeners when new calls are blocked and when the step is aborted', () => {
     const abort = new StepAbort()
     const notified = vi.fn<() => void>()
     abort.watch(notified)
@@ -14,7 +14,7 @@ describe('the abort of a step', () => {
     expect(notified).toHaveBeenCalledTimes(2)
   })
 
-  it('keeps its first reason', () => {
+  it('keeps the first of several abort reasons', () => {
     const abort = new StepAbort()
     abort.abort('lease_lost')
     abort.abort('timeout')
@@ -22,7 +22,7 @@ describe('the abort of a step', () => {
     expect(abort.areNewCallsBlocked).toBe(true)
   })
 
-  it('does not notify a listener that was removed', () => {
+  it('does not notify a listener after unwatch', () => {
     const abort = new StepAbort()
     const notified = vi.fn<() => void>()
     abort.watch(notified)
@@ -31,7 +31,7 @@ describe('the abort of a step', () => {
     expect(notified).not.toHaveBeenCalled()
   })
 
-  it.each(['before', 'after'])('aborts a signal that was read %s it', (when) => {
+  it.each(['before', 'after'])('aborts a signal that the step read %s the abort', (when) => {
     const abort = new StepAbort()
     const early = when === 'before' ? abort.signal : null
     abort.blockNewCalls()

@@ -2,7 +2,8 @@ import { describe, expect, expectTypeOf, it } from 'vitest'
 import { defineProcess } from './definition.ts'
 import { type DataOf, defineStep, type Step, type StepItem } from './step.ts'
 
-// Their behaviour is tested in run-step.test.ts; here only the types are tested, by `tsc`.
+// The behaviour of steps is tested in run-step.test.ts. Here `tsc` checks the types: each `@ts-expect-error` fails the
+// type check if the line below it compiles.
 describe('the types of steps', () => {
   const order = (step: Step<{ number: string }>) =>
     step.execute({ url: step.initialData.number }, { parse: () => ({ Order: 'O-66' }) })
@@ -10,12 +11,12 @@ describe('the types of steps', () => {
     step.complete(step.previous.data.Order.length)
   const csv = (step: Step<{ number: string }, typeof report, { order: typeof order }>) => {
     expectTypeOf(step.item('order')).toEqualTypeOf<StepItem<{ Order: string }>>()
-    // @ts-expect-error a step that is not named in the type
+    // @ts-expect-error the type of this step names no item `report`
     step.item('report')
     step.setStatus('Completed')
   }
 
-  it('type the data of a step in the next one and in any that names it', () => {
+  it('types the data of a step in the next step and in each later step that names it', () => {
     expectTypeOf<Step<string>['previous']>().toEqualTypeOf<null>()
     expectTypeOf<Parameters<typeof report>[0]['previous']['data']>().toEqualTypeOf<{
       Order: string
@@ -24,11 +25,11 @@ describe('the types of steps', () => {
     expectTypeOf<Parameters<typeof csv>[0]['initialData']>().toEqualTypeOf<{ number: string }>()
   })
 
-  it('are unchanged by a confirm, which must return the same data', () => {
+  it('keeps the types of a step with a confirm, which must return the same data type', () => {
     const confirmed = defineStep(order, {
       confirm: async (step) => {
         expectTypeOf(step.initialData).toEqualTypeOf<{ number: string }>()
-        // @ts-expect-error confirm can only query
+        // @ts-expect-error confirm may query the target but not call execute
         void step.execute
         const found = await step.find(
           { url: 'http://x/', query: { key: step.idempotencyKey } },
@@ -38,9 +39,9 @@ describe('the types of steps', () => {
       },
     })
     expectTypeOf<DataOf<typeof confirmed>>().toEqualTypeOf<{ Order: string }>()
-    // @ts-expect-error data of another type than that of the step
+    // @ts-expect-error the data has another type than that of the step
     defineStep(order, { confirm: async (step) => step.complete({ order: 66 }) })
-    // @ts-expect-error returns neither
+    // @ts-expect-error confirm returns neither a completion nor 'not_done'
     defineStep(order, { confirm: async () => {} })
     const { steps } = defineProcess('P', { steps: { order: confirmed, report, csv } })
     expect([...steps.values()].map(({ confirm }) => confirm !== undefined)).toEqual([

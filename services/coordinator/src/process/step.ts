@@ -1,4 +1,4 @@
-/** What a step is, and what it sees of its run: the interface that process files program against. */
+/** The types of steps and of the argument that a step function gets: the interface for authors of process files. */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Files } from './files.ts'
 import type { StepRequest } from './step-request.ts'
@@ -65,7 +65,7 @@ export interface Step<
   readonly replayId: number
   readonly isReplay: boolean
   readonly realm: string | null
-  /** From 1. */
+  /** Counts the attempts of this step, from 1. */
   readonly attempt: number
   /** Sent with the step's call: the same in every attempt, another one in a replay. */
   readonly idempotencyKey: string

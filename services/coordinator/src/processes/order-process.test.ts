@@ -8,7 +8,7 @@ describe('the CSV of an order', () => {
     expect(csvOf({ Order: 'O-66' })).toBe('Order\nO-66\n')
   })
 
-  it('quotes what would break its row', () => {
+  it('quotes values that contain line breaks', () => {
     expect(csvOf({ A: 'x,"y"\nz' })).toBe('A\n"x,""y""\nz"\n')
   })
 
@@ -19,11 +19,11 @@ describe('the CSV of an order', () => {
     ['=cmd()', 'Order_%3Dcmd%28%29.0.csv'],
     ['é%', 'Order_%C3%A9%25.0.csv'],
     ['..', 'Order_...0.csv'],
-  ])('of %j is named %s', (transactionId, name) => {
+  ])('names the file of the transaction %j %s', (transactionId, name) => {
     expect(csvFileName({ transactionId, replayId: 0 })).toBe(name)
   })
 
-  it('has a name that file systems take, and one of its own, for the longest ids', () => {
+  it('gives each of the longest ids a distinct file name of at most 255 bytes', () => {
     const long = (end: string) => csvFileName({ transactionId: '😀'.repeat(63) + end, replayId: 0 })
     expect(long('a').length).toBeLessThan(240)
     expect(long('a')).not.toBe(long('b'))
