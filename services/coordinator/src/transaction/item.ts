@@ -3,7 +3,7 @@ import type { RunKey } from './run.ts'
 
 /** The recorded state of one step of one run: written with each outcome, `Completed` once. */
 export type Item = Readonly<ItemView>
-/** What a finished step leaves for later steps. */
+/** The part of a finished step's item that later steps can read. */
 export type FinishedItem = Pick<Item, 'StepName' | 'ResponseStatus' | 'ResponseBody' | 'Data'>
 export const isFinished = ({ Status }: Item): boolean =>
   Status === 'Completed' || Status === 'Copied'

@@ -12,9 +12,9 @@ export interface RunKey {
 
 /**
  * One run of a transaction. `Version` grows by one with each committed transition and is the fence: a
- * message, a lease and an outcome each name the version they belong to. `StepName` is the step that is due,
- * the one in flight, or the last one. It is empty in a row that was inserted without it: the first step. The
- * table is named `Order_Header`.
+ * message, a lease and an outcome each name the version they belong to. `StepName` is the step that is due or in
+ * flight, or the last one of a run that is over; an empty one, in a row that another program inserted without it,
+ * means the first step. The table is named `Order_Header`.
  */
 export interface Run extends Readonly<HeaderView> {
   /** A stable class of `LastError`, such as `http_404` or `step_threw`. */
@@ -31,6 +31,6 @@ export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => 
   ReplayID,
 })
 
-/** A map key: different runs have different texts, because the parts are encoded. */
+/** Returns a map key. Different runs have different keys, because JSON escapes the parts. */
 export const keyText = ({ Process, TransactionID, ReplayID }: RunKey): string =>
   JSON.stringify([Process, TransactionID, ReplayID])

@@ -12,7 +12,7 @@ import type {
   TransactionSource,
 } from './transaction-source.ts'
 
-/** Short times for the tests; the source under test must be opened with them. */
+/** Shorter times than in production; open the source under test with them. */
 export const contractTimes = { leaseMs: 700, sweepMs: 200 }
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] }
@@ -28,7 +28,7 @@ const done: StepOutcome = {
   endsRun: false,
 }
 
-/** The contract of every transaction source, in memory as in PostgreSQL. */
+/** The contract of the port `TransactionSource`; both the memory and the PostgreSQL source must pass it. */
 export function transactionSourceContract(
   name: string,
   open: () => Promise<TransactionSource>,
@@ -91,7 +91,7 @@ export function transactionSourceContract(
     }
 
     describe('queueing', () => {
-      it('stores any JSON as initial data, unchanged', async () => {
+      it('stores any JSON as initial data unchanged', async () => {
         for (const data of ['66', 66, null, true, ['a', { b: null }], { 'ä "': 1.5 }]) {
           const id = JSON.stringify(data)
           expect(await queue(id, data)).toMatchObject({ Status: 'Queued', InitialData: data })
@@ -99,7 +99,7 @@ export function transactionSourceContract(
         }
       })
 
-      it('recognises an id with the same data, and rejects it with other data or another realm', async () => {
+      it('reports a repeated id with equal data as existing, and with other data or another realm as a conflict', async () => {
         const data = { b: 1, a: [2] }
         await queue('1', data)
         const results = await source.queue(process, [
@@ -134,7 +134,7 @@ export function transactionSourceContract(
     })
 
     describe('claiming', () => {
-      it('grants a run to one of many concurrent workers', async () => {
+      it('grants the claim of a run to one of many concurrent workers', async () => {
         const run = await queue('1')
         const results = await Promise.all(
           Array.from({ length: 50 }, (_, n) =>
@@ -145,14 +145,14 @@ export function transactionSourceContract(
         expect(results.filter(({ kind }) => kind === 'stale')).toHaveLength(49)
       })
 
-      it('counts the attempt and increments the version, so that the same message is stale', async () => {
+      it('increments attempt and version with a claim, so that the same message becomes stale', async () => {
         const run = await queue('1')
         const claimed = await claim(run)
         expect(claimed.run).toMatchObject({ Status: 'Running', Attempt: 1, Version: 1 })
         expect(await source.claim(request(run))).toEqual({ kind: 'stale' })
       })
 
-      it('rejects another step, another version, a finished run and an unknown one', async () => {
+      it('rejects a claim of another step, another version, a finished run or an unknown run', async () => {
         const run = await queue('1')
         expect(await source.claim(request(run, { step: 'csv' }))).toEqual({ kind: 'stale' })
         expect(await source.claim(request(run, { version: 5 }))).toEqual({ kind: 'stale' })
@@ -163,14 +163,14 @@ export function transactionSourceContract(
         expect(await source.claim(request(finished))).toEqual({ kind: 'stale' })
       })
 
-      it('returns how long a run must still wait for its next attempt', async () => {
+      it('rejects an early claim with the time until the next attempt', async () => {
         const retrying = await record(await claim(await queue('1')), failing(60_000))
         const result = await source.claim(request(retrying as Run))
         expect(result).toMatchObject({ kind: 'early', version: retrying?.Version })
         expect((result as { delayMs: number }).delayMs).toBeGreaterThan(50_000)
       })
 
-      it('lets the message of a lost worker claim the run again once the lease has expired', async () => {
+      it('grants the redelivered message of a lost worker the claim once the lease has expired', async () => {
         const run = await queue('1')
         const lost = await claim(run)
         expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
@@ -187,7 +187,7 @@ export function transactionSourceContract(
     })
 
     describe('recording', () => {
-      it('completes the items in order, with body, data and key, and the run with the last one', async () => {
+      it('stores each completed item with body, data and idempotency key, and completes the run with the last', async () => {
         const run = await queue('a/b é')
         const completed = await finish(run)
         expect(completed).toMatchObject({ Status: 'Completed', StepName: 'csv', Version: 6 })
@@ -208,20 +208,20 @@ export function transactionSourceContract(
         expect(stored?.attempts).toHaveLength(3)
       })
 
-      it('returns the items of earlier steps with the claim of the next', async () => {
+      it('returns the items of finished steps with the claim of the next step', async () => {
         const next = await record(await claim(await queue('1')), done)
         const { items } = await claim(next as Run)
         expect(items).toMatchObject([{ StepName: 'order', Data: { a: 1 } }])
       })
 
-      it('records an outcome once, also if it is repeated', async () => {
+      it('rejects a repeated record of an outcome', async () => {
         const claimed = await claim(await queue('1'))
         const results = await Promise.all(Array.from({ length: 20 }, () => record(claimed, done)))
         expect(results.filter((result) => result !== null)).toHaveLength(1)
         expect((await source.get(process.name, '1', 0))?.attempts).toHaveLength(1)
       })
 
-      it('stores the error, the response and each attempt of a step that is retried', async () => {
+      it('stores error, response and every attempt of a retried step', async () => {
         const first = await record(await claim(await queue('1')), failing(0))
         expect(first).toMatchObject({
           Status: 'Retrying',
@@ -244,14 +244,14 @@ export function transactionSourceContract(
         ])
       })
 
-      it('gives an attempt back without storing it when a worker released the step', async () => {
+      it('gives the attempt of a released step back without storing it', async () => {
         const released = await record(await claim(await queue('1')), { kind: 'released' })
         expect(released).toMatchObject({ Status: 'Queued', Attempt: 0, Version: 2 })
         expect((await source.get(process.name, '1', 0))?.attempts).toEqual([])
         expect((await claim(released as Run)).run.Attempt).toBe(1)
       })
 
-      it('runs hundreds of runs concurrently, each through every step once', async () => {
+      it('records every step of hundreds of concurrent runs once', async () => {
         const runs = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
         await Promise.all(runs.map(finish))
         const { runsByStatus: counts, violations } = await source.audit([process.name])
@@ -261,7 +261,7 @@ export function transactionSourceContract(
     })
 
     describe('leases', () => {
-      it('last as long as they are renewed', async () => {
+      it('keeps a lease valid as long as it is renewed', async () => {
         const run = await queue('1')
         const claimed = await claim(run)
         for (let n = 0; n < 5; n += 1) {
@@ -274,7 +274,7 @@ export function transactionSourceContract(
         expect(await record(claimed, done)).toMatchObject({ StepName: 'report' })
       })
 
-      it('are reported as lost once another worker has the run, or it was cancelled', async () => {
+      it('reports a lease as lost when another worker has claimed the run or it was cancelled', async () => {
         const [a, b, c] = await Promise.all(
           ['1', '2', '3'].map(async (id) => claim(await queue(id))),
         )
@@ -284,34 +284,34 @@ export function transactionSourceContract(
         expect(await source.renew([a.lease, b.lease, c.lease])).toEqual([a.lease, b.lease])
       })
 
-      it('of lost coordinators are recovered, and the runs are due again', async () => {
+      it('recovers expired leases, which makes their runs due again', async () => {
         const claimed = await claim(await queue('1'))
         expect(await source.recoverExpiredLeases(10)).toEqual([])
         await sleep(contractTimes.leaseMs + 20)
-        const [adopted, ...others] = await source.recoverExpiredLeases(10)
+        const [recovered, ...others] = await source.recoverExpiredLeases(10)
         expect(others).toEqual([])
-        expect(adopted).toMatchObject({ TransactionID: '1', Version: 2, Attempt: 1 })
+        expect(recovered).toMatchObject({ TransactionID: '1', Version: 2, Attempt: 1 })
         expect(await record(claimed, done)).toBeNull()
-        expect((await claim(adopted as Run)).run.Attempt).toBe(2)
+        expect((await claim(recovered as Run)).run.Attempt).toBe(2)
       })
     })
 
     describe('a step in doubt', () => {
       const inDoubt: StepOutcome = { ...failing(0), isInDoubt: true } as StepOutcome
 
-      it('is one whose worker was lost, whether the run is claimed again or its lease recovered', async () => {
-        const taken = await queue('taken')
-        const adopted = await claim(await queue('adopted'))
-        expect(adopted.run.InDoubt).toBe(false)
-        await claim(taken)
+      it('marks the step of a lost worker as in doubt, whether the run is claimed again or its lease recovered', async () => {
+        const reclaimed = await queue('reclaimed')
+        const recovered = await claim(await queue('recovered'))
+        expect(recovered.run.InDoubt).toBe(false)
+        await claim(reclaimed)
         await sleep(contractTimes.leaseMs + 20)
-        expect((await claim(taken, { owner: 'worker-2' })).run.InDoubt).toBe(true)
+        expect((await claim(reclaimed, { owner: 'worker-2' })).run.InDoubt).toBe(true)
         const [run] = await source.recoverExpiredLeases(10)
         expect(run?.InDoubt).toBe(true)
         expect((await claim(run as Run)).run.InDoubt).toBe(true)
       })
 
-      it('is one whose outcome says so, until a later outcome says otherwise', async () => {
+      it('stores the doubt of the latest recorded outcome', async () => {
         const queued = await queue('1')
         const first = (await record(await claim(queued), inDoubt)) as Run
         const second = await claim(first)
@@ -321,13 +321,13 @@ export function transactionSourceContract(
         expect([queued.InDoubt, first.InDoubt, undone.InDoubt]).toEqual([false, true, false])
       })
 
-      it('does not put the next step in doubt', async () => {
+      it('clears the doubt of a run when the step in doubt is completed', async () => {
         const doubtful = await claim((await record(await claim(await queue('1')), inDoubt)) as Run)
         const next = await record(doubtful, done)
         expect((await claim(next as Run)).run.InDoubt).toBe(false)
       })
 
-      it('stays in doubt after a failure and a resume; a replay does not inherit it', async () => {
+      it('keeps a failed run in doubt after a resume, but not in its replay', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
         const resumed = await claim(await source.resume(process.name, '1', null))
@@ -336,7 +336,7 @@ export function transactionSourceContract(
         expect((await claim(await source.replay(process, '1', null))).run.InDoubt).toBe(false)
       })
 
-      it('is one that was cancelled while a worker ran it', async () => {
+      it('marks a run as in doubt if it is cancelled during a step', async () => {
         await claim(await queue('in flight'))
         await queue('at rest')
         for (const [id, isInDoubt] of [
@@ -350,7 +350,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('returns overdue runs at a step that their process does not have', async () => {
+    it('returns overdue runs at a step that is missing from their process', async () => {
       await queue('known')
       const next = await record(await claim(await queue('unknown')), done)
       await record(await claim(await queue('early')), failing(60_000))
@@ -363,7 +363,7 @@ export function transactionSourceContract(
     })
 
     describe('the outbox', () => {
-      it('returns a run that was not claimed, at growing intervals', async () => {
+      it('returns an unclaimed run as due at growing intervals', async () => {
         const startedAt = performance.now()
         const run = await queue('1')
         expect(await source.due(refs, 10)).toEqual([])
@@ -381,7 +381,7 @@ export function transactionSourceContract(
         expect(third - second).toBeGreaterThan(contractTimes.sweepMs * 1.9)
       })
 
-      it('returns no run that is leased, over, early or at other steps, and at most the limit', async () => {
+      it('returns at most `limit` due runs, none of them leased, finished, early or at other steps', async () => {
         await claim(await queue('in flight'))
         await finish(await queue('over'))
         await record(await claim(await queue('early')), failing(60_000))
@@ -397,7 +397,7 @@ export function transactionSourceContract(
         expect(ids.toSorted()).toEqual(['a', 'b'])
       })
 
-      it('returns each run to one of several concurrent sweepers', async () => {
+      it('returns each due run to one of several concurrent sweepers', async () => {
         await Promise.all(Array.from({ length: 40 }, (_, n) => queue(String(n))))
         await sleep(contractTimes.sweepMs + 20)
         const found = await Promise.all(Array.from({ length: 8 }, () => source.due(refs, 10)))
@@ -407,7 +407,7 @@ export function transactionSourceContract(
     })
 
     describe('replay', () => {
-      it('is a new run with the same data, new keys and the next ReplayID', async () => {
+      it('creates a replay with the same initial data, new idempotency keys and the next ReplayID', async () => {
         await finish(await queue('1', { x: 1 }))
         const replay = await source.replay(process, '1', null)
         expect(replay).toMatchObject({
@@ -424,7 +424,7 @@ export function transactionSourceContract(
         expect((await source.get(process.name, '1', 0))?.run.Status).toBe('Completed')
       })
 
-      it('from a step copies the items of the steps before it', async () => {
+      it('copies the items of earlier steps into a replay from a step', async () => {
         await finish(await queue('1'))
         const replay = await source.replay(process, '1', 'csv')
         expect(replay.StepName).toBe('csv')
@@ -440,7 +440,7 @@ export function transactionSourceContract(
         expect(run?.items.map(({ Status }) => Status)).toEqual(['Copied', 'Copied'])
       })
 
-      it('from a step is rejected if an earlier one was never completed, and changes nothing', async () => {
+      it('rejects a replay from a step if an earlier step was never completed, and changes nothing', async () => {
         await record(await claim(await queue('1')), failed)
         await expect(source.replay(process, '1', 'csv')).rejects.toMatchObject({
           code: 'invalid_request',
@@ -448,7 +448,7 @@ export function transactionSourceContract(
         expect((await source.get(process.name, '1', null))?.run.ReplayID).toBe(0)
       })
 
-      it('is rejected for an unknown transaction and while a run is active', async () => {
+      it('rejects a replay of an unknown transaction, and one while a run is active', async () => {
         await expect(source.replay(process, 'unknown', null)).rejects.toMatchObject({
           code: 'transaction_not_found',
         })
@@ -458,7 +458,7 @@ export function transactionSourceContract(
         })
       })
 
-      it('requested many times concurrently starts one run', async () => {
+      it('starts one run for many concurrent replay requests', async () => {
         await finish(await queue('1'))
         const results = await Promise.allSettled(
           Array.from({ length: 10 }, () => source.replay(process, '1', null)),
@@ -471,7 +471,7 @@ export function transactionSourceContract(
     })
 
     describe('resume and cancel', () => {
-      it('continues a failed run where it stopped, with its attempts reset', async () => {
+      it('resumes a failed run at its failed step with the attempt count reset', async () => {
         const next = await record(await claim(await queue('1')), done)
         await record(await claim(next as Run), failed)
         const resumed = await source.resume(process.name, '1', null)
@@ -485,14 +485,14 @@ export function transactionSourceContract(
         expect((await finish(resumed)).Status).toBe('Completed')
       })
 
-      it('cancels a run: its worker can no longer record, and it can be resumed', async () => {
+      it('rejects the outcome of a cancelled run, which can be resumed', async () => {
         const claimed = await claim(await queue('1'))
         expect(await source.cancel(process.name, '1', 0)).toMatchObject({ Status: 'Cancelled' })
         expect(await record(claimed, done)).toBeNull()
         expect(await source.resume(process.name, '1', null)).toMatchObject({ StepName: 'order' })
       })
 
-      it('rejects operations that do not fit the status, and unknown runs', async () => {
+      it('rejects a resume of an active run, a cancel of a finished run, and both for unknown runs', async () => {
         await finish(await queue('1'))
         await queue('2')
         await expect(source.resume(process.name, '1', null)).rejects.toMatchObject({
@@ -512,11 +512,11 @@ export function transactionSourceContract(
     })
 
     describe('waiting for a credential', () => {
-      it('charges no attempt and continues when that credential is usable again', async () => {
+      it('makes a waiting run due again without charging an attempt when its credential is usable', async () => {
         const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
-        const parked = await record(await claim(await queue('1')), waiting)
-        expect(parked).toMatchObject({ Status: 'Waiting', Attempt: 0, WaitingFor: 'ACC-1' })
-        expect(await source.claim(request(parked as Run))).toEqual({ kind: 'stale' })
+        const waitingRun = await record(await claim(await queue('1')), waiting)
+        expect(waitingRun).toMatchObject({ Status: 'Waiting', Attempt: 0, WaitingFor: 'ACC-1' })
+        expect(await source.claim(request(waitingRun as Run))).toEqual({ kind: 'stale' })
         expect(await source.wake('ACC-2', 10)).toEqual([])
         const [woken] = await source.wake('ACC-1', 10)
         expect(woken).toMatchObject({ TransactionID: '1', WaitingFor: null, LastError: null })
@@ -525,14 +525,14 @@ export function transactionSourceContract(
       })
     })
 
-    it('fails a run that cannot be run at all, once', async () => {
+    it('fails a run by failRun once, and not if it has changed since', async () => {
       const run = await queue('1')
       const failedRun = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')
       expect(failedRun).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
       expect(await source.failRun(run, run.Version, 'x', 'y')).toBeNull()
     })
 
-    it('lists newest first, page by page, while rows are inserted', async () => {
+    it('lists runs newest first without gaps or repeats while rows are inserted between pages', async () => {
       for (let n = 0; n < 7; n += 1) await queue(String(n))
       await finish((await source.get(process.name, '3', 0))?.run as Run)
       const pages: string[][] = []
@@ -561,7 +561,7 @@ export function transactionSourceContract(
       expect(await source.paused()).toEqual(new Set(['A']))
     })
 
-    it('counts violations', async () => {
+    it('counts stuck runs, unknown processes and the other violations in its audit', async () => {
       await queue('1')
       await eventually(async () => {
         const { violations, dueBySteps, runsByStatus } = await source.audit(['Another'])
@@ -571,7 +571,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('returns how long the oldest of the unclaimed runs has been due', async () => {
+    it('returns how long the oldest claimable run of each step has been due', async () => {
       const queuedAt = performance.now()
       const first = await queue('1')
       await sleep(50)
@@ -579,7 +579,7 @@ export function transactionSourceContract(
       const audited = async () => (await source.audit([process.name])).dueBySteps
       const [both] = await audited()
       expect(both).toMatchObject({ due: 2 })
-      // The clocks have a resolution of one millisecond.
+      // The run has been due for 50 ms, and the clocks have a resolution of 1 ms.
       expect(both?.oldestMs).toBeGreaterThan(48)
       expect(both?.oldestMs).toBeLessThan(performance.now() - queuedAt + 2)
 
@@ -589,7 +589,7 @@ export function transactionSourceContract(
       expect(second?.oldestMs).toBeLessThan(performance.now() - queuedAt - 48)
     })
 
-    it('counts a run with an expired lease as due from then on', async () => {
+    it('counts a run as due since its lease expired', async () => {
       const claimedAt = performance.now()
       await claim(await queue('1'))
       expect((await source.audit([process.name])).dueBySteps).toEqual([])

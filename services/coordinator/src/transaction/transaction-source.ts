@@ -27,11 +27,11 @@ export interface TransactionSource extends AsyncDisposable {
   record(lease: Lease, transition: Transition): Promise<RunState | null>
   /** Extends leases; resolves with those that were lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>
-  /** Up to `limit` overdue runs of these steps; doubles the interval until each is returned again (S4). */
+  /** Returns up to `limit` overdue runs of these steps; doubles the interval until each is returned again (S4). */
   due(steps: readonly StepRef[], limit: number): Promise<Run[]>
   /** Ends up to `limit` expired leases of lost workers; their runs are due again. */
   recoverExpiredLeases(limit: number): Promise<Run[]>
-  /** Up to `limit` overdue runs of these processes at a step that their process does not have. */
+  /** Returns up to `limit` overdue runs of these processes at a step that their process does not have. */
   runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
   /** Fails an active run without a lease that cannot be run at all; `null` if it changed since `version`. */
   failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
@@ -104,7 +104,7 @@ export type RunState = Omit<Run, 'InitialData' | 'Realm' | 'CreatedAt'>
 
 export interface Claim {
   readonly lease: Lease
-  /** As claimed: `Version` is the fence, `Attempt` counts this attempt. */
+  /** The run as claimed: `Version` is the fence, and `Attempt` includes this attempt. */
   readonly run: Run
   /** The items of the steps that are completed or copied. */
   readonly items: readonly FinishedItem[]
@@ -112,7 +112,7 @@ export interface Claim {
 
 export type ClaimResult =
   | { readonly kind: 'claimed'; readonly claim: Claim }
-  /** Due only in `delayMs` milliseconds; `version` is the present one. */
+  /** The run is due only in `delayMs` milliseconds; `version` is its present version. */
   | { readonly kind: 'early'; readonly delayMs: number; readonly version: number }
   /** Another worker has the run, or the message belongs to an earlier version. */
   | { readonly kind: 'stale' }
@@ -178,8 +178,11 @@ export const LEASE_MS = 30_000
 export const RENEW_MS = 10_000
 /** A run that waits for a credential is tried again after this long, because the event can be missed. */
 export const WAITING_RECHECK_MS = 300_000
-/** The sweeper re-publishes a run this long after its message was sent, or a third sooner; the interval doubles up to the cap. */
+/**
+ * The sweeper publishes the message of a run again this long after the first one was sent, or up to a third sooner. The
+ * interval then doubles with each sweep up to the cap.
+ */
 export const SWEEP_MS = 15_000
 export const SWEEP_CAP_MS = 900_000
-/** A run that is overdue by this much is reported as stuck: nothing picks it up. */
+/** A run that is overdue by this much is reported as stuck: apparently no worker or sweeper processes it. */
 export const STUCK_MS = 1_800_000

@@ -2,8 +2,8 @@ import type { StepOutcome } from '../process/progress.ts'
 import type { AbortReason } from '../process/step-abort.ts'
 
 /**
- * The outcome of a step that may have been aborted; `'abandoned'` is a step that ignored its signal. `null` if
- * the lease was lost, because its outcome can no longer be recorded.
+ * Returns the outcome to record for a step that may have been aborted; `'abandoned'` is a step that ignored its abort
+ * signal. `null` if the lease was lost, because then no outcome can be recorded.
  */
 export function applyAbortReason(
   outcome: StepOutcome | 'abandoned',
@@ -36,6 +36,6 @@ export function applyAbortReason(
   }
 }
 
-// What a step throws when its signal aborts is not an error of the step.
+// A step that throws because its signal was aborted has not failed by itself.
 const isThrown = (outcome: StepOutcome): boolean =>
   outcome.kind === 'retry' && outcome.errorClass === 'step_threw'

@@ -5,8 +5,8 @@ import type { StepConsumer, StepDelivery, StepQueue } from './step-queue.ts'
 /** The consumers of the step queues: those of a process exist while its gate is open. */
 export interface Consumers {
   /**
-   * Starts and cancels consumers as the gate says; resolves when the cancelled ones have settled their
-   * deliveries. New ones start at once: a long call of a step must not delay the return of its process.
+   * Starts the consumers of processes whose gate is open and cancels the others; resolves when the cancelled ones have
+   * settled their deliveries. New consumers start at once, without waiting for calls of cancelled ones to finish.
    */
   reconcile(): Promise<unknown>
   readonly isConsuming: (process: string) => boolean

@@ -9,7 +9,7 @@ export interface Gate {
   readonly dependsOnInternet: boolean
   setOnline(isOnline: boolean): void
   setPaused(paused: ReadonlySet<string>): void
-  /** Spreads the first steps after the internet came back, which would otherwise all start in one moment. */
+  /** Waits a random part of the ramp after the internet came back, so that waiting steps do not all start at once. */
   rampUp(): Promise<void>
 }
 

@@ -3,15 +3,15 @@ import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
 
 export interface PollingOptions {
-  /** For the log. */
+  /** The name of the task in log messages. */
   readonly task: string
   readonly intervalMs: number
   readonly log: Logger
   /** In [0, 1). */
   readonly random: () => number
-  /** Resolves with false if it should run again soon instead of after the interval. */
+  /** Resolves with false if the next poll should follow soon instead of after the interval. */
   readonly poll: () => Promise<boolean>
-  /** Called before each poll; its result ends the pause after that poll early. */
+  /** Called before each poll. When the signal it returns aborts, the pause after that poll ends early. */
   readonly wakeUp?: () => AbortSignal
 }
 

@@ -69,7 +69,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       attempt: run.Attempt,
     }
     let child: Logger | null = null
-    // Created by the first line it writes: a step that logs nothing should pay nothing for it.
+    // The child logger is created for the first line, so that a step that logs nothing does not pay for it.
     const stepLog = (): Logger => (child ??= log.child(fields))
     if (log.isLevelEnabled('info')) stepLog().info('step start')
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
@@ -125,8 +125,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const handler = definition.steps.get(run.StepName)
     if (handler === undefined)
       return { ...failure('step_unknown', 'the process has no such step'), isInDoubt }
-    // An attempt is charged even if its worker died in it. Otherwise a step that crashes its process would crash one
-    // worker after the other, for ever.
+    // An attempt is charged even if its worker died during it. Otherwise a step that crashes its process would crash one
+    // worker after the other without end.
     if (run.Attempt > definition.retry.maxAttempts)
       return {
         ...failure('attempts_used_up', 'workers were lost in every attempt of this step'),
@@ -192,7 +192,7 @@ function traceOutcome(
   if (outcome === 'failed' || outcome === 'retry') traces.fail(errorClass ?? outcome)
 }
 
-/** The claim of the next step, as the source has stored it after a transition that `continues`. */
+/** Returns the claim of the next step, as the source has stored it after a transition that `continues`. */
 function claimAfter(
   { lease, run, items }: Claim,
   next: RunState,

@@ -1,18 +1,18 @@
 import type { RunKey } from '../transaction/run.ts'
 import type { ProcessOutline } from '../transaction/transaction-source.ts'
 
-/** The port to the messages that say a step is due. They carry no data: the row is the truth. */
+/** The port to the messages that start due steps. A message contains only the key and version of a run, no data. */
 export interface StepQueue {
   /** Declares the queues of a process; they are declared again after every reconnect. */
   declare(process: ProcessOutline): Promise<void>
   /**
-   * Publishes that a step is due now or in about `delayMs`. The message may arrive earlier, never later than
-   * that: the claim then returns `early`, with the time that remains.
+   * Publishes that a step is due now or in about `delayMs`. The message may arrive earlier; the claim then returns
+   * `early` with the time that remains.
    *
    * @throws {IntegrationError} `broker_unavailable`; the sweeper publishes the step again.
    */
   publish(step: DueStep, delayMs: number): Promise<void>
-  /** Dead-letters a message that can never be worked on, with the reason. */
+  /** Dead-letters a message that can never be processed, with the reason. */
   deadLetter(process: string, delivery: StepDelivery, reason: string): Promise<void>
   consume(
     process: string,
@@ -34,7 +34,7 @@ export interface DueStep extends RunKey {
 }
 
 export interface StepDelivery {
-  /** What the message says; `null` if it is not a step message. */
+  /** The parsed message; `null` if it is not a step message. */
   readonly due: DueStep | null
   readonly content: Buffer
   readonly messageId: string

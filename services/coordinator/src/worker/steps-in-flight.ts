@@ -11,7 +11,7 @@ export interface StepInFlight {
 /** The steps that this replica is running now, at most one per run. */
 export interface StepsInFlight {
   readonly leases: readonly Lease[]
-  /** @returns how to remove it again. */
+  /** Returns the function that removes the step. */
   add(step: StepInFlight): () => void
   /** Aborts the step of a lost lease, unless the run has been claimed again since. */
   abortLost(lease: Lease): void

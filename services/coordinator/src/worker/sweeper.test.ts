@@ -27,7 +27,7 @@ const run = (n: number, StepName = 'first'): Run => ({
   CompletedAt: null,
 })
 
-/** A sweeper over a source with only the methods it uses; it polls once an hour. */
+/** Starts a sweeper on fake dependencies that record its calls. It polls once an hour, so each test sees few polls. */
 function sweeperOn(given: {
   due?: (limit: number) => Run[]
   runsAtUnknownStep?: Run[]
@@ -83,7 +83,7 @@ function sweeperOn(given: {
 }
 
 describe('the sweeper', () => {
-  it('polls at once when the source hints at rows, and once for many hints', async () => {
+  it('polls at once when the source reports inserted rows, and once for many reports', async () => {
     await using sweeper = sweeperOn({})
     const { polls, hint } = sweeper
     await eventually(() => expect(polls).toHaveLength(1))
@@ -93,7 +93,7 @@ describe('the sweeper', () => {
     await eventually(() => expect(polls).toHaveLength(3))
   })
 
-  it('publishes five thousand messages at most, and the rest when the queues are short again', async () => {
+  it('publishes at most 5,000 messages in a poll, and the rest when the queues are short again', async () => {
     let left = 12_000
     let ready = 0
     await using sweeper = sweeperOn({
@@ -114,10 +114,10 @@ describe('the sweeper', () => {
   })
 
   it.each([
-    ['no queue', () => null, 1],
-    ['a queue without a consumer', () => 0, 1],
-    ['a queue that another version of the process consumes', () => 2, 0],
-  ])('decides on a due run at an unknown step: %s', async (_, consumers, failures) => {
+    ['fails', 'has no queue', () => null, 1],
+    ['fails', 'has a queue without a consumer', () => 0, 1],
+    ['keeps', 'has a queue that another version of the process consumes', () => 2, 0],
+  ])('%s a due run at an unknown step that %s', async (_, __, consumers, failures) => {
     const sweeper = sweeperOn({ runsAtUnknownStep: [run(1, 'gone')], consumers })
     await eventually(() => expect(sweeper.polls).toHaveLength(1))
     await sweeper[Symbol.asyncDispose]()
@@ -129,7 +129,7 @@ describe('the sweeper', () => {
     let asked = 0
     const sweeper = sweeperOn({
       runsAtUnknownStep: [run(1, 'gone')],
-      // Available when the poll starts, unavailable when it queries the unknown step.
+      // The broker responds at the start of the poll, and no longer when the sweeper queries the unknown step's queue.
       waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
     })
     await eventually(() => expect(sweeper.polls).toHaveLength(1))

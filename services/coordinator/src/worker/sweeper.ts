@@ -1,8 +1,8 @@
 /**
- * The local pull: publishes the due runs again that no message was consumed for. It never runs a step: the
- * only way into a step is a delivery and its claim.
+ * The local pull: publishes the step message of each overdue run again, because its first message may have been lost.
+ * It never runs a step itself: a step runs only after a delivery and its claim.
  *
- * It polls every 15 s, and at once when the source hints at inserted rows. Each run is published at growing
+ * It polls every 15 s, and at once when the source reports inserted rows. Each run is published at growing
  * intervals, and only if the queue of its step is short: a long queue means slow workers, not lost messages,
  * and more messages would not help. A run at a step that its process no longer has is failed with the reason,
  * because no worker would ever claim it.
@@ -35,7 +35,7 @@ export interface SweeperDeps {
 const BATCH = 500
 /** The most batches that one poll publishes; the rest follows when the queues are short again. */
 const MAX_BATCHES = 10
-/** The delay from a hint of the source to the poll: rows that are inserted meanwhile are found with it. */
+/** The delay from a notification of the source to the poll, so that one poll picks up all rows inserted meanwhile. */
 const HINT_MS = 50
 
 export function startSweeper(deps: SweeperDeps): AsyncDisposable {
@@ -50,7 +50,7 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     }, HINT_MS).unref()
   })
 
-  /** The steps whose overdue runs are worth a message now. */
+  /** Returns the steps whose queue is short, so that publishing their overdue runs again is useful. */
   async function shortQueues(): Promise<StepRef[]> {
     const found: StepRef[] = []
     for (const { name, stepNames } of processes.values()) {
@@ -64,12 +64,12 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     return found
   }
 
-  /** Whether a previous poll left overdue runs behind that none has looked at since. */
+  /** True after a poll that published as many runs as it may, until a poll of all steps finds no more. */
   let isMoreDue = false
 
   /**
-   * False if it should be repeated soon: there was more than one poll publishes, or it could look at nothing,
-   * because no process runs now or the broker is unavailable.
+   * Publishes overdue runs. Resolves with false if the next poll should follow soon: more runs are overdue than one
+   * poll may publish, or no queue could be checked because no process runs now or the broker is unavailable.
    */
   async function poll(): Promise<boolean> {
     const steps = await shortQueues()
@@ -111,13 +111,14 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   async function isConsumed(process: string, step: string): Promise<boolean> {
     const consumers = await queue.consumers(process, step)
     if (consumers !== null) return consumers > 0
-    // Either there is no such queue, which nothing can consume; or the broker is unavailable, which proves nothing.
+    // Null means that the queue does not exist, so nothing can consume it, or that the broker is unavailable. A query
+    // of a queue that must exist distinguishes the two; if the broker is unavailable, the step counts as consumed.
     const first = processes.get(process)?.stepNames[0]
     return first === undefined || (await queue.waiting(process, first)) === null
   }
 
   async function republish(run: Run): Promise<void> {
-    // A row that another program inserted: no message could carry this id, so the run could never be claimed.
+    // Another program inserted this row. No message may contain such an id, so the run could never be claimed.
     if (!TransactionID.safeParse(run.TransactionID).success) {
       const failed = await source.failRun(
         run,

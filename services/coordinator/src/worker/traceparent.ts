@@ -1,7 +1,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import { keyText, type RunKey } from '../transaction/run.ts'
 
-/** A `traceparent` (W3C Trace Context §3.2) for a run. */
+/** Returns a `traceparent` header value (W3C Trace Context §3.2) for a call of a run. */
 export type Traceparents = (run: RunKey) => string
 
 /**

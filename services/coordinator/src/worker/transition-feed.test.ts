@@ -18,13 +18,13 @@ describe('a client that reconnects to another replica', () => {
   const longBefore = event('long before', 1_000)
   const after = event('after', 9_000)
 
-  it('misses no event that this replica has before the last one it saw elsewhere', () => {
+  it('repeats to a reconnecting client the events of the second before its Last-Event-ID', () => {
     const feed = createTransitionFeed()
     for (const one of [longBefore, here, elsewhere, after]) feed.add(one)
     expect(feed.after(eventId(elsewhere))).toEqual([here, after])
   })
 
-  it('gets a reset if that event is unknown here', () => {
+  it('returns null for a Last-Event-ID that this replica does not know, which sends the client a reset', () => {
     const feed = createTransitionFeed(2)
     for (const one of [longBefore, elsewhere, here, after]) feed.add(one)
     expect(feed.after(eventId(longBefore))).toBeNull()

@@ -5,7 +5,7 @@ import type { RunState } from '../transaction/transaction-source.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from './transition-feed.ts'
 
-/** Publishes committed transitions: the message of the due step to its queue, the event to all who watch. */
+/** Publishes committed transitions: the message of the due step to its queue, and the event to all watchers. */
 export interface TransitionPublisher {
   /**
    * Publishes the event of a transition, and the message of the step that is due after it, if there is one.

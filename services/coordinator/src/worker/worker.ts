@@ -3,9 +3,9 @@
  *
  * R1  A step runs only under a lease, and its outcome is recorded only under it: of two workers that run the
  *     same step, one result counts.
- * R2  A delivery is acknowledged after the outcome is committed and the next message was published, or failed
- *     to be: the row is the outbox, and the sweeper publishes it again. A crash in between repeats a message,
- *     never a result.
+ * R2  A delivery is acknowledged after the outcome is committed and publishing the next message was tried. If it was
+ *     not published, the sweeper does so later, because the row is the outbox. A crash in between repeats a
+ *     message, never a result.
  * R3  A delivery waits while the store is unavailable: nothing is lost, and no attempt is charged.
  * R4  Shutdown, and the loss of the internet, abort calls that were not sent and give the attempt back. A call
  *     that was sent runs to its end, on shutdown for `drainMs` at most: then the attempt is given back as well,
