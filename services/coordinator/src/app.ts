@@ -16,7 +16,7 @@ export interface AppDeps extends TransactionRouteDeps, ProcessRouteDeps, Integri
   readonly metrics: Metrics
   readonly keys: readonly Secret[]
   readonly feed: TransitionFeed
-  /** Aborts on shutdown, which ends the event streams: they have no end of their own. */
+  /** Aborts on shutdown. The streams of `/events` end then, because they never end by themselves. */
   readonly shutdown: AbortSignal
 }
 

@@ -1,4 +1,7 @@
-/** Faults of callers, targets, steps and disks: each ends in a clear status, and the next transaction runs. */
+/**
+ * Invalid requests, misbehaving targets and steps, and full disks. Each of them must end in a documented status, and
+ * the next transaction must still run.
+ */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmdirSync } from 'node:fs'
 import { mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -30,7 +33,7 @@ afterEach(async () => {
 const start = async (options: FixtureOptions = {}): Promise<Fixture> =>
   (host = await startFixture(backends, options))
 
-/** A process whose only step misbehaves as the initial data says; `good` completes normally. */
+/** A process whose only step runs the handler that the initial data names; `good` completes normally. */
 const tried = (handlers: Readonly<Record<string, (step: Step<string>) => unknown>>) =>
   defineProcess('Tried', {
     stepTimeoutSeconds: 3,
@@ -46,54 +49,61 @@ async function expectHealthy(fixture: Fixture): Promise<void> {
   await fixture.reached(id, 'Completed')
 }
 
-describe('a step that', () => {
+describe('a misbehaving step', () => {
   const circular: { self?: unknown } = {}
   circular.self = circular
   const never = new Promise<never>(() => {})
   it.each<[string, (step: Step<string>) => unknown, string]>([
-    ['throws', () => Promise.reject(new Error('a bug')), 'step_threw'],
+    ['rejects', () => Promise.reject(new Error('a bug')), 'step_threw'],
     [
-      'throws at once',
+      'throws synchronously',
       () => {
         throw new TypeError('a bug')
       },
       'step_threw',
     ],
-    ['throws a megabyte', () => Promise.reject(new Error('x\0'.repeat(500_000))), 'step_threw'],
-    ['returns nothing', () => {}, 'status_not_set'],
-    ['returns what is no status', () => 'Completed', 'status_not_set'],
+    [
+      'rejects with a message of a megabyte',
+      () => Promise.reject(new Error('x\0'.repeat(500_000))),
+      'step_threw',
+    ],
+    ['returns without a call and without a status', () => {}, 'status_not_set'],
+    ['returns a string instead of setting its status', () => 'Completed', 'status_not_set'],
     ['returns a promise that never settles', () => never, 'step_timeout'],
     [
-      'hangs in its call',
+      'calls a target that never responds',
       (step) => step.execute({ url: `${step.settings.demoApiUrl}/held` }),
       'step_timeout',
     ],
-    ['leaves data that is no JSON', (step) => step.complete(circular as never), 'step_threw'],
-    ['leaves a number without end', (step) => step.complete(1n as never), 'step_threw'],
-    ['asks for an address that is none', (step) => step.execute({ url: 'nowhere' }), 'step_threw'],
-    ['asks for a file', (step) => step.execute({ url: 'file:///etc/passwd' }), 'step_threw'],
+    ['completes with circular data', (step) => step.complete(circular as never), 'step_threw'],
+    ['completes with a bigint', (step) => step.complete(1n as never), 'step_threw'],
+    ['calls an invalid URL', (step) => step.execute({ url: 'nowhere' }), 'step_threw'],
+    ['calls a file: URL', (step) => step.execute({ url: 'file:///etc/passwd' }), 'step_threw'],
     [
-      'sends a header that is none',
+      'sends an invalid header name',
       (step) => step.execute({ url: step.settings.demoApiUrl, headers: { 'a\nb': 'c' } }),
       'step_threw',
     ],
     [
-      'calls with a method that is none',
+      'calls with an invalid HTTP method',
       (step) => step.execute({ url: step.settings.demoApiUrl, method: 'GET /' }),
       'step_threw',
     ],
-    ['asks for an item that is none', (step) => step.item('nowhere'), 'step_threw'],
-  ])('%s fails with a reason, and the next one runs', async (_, handler, errorClass) => {
-    const fixture = await start({ processes: [tried({ bad: handler })] })
-    fixture.target.on('/held', () => {})
-    await fixture.queue('1', 'bad')
-    const run = await fixture.reached('1', 'Failed')
-    expect(run.ErrorClass).toBe(errorClass)
-    expect(run.LastError).toMatch(/^[^\0]{3,1000}$/)
-    await expectHealthy(fixture)
-  })
+    ['reads the item of an unknown step', (step) => step.item('nowhere'), 'step_threw'],
+  ])(
+    'a step that %s fails with error class and text, and the next transaction completes',
+    async (_, handler, errorClass) => {
+      const fixture = await start({ processes: [tried({ bad: handler })] })
+      fixture.target.on('/held', () => {})
+      await fixture.queue('1', 'bad')
+      const run = await fixture.reached('1', 'Failed')
+      expect(run.ErrorClass).toBe(errorClass)
+      expect(run.LastError).toMatch(/^[^\0]{3,1000}$/)
+      await expectHealthy(fixture)
+    },
+  )
 
-  it('that blocks the event loop for longer than its lease runs once, or again under the same key', async () => {
+  it('a step that blocks the event loop for longer than its lease makes every call under the same idempotency key', async () => {
     let times = 0
     const block = (step: Step<string>) => {
       times += 1
@@ -113,7 +123,7 @@ describe('a step that', () => {
   })
 })
 
-describe('a target that responds with', () => {
+describe('an unusual response of a target', () => {
   const parse = (step: Step<string>) =>
     step.execute(
       { url: `${step.settings.demoApiUrl}/bad` },
@@ -128,13 +138,17 @@ describe('a target that responds with', () => {
   const latin1 = Buffer.from('{"name":"Müller"}', 'latin1')
 
   it.each<[string, Parameters<Fixture['target']['on']>[1], object]>([
-    ['50 MB', respondWith(200, 'x'.repeat(52_428_800)), { ErrorClass: 'response_too_large' }],
-    ['50 MB with 404', respondWith(404, 'x'.repeat(52_428_800)), { ErrorClass: 'http_404' }],
-    ['no JSON', respondWith(200, '{"name":'), { ErrorClass: 'response_invalid' }],
-    ['nothing', respondWith(200), { ErrorClass: 'response_invalid' }],
-    ['other JSON', respondWith(200, '[]'), { ErrorClass: 'response_invalid' }],
+    [
+      '200 and 50 MB',
+      respondWith(200, 'x'.repeat(52_428_800)),
+      { ErrorClass: 'response_too_large' },
+    ],
+    ['404 and 50 MB', respondWith(404, 'x'.repeat(52_428_800)), { ErrorClass: 'http_404' }],
+    ['truncated JSON', respondWith(200, '{"name":'), { ErrorClass: 'response_invalid' }],
+    ['an empty body', respondWith(200), { ErrorClass: 'response_invalid' }],
+    ['JSON of another shape', respondWith(200, '[]'), { ErrorClass: 'response_invalid' }],
     ['a redirect', respondWith(302, '', { location: '/order' }), { ErrorClass: 'http_302' }],
-  ])('%s fails the step with a reason', async (_, reply, expected) => {
+  ])('a response with %s fails the step with its error class', async (_, reply, expected) => {
     const fixture = await start({ processes: [tried({ bad: parse })] })
     fixture.target.on('/bad', reply)
     await fixture.queue('1', 'bad')
@@ -143,12 +157,32 @@ describe('a target that responds with', () => {
   })
 
   it.each([
-    ['the charset it names', 'application/json; charset=ISO-8859-1', latin1, 'MÜLLER'],
-    ['another charset than it names', 'application/json; charset=utf-8', latin1, 'M\uFFFDLLER'],
-    ['a charset that nobody knows', 'application/json; charset=klingon', latin1, 'M\uFFFDLLER'],
-    ['no charset', 'application/json', Buffer.from('{"name":"Müller"}'), 'MÜLLER'],
-    ['a NUL', 'application/json', Buffer.from('{"name":"a\\u0000b"}'), 'A\uFFFDB'],
-  ])('in %s is stored as text', async (_, type, body, data) => {
+    [
+      'ISO-8859-1 that its Content-Type names',
+      'application/json; charset=ISO-8859-1',
+      latin1,
+      'MÜLLER',
+    ],
+    [
+      'ISO-8859-1 that its Content-Type calls UTF-8',
+      'application/json; charset=utf-8',
+      latin1,
+      'M\uFFFDLLER',
+    ],
+    ['an unknown charset', 'application/json; charset=klingon', latin1, 'M\uFFFDLLER'],
+    [
+      'UTF-8 without a named charset',
+      'application/json',
+      Buffer.from('{"name":"Müller"}'),
+      'MÜLLER',
+    ],
+    [
+      'JSON with an escaped NUL',
+      'application/json',
+      Buffer.from('{"name":"a\\u0000b"}'),
+      'A\uFFFDB',
+    ],
+  ])('a response body in %s is decoded to well-formed text', async (_, type, body, data) => {
     const fixture = await start({ processes: [tried({ bad: parse })] })
     fixture.target.on('/bad', bytes(type, body))
     await fixture.queue('1', 'bad')
@@ -156,7 +190,7 @@ describe('a target that responds with', () => {
   })
 })
 
-describe('a transaction', () => {
+describe('limits of a transaction', () => {
   it.each([
     '../../etc/x',
     '/etc/x',
@@ -169,7 +203,7 @@ describe('a transaction', () => {
     'x'.repeat(128),
     '漢'.repeat(128),
     '😀'.repeat(128),
-  ])('under the id %j writes its one file inside OrderCSV/', async (id) => {
+  ])('an order with the id %j writes exactly one file, inside OrderCSV/', async (id) => {
     const fixture = await start()
     expect((await fixture.queue(id, '=1+1')).status).toBe(202)
     await fixture.reached(id, 'Completed')
@@ -178,7 +212,7 @@ describe('a transaction', () => {
     expect(written).toEqual([expect.stringMatching(/^OrderCSV\/Order_[\w.%-]{1,240}\.0\.csv$/)])
   })
 
-  it('may be 256 KB long, and not a byte more', async () => {
+  it('accepts a transaction of exactly 256 KB, and rejects a larger one with 413', async () => {
     const fixture = await start({ processes: [tried({})] })
     const send = (length: number) => {
       const frame = '{"TransactionID":"1","InitialData":""}'
@@ -194,32 +228,32 @@ describe('a transaction', () => {
   })
 })
 
-describe('the folder OrderCSV', () => {
+describe('an OrderCSV folder that cannot be written', () => {
   const folder = () => join(backends.dataDir, 'OrderCSV')
-  const makeAnew = async (): Promise<void> => {
+  const recreate = async (): Promise<void> => {
     await rm(folder())
     await mkdir(folder())
   }
-  /** Runs an order against a folder it cannot write to; once that is fixed, the order continues by itself. */
-  async function expectPatience(
+  /** Makes the folder unwritable and expects the order to be retried, then makes it writable and expects completion. */
+  async function expectRetryUntilRepaired(
     code: RegExp,
-    harm: () => Promise<void>,
-    mend: () => Promise<void>,
+    damage: () => Promise<void>,
+    repair: () => Promise<void>,
   ): Promise<void> {
     const fixture = await start()
-    await harm()
+    await damage()
     await fixture.queue('66')
     const retrying = await fixture.reached('66', 'Retrying')
     expect(retrying).toMatchObject({ StepName: 'csv', ErrorClass: 'step_threw' })
     expect(retrying.LastError).toMatch(code)
-    await mend()
+    await repair()
     await fixture.reached('66', 'Completed')
     expect(await readdir(folder())).toEqual(['Order_66.0.csv'])
     expect(await readFile(join(folder(), 'Order_66.0.csv'), 'utf8')).toMatch(/Confirmed\n$/)
     expect(fixture.target.calls).toHaveLength(2)
   }
 
-  it('is created again after it was removed', async () => {
+  it('creates the folder OrderCSV again after it was removed', async () => {
     const fixture = await start()
     await rm(folder(), { recursive: true, force: true })
     await fixture.queue('66')
@@ -227,24 +261,31 @@ describe('the folder OrderCSV', () => {
     expect(await readdir(folder())).toEqual(['Order_66.0.csv'])
   })
 
-  it('is a file: the order is retried until the folder can be created', async () => {
-    await expectPatience(/EEXIST|ENOTDIR/, () => writeFile(folder(), ''), makeAnew)
+  it('retries an order while a file named OrderCSV prevents creating the folder', async () => {
+    await expectRetryUntilRepaired(/EEXIST|ENOTDIR/, () => writeFile(folder(), ''), recreate)
   })
 
-  // A place where not even root may write.
-  it.skipIf(process.platform !== 'linux')('is read-only: the order waits', async () => {
-    await expectPatience(/EACCES|EROFS|EPERM/, () => symlink('/sys', folder()), makeAnew)
-  })
+  // The tests may run as root, and /sys is a place where even root cannot create files.
+  it.skipIf(process.platform !== 'linux')(
+    'retries an order while the folder OrderCSV is read-only',
+    async () => {
+      await expectRetryUntilRepaired(
+        /EACCES|EROFS|EPERM/,
+        () => symlink('/sys', folder()),
+        recreate,
+      )
+    },
+  )
 
-  // Only if this process may mount a small disk.
+  // A full disk needs a small file system, which only a privileged process can mount.
   it.skipIf(!canMount())(
-    'is full: the order is retried, and temporary files of a killed worker are removed',
+    'retries an order while the disk is full, and removes the temporary files of a killed worker',
     async () => {
       await mkdir(folder())
       command('mount', ['-t', 'tmpfs', '-o', 'size=16k', 'none', folder()])
       try {
         const filler = join(folder(), 'filler')
-        await expectPatience(
+        await expectRetryUntilRepaired(
           /ENOSPC/,
           async () => {
             await writeFile(join(folder(), 'Order_66.0.csv.0123abcd.tmp'), 'half a fi')
@@ -260,7 +301,7 @@ describe('the folder OrderCSV', () => {
   )
 })
 
-/** @throws if the program fails. */
+/** Runs a program. @throws {Error} with its standard error if it exits with another code than 0. */
 function command(program: string, args: readonly string[]): void {
   const { status, stderr } = spawnSync(program, args, { encoding: 'utf8' })
   if (status !== 0) throw new Error(`${program} failed: ${stderr}`)
@@ -279,7 +320,7 @@ function canMount(): boolean {
   }
 }
 
-describe('a run at a step that was removed from its process', () => {
+describe('changing a process that has active runs', () => {
   const act = (fixture: Fixture, action: string) =>
     fixture.call(`/processes/Changed/transactions/1/${action}`, { method: 'POST' })
   const changed = (steps: Record<string, (step: Step) => unknown>) => [
@@ -287,7 +328,7 @@ describe('a run at a step that was removed from its process', () => {
   ]
   const one = (step: Step) => step.complete()
 
-  it('fails with that reason, and can be resumed once the step exists again', async () => {
+  it('fails a run at a removed step as step_unknown, and resumes it once the process has the step again', async () => {
     const source = await backends.openSource({ sweepMs: 50 })
     const bus = await backends.openBus()
     const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) })

@@ -11,7 +11,7 @@ import {
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { z } from 'zod'
 
-/** One way to check that the internet is reachable: a URL that responds, or a TCP port that accepts. */
+/** A check that the internet is reachable: an HTTP URL that must respond, or a TCP port that must accept a connection. */
 export type Probe =
   | { readonly kind: 'http'; readonly url: string }
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
@@ -80,7 +80,7 @@ export const readConfig = (env: Environment): Config =>
 /** The same settings without those of backends, for the embedded host. */
 export const readEmbeddedConfig = (env: Environment): EmbeddedConfig => parseConfig(Embedded, env)
 
-/** The configured probes; otherwise the host of the discovery document; otherwise none, which means always online. */
+/** Returns the configured probes, else one of the discovery document's host, else none, which means always online. */
 export function probesOf(config: EmbeddedConfig): readonly Probe[] {
   if (config.INTERNET_PROBES !== undefined) return config.INTERNET_PROBES
   if (config.DISCOVERY_URL === undefined) return []

@@ -10,7 +10,7 @@ import { respondWith, startTarget } from '../test-support/fake-target.ts'
 const main = fileURLToPath(new URL('../test-support/charge-main.ts', import.meta.url))
 const LEASE_MS = 600
 
-describe('a call that is in doubt', () => {
+describe('a call whose outcome is unknown', () => {
   let backends: Backends
   beforeAll(async () => {
     backends = await openBackends('real', { Charge: ['charge', 'receipt'] })
@@ -34,13 +34,13 @@ describe('a call that is in doubt', () => {
     })
 
   it.each([
-    ['had been made is not made again', respondWith(200, '{"charge":"C-1"}'), 1],
-    ['had not been made is made, under the same key', respondWith(404), 2],
-  ])('because its coordinator was killed during it, and %s', async (_, found, charges) => {
+    ['had taken effect is not repeated', respondWith(200, '{"charge":"C-1"}'), 1],
+    ['had no effect is repeated under the same idempotency key', respondWith(404), 2],
+  ])('a call whose coordinator was killed and that %s', async (_, found, charges) => {
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
     await using target = await startTarget()
-    // The charge is made, but its response never reaches the first coordinator.
+    // The target makes the charge, but its response never reaches the coordinator that is killed.
     target.on('/charges', (request, response) =>
       target.callsTo('/charges').length === 1
         ? undefined
@@ -51,7 +51,7 @@ describe('a call that is in doubt', () => {
     const id = crypto.randomUUID()
     const child = startCharging()
     try {
-      await (await backends.openSource())[Symbol.asyncDispose]() // brings the tables
+      await (await backends.openSource())[Symbol.asyncDispose]() // opening the source creates the tables
       await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData")
         values ('Charge', ${id}, ${JSON.stringify(target.url)}::text::jsonb)`
       await until(() => target.callsTo('/charges').length === 1)
@@ -81,7 +81,7 @@ describe('a call that is in doubt', () => {
     ])
   })
 
-  it('because its connection was cut is confirmed by the coordinator that made it', async () => {
+  it('calls confirm in the same coordinator after the connection of a call was cut', async () => {
     await using host = await startFixture(backends, { processes: [chargeProcess] })
     host.target.on('/charges', (request) => void request.socket.destroy())
     host.target.on('/charges/by-key', respondWith(200, '{"charge":"C-1"}'))

@@ -32,7 +32,7 @@ describe('the coordinator as a process', () => {
     SERVICE_API_KEY: key,
   }
 
-  it('names every invalid and missing setting in one message, shows no value, and exits with 1', async () => {
+  it('exits with 1 and names every invalid or missing setting, without its value, in one message', async () => {
     const { exit, output } = run({
       SERVICE_API_KEY: 'short-secret',
       AMQP_URL: 'http://user:secret-3@x',
@@ -62,7 +62,7 @@ describe('the coordinator as a process', () => {
     expect(output().match(/not usable/g)).toHaveLength(1)
   })
 
-  it('needs no database with the memory source, and names a damaged file when it fails to start', async () => {
+  it('starts without DATABASE_URL on the memory source, and names a damaged file if it cannot start', async () => {
     const path = join(dataDir, 'ITSourceMemory.json')
     await writeFile(path, 'damaged')
     const { exit, output } = run({
@@ -77,18 +77,18 @@ describe('the coordinator as a process', () => {
     await rm(path)
   })
 
-  it('starts while no backend is reachable, reports which are missing, and exits with 0 on SIGTERM', async () => {
+  it('starts while PostgreSQL and RabbitMQ are unreachable, names both in /health/ready, and exits with 0 on SIGTERM', async () => {
     const port = String(await freePort())
     const { child, exit, output } = run({ ...nowhere, DATA_DIR: dataDir, PORT: port })
     const url = `http://127.0.0.1:${port}`
     await until(async () => (await fetch(`${url}/health/live`).catch(() => null))?.ok === true)
     await until(async () => {
-      const answer = await fetch(`${url}/health/ready`)
-      const { dependencies } = (await answer.json()) as {
+      const response = await fetch(`${url}/health/ready`)
+      const { dependencies } = (await response.json()) as {
         dependencies: Record<string, { reason?: string }>
       }
       return (
-        answer.status === 503 &&
+        response.status === 503 &&
         dependencies['postgres']?.reason === 'ECONNREFUSED' &&
         dependencies['rabbitmq']?.reason === 'ECONNREFUSED'
       )

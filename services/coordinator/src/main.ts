@@ -7,7 +7,7 @@ import { type Config, readConfig } from './config.ts'
 import { startCoordinator } from './service.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 
-/** The operations on a transaction, each with a span of its own, although one statement may serve many of them. */
+/** The operations that get a span of their own each, although one statement may execute many of them. */
 const TRACED = ['queue', 'claim', 'record', 'replay', 'resume', 'cancel'] as const
 
 await runService('coordinator', async () => {
@@ -28,7 +28,7 @@ await runService('coordinator', async () => {
   const owned = stack.move()
   return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 
-  // Loads only the modules of the source in use.
+  // The imports are dynamic, so that only the modules of the configured source are loaded.
   async function openSource(settings: Config): Promise<TransactionSource> {
     // A run is overdue when no worker has claimed it within the interval of the sweeper.
     const sweepMs = settings.LOCAL_PULL_SECONDS * 1_000

@@ -5,7 +5,7 @@ import type { Audit } from './transaction/transaction-source.ts'
 import type { StepQueue } from './worker/step-queue.ts'
 
 export interface CoordinatorMetrics {
-  /** `ms` for a step whose outcome was recorded. */
+  /** Counts an outcome; `ms` is the duration of a step whose outcome was recorded. */
   readonly countStep: (process: string, step: string, outcome: string, ms?: number) => void
   readonly countSwept: (count: number) => void
   readonly countRecovered: (count: number) => void
@@ -70,7 +70,8 @@ export function createCoordinatorMetrics(
         transactions.set({ status }, audit.runsByStatus[status] ?? 0)
       for (const { name: process, stepNames } of processes.values())
         for (const step of stepNames) {
-          // A row that was inserted without a step name is at the first step. Steps without due runs are not listed.
+          // An empty step name, in a row that another program inserted, means the first step. The audit lists only steps
+          // with due runs; the others are set to 0.
           const here = audit.dueBySteps.filter(
             (entry) => entry.process === process && (entry.step || stepNames[0]) === step,
           )

@@ -23,7 +23,7 @@ import { respondWith } from '../test-support/fake-target.ts'
 import { defineProcess, type ProcessDefinition } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 
-/** The behaviour of a coordinator, the same on either pair of backends. */
+/** The behaviour of a coordinator, the same on RabbitMQ and PostgreSQL as on the embedded bus and memory source. */
 export function coordinatorContract(
   kind: 'embedded' | 'real',
   dispatch: ProcessDefinition['dispatch'],
@@ -61,7 +61,7 @@ export function coordinatorContract(
       return host.call(path, init)
     }
     let processName = 'OrderProcess'
-    /** A process of two steps, given as functions. */
+    /** A process whose first step is the given function; its second one completes. */
     const trial = (
       first: (step: Step) => unknown,
       options: { retry?: object; stepTimeoutSeconds?: number; requireInternet?: boolean } = {},
@@ -74,8 +74,8 @@ export function coordinatorContract(
     const csvFiles = async (id: string): Promise<string[]> =>
       (await readdir(join(backends.dataDir, 'OrderCSV'))).filter((name) => name.includes(id))
 
-    describe('runs an order', () => {
-      it('through order, report and csv to a file with its row', async () => {
+    describe('running an order', () => {
+      it('runs the steps order, report and csv, and writes the CSV file', async () => {
         const host = await start()
         const id = fresh()
         const queued = await host.queue(id)
@@ -110,7 +110,7 @@ export function coordinatorContract(
         ).toBe(`Order,CreatedAt,Status\nO-${id},2026-11-20T21:24:19.3210000+01:00,Confirmed\n`)
       })
 
-      it('and logs the start and the end of each step', async () => {
+      it('logs the start and the end of each step', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -124,7 +124,7 @@ export function coordinatorContract(
         expect(host.log.some(({ msg }) => msg === 'coordinator starting')).toBe(true)
       })
 
-      it('once, however often and concurrently it is queued', async () => {
+      it('runs a transaction once that a thousand concurrent requests queue', async () => {
         const host = await start()
         const id = fresh()
         const responses = await Promise.all(Array.from({ length: 1_000 }, () => host.queue(id)))
@@ -140,7 +140,7 @@ export function coordinatorContract(
         expect(await csvFiles(id)).toEqual([`Order_${id}.0.csv`])
       })
 
-      it('again as a replay: ReplayID 1, new keys and a second file', async () => {
+      it('replays an order with ReplayID 1, new idempotency keys and a second file', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -155,7 +155,7 @@ export function coordinatorContract(
         expect((await csvFiles(id)).toSorted()).toEqual([`Order_${id}.0.csv`, `Order_${id}.1.csv`])
       })
 
-      it('from a step as a replay, without repeating the calls before it', async () => {
+      it('replays an order from a step without repeating the calls of earlier steps', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -168,7 +168,7 @@ export function coordinatorContract(
         expect(await csvFiles(id)).toHaveLength(2)
       })
 
-      it('not as a replay while a run is active, nor if it was never queued', async () => {
+      it('rejects a replay while a run is active, and of an unknown transaction', async () => {
         const host = await start()
         const release = Promise.withResolvers<void>()
         host.target.on('/order', async () => (await release.promise, true))
@@ -188,7 +188,7 @@ export function coordinatorContract(
         await host.reached(id, 'Completed')
       })
 
-      it('under any id, with a safe file name in its folder', async () => {
+      it('runs orders whose ids have special characters, each with a safe file name', async () => {
         const host = await start()
         const ids = ['../../etc/x', '=cmd()', 'a b é 😀', '%2F', '😀'.repeat(64), '漢'.repeat(128)]
         for (const id of ids) expect((await host.queue(id)).status).toBe(202)
@@ -203,8 +203,8 @@ export function coordinatorContract(
       })
     })
 
-    describe('when a call does not succeed', () => {
-      it('retries with the same Idempotency-Key until it succeeds', async () => {
+    describe('a call that does not succeed', () => {
+      it('retries a failing call with the same Idempotency-Key until it succeeds', async () => {
         const host = await start()
         let failures = 2
         host.target.on('/order', (request, response) =>
@@ -226,7 +226,7 @@ export function coordinatorContract(
         ])
       })
 
-      it('waits as long as Retry-After says', async () => {
+      it('retries a call after the time that its Retry-After names', async () => {
         const host = await start()
         const times: number[] = []
         host.target.on('/order', (request, response) => {
@@ -243,7 +243,7 @@ export function coordinatorContract(
         expect((times[1] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(950)
       })
 
-      it('fails at once for a permanent 4xx, and continues with the same key after a resume', async () => {
+      it('fails the run at once after a permanent 4xx, and repeats the call with the same key after a resume', async () => {
         const host = await start()
         let isFixed = false
         host.target.on('/report', (request, response) =>
@@ -266,7 +266,7 @@ export function coordinatorContract(
         expect(keys).toEqual(Array(2).fill(`OrderProcess/${id}/0/report`))
       })
 
-      it('fails if the response is not what the step expects, and stores the response', async () => {
+      it('fails the run if the step cannot parse the response, and stores the response', async () => {
         const host = await start()
         host.target.on('/order', respondWith(200, '<html>'))
         const id = fresh()
@@ -276,7 +276,7 @@ export function coordinatorContract(
         expect(run.Items[0]).toMatchObject({ ResponseStatus: 200, ResponseBody: '<html>' })
       })
 
-      it('waits while a credential is faulted, charges no attempt, and continues when it is stored again', async () => {
+      it('keeps a run waiting, without charging attempts, while its credential is faulted', async () => {
         let isFaulted = true
         const host = await start({
           processes: trial((step) =>
@@ -326,7 +326,7 @@ export function coordinatorContract(
         )
       const path = '/v3/company/42/query'
 
-      it('sends no further call for that company, and continues for others', async () => {
+      it('sends no further call for the company of the 429, and continues with other companies', async () => {
         const host = await start({ processes: trial(ofCompany) })
         host.target.on(path, respondWith(429, '', { 'retry-after': '60' }))
         const [first, blocked, free] = [fresh(), fresh(), fresh()]
@@ -342,7 +342,7 @@ export function coordinatorContract(
           await host.call(`/processes/Trial/transactions/${id}/cancel`, { method: 'POST' })
       })
 
-      it('calls again when the cool-down is over, and charges no attempt', async () => {
+      it('repeats the call when the cool-down is over, and charges no attempt', async () => {
         const host = await start({ processes: trial(ofCompany, { retry: { maxAttempts: 1 } }) })
         host.target.on(path, (request, response) =>
           host.target.callsTo(path).length > 2
@@ -362,7 +362,7 @@ export function coordinatorContract(
       })
     })
 
-    it('lets a step wait any number of times, and charges no attempt', async () => {
+    it('charges no attempt to a step that calls waitFor any number of times', async () => {
       let times = 0
       const waiting = (step: Step) => {
         times += 1
@@ -377,15 +377,15 @@ export function coordinatorContract(
       expect(run.Attempts).toHaveLength(2)
     })
 
-    describe('when a step misbehaves', () => {
-      it('fails it as status_not_set if it returns without a call and without a status', async () => {
+    describe('a step that misbehaves', () => {
+      it('fails a step as status_not_set that returns without a call and without a status', async () => {
         const host = await start({ processes: trial(() => {}) })
         const id = fresh()
         await host.queue(id)
         expect(await host.reached(id, 'Failed')).toMatchObject({ ErrorClass: 'status_not_set' })
       })
 
-      it('retries it when it throws, up to the last attempt', async () => {
+      it('retries a step that throws, up to the last attempt', async () => {
         const retry = { baseMs: 1, maxAttempts: 3 }
         const host = await start({
           processes: trial(() => Promise.reject(new Error('a bug')), { retry }),
@@ -397,7 +397,7 @@ export function coordinatorContract(
         expect(run.Attempts).toHaveLength(3)
       })
 
-      it('aborts one that never ends, ignores its signal, or hangs in a call', async () => {
+      it('aborts a step at its time limit if it never ends, ignores its signal, or waits for a response', async () => {
         const host = await start({
           processes: trial(() => new Promise(() => {}), {
             stepTimeoutSeconds: 0.1,
@@ -426,8 +426,8 @@ export function coordinatorContract(
       })
     })
 
-    describe('loses nothing and repeats no recorded result', () => {
-      it('when a worker died with a run in flight: the lease expires and the run is recovered', async () => {
+    describe('recovery after failures', () => {
+      it('recovers the run of a worker that died during a step when the lease expires', async () => {
         const source = await backends.openSource({ leaseMs: 1_000, sweepMs: 100 })
         const id = fresh()
         const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
@@ -447,7 +447,7 @@ export function coordinatorContract(
         await source[Symbol.asyncDispose]()
       })
 
-      it('when the message of a step was never sent: the sweeper publishes it', async () => {
+      it('publishes the message of a step again that was recorded but never published', async () => {
         const step = dispatch === 'inline' ? 'order' : 'report'
         let isLost = false
         const host = await start({
@@ -470,7 +470,7 @@ export function coordinatorContract(
         expect(host.target.callsTo('/report')).toHaveLength(1)
       })
 
-      it('when messages arrive twice, late or for a finished run: they change nothing', async () => {
+      it('ignores duplicate messages, late messages and messages of finished runs', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -500,12 +500,12 @@ export function coordinatorContract(
         const next = fresh()
         await host.queue(next)
         await host.reached(next, 'Completed')
-        // An inline worker claims only the first step.
+        // Each claim and each record adds 1 to the version. An inline worker claims the first step only.
         expect((await host.run(id)).Version).toBe(dispatch === 'inline' ? 4 : 6)
         expect(host.target.callsTo('/order')).toHaveLength(2)
       })
 
-      it('when it shuts down in the middle of a call: the call ends, and the next coordinator continues', async () => {
+      it('finishes the call in flight on shutdown, and the next coordinator continues the run', async () => {
         const source = await backends.openSource()
         const bus = await backends.openBus()
         await bus.ready(AbortSignal.timeout(10_000))
@@ -529,7 +529,7 @@ export function coordinatorContract(
         await source[Symbol.asyncDispose]()
       })
 
-      it('and reports no violation in /integrity', async () => {
+      it('reports no violation in /integrity after workers died and messages were lost', async () => {
         const host = await start()
         const report = (await (await host.call('/integrity')).json()) as {
           queues: { step: string }[]
@@ -540,7 +540,7 @@ export function coordinatorContract(
     })
 
     describe('while the internet is unreachable', () => {
-      it('starts no step, charges no attempt, logs it, and resumes by itself', async () => {
+      it('starts no step while the internet is unreachable, charges no attempt, logs the pause, and resumes', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
@@ -569,7 +569,7 @@ export function coordinatorContract(
         )
       })
 
-      it('ten times in a row under load, charges no attempt, repeats no call, dead-letters no message', async () => {
+      it('charges no attempt, repeats no call and dead-letters no message in ten internet outages under load', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
@@ -596,12 +596,12 @@ export function coordinatorContract(
         expect(report).toMatchObject({ ok: true, deadLetters: { OrderProcess: 0 } })
       })
 
-      it('gives back the attempt of a call that failed because of it', async () => {
+      it('gives back the attempt of a call that failed because the internet was unreachable', async () => {
         await using internet = await startFakeInternet()
         let isAway = true
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
-          // Only the failed call triggers a probe.
+          // With an interval of a minute, only the failed call can trigger the probe.
           timing: { onlineIntervalMs: 60_000, offlineIntervalMs: 30, confirmMs: 10, rampMs: 10 },
         })
         host.target.on('/order', async (request) => {
@@ -613,7 +613,7 @@ export function coordinatorContract(
         const id = fresh()
         await host.queue(id)
         await until(() => host.log.some(({ msg }) => msg === 'coordinator cancellation complete'))
-        // Not charged, but stored: the call had been sent.
+        // The attempt is not charged, but stored, because its call had been sent.
         expect(await host.run(id)).toMatchObject({
           Attempt: 0,
           Status: 'Queued',
@@ -626,7 +626,7 @@ export function coordinatorContract(
       })
     })
 
-    it('stores initial data unchanged: the same data again is known, other data is a conflict', async () => {
+    it('accepts a repeated transaction with equal initial data, and rejects one with other data as a conflict', async () => {
       const host = await start()
       const id = fresh()
       const queue = (text: string) =>
@@ -646,38 +646,41 @@ export function coordinatorContract(
     })
 
     it.each([
-      ['numbers', '{"a":[9007199254740991,-9007199254740992,0.1,1.5e300,5e-324,1e23]}'],
-      ['minus zero, as zero', '[-0,-0.0]'],
+      [
+        'numbers that a double holds',
+        '{"a":[9007199254740991,-9007199254740992,0.1,1.5e300,5e-324,1e23]}',
+      ],
+      ['minus zero, which is stored as zero', '[-0,-0.0]'],
       ['emoji', '{"😀":"👩‍👩‍👧‍👦 \\ud83d\\ude00"}'],
       ['control characters', '["\\u0001\\u001f\\u2028\\n\\t"]'],
-      ['names that mean something elsewhere', '{"__proto__":{"a":1},"constructor":2,"":3}'],
+      ['member names like __proto__', '{"__proto__":{"a":1},"constructor":2,"":3}'],
       [
-        'text that looks like something else',
+        'text that looks like JSON escapes or SQL',
         '["null","1e400","12345678901234567890","\\\\u0000"]',
       ],
-    ])(
-      'returns initial data unchanged, and recognises it when it is queued again: %s',
-      async (_, text) => {
-        const host = await start({ processes: trial((step) => step.complete(step.initialData)) })
-        const id = fresh()
-        const send = () =>
-          host.call('/processes/Trial/transactions', {
-            method: 'POST',
-            headers: { 'Content-Type': 'application/json' },
-            body: `{"TransactionID":"${id}","InitialData":${text}}`,
-          })
-        expect((await send()).status).toBe(202)
-        const run = await host.reached(id, 'Completed')
-        const sent = JSON.parse(text.replaceAll('-0', '0')) as unknown
-        expect([run.InitialData, run.Items[0]?.Data]).toEqual([sent, sent])
-        expect((await send()).status).toBe(200)
+    ])('returns initial data unchanged, and recognises its repetition: %s', async (_, text) => {
+      const host = await start({ processes: trial((step) => step.complete(step.initialData)) })
+      const id = fresh()
+      const send = () =>
+        host.call('/processes/Trial/transactions', {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json' },
+          body: `{"TransactionID":"${id}","InitialData":${text}}`,
+        })
+      expect((await send()).status).toBe(202)
+      const run = await host.reached(id, 'Completed')
+      const sent = JSON.parse(text.replaceAll('-0', '0')) as unknown
+      expect([run.InitialData, run.Items[0]?.Data]).toEqual([sent, sent])
+      expect((await send()).status).toBe(200)
+    })
+
+    it.each(['.', '..'])(
+      'rejects the transaction id %j, which cannot be a URL path segment',
+      async (id) => {
+        const host = await start()
+        expect((await host.queue(id)).status).toBe(400)
       },
     )
-
-    it.each(['.', '..'])('rejects the id %j, which no URL path can express', async (id) => {
-      const host = await start()
-      expect((await host.queue(id)).status).toBe(400)
-    })
 
     it('runs no step of a paused process until it is resumed, even after a restart', async () => {
       const first = await start()
@@ -694,7 +697,7 @@ export function coordinatorContract(
       await host.reached(id, 'Completed')
     })
 
-    it('streams every transition as it happens, and the missed ones to a client that reconnects', async () => {
+    it('streams every transition to /events, and after a reconnect those since Last-Event-ID', async () => {
       const host = await start()
       const id = fresh()
       const first = await watchEvents(host, id)
@@ -710,7 +713,8 @@ export function coordinatorContract(
       first.stop()
       const missed = await watchEvents(host, id, first.ids[1])
       await until(() => missed.seen.some(({ Status }) => Status === 'Completed'))
-      // Events just before it may have had another order at another replica, so they are repeated.
+      // The stream repeats the events of the second before Last-Event-ID, because another replica may have sent them in
+      // another order.
       expect(missed.ids.filter((eventId) => eventId !== first.ids[0])).toEqual(first.ids.slice(2))
       const lost = await watchEvents(host, id, 'an id of long ago')
       await until(() => lost.text().includes('event: reset'))

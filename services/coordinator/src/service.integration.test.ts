@@ -73,7 +73,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     ['unknown_transaction', JSON.stringify({ ...good, TransactionID: 'nobody queued it' })],
   ]
 
-  it('dead-letters many kinds of poison messages with the reason while valid work continues', async () => {
+  it('dead-letters malformed and unknown messages with the reason while valid orders complete', async () => {
     const host = use(await startFixture(backends))
     const raw = await channel()
     for (const [, content] of poison)
@@ -94,7 +94,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(await host.bus.depth('steps.OrderProcess.order')).toMatchObject({ ready: 0 })
   })
 
-  it('runs a row inserted by another program, and fails one whose id no message can carry', async () => {
+  it('runs a row that SQL inserted, and fails one whose id contains control characters', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -118,14 +118,14 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     })
   })
 
-  it('picks up rows as they are inserted, hundreds of them in a few polls', async () => {
-    let looks = 0
+  it('runs hundreds of inserted rows at once and with less than five polls', async () => {
+    let polls = 0
     const host = use(
       await startFixture(backends, {
         env: { LOCAL_PULL_SECONDS: '3600', REMOTE_PULL_SECONDS: '3600' },
         wrapSource: (source) => ({
           ...source,
-          due: (steps, limit) => ((looks += 1), source.due(steps, limit)),
+          due: (steps, limit) => ((polls += 1), source.due(steps, limit)),
         }),
       }),
     )
@@ -137,18 +137,18 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     const [one, many] = [fresh(), fresh()]
     await insert(one, 1)
     await host.reached(`${one}1`, 'Completed')
-    const before = looks
+    const before = polls
     await insert(many, 700)
     await until(async () => {
       const [row] = await sql`select count(*)::int as left from "Order_Header"
         where "TransactionID" like ${`${many}%`} and "Status" <> 'Completed'`
       return row?.['left'] === 0
     })
-    // One full poll, and one that finds no more.
-    expect(looks - before).toBeLessThan(5)
+    // The notifications of all rows should lead to one poll that publishes them and one that finds no more.
+    expect(polls - before).toBeLessThan(5)
   })
 
-  it('accepts no row that could not be parsed, because it would fail the sweep of all others', async () => {
+  it('rejects an inserted row with values that would fail the statement of a whole batch', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -167,7 +167,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     await host.reached(id, 'Completed')
   })
 
-  it('fails a run that starts in the middle of its process, with the reason', async () => {
+  it('fails an inserted run that starts at a later step, because the items before it are missing', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -179,17 +179,17 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(run).toMatchObject({ ErrorClass: 'step_before_missing', Attempt: 1 })
   })
 
-  it('queues each id once if concurrent requests contain the same ids in different orders', async () => {
+  it('queues each id once if concurrent bulk requests name the same ids in different orders', async () => {
     const host = use(await startFixture(backends))
     const lines = Array.from({ length: 200 }, () => ({ TransactionID: fresh(), InitialData: 1 }))
     const bulk = async (body: readonly unknown[]) => {
-      const answer = await host.call('/processes/OrderProcess/transactions/bulk', {
+      const response = await host.call('/processes/OrderProcess/transactions/bulk', {
         method: 'POST',
         headers: { 'Content-Type': 'application/json' },
         body: JSON.stringify(body),
       })
-      expect(answer.status).toBe(200)
-      return (await answer.json()) as { queued: number }
+      expect(response.status).toBe(200)
+      return (await response.json()) as { queued: number }
     }
     const shuffled = (n: number) => [...lines.slice(n * 10), ...lines.slice(0, n * 10)].toReversed()
     const answers = await Promise.all(
@@ -199,7 +199,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     for (const { TransactionID } of lines) await host.reached(TransactionID, 'Completed')
   })
 
-  it('accepts transactions while the broker is unavailable, and runs them when it is back', async () => {
+  it('queues transactions while RabbitMQ is unavailable, and runs them when it is back', async () => {
     await using line = await startRelay(amqpUrl, 5672)
     line.away()
     const host = use(await startFixture(backends, { amqpUrl: line.url, times: { sweepMs: 100 } }))
@@ -211,7 +211,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(host.target.callsTo('/order')).toHaveLength(20)
   })
 
-  it('continues after the connection to the broker was cut in the middle of work', async () => {
+  it('completes every order after the connection to RabbitMQ was cut during their steps', async () => {
     await using line = await startRelay(amqpUrl, 5672)
     const host = use(await startFixture(backends, { amqpUrl: line.url, times: { sweepMs: 100 } }))
     await host.bus.ready(AbortSignal.timeout(10_000))
@@ -230,7 +230,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(new Set(keys).size).toBe(120)
   })
 
-  it('records the outcomes of steps that ended while the database was unavailable', async () => {
+  it('records the outcomes of steps that finished while PostgreSQL was unavailable', async () => {
     const database = backends.database?.url ?? ''
     await using line = await startRelay(database, 5432)
     const { connectPostgres } = await import('./adapters/postgres/connection.ts')
@@ -265,26 +265,26 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(host.target.callsTo('/order')).toHaveLength(1)
   })
 
-  it('shares work between replicas and runs each step once', async () => {
+  it('runs each step once when two replicas share the queues', async () => {
     const hosts = []
     for (let n = 0; n < 3; n += 1) hosts.push(use(await startFixture(backends)))
     const [host] = hosts
     if (host === undefined) throw new Error('no host')
     const ids = Array.from({ length: 150 }, fresh)
     const lines = ids.map((id) => JSON.stringify({ TransactionID: id, InitialData: id })).join('\n')
-    const answer = await host.call('/processes/OrderProcess/transactions/bulk', {
+    const response = await host.call('/processes/OrderProcess/transactions/bulk', {
       method: 'POST',
       headers: { 'Content-Type': 'application/x-ndjson' },
       body: lines,
     })
-    expect(await answer.json()).toMatchObject({ queued: 150, invalid: 0 })
+    expect(await response.json()).toMatchObject({ queued: 150, invalid: 0 })
     for (const id of ids) await host.reached(id, 'Completed')
     const counts = hosts.map(({ target }) => target.calls.length)
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(300)
     expect(Math.min(...counts)).toBeGreaterThan(0)
   })
 
-  it('publishes every transition to integration.transactions, without business data', async () => {
+  it('publishes every transition to integration.transactions without initial data or responses', async () => {
     const host = use(await startFixture(backends))
     const raw = await channel()
     const { queue } = await raw.assertQueue('', { exclusive: true })
@@ -306,7 +306,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(text).not.toContain('business data')
   })
 
-  it('aborts a call in flight when another replica cancels the run, but not that of a resumed run when the event is late', async () => {
+  it('aborts a call when another replica cancels the run, but not if the run was resumed before the event arrives', async () => {
     const host = use(await startFixture(backends))
     const id = fresh()
     const watched = await watchEvents(host, id)
@@ -322,7 +322,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     })
     const act = (action: string) =>
       host.call(`/processes/OrderProcess/transactions/${id}/${action}`, { method: 'POST' })
-    /** The batch that another replica would publish for the cancellation. */
+    /** Publishes the batch of transitions that another replica would publish for the cancellation. */
     const raw = await channel()
     const tellOf = ({ Version, UpdatedAt: At }: Awaited<ReturnType<typeof host.run>>): void => {
       const run = { Process: 'OrderProcess', TransactionID: id, ReplayID: 0, StepName: 'order' }
@@ -336,7 +336,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
 
     await host.queue(id)
     await until(() => host.target.callsTo('/order').length === 1)
-    await host.source.cancel('OrderProcess', id, null) // as another replica does: in the rows
+    await host.source.cancel('OrderProcess', id, null) // in the rows only, as the request to another replica would do
     const cancelled = await host.run(id)
     tellOf(cancelled)
     await isAborted.promise
@@ -349,7 +349,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(host.target.callsTo('/order')).toHaveLength(2)
   })
 
-  it('shares the queue of credential events between replicas, and drops invalid messages', async () => {
+  it('delivers each credential event to one replica, and drops invalid messages', async () => {
     const host = use(await startFixture(backends))
     use(await startFixture(backends))
     const raw = await channel()
@@ -377,9 +377,9 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
         headers: { 'Content-Type': 'application/json' },
         body,
       })
-    const answer = await send()
-    expect(answer.status).toBe(200)
-    const report = (await answer.json()) as { results: unknown[] }
+    const response = await send()
+    expect(response.status).toBe(200)
+    const report = (await response.json()) as { results: unknown[] }
     expect(report).toMatchObject({ queued: 10_000, exists: 0, conflicts: 0, invalid: 0 })
     expect(report.results).toHaveLength(10_000)
     expect(await (await send()).json()).toMatchObject({ queued: 0, exists: 10_000 })

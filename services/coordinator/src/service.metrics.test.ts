@@ -19,7 +19,7 @@ const process = defineProcess('Measured', {
 })
 
 describe('the metrics of the coordinator', () => {
-  it('count runs by status, steps by outcome and duration, and the backlog; they name no run', async () => {
+  it('exports runs by status, steps by outcome and due runs, without a label that names a run', async () => {
     await using host = await startFixture(backends, { processes: [process] })
     const metrics = async () => (await fetch(`${host.url}/metrics`)).text()
     await host.queue('canary-good', 'good')
@@ -29,7 +29,7 @@ describe('the metrics of the coordinator', () => {
     const settled = [
       'coordinator_transactions{status="Completed",service="coordinator"} 1',
       'coordinator_transactions{status="Failed",service="coordinator"} 1',
-      // Reported as 0, neither stale nor missing.
+      // A status without runs is reported as 0, not left out, so that an alert on it has a value.
       'coordinator_transactions{status="Running",service="coordinator"} 0',
       'coordinator_due_runs{process="Measured",step="bad",service="coordinator"} 0',
       'coordinator_oldest_due_seconds{process="Measured",step="bad",service="coordinator"} 0',
@@ -47,7 +47,7 @@ describe('the metrics of the coordinator', () => {
     expect(text).not.toContain('canary')
   })
 
-  it('no longer count runs in a previous status', async () => {
+  it('counts a run under its present status only', async () => {
     await using host = await startFixture(backends, { processes: [process] })
     const failed = (count: number) => async () =>
       (await (await fetch(`${host.url}/metrics`)).text()).includes(
@@ -66,7 +66,7 @@ describe('the metrics of the coordinator', () => {
     })
   })
 
-  it('count a retry without an attempt left as a failure', async () => {
+  it('counts a retry that has no attempt left as a failure', async () => {
     const unlucky = defineProcess('Unlucky', {
       retry: { maxAttempts: 2, baseMs: 1 },
       steps: {

@@ -35,7 +35,7 @@ export interface CoordinatorAdapters {
   readonly bus: MessageBus
   /** The processes to run; by default those of the folder `processes/`. */
   readonly processes?: readonly ProcessDefinition[]
-  /** Epoch ms; used for durations only, because the source has its own clock. */
+  /** Returns epoch ms. Used for durations only, because the source has its own clock. */
   readonly now?: () => number
   /** Shorter times for tests. */
   readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'drainMs'> & {
@@ -76,7 +76,7 @@ export async function startCoordinator(
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
-      // The run was cancelled at another replica: its call in flight here must not continue.
+      // Another replica has cancelled the run, so a call of it that is in flight here must not continue.
       if (event.Status === 'Cancelled') stepsInFlight.abortCancelled(event)
     }),
   )
@@ -126,7 +126,7 @@ export async function startCoordinator(
     try {
       await operations.wake(name)
     } catch (error) {
-      // Not fatal: runs that wait for a credential are tried again every five minutes anyway.
+      // The error is not fatal, because runs that wait for a credential are tried again every five minutes anyway.
       log.warn({ err: error }, 'waiting transactions were not woken')
     }
   })

@@ -1,4 +1,4 @@
-/** A coordinator with the charge process, as a process that a test kills during its call. */
+/** The program of a coordinator that runs the charge process. A test starts it and kills it during its call. */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { runService } from '@integration-host/shared/process/lifecycle'
 import { createLogger } from '@integration-host/shared/observability/logger'

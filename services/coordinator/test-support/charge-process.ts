@@ -4,7 +4,7 @@ import { defineStep, type Step } from '../src/process/step.ts'
 
 const Charge = z.object({ charge: z.string() })
 
-/** A call that must not be made twice, to a target that can be queried by key. Its address is the initial data. */
+/** Makes a call that must not be repeated, and a `confirm` that queries the target by key. Initial data: its address. */
 const charge = defineStep(
   (step: Step<string>) =>
     step.execute(

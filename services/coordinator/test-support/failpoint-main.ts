@@ -1,7 +1,8 @@
 /**
  * The service as a process of the fault tests, on PostgreSQL and RabbitMQ. `DIES_AT` names a failpoint in the step
- * protocol: there the process kills itself with SIGKILL if it is handling the transaction `DIES_WITH`, so nothing is
- * flushed, released or published. The failpoints wrap the source and the bus; the product does not know them.
+ * protocol: there the process kills itself with SIGKILL if it is handling the transaction `DIES_WITH`, so it
+ * flushes, releases and publishes nothing. The failpoints wrap the source and the bus; product code has none.
+ *
  * Further settings:
  *
  * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
@@ -47,10 +48,10 @@ async function failpoint(point: Point, transactionId: string | undefined): Promi
   if (point !== diesAt || transactionId !== DIES_WITH) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
-  await new Promise(() => {}) // runs no further until the signal has taken effect
+  await new Promise(() => {}) // the signal takes effect a moment later; no code after this must run until then
 }
 
-/** Does the work, and dies after it was sent but before its result is read. */
+/** Starts the work, and kills the process after the request was sent but before its result is read. */
 async function failpointDuring<Result>(
   point: Point,
   transactionId: string | undefined,
@@ -62,7 +63,7 @@ async function failpointDuring<Result>(
   return left
 }
 
-/** The methods of a source are closures, so a copy of them works as well. */
+/** Copies a source with failpoints in some methods. Its methods are closures without `this`, so a copy works. */
 const sourceWithFailpoints = (source: TransactionSource): TransactionSource => ({
   ...source,
   async queue(process, transactions) {
@@ -73,7 +74,8 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     return results
   },
   async claim(request) {
-    // The message after which it dies may be delivered to it before the broker's confirm arrives.
+    // RabbitMQ may deliver the message of the next step to this process before the publish of it is confirmed. The
+    // claim must not run then, because the process is to die after the publish and before any claim.
     const isOwnMessage = request.step === 'report' && request.TransactionID === DIES_WITH
     if (diesAt === 'published' && isOwnMessage) return new Promise(() => {})
     await failpoint('received', request.TransactionID)
@@ -110,7 +112,7 @@ const busWithFailpoints = (bus: MessageBus): MessageBus => ({
   },
 })
 
-/** Under the name of the orders, so that its queues are removed with theirs. */
+/** Has the name OrderProcess, so that the tests remove its queues together with those of the orders. */
 const companyProcess = defineProcess('OrderProcess', {
   steps: {
     order: (step: Step) =>

@@ -3,8 +3,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 /**
- * The target of a probe. It keeps its port while it is unreachable, because another test could get a released port
- * a moment later.
+ * The target of an internet probe, which a test makes unreachable. It keeps its port meanwhile, because another test
+ * could be given a released port.
  */
 export interface Internet extends AsyncDisposable {
   /** For `INTERNET_PROBES`. */

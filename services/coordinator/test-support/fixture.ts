@@ -32,7 +32,7 @@ import { startTarget, type Target } from './fake-target.ts'
 
 export const serviceKey = 'test-key-0123456789-0123456789-0123456789'
 
-/** The stores of transactions and messages of a test, which outlive the coordinators started on them. */
+/** The transaction source and message bus of a test. Several coordinators can be started on them one after another. */
 export interface Backends extends AsyncDisposable {
   readonly kind: 'embedded' | 'real'
   readonly dataDir: string
@@ -219,8 +219,8 @@ export async function startFixture(
 }
 
 /**
- * A client of `/events` that collects the events of one run; runs of previous tests may continue meanwhile.
- * `isWholeAtEnd` is false for a truncated stream.
+ * Connects to `/events` and collects the events of one transaction, because runs of previous tests may still publish.
+ * `isWholeAtEnd` is false if the stream was truncated.
  */
 export async function watchEvents(host: Fixture, transactionId: string, lastId?: string) {
   const controller = new AbortController()

@@ -23,7 +23,7 @@ const transactions = '/processes/OrderProcess/transactions'
 const json = { 'Content-Type': 'application/json' }
 const ndjson = { 'Content-Type': 'application/x-ndjson' }
 
-describe('every route except the public ones', () => {
+describe('the routes of the coordinator', () => {
   const routes = [
     ['POST', transactions],
     ['GET', transactions],
@@ -40,16 +40,16 @@ describe('every route except the public ones', () => {
   ] as const
 
   it.each(routes)(
-    '%s %s rejects requests without a key and with a wrong one',
+    '%s %s responds with 401 to requests without a service key or with a wrong one',
     async (method, path) => {
       for (const key of [undefined, 'Bearer wrong', 'Basic eDp5', `Bearer ${'x'.repeat(40)}`]) {
-        const answer = await fetch(host.url + path, {
+        const response = await fetch(host.url + path, {
           method,
           headers: key === undefined ? {} : { Authorization: key },
         })
-        expect(answer.status).toBe(401)
-        expect(answer.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
-        expect(await answer.json()).toMatchObject({ code: 'unauthorized' })
+        expect(response.status).toBe(401)
+        expect(response.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
+        expect(await response.json()).toMatchObject({ code: 'unauthorized' })
       }
     },
   )
@@ -74,7 +74,7 @@ describe('every route except the public ones', () => {
     ])
   })
 
-  it('has its request body in the OpenAPI document', async () => {
+  it('describes the request body of a queue request in the OpenAPI document', async () => {
     const document = (await (await fetch(`${host.url}/openapi.json`)).json()) as {
       paths: Record<string, Record<string, unknown>>
     }
@@ -83,74 +83,78 @@ describe('every route except the public ones', () => {
     })
   })
 
-  it('responds to a wrong method with 405 and Allow', async () => {
-    const answer = await host.call(transactions, { method: 'DELETE' })
-    expect([answer.status, answer.headers.get('Allow')]).toEqual([405, 'GET, HEAD, POST'])
+  it('responds to an unsupported method with 405 and Allow', async () => {
+    const response = await host.call(transactions, { method: 'DELETE' })
+    expect([response.status, response.headers.get('Allow')]).toEqual([405, 'GET, HEAD, POST'])
   })
 })
 
-describe('queueing rejects', () => {
+describe('queueing an invalid transaction', () => {
   const body = (value: unknown): string => JSON.stringify(value)
   const id = (TransactionID: unknown) => body({ TransactionID, InitialData: '1' })
   it.each<[string, string, number]>([
-    ['no JSON', 'nope', 400],
-    ['nothing', '', 400],
+    ['a body that is not JSON', 'nope', 400],
+    ['an empty body', '', 400],
     ['an array', '[]', 400],
     ['no id', body({ InitialData: 1 }), 400],
     ['an empty id', id(''), 400],
-    ['an id that is no text', id(66), 400],
+    ['an id that is a number', id(66), 400],
     ['an id of 129 characters', id('x'.repeat(129)), 400],
     ['an id of 129 emoji', id('😀'.repeat(129)), 400],
     ['an id with a NUL', id('a\0'), 400],
     ['an id with a newline', id('a\n'), 400],
-    ['an id with half a character', '{"TransactionID":"\\ud83d","InitialData":1}', 400],
+    ['an id with a lone surrogate', '{"TransactionID":"\\ud83d","InitialData":1}', 400],
     ['no initial data', body({ TransactionID: 'x' }), 400],
-    ['a member nobody knows', body({ TransactionID: 'x', InitialData: 1, Extra: 1 }), 400],
+    ['an unknown member', body({ TransactionID: 'x', InitialData: 1, Extra: 1 }), 400],
     ['a realm that is a number', body({ TransactionID: 'x', InitialData: 1, Realm: 5 }), 400],
     ['a realm with a slash', body({ TransactionID: 'x', InitialData: 1, Realm: 'a/b' }), 400],
     ['initial data with a NUL', body({ TransactionID: 'x', InitialData: { a: 'b\0' } }), 400],
     ...['9007199254740993', '1e400', '0.1234567890123456789'].map(
       (number): [string, string, number] => [
-        `the number ${number}, which nobody would get back`,
+        `the number ${number}, which a double cannot hold`,
         `{"TransactionID":"x","InitialData":{"a":[${number}]}}`,
         400,
       ],
     ),
     [
-      'initial data without an end',
+      'truncated JSON of 100,000 levels',
       `{"TransactionID":"x","InitialData":${'['.repeat(100_000)}`,
       400,
     ],
     [
-      'initial data nested too deeply',
+      'initial data of 100,000 levels',
       `{"TransactionID":"x","InitialData":${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
       400,
     ],
-    ['more than 256 KB', body({ TransactionID: 'x', InitialData: 'x'.repeat(262_144) }), 413],
-  ])('%s', async (_, text, status) => {
-    const answer = await host.call(transactions, { method: 'POST', headers: json, body: text })
-    expect(answer.status).toBe(status)
-    expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
+    [
+      'a body of more than 256 KB',
+      body({ TransactionID: 'x', InitialData: 'x'.repeat(262_144) }),
+      413,
+    ],
+  ])('rejects %s', async (_, text, status) => {
+    const response = await host.call(transactions, { method: 'POST', headers: json, body: text })
+    expect(response.status).toBe(status)
+    expect(response.headers.get('Content-Type')).toContain('application/problem+json')
     expect((await host.call(`${transactions}/x`)).status).toBe(404)
   })
 
   it.each([
     ['Latin-1', Buffer.from(id('Müller'), 'latin1')],
     ['UTF-16', Buffer.from(id('x'), 'utf16le')],
-    ['half a character', Buffer.from(id('😀')).subarray(0, -4)],
-  ])('%s, whatever charset it names', async (_, bytes) => {
+    ['truncated UTF-8', Buffer.from(id('😀')).subarray(0, -4)],
+  ])('rejects a body in %s, whatever charset its Content-Type names', async (_, bytes) => {
     for (const charset of ['', '; charset=utf-8', '; charset=iso-8859-1'])
       for (const path of [transactions, `${transactions}/bulk`]) {
-        const answer = await host.call(path, {
+        const response = await host.call(path, {
           method: 'POST',
           headers: { 'Content-Type': `application/json${charset}` },
           body: bytes,
         })
-        expect(answer.status).toBe(400)
+        expect(response.status).toBe(400)
       }
   })
 
-  it('another content type', async () => {
+  it('rejects another content type than application/json with 415', async () => {
     for (const type of ['text/plain', 'application/x-www-form-urlencoded'])
       expect(
         (
@@ -163,14 +167,14 @@ describe('queueing rejects', () => {
       ).toBe(415)
   })
 
-  it('an unknown process', async () => {
+  it('rejects an unknown process name with 404', async () => {
     for (const process of ['Nobody', '__proto__', 'orderprocess', '%00', 'a%2Fb']) {
-      const answer = await host.call(`/processes/${process}/transactions`, {
+      const response = await host.call(`/processes/${process}/transactions`, {
         method: 'POST',
         headers: json,
         body: id('x'),
       })
-      expect([answer.status, ((await answer.json()) as { code: string }).code]).toEqual([
+      expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([
         404,
         'process_not_found',
       ])
@@ -182,8 +186,8 @@ describe('queueing in bulk', () => {
   const send = (body: string, headers: Record<string, string> = ndjson) =>
     host.call(`${transactions}/bulk`, { method: 'POST', headers, body })
 
-  it('returns a result per line, and an invalid line affects no other', async () => {
-    const answer = await send(
+  it('returns a result for each line, and queues the valid lines of a request with invalid ones', async () => {
+    const response = await send(
       [
         '{"TransactionID":"b1","InitialData":1}',
         'not json',
@@ -197,8 +201,8 @@ describe('queueing in bulk', () => {
         `{"TransactionID":"b4","InitialData":${'['.repeat(50_000)}${']'.repeat(50_000)}}`,
       ].join('\n'),
     )
-    expect(answer.status).toBe(200)
-    const report = (await answer.json()) as { results: { outcome: string }[] }
+    expect(response.status).toBe(200)
+    const report = (await response.json()) as { results: { outcome: string }[] }
     expect(report).toMatchObject({ queued: 2, exists: 1, conflicts: 1, invalid: 5 })
     expect(report.results.map(({ outcome }) => outcome)).toEqual([
       'queued',
@@ -213,7 +217,7 @@ describe('queueing in bulk', () => {
     ])
   })
 
-  it('rejects in a line what is rejected as a single transaction', async () => {
+  it('reports a line as invalid if it would be rejected as a single transaction', async () => {
     const ids = ['x'.repeat(129), 'a\0', 'a\n', '\ud83d', '.', '..', 66, null]
     const lines = [
       ...ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
@@ -224,33 +228,33 @@ describe('queueing in bulk', () => {
       'b6',
       null,
     ]
-    const answer = await send(JSON.stringify(lines), json)
-    expect(await answer.json()).toMatchObject({ queued: 0, invalid: lines.length })
+    const response = await send(JSON.stringify(lines), json)
+    expect(await response.json()).toMatchObject({ queued: 0, invalid: lines.length })
     expect((await host.call(`${transactions}/b6`)).status).toBe(404)
   })
 
   it.each([
-    ['no lines', '', ndjson, 400],
-    ['no array', '{}', json, 400],
-    ['no JSON', '[', json, 400],
+    ['an empty NDJSON body', '', ndjson, 400],
+    ['an object instead of an array', '{}', json, 400],
+    ['truncated JSON', '[', json, 400],
     ['an empty array', '[]', json, 400],
-    ['too many lines', '1\n'.repeat(10_001), ndjson, 400],
-    ['another content type', '[]', { 'Content-Type': 'text/csv' }, 415],
-    ['more than 32 MiB', 'x'.repeat(33_554_433), ndjson, 413],
-  ])('rejects %s', async (_, body, headers, status) => {
+    ['more than 10,000 lines', '1\n'.repeat(10_001), ndjson, 400],
+    ['the content type text/csv', '[]', { 'Content-Type': 'text/csv' }, 415],
+    ['a body of more than 32 MiB', 'x'.repeat(33_554_433), ndjson, 413],
+  ])('rejects a bulk request with %s', async (_, body, headers, status) => {
     expect((await send(body, headers)).status).toBe(status)
   })
 })
 
 describe('reading transactions', () => {
-  it('lists all of them page by page', async () => {
+  it('lists all transactions page by page, newest first', async () => {
     for (const n of [1, 2, 3, 4, 5]) await host.queue(`page-${n}`)
     const seen: string[] = []
     let cursor: string | null = ''
     while (cursor !== null) {
       const query: string = cursor === '' ? '' : `&cursor=${cursor}`
-      const answer = await host.call(`${transactions}?limit=2${query}`)
-      const page = (await answer.json()) as {
+      const response = await host.call(`${transactions}?limit=2${query}`)
+      const page = (await response.json()) as {
         items: { TransactionID: string }[]
         next_cursor: string | null
       }
@@ -271,12 +275,12 @@ describe('reading transactions', () => {
     'cursor=nonsense',
     `cursor=${Buffer.from('["2026-11-20 10:00:00\' or 1=1","x",0]').toString('base64url')}`,
     `cursor=${Buffer.from('["2026-99-99 10:00:00","x",0]').toString('base64url')}`,
-  ])('rejects ?%s', async (query) => {
-    const answer = await host.call(`${transactions}?${query}`)
-    expect(answer.status).toBe(400)
+  ])('rejects the list query ?%s', async (query) => {
+    const response = await host.call(`${transactions}?${query}`)
+    expect(response.status).toBe(400)
   })
 
-  it('shows whether a step is in doubt, until it is completed', async () => {
+  it('shows InDoubt of a run until its step is completed', async () => {
     let isCut = true
     host.target.on('/order', (request) => {
       if (!isCut) return true
@@ -294,7 +298,7 @@ describe('reading transactions', () => {
     expect(await host.reached('doubtful', 'Completed')).toMatchObject({ InDoubt: false })
   })
 
-  it('accepts ids with any character, percent-encoded in the path', async () => {
+  it('reads a transaction whose id has special characters, percent-encoded in the path', async () => {
     for (const id of ['a/b', '../x', 'ä ö?#%', '😀']) {
       await host.queue(id)
       expect(await host.run(id)).toMatchObject({ TransactionID: id })
@@ -309,7 +313,7 @@ describe('reading transactions', () => {
     ['x'.repeat(129), '', 400],
     ['a%00', '', 400],
     ['%FF', '', 404],
-  ])('responds to %s%s with %i', async (id, query, status) => {
+  ])('responds to a read of the transaction %s%s with %i', async (id, query, status) => {
     expect((await host.call(`${transactions}/${id}${query}`)).status).toBe(status)
   })
 })
@@ -325,19 +329,22 @@ describe('operations on a transaction', () => {
     ['resume', 'unknown', '', 404, 'transaction_not_found'],
     ['cancel', 'known', '', 409, 'transaction_not_active'],
     ['cancel', 'unknown', '', 404, 'transaction_not_found'],
-  ])('%s of %s with %j is rejected: %i %s', async (action, id, body, status, code) => {
-    const answer = await host.call(`${transactions}/${id}/${action}`, {
-      method: 'POST',
-      ...(body !== '' && { body }),
-    })
-    expect([answer.status, ((await answer.json()) as { code: string }).code]).toEqual([
-      status,
-      code,
-    ])
-    expect((await host.run('known')).ReplayID).toBe(0)
-  })
+  ])(
+    'rejects POST …/%s of the transaction %s with the body %j: %i %s',
+    async (action, id, body, status, code) => {
+      const response = await host.call(`${transactions}/${id}/${action}`, {
+        method: 'POST',
+        ...(body !== '' && { body }),
+      })
+      expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([
+        status,
+        code,
+      ])
+      expect((await host.run('known')).ReplayID).toBe(0)
+    },
+  )
 
-  it('list the processes', async () => {
+  it('lists the processes with their steps, pause and consumption', async () => {
     expect(await (await host.call('/processes')).json()).toEqual({
       items: [
         {
