@@ -25,10 +25,10 @@ interface Call {
   readonly body: unknown
 }
 
-describe('the process of the guide', () => {
+describe('the invoice process of the guide', () => {
   let stack: AsyncDisposableStack
   let calls: Call[]
-  /** Whether the messenger hangs up on the first message after it has sent it. */
+  /** Whether the fake message service sends a message but closes the connection instead of responding. */
   let hangsUp: boolean
   let outside: string
   let coordinator: string
@@ -38,7 +38,7 @@ describe('the process of the guide', () => {
     calls = []
     hangsUp = false
     const server = createServer((request, response) => {
-      void answer(request).then((reply) => {
+      void respond(request).then((reply) => {
         if (reply === null) return response.destroy()
         response.writeHead(reply.status, { 'content-type': 'application/json' })
         return response.end(JSON.stringify(reply.body))
@@ -77,8 +77,8 @@ describe('the process of the guide', () => {
     return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   }
 
-  /** The accounting API as the gateway shows it, and the messenger. Null: hangs up. */
-  async function answer(request: IncomingMessage) {
+  /** Responds like the accounting API behind the gateway, and like the message service; `null` closes the connection. */
+  async function respond(request: IncomingMessage) {
     const url = new URL(request.url ?? '', outside)
     const body = await text(request)
     const name = `${request.method} ${url.pathname}`
@@ -136,7 +136,7 @@ describe('the process of the guide', () => {
     expect(calls[2]?.body).toEqual({ text: 'Invoice 130 for Rosewood' })
   })
 
-  it('does not send the notice twice if the connection breaks after the first: confirm finds it', async () => {
+  it('sends the notice once if the connection breaks after the call, because confirm finds it', async () => {
     hangsUp = true
     await queue(sale())
     const run = await reached('Completed')
@@ -156,7 +156,7 @@ describe('the process of the guide', () => {
     expect(calls).toEqual([])
   })
 
-  it('is the one that docs/processes.md shows', async () => {
+  it('is identical to the process file that docs/processes.md shows', async () => {
     const read = (path: string) => readFile(new URL(path, import.meta.url), 'utf8')
     const [, shown] = /^```ts\n(import [^]*?)^```$/m.exec(await read('../docs/processes.md')) ?? []
     expect(shown).toBe(await read('./invoice-process.ts'))
