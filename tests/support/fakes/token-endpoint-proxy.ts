@@ -14,11 +14,21 @@ export interface TokenEndpointProxy extends AsyncDisposable {
   takeMaxInFlight(): number
 }
 
+/** The response to a call that does not reach the provider. */
+export interface RejectedCall {
+  readonly status: number
+  readonly body: string
+}
+
 const DISCOVERY = '/.well-known/openid_configuration'
 /** The request headers of a token call that the provider reads. */
 const FORWARDED = ['authorization', 'content-type', 'x-include-refresh-token-hard-expires-in']
 
-export async function startTokenEndpointProxy(providerUrl: string): Promise<TokenEndpointProxy> {
+/** `reject` may respond to a call in place of the provider; it gets the form of the request. */
+export async function startTokenEndpointProxy(
+  providerUrl: string,
+  reject: (form: URLSearchParams) => RejectedCall | null = () => null,
+): Promise<TokenEndpointProxy> {
   let inFlight = 0
   let maxInFlight = 0
   let resumed = Promise.resolve()
@@ -30,6 +40,13 @@ export async function startTokenEndpointProxy(providerUrl: string): Promise<Toke
     try {
       const body = await buffer(request)
       await resumed
+      const rejected = reject(new URLSearchParams(body.toString()))
+      if (rejected !== null) {
+        response
+          .writeHead(rejected.status, { 'Content-Type': 'application/json' })
+          .end(rejected.body)
+        return
+      }
       const headers = FORWARDED.flatMap((name): [string, string][] => {
         const value = request.headers[name]
         return typeof value === 'string' ? [[name, value]] : []

@@ -1,7 +1,7 @@
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { breakOnRejectedClient, type GuardedProvider } from './client-breaker.ts'
-import type { Provider, TokenOutcome } from './provider.ts'
+import type { ExchangeOutcome, Provider, TokenOutcome } from './provider.ts'
 
 const response = { status: 401, body: '{"error":"invalid_client"}', traceId: null }
 const rejected: TokenOutcome = { kind: 'client_refused', retryAfterMs: 0, ...response }
@@ -12,6 +12,7 @@ let clock: number
 let calls: number
 let changes: boolean[]
 let next: () => Promise<TokenOutcome>
+let exchange: () => Promise<ExchangeOutcome>
 let provider: GuardedProvider
 
 beforeEach(() => {
@@ -19,6 +20,7 @@ beforeEach(() => {
   calls = 0
   changes = []
   next = async () => rejected
+  exchange = async () => rejected
   const refresh: Provider['refresh'] = async () => {
     calls += 1
     return next()
@@ -27,7 +29,7 @@ beforeEach(() => {
   provider = breakOnRejectedClient(
     {
       refresh,
-      exchangeCode: unused,
+      exchangeCode: () => exchange(),
       authorizationUrl: unused,
       issuer: unused,
       revoke: unused,
@@ -37,6 +39,8 @@ beforeEach(() => {
 })
 
 const refresh = () => provider.refresh(new Secret('refresh token'))
+const exchangeCode = () =>
+  provider.exchangeCode({ code: new Secret('made up'), codeVerifier: null, nonce: null })
 
 describe('the breaker on rejected client credentials', () => {
   it('lets one probe through after 1 s, and all calls once the provider accepts the client', async () => {
@@ -114,6 +118,37 @@ describe('the breaker on rejected client credentials', () => {
     next = async () => rejected
     expect(await refresh()).toMatchObject({ retryAfterMs: 1_000 })
     expect(changes).toEqual([true, false, true])
+  })
+
+  it('lets refreshes pass although the provider rejects the client in code exchanges', async () => {
+    next = async () => accepted
+    for (let count = 0; count < 3; count += 1)
+      expect(await exchangeCode()).toMatchObject({ kind: 'client_refused' })
+    expect([provider.heldBackMs(), await refresh()]).toEqual([0, accepted])
+    expect(changes).toEqual([])
+  })
+
+  it('lets code exchanges pass while refreshes are held back, without using or delaying the probe', async () => {
+    await refresh()
+    clock += 1_000
+    const gate = Promise.withResolvers<ExchangeOutcome>()
+    exchange = () => gate.promise
+    const exchanging = exchangeCode()
+    next = async () => accepted
+    // The probe is still due while an exchange is in flight.
+    expect(provider.heldBackMs()).toBe(0)
+    expect(await refresh()).toEqual(accepted)
+    gate.resolve(rejected)
+    expect(await exchanging).toMatchObject({ kind: 'client_refused' })
+    expect(provider.heldBackMs()).toBe(0)
+    expect(changes).toEqual([true, false])
+  })
+
+  it('stays open after a code exchange that the provider accepted', async () => {
+    await refresh()
+    exchange = async () => accepted
+    expect(await exchangeCode()).toEqual(accepted)
+    expect(provider.heldBackMs()).toBe(1_000)
   })
 
   it('lets the next probe through after a probe that threw', async () => {

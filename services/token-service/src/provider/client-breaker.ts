@@ -1,14 +1,19 @@
 /**
- * A circuit breaker that holds back calls to the token endpoint while the provider rejects CLIENT_ID and CLIENT_SECRET
- * (`invalid_client`, RFC 6749 §5.2, or 401). The credentials of the companies are not at fault then, and every further
- * call would be rejected too.
+ * A circuit breaker that holds back refreshes while the provider rejects CLIENT_ID and CLIENT_SECRET
+ * (`invalid_client`, RFC 6749 §5.2). The credentials of the companies are not at fault then, and every further refresh
+ * would be rejected too.
  *
  * One call at a time is let through as a probe: the first after 1 s, each further one after twice the previous delay,
  * at most 60 s. A short rejection therefore delays refreshes by about a second, and a lasting one costs the provider
  * one call a minute. The breaker sends no call of its own; the first call after the delay is the probe. The first
  * response that shows that the provider accepts the client closes the breaker.
+ *
+ * Code exchanges pass without the breaker: their results do not open it, close it or count as its probe. A browser can
+ * call the callback with any text as code, and a provider may reject an unknown code with `invalid_client` or 401. If
+ * such a rejection counted, a browser without any key could stop the refreshes of all companies. Exchanges are not held
+ * back either: without a stored credential there is no refresh that could close the breaker again.
  */
-import type { ExchangeOutcome, Provider, TokenOutcome } from './provider.ts'
+import type { Provider, TokenOutcome } from './provider.ts'
 
 const FIRST_PROBE_MS = 1_000
 const MAX_PROBE_MS = 60_000
@@ -16,11 +21,7 @@ const MAX_PROBE_MS = 60_000
 type ClientRejected = Extract<TokenOutcome, { kind: 'client_refused' }>
 
 /** Outcomes that occur only if the provider has accepted the client. */
-const SHOW_ACCEPTED_CLIENT: ReadonlySet<ExchangeOutcome['kind']> = new Set([
-  'granted',
-  'refused',
-  'invalid_id_token',
-])
+const SHOW_ACCEPTED_CLIENT: ReadonlySet<TokenOutcome['kind']> = new Set(['granted', 'refused'])
 
 /** The state while the provider rejects the client. */
 interface Rejection {
@@ -55,9 +56,7 @@ export function breakOnRejectedClient(
     return Math.max(0, rejection.nextProbeAt - now())
   }
 
-  async function guarded<Outcome extends ExchangeOutcome>(
-    call: () => Promise<Outcome | ClientRejected>,
-  ): Promise<Outcome | ClientRejected> {
+  async function guarded(call: () => Promise<TokenOutcome>): Promise<TokenOutcome> {
     const probed = rejection
     if (probed !== null) {
       const retryAfterMs = heldBackMs()
@@ -65,7 +64,7 @@ export function breakOnRejectedClient(
       if (retryAfterMs > 0) return { ...probed.response, traceId: null, retryAfterMs }
       probed.isProbing = true
     }
-    let outcome: Outcome | ClientRejected
+    let outcome: TokenOutcome
     try {
       outcome = await call()
     } finally {
@@ -98,7 +97,6 @@ export function breakOnRejectedClient(
   return {
     ...provider,
     heldBackMs,
-    exchangeCode: (exchange) => guarded(() => provider.exchangeCode(exchange)),
     refresh: (refreshToken) => guarded(() => provider.refresh(refreshToken)),
   }
 }

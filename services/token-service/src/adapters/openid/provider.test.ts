@@ -433,6 +433,40 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     { kind: 'client_refused' },
   ],
   [
+    'a 401 with a Basic challenge after another one',
+    {
+      status: 401,
+      body: '{}',
+      headers: { 'WWW-Authenticate': 'Bearer realm="x", basic realm="y"' },
+    },
+    { kind: 'client_refused' },
+  ],
+  [
+    'invalid_grant with 401 and a Basic challenge',
+    {
+      status: 401,
+      body: '{"error":"invalid_grant"}',
+      headers: { 'WWW-Authenticate': 'Basic realm="x"' },
+    },
+    { kind: 'refused', error: 'invalid_grant' },
+  ],
+  ['an empty 401 without a challenge', { status: 401, body: '' }, { kind: 'unknown', status: 401 }],
+  [
+    'a 401 with a Bearer challenge',
+    { status: 401, body: '', headers: { 'WWW-Authenticate': 'Bearer realm="Basic"' } },
+    { kind: 'unknown', status: 401 },
+  ],
+  [
+    'a 401 whose error code is not one of RFC 6749',
+    { status: 401, body: '{"error":"invalid_code"}' },
+    { kind: 'unknown', status: 401 },
+  ],
+  [
+    'unauthorized_client with 401',
+    { status: 401, body: '{"error":"unauthorized_client"}' },
+    { kind: 'refused', error: 'unauthorized_client' },
+  ],
+  [
     'invalid_scope',
     { status: 400, body: '{"error":"invalid_scope"}' },
     { kind: 'refused', error: 'invalid_scope' },

@@ -12,6 +12,15 @@ const TOKEN = /^[\x21-\x7e]{1,16384}$/
 /** RFC 6749 §5.2: the characters of an error code. */
 const ERROR_CODE = /^[\x20-\x21\x23-\x5b\x5d-\x7e]{1,100}$/
 
+/** RFC 6749 §5.2: the error codes of a token endpoint, except `invalid_client`. */
+const TOKEN_ENDPOINT_ERRORS: ReadonlySet<string> = new Set([
+  'invalid_request',
+  'invalid_grant',
+  'unauthorized_client',
+  'unsupported_grant_type',
+  'invalid_scope',
+])
+
 export interface TokenResponse {
   /** The token response exactly in the form of RFC 6749 §5.1, which is the only form that openid-client accepts. */
   readonly wire: {
@@ -93,15 +102,24 @@ export function outcomeOf(
     return { kind: 'throttled', retryAfterMs, ...shown }
   }
   const error = status === 200 || (status >= 400 && status < 500) ? errorCode(response.text) : null
-  if (error === 'invalid_client' || (status === 401 && error !== 'invalid_grant')) {
-    return { kind: 'client_refused', retryAfterMs: 0, ...shown }
-  }
+  const isClientRejected =
+    error === 'invalid_client' ||
+    (status === 401 && error !== 'invalid_grant' && hasBasicChallenge(response.headers))
+  if (isClientRejected) return { kind: 'client_refused', retryAfterMs: 0, ...shown }
+  // A proxy in front of the provider may respond 401 for reasons of its own. Only an error code of RFC 6749 §5.2 shows
+  // that the token endpoint has rejected the request. Otherwise the request may have been processed.
+  if (status === 401 && !TOKEN_ENDPOINT_ERRORS.has(error ?? ''))
+    return { kind: 'unknown', ...shown }
   if (error !== null) return { kind: 'refused', error, ...shown }
   if (status >= 400 && status < 500 && status !== 408 && status !== 425) {
     return { kind: 'refused', error: `http_${status}`, ...shown }
   }
   return { kind: 'unknown', ...shown }
 }
+
+/** RFC 6749 §5.2: the challenge of a token endpoint that rejects client credentials sent in `Authorization`. */
+const hasBasicChallenge = (headers: Headers): boolean =>
+  /(?:^|,)\s*basic(?:\s|,|$)/i.test(headers.get('www-authenticate') ?? '')
 
 function errorCode(text: string): string | null {
   const error = parseJsonObject(text)?.['error']
