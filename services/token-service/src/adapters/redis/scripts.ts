@@ -12,9 +12,11 @@
  * - An outbox entry is passed as its JSON text and stored unread, because cjson would encode an empty array
  *   as an empty object.
  *
- * `commit` and `put` must succeed when Redis has reached `maxmemory`: the provider has rotated the token by
- * then, so the pair exists nowhere else. Redis rejects a command that needs memory only if the script has not
- * written yet. Their first write is therefore HDEL, which needs none: keep it first.
+ * `commit` and `put` must succeed when Redis has reached `maxmemory`, because the provider has rotated the token by
+ * then and the new pair exists nowhere else. With the policy `noeviction` Redis rejects commands that need memory
+ * (OOM), except in a script that has already executed a write command: aborting that script would leave half of its
+ * writes. So the first write of both scripts is HDEL, which needs no memory and is never rejected. Keep it first;
+ * out-of-memory.integration.test.ts fails otherwise.
  */
 import type { Redis } from 'ioredis'
 
@@ -53,7 +55,10 @@ const RELEASE_OWN_LEASE = `
 if redis.call('GET', K.lease) == a.holder then redis.call('DEL', K.lease) end
 `
 
-/** Lua: removes fault, intent and retry time of the previous token pair, and stores the new one. */
+/**
+ * Lua: removes fault, intent and retry time of the previous token pair, and stores the new one. HDEL must be the first
+ * write of the script, see above.
+ */
 const REPLACE_PAIR = `
 redis.call('HDEL', K.credential, unpack(a.overlayFields))
 redis.call('HSET', K.credential, unpack(a.fields))
