@@ -27,7 +27,10 @@ export interface AppDeps {
 
 const CACHED_RESPONSES = 10_000
 
-/** Creates the app: `/queue` and `/replay` for users, `/order` and `/report` as targets of the demo's steps. Errors are plain text. */
+/**
+ * Creates the HTTP app. Users call `/queue` and `/replay`; the steps of the demo's process call `/order` and
+ * `/report`. Error responses are plain text.
+ */
 export function createApp(deps: AppDeps): Hono {
   const cache = createIdempotencyCache(CACHED_RESPONSES)
   const calls = stepCalls(deps.metrics)

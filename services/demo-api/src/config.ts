@@ -7,7 +7,7 @@ import {
 } from '@integration-host/shared/process/config'
 import { z } from 'zod'
 
-/** The service's name in its log and its OpenAPI document. Metrics, traces and settings know it as `demo-api`. */
+/** The service's name in its log and its OpenAPI document. Metrics and traces use the name `demo-api`. */
 export const SERVICE_TITLE = 'DemoAPI'
 
 const HOST_NAME = /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/
@@ -15,9 +15,9 @@ const HOST_NAME = /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/
 const Settings = z.object({
   ...listenSettings(7216),
   COORDINATOR_URL: httpUrl().default('http://127.0.0.1:7219'),
-  /** The service key for the coordinator; the first one of the list. */
+  /** Service keys of the coordinator. Every call to it presents the first key of the list. */
   SERVICE_API_KEY: serviceKeys(),
-  /** Host names that it is served under in addition to the loopback names, such as `demo-api`. */
+  /** Host names, such as `demo-api`, that requests may name in `Host` in addition to the loopback names. */
   ALLOWED_HOSTS: z
     .string()
     .transform((list) => list.split(',').map((name) => name.trim().toLowerCase()))
@@ -25,8 +25,8 @@ const Settings = z.object({
     .default([]),
 })
 export type Config = z.output<typeof Settings>
-/** Every setting of the service, for the reference in docs/settings.md. */
+/** The schema of all settings, from which `npm run docs` generates docs/settings.md. */
 export const reference = Settings
 
-/** Reads the settings. @throws {ConfigError} naming every wrong or missing one. */
+/** Reads the settings from the environment. @throws {ConfigError} names every invalid or missing setting. */
 export const readConfig = (env: Environment = process.env): Config => parseConfig(Settings, env)

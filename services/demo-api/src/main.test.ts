@@ -19,7 +19,7 @@ describe('the process of the demo API', () => {
   }
   afterEach(() => void child.kill('SIGKILL'))
 
-  it('names every wrong setting in one message without values, and exits with 1', async () => {
+  it('reports every invalid setting in one message without values, and exits with code 1', async () => {
     const [code] = await start({
       PORT: '7216abc',
       LOG_LEVEL: 'loud',
@@ -43,12 +43,12 @@ describe('the process of the demo API', () => {
     }
   })
 
-  it('needs a service key', async () => {
+  it('exits with code 1 if SERVICE_API_KEY is missing', async () => {
     expect(await start({})).toEqual([1, null])
     expect(written).toContain('SERVICE_API_KEY: is missing')
   })
 
-  it('listens without a coordinator, reports what it waits for, and exits with 0 on SIGTERM', async () => {
+  it('listens while the coordinator is unavailable, reports that in /health/ready, and exits with code 0 on SIGTERM', async () => {
     const gone = start({ SERVICE_API_KEY: KEY, COORDINATOR_URL: 'http://127.0.0.1:9' })
     const url = await listening()
     const live = await fetch(`${url}/health/live`)

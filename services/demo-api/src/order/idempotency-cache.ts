@@ -13,7 +13,8 @@ export interface IdempotencyCache {
   ): { readonly response: Response; readonly isRepeated: boolean }
 }
 
-// The coordinator's keys contain a transaction id of 128 characters, each up to nine when percent-encoded.
+// A key of the coordinator contains a transaction id of up to 128 characters, and percent-encoding makes up to nine
+// characters of each.
 const KEY = /^[\x21-\x7e]{1,2048}$/
 
 /** Stores the responses of the last `capacity` idempotency keys in memory; the oldest is evicted first. */
@@ -42,7 +43,7 @@ export function createIdempotencyCache(capacity: number): IdempotencyCache {
           'Idempotency-Key: was used for another request',
         )
       }
-      // `request` names the route, so the stored response has the type of this route.
+      // The cast holds because `request` names the route: the stored response was made by the same route.
       return { response: known.response as Response, isRepeated: true }
     },
   }

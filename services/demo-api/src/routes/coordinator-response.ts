@@ -9,7 +9,7 @@ export function notDone(c: Context, what: string, outcome: NotDone): Response {
   return c.text(`${what}: the coordinator is not available`, 503)
 }
 
-/** `number` in a route's description. */
+/** The OpenAPI description of the query parameter `number`. */
 export const NUMBER_PARAMETER = {
   name: 'number',
   in: 'query' as const,

@@ -20,7 +20,10 @@ interface OrderDeps {
   readonly now: () => Date
 }
 
-/** `GET /order?order=` → 201 `{Order, CreatedAt}`, server time. A repeated `Idempotency-Key` gets the first response again. */
+/**
+ * `GET /order?order=` → 201 `{Order, CreatedAt}`; `CreatedAt` is the server time. A repeated `Idempotency-Key` gets
+ * the first response again.
+ */
 export function orderRoutes({ cache, calls, now }: OrderDeps) {
   return new Hono().get(
     '/order',

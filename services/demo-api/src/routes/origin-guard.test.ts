@@ -32,7 +32,7 @@ describe('the host name', () => {
     '[::1]:7216',
     'demo-api:7216',
     'other.example',
-  ])('%s is served', async (host) => {
+  ])('accepts a request with the Host %s', async (host) => {
     expect(await demo.send(QUEUE, { headers: { Host: host } })).toMatchObject({ status: 200 })
   })
 
@@ -50,21 +50,21 @@ describe('the host name', () => {
     'demo-api.evil.example',
     'localhost:',
     'localhost:port',
-  ])('%s is not served, and nothing is queued', async (host) => {
+  ])('rejects a request with the Host %s and queues nothing', async (host) => {
     const { status } = await demo.send(QUEUE, { headers: { Host: host } })
     expect([400, 421]).toContain(status)
     expect(coordinator.calls).toEqual([])
   })
 
   it.each(['/health/live', '/metrics', '/openapi.json', '/order?order=1', '/nowhere'])(
-    'is looked at for %s as well',
+    'rejects a request for %s with a foreign Host',
     async (path) => {
       const answer = await demo.send(path, { headers: { Host: 'evil.example' } })
       expect(answer).toMatchObject({ status: 421 })
     },
   )
 
-  it('of a target in absolute form overrides the header', async () => {
+  it('checks the host of a request target in absolute form instead of the Host header', async () => {
     const answer = await demo.send(`http://evil.example${QUEUE}`, {
       headers: { Host: 'localhost' },
     })
@@ -73,9 +73,9 @@ describe('the host name', () => {
   })
 
   it.each([
-    ['no host', []],
-    ['two hosts', ['Host: localhost', 'Host: evil.example']],
-  ])('with %s is rejected', async (_, headers) => {
+    ['no Host header', []],
+    ['two Host headers', ['Host: localhost', 'Host: evil.example']],
+  ])('rejects a request with %s', async (_, headers) => {
     expect(await raw([`GET ${QUEUE} HTTP/1.1`, ...headers])).toMatch(/^HTTP\/1\.1 4\d\d /)
     expect(coordinator.calls).toEqual([])
   })
@@ -83,16 +83,19 @@ describe('the host name', () => {
 
 describe('a browser', () => {
   it.each<[string, Record<string, string>]>([
-    ['sent by another site', { 'Sec-Fetch-Site': 'cross-site' }],
-    ['sent by a page on another port', { 'Sec-Fetch-Site': 'same-site' }],
-    ['that fetches ahead', { 'Sec-Purpose': 'prefetch' }],
-    ['that renders ahead', { 'Sec-Purpose': 'prefetch;prerender' }],
-    ['that fetches ahead, in the old way', { Purpose: 'prefetch' }],
-    ['that fetches ahead, in the oldest way', { 'X-Moz': 'prefetch' }],
-    ['with a foreign origin', { Origin: 'https://evil.example' }],
-    ['with another port as origin', { Host: 'localhost:7216', Origin: 'http://localhost:3000' }],
-    ['with an origin that is hidden', { Origin: 'null' }],
-  ])('%s is rejected and queues nothing', async (_, headers) => {
+    ['a request from another site', { 'Sec-Fetch-Site': 'cross-site' }],
+    ['a request from a page on another port', { 'Sec-Fetch-Site': 'same-site' }],
+    ['a prefetch', { 'Sec-Purpose': 'prefetch' }],
+    ['a prerendering request', { 'Sec-Purpose': 'prefetch;prerender' }],
+    ['a prefetch marked by the older header Purpose', { Purpose: 'prefetch' }],
+    ['a prefetch marked by the older header X-Moz', { 'X-Moz': 'prefetch' }],
+    ['a request with a foreign Origin', { Origin: 'https://evil.example' }],
+    [
+      'a request whose Origin has another port',
+      { Host: 'localhost:7216', Origin: 'http://localhost:3000' },
+    ],
+    ['a request with the opaque Origin null', { Origin: 'null' }],
+  ])('rejects %s with 403 and queues nothing', async (_, headers) => {
     for (const method of ['GET', 'POST']) {
       const answer = await demo.send(QUEUE, { method, headers })
       expect(answer.status).toBe(403)
@@ -102,16 +105,16 @@ describe('a browser', () => {
   })
 
   it.each<[string, Record<string, string>]>([
-    ['whose user typed the address', { 'Sec-Fetch-Site': 'none' }],
+    ['a request for an address that the user typed', { 'Sec-Fetch-Site': 'none' }],
     [
-      'on a page of ours',
+      'a request from a page of the same origin',
       { 'Sec-Fetch-Site': 'same-origin', Host: 'localhost:7216', Origin: 'http://localhost:7216' },
     ],
-  ])('%s is served', async (_, headers) => {
+  ])('accepts %s', async (_, headers) => {
     expect(await demo.send(QUEUE, { headers })).toMatchObject({ status: 200 })
   })
 
-  it('that sends a preflight for another site gets no permission', async () => {
+  it('responds to a CORS preflight of another site with 403 and without Access-Control headers', async () => {
     const answer = await demo.send(QUEUE, {
       method: 'OPTIONS',
       headers: { Origin: 'https://evil.example', 'Access-Control-Request-Method': 'POST' },
@@ -138,7 +141,7 @@ describe('a method', () => {
     ['/report', 'HEAD', 'GET'],
     ['/report', 'PUT', 'GET'],
   ])(
-    '%s %s is answered 405 with what is allowed, and does nothing',
+    'rejects on %s the method %s with 405 and Allow: %s, without any effect',
     async (path, method, allow) => {
       const answer = await demo.send(`${path}?number=66&order=1`, { method })
       expect(answer).toMatchObject({ status: 405, headers: { allow } })
@@ -149,7 +152,7 @@ describe('a method', () => {
 
 describe('a path', () => {
   it.each(['/Queue', '/queue/', '//queue', '/queue;x=1', '/queue%2f', '/'])(
-    '%s is not /queue',
+    'responds to %s with 404 and queues nothing',
     async (path) => {
       expect(await demo.send(`${path}?number=66`)).toMatchObject({
         status: 404,
@@ -161,7 +164,7 @@ describe('a path', () => {
 })
 
 describe('a request that is too large', () => {
-  it('in its body gets 413 in text', async () => {
+  it('rejects a body above the limit with 413 in plain text', async () => {
     const answer = await demo.send('/queue', {
       method: 'POST',
       headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -172,12 +175,12 @@ describe('a request that is too large', () => {
     expect(coordinator.calls).toEqual([])
   })
 
-  it('in its target gets 431', async () => {
+  it('rejects a request target above the limit with 431', async () => {
     expect(await demo.send(`/queue?number=${'x'.repeat(17_000)}`)).toMatchObject({ status: 431 })
   })
 })
 
-/** Sends lines as they are and resolves with the first line of the response. */
+/** Sends the lines over a TCP connection without changing them, and resolves with the status line of the response. */
 function raw(lines: readonly string[]): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(Number(new URL(demo.url).port), '127.0.0.1')

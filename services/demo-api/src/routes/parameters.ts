@@ -2,7 +2,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context } from 'hono'
 import { z } from 'zod'
 
-/** Text of 1 to `max` characters without control characters. */
+/** The schema of a text of 1 to `max` characters without control characters. */
 export const plainText = (max: number) =>
   z
     .string()
@@ -13,8 +13,8 @@ export const plainText = (max: number) =>
 /**
  * Reads the parameters of a request from its query and, on POST, from a form in its body.
  *
- * Stricter than the router, which returns the first of two values and passes invalid bytes on: each parameter is
- * given exactly once, is known, and is decoded once as well-formed UTF-8.
+ * The router would return the first of two values and replace invalid bytes. Here a parameter that is unknown, that
+ * is given twice, or that is not well-formed UTF-8 after one percent-decoding rejects the request.
  *
  * @throws {IntegrationError} invalid_request, naming the parameter but never its value.
  */
@@ -46,7 +46,7 @@ export async function readParameters<Shape extends z.ZodObject>(
 const invalid = (message: string): IntegrationError =>
   new IntegrationError('invalid_request', message)
 
-/** `application/x-www-form-urlencoded`; a `%` that is not an escape, or bytes that are not UTF-8, are rejected. */
+/** Decodes `application/x-www-form-urlencoded`; rejects a `%` without two hex digits, and bytes that are not UTF-8. */
 function decode(encoded: string): [string, string][] {
   try {
     return encoded

@@ -24,7 +24,7 @@ afterAll(async () => {
 })
 
 describe.each(['GET', 'POST'])('%s /queue', (method) => {
-  it('queues the number as identifier and initial data, with the service key', async () => {
+  it('sends the number to the coordinator as transaction id and initial data, with the service key', async () => {
     const answer = await demo.send('/queue?number=66', { method })
     expect(answer).toMatchObject({ status: 200, text: 'Enqueued 66' })
     expect(answer.headers['content-type']).toMatch(/^text\/plain/)
@@ -38,7 +38,7 @@ describe.each(['GET', 'POST'])('%s /queue', (method) => {
     ])
   })
 
-  it('responds the same if it was queued before', async () => {
+  it('returns the same response if the number was queued before', async () => {
     coordinator.response = { status: 200 }
     expect(await demo.send('/queue?number=66', { method })).toMatchObject({
       status: 200,
@@ -48,7 +48,7 @@ describe.each(['GET', 'POST'])('%s /queue', (method) => {
 })
 
 describe.each(['GET', 'POST'])('%s /replay', (method) => {
-  it('starts a replay of the number', async () => {
+  it('requests a replay of the number from the coordinator', async () => {
     const answer = await demo.send('/replay?number=66', { method })
     expect(answer).toMatchObject({ status: 200, text: 'Replay started for 66' })
     expect(coordinator.calls).toEqual([
@@ -62,7 +62,7 @@ describe.each(['GET', 'POST'])('%s /replay', (method) => {
   })
 })
 
-it('POST accepts the number in a form', async () => {
+it('reads the number from a form in the body of POST', async () => {
   const answer = await demo.send('/queue', {
     method: 'POST',
     headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -71,7 +71,7 @@ it('POST accepts the number in a form', async () => {
   expect(answer.text).toBe('Enqueued 6 6')
 })
 
-it('POST rejects a number in the query and another in the form', async () => {
+it('rejects a POST with one number in the query and another in the form', async () => {
   const answer = await demo.send('/queue?number=1', {
     method: 'POST',
     headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -133,21 +133,24 @@ describe('the response of the coordinator', () => {
       `Couldn't replay 66: the coordinator rejected the request`,
     ],
     ['/queue', { status: 302 }, 502, `Couldn't enqueue 66: the coordinator rejected the request`],
-  ])('%s: %j becomes %i in text', async (path, told, status, text) => {
-    coordinator.response = told
-    const answer = await demo.send(`${path}?number=66`)
-    expect(answer).toMatchObject({ status, text })
-    expect(answer.headers['content-type']).toMatch(/^text\/plain/)
-    expect(answer.headers['retry-after']).toBe(status === 503 ? '5' : undefined)
-    expect(coordinator.calls).toHaveLength(1)
-  })
+  ])(
+    'maps for %s the coordinator response %j to status %i in plain text',
+    async (path, told, status, text) => {
+      coordinator.response = told
+      const answer = await demo.send(`${path}?number=66`)
+      expect(answer).toMatchObject({ status, text })
+      expect(answer.headers['content-type']).toMatch(/^text\/plain/)
+      expect(answer.headers['retry-after']).toBe(status === 503 ? '5' : undefined)
+      expect(coordinator.calls).toHaveLength(1)
+    },
+  )
 
-  it('has its Retry-After passed on', async () => {
+  it("passes the coordinator's Retry-After on to the client", async () => {
     coordinator.response = { status: 503, code: 'store_unavailable', retryAfter: '42' }
     expect((await demo.send('/queue?number=66')).headers['retry-after']).toBe('42')
   })
 
-  it('or its absence is reported by /health/ready', async () => {
+  it('reports an unreachable coordinator in /health/ready, and still serves /order', async () => {
     const fake = await startFakeCoordinator()
     await using ownDemo = await startDemoApiFixture(fake.url)
     await ownDemo.send('/queue?number=1')
@@ -165,47 +168,59 @@ describe('the response of the coordinator', () => {
 
 describe.each(['/queue', '/replay'])('a number of %s', (path) => {
   const BAD: readonly (readonly [string, string, string])[] = [
-    ['missing', '', 'number: is missing'],
-    ['empty', '?number=', 'number: must not be empty'],
-    ['a dot, which would mean another path', '?number=.', 'number: must not be . or ..'],
-    ['two dots', '?number=..', 'number: must not be . or ..'],
-    ['without value', '?number', 'number: must not be empty'],
-    ['given twice', '?number=1&number=2', 'number: must be given once'],
-    ['as a list', '?number[]=1', 'unknown parameter'],
-    ['as an object', '?number[a]=1', 'unknown parameter'],
-    ['beside an unknown parameter', '?number=1&debug=true', 'unknown parameter'],
-    ['beside a ReplayID', '?number=1&replayId=5', 'unknown parameter'],
-    ['beside a prototype', '?__proto__[x]=1&number=A1', 'unknown parameter'],
-    ['beside a bare prototype', '?__proto__=1&number=A1', 'unknown parameter'],
+    ['no parameter', '', 'number: is missing'],
+    ['an empty number', '?number=', 'number: must not be empty'],
+    ['a dot as number, which would change the path', '?number=.', 'number: must not be . or ..'],
+    ['two dots as number', '?number=..', 'number: must not be . or ..'],
+    ['a number without =', '?number', 'number: must not be empty'],
+    ['two numbers', '?number=1&number=2', 'number: must be given once'],
+    ['a number in array syntax', '?number[]=1', 'unknown parameter'],
+    ['a number in object syntax', '?number[a]=1', 'unknown parameter'],
+    ['an unknown parameter', '?number=1&debug=true', 'unknown parameter'],
+    ['a replayId', '?number=1&replayId=5', 'unknown parameter'],
+    ['a member of __proto__', '?__proto__[x]=1&number=A1', 'unknown parameter'],
+    ['the parameter __proto__', '?__proto__=1&number=A1', 'unknown parameter'],
     [
-      'with 129 characters',
+      'a number of 129 characters',
       `?number=${'x'.repeat(129)}`,
       'number: must have at most 128 characters',
     ],
     [
-      'with 10,000 characters',
+      'a number of 10,000 characters',
       `?number=${'x'.repeat(10_000)}`,
       'number: must have at most 128 characters',
     ],
-    ['with NUL', '?number=a%00.csv', 'number: must not contain control characters'],
+    ['a number with NUL', '?number=a%00.csv', 'number: must not contain control characters'],
     [
-      'with a line break',
+      'a number with a line break',
       '?number=a%0d%0aSet-Cookie:x',
       'number: must not contain control characters',
     ],
-    ['with a tab', '?number=a%09b', 'number: must not contain control characters'],
-    ['with DEL', '?number=a%7f', 'number: must not contain control characters'],
-    ['with a C1 control', '?number=a%C2%85', 'number: must not contain control characters'],
-    ['with bytes that are no UTF-8', '?number=%ff%fe', 'the parameters are not well-formed UTF-8'],
-    ['with an overlong encoding', '?number=%C0%AF', 'the parameters are not well-formed UTF-8'],
-    ['with half a surrogate pair', '?number=%ED%A0%80', 'the parameters are not well-formed UTF-8'],
-    ['with a lone percent', '?number=%', 'the parameters are not well-formed UTF-8'],
-    ['with half an escape', '?number=%2', 'the parameters are not well-formed UTF-8'],
-    ['with an escape that is none', '?number=%zz', 'the parameters are not well-formed UTF-8'],
-    ['among 500 parameters', `?${'a=1&'.repeat(500)}number=1`, 'unknown parameter'],
+    ['a number with a tab', '?number=a%09b', 'number: must not contain control characters'],
+    ['a number with DEL', '?number=a%7f', 'number: must not contain control characters'],
+    [
+      'a number with a C1 control character',
+      '?number=a%C2%85',
+      'number: must not contain control characters',
+    ],
+    ['a number that is not UTF-8', '?number=%ff%fe', 'the parameters are not well-formed UTF-8'],
+    ['a number in overlong UTF-8', '?number=%C0%AF', 'the parameters are not well-formed UTF-8'],
+    [
+      'a number with an encoded surrogate',
+      '?number=%ED%A0%80',
+      'the parameters are not well-formed UTF-8',
+    ],
+    ['a percent sign without hex digits', '?number=%', 'the parameters are not well-formed UTF-8'],
+    ['a percent sign with one hex digit', '?number=%2', 'the parameters are not well-formed UTF-8'],
+    [
+      'a percent sign with other letters',
+      '?number=%zz',
+      'the parameters are not well-formed UTF-8',
+    ],
+    ['a number after 500 parameters', `?${'a=1&'.repeat(500)}number=1`, 'unknown parameter'],
   ]
   it.each(BAD)(
-    'that is %s is rejected in text, and the coordinator is not called',
+    'rejects %s with 400 in plain text and does not call the coordinator',
     async (_, query, text) => {
       const answer = await demo.send(path + query)
       expect(answer).toMatchObject({ status: 400, text })
@@ -217,30 +232,30 @@ describe.each(['/queue', '/replay'])('a number of %s', (path) => {
 
   const FINE: readonly (readonly [string, string, string])[] = [
     ['128 characters', 'x'.repeat(128), 'x'.repeat(128)],
-    ['spaces', 'a%20b+c', 'a b c'],
+    ['an encoded space and a plus sign', 'a%20b+c', 'a b c'],
     ['a parent path', '..%2f..%5cetc%2Fpasswd', '../..\\etc/passwd'],
-    ['an escape in an escape', '%252e%252e%252fx', '%2e%2e%2fx'],
-    ['a device name', 'CON', 'CON'],
-    ['a formula', '%3D1%2B1', '=1+1'],
-    ['an equals sign as it is', '=1', '=1'],
+    ['a doubly encoded path', '%252e%252e%252fx', '%2e%2e%2fx'],
+    ['a reserved device name of Windows', 'CON', 'CON'],
+    ['a spreadsheet formula', '%3D1%2B1', '=1+1'],
+    ['an unencoded equals sign', '=1', '=1'],
     ['SQL', `1';DROP%20TABLE%20"Order_Header";--`, `1';DROP TABLE "Order_Header";--`],
-    ['markup', '%3Cscript%3Ealert(1)%3C/script%3E', '<script>alert(1)</script>'],
-    ['a template', '$%7B7*7%7D%7B%7B7*7%7D%7D%25s', '${7*7}{{7*7}}%s'],
-    ['a member of every object', 'constructor', 'constructor'],
+    ['HTML markup', '%3Cscript%3Ealert(1)%3C/script%3E', '<script>alert(1)</script>'],
+    ['template expressions', '$%7B7*7%7D%7B%7B7*7%7D%7D%25s', '${7*7}{{7*7}}%s'],
+    ['the name of a property of every object', 'constructor', 'constructor'],
     ['digits of other scripts', '%EF%BC%91%D9%A2', '１٢'],
     ['a composed letter', '%C3%A9', 'é'],
     ['a decomposed letter', 'e%CC%81', 'e\u0301'],
-    ['a direction mark', '%E2%80%AEgpj', '\u202Egpj'],
+    ['a right-to-left override', '%E2%80%AEgpj', '\u202Egpj'],
     ['a character outside the basic plane', '%F0%9F%98%80', '😀'],
     ['a number that a double cannot hold', '9007199254740993', '9007199254740993'],
   ]
-  it.each(FINE)('with %s is sent to the coordinator unchanged', async (_, encoded, number) => {
+  it.each(FINE)('passes %s to the coordinator after one decoding', async (_, encoded, number) => {
     const answer = await demo.send(`${path}?number=${encoded}`)
     expect(answer).toMatchObject({
       status: 200,
       text: path === '/queue' ? `Enqueued ${number}` : `Replay started for ${number}`,
     })
-    // Plain text, so that a browser does not interpret it.
+    // The response repeats the number, so a browser must not interpret it as HTML.
     expect(answer.headers).toMatchObject({
       'content-type': expect.stringMatching(/^text\/plain/),
       'x-content-type-options': 'nosniff',

@@ -9,17 +9,17 @@ import { notDone, NUMBER_PARAMETER } from './coordinator-response.ts'
 
 const Parameters = z.object({ number: TransactionID })
 
-/** `GET` or `POST /queue?number=` → 200 text `Enqueued <number>`, also when it already was. */
+/** `GET` or `POST /queue?number=` → 200 text `Enqueued <number>`, also if the number was queued before. */
 export function queueRoutes(deps: { readonly transactions: TransactionQueue }) {
   return new Hono().on(
     ['GET', 'POST'],
     '/queue',
     describeRoute({
       tags: ['demo'],
-      summary: 'Queue a transaction; the number is its identifier and its initial data',
+      summary: 'Queue a transaction; the number is its id and its initial data',
       parameters: [NUMBER_PARAMETER],
       responses: textResponses({
-        200: 'Enqueued <number>; also when it already was',
+        200: 'Enqueued <number>; also if the number was queued before',
         400: 'the number is missing or invalid',
         409: 'a transaction with this number has other data',
         502: 'the coordinator rejected the request',

@@ -21,7 +21,7 @@ const Parameters = z.object({
 })
 const Report = z.object({
   Order: z.string(),
-  CreatedAt: z.string().meta({ description: 'as it was sent' }),
+  CreatedAt: z.string().meta({ description: 'the value of created, unchanged' }),
   Status: z.string(),
 })
 const STATUS = 'The order was reported.'
@@ -31,13 +31,16 @@ interface ReportDeps {
   readonly calls: StepCalls
 }
 
-/** `GET /report?order=&created=` → 200 `{Order, CreatedAt, Status}`, `CreatedAt` as sent, `Status` a fixed confirmation. */
+/**
+ * `GET /report?order=&created=` → 200 `{Order, CreatedAt, Status}`. `CreatedAt` is the text of `created`, unchanged;
+ * `Status` is a fixed text.
+ */
 export function reportRoutes({ cache, calls }: ReportDeps) {
   return new Hono().get(
     '/report',
     describeRoute({
       tags: ['demo'],
-      summary: 'Report an order',
+      summary: 'Report that an order was created',
       parameters: [
         ORDER_PARAMETER,
         {
@@ -50,7 +53,7 @@ export function reportRoutes({ cache, calls }: ReportDeps) {
         IDEMPOTENCY_KEY_PARAMETER,
       ],
       responses: {
-        200: jsonResponse('reported', Report),
+        200: jsonResponse('the order was reported', Report),
         ...textResponses({ 400: 'order or created is missing or invalid' }),
       },
     }),

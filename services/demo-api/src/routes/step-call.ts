@@ -1,6 +1,9 @@
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 
-/** Counts the calls of steps, repeated ones separately: they show that a step was retried without a second effect. */
+/**
+ * Returns the counter of step calls. It counts repeated idempotency keys separately: such a call was a retry of a
+ * step, and had no second effect.
+ */
 export const stepCalls = (metrics: Metrics) =>
   metrics.counter(
     'demo_api_step_calls_total',

@@ -3,7 +3,7 @@ import { type ErrorResponses, textResponse } from '@integration-host/shared/http
 import type { Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 
-/** Errors in text: this API's contract. Every other service returns problem documents. */
+/** Error responses in plain text, which the contract of this API fixes. Every other service returns problem documents. */
 export const TEXT_ERRORS: ErrorResponses = {
   respond(c: Context, error: unknown): Response {
     const { status, title, detail } = problemOf(error)
@@ -12,7 +12,7 @@ export const TEXT_ERRORS: ErrorResponses = {
   content: { 'text/plain': { schema: { type: 'string' } } },
 }
 
-/** The `responses` entries of text responses in a route's description. */
+/** Returns the OpenAPI `responses` of plain-text responses by status. */
 export const textResponses = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [

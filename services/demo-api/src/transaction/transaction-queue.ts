@@ -1,6 +1,6 @@
-/** The outcomes of a call to the coordinator. Everything expected is an outcome, not an exception. */
+/** The outcome of queuing. Expected failures of the coordinator are outcomes, not exceptions. */
 export type QueueOutcome =
-  /** Stored by the coordinator, by this call or an earlier one. */
+  /** The coordinator has stored the transaction, by this call or an earlier one. */
   { readonly kind: 'queued' } | { readonly kind: 'conflict' } | NotDone
 
 export type ReplayOutcome =
@@ -10,12 +10,12 @@ export type ReplayOutcome =
   | NotDone
 
 export type NotDone =
-  /** No response, or the coordinator cannot work now; the same call may succeed later. */
+  /** The coordinator did not respond, or reported a temporary failure: the same call may succeed later. */
   | { readonly kind: 'unavailable'; readonly retryAfterSeconds: number }
-  /** A response that a retry does not change, such as 401 for an unknown service key. */
+  /** The coordinator rejected the call, for example with 401 for an unknown service key; a retry cannot help. */
   | { readonly kind: 'rejected' }
 
-/** Port to the coordinator's `OrderProcess`. The number is both the identifier and the initial data. */
+/** The port to the coordinator's `OrderProcess`. The number is both the transaction id and the initial data. */
 export interface TransactionQueue {
   queue(number: string): Promise<QueueOutcome>
   replay(number: string): Promise<ReplayOutcome>

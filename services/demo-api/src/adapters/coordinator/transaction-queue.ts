@@ -11,13 +11,13 @@ import type {
 } from '../../transaction/transaction-queue.ts'
 
 export interface CoordinatorOptions {
-  /** Base address, without a trailing slash. */
+  /** Base URL of the coordinator, without a trailing slash. */
   readonly url: string
   readonly key: Secret
-  /** Milliseconds until the whole response must have arrived. */
+  /** Milliseconds in which the whole response must arrive; a call that takes longer is aborted. */
   readonly deadlineMs: number
   readonly logger: Logger
-  /** Updated by the outcome of each call. */
+  /** The entry of `/health/ready` for the coordinator, set up or down by the outcome of each call. */
   readonly dependency: Dependency
 }
 
@@ -31,7 +31,7 @@ interface CoordinatorResponse {
 const TRANSACTIONS = '/processes/OrderProcess/transactions'
 const RETRY_AFTER_SECONDS = 5
 
-/** Calls the coordinator over HTTP; without retries, because the user can repeat the request. */
+/** Returns a client of the coordinator's HTTP API. The client does not retry, because the user can repeat the request. */
 export function createTransactionQueue(options: CoordinatorOptions): TransactionQueue {
   const { logger, dependency } = options
 
@@ -94,7 +94,10 @@ export function createTransactionQueue(options: CoordinatorOptions): Transaction
   }
 }
 
-/** Checks that the coordinator's process responds; it may still wait for its own backends. */
+/**
+ * Returns whether the coordinator responds to `/health/live`, and records the result in `dependency`. A coordinator
+ * that still waits for its own backends counts as up: it reports them in its own `/health/ready`.
+ */
 export async function probeCoordinator(
   options: Pick<CoordinatorOptions, 'url' | 'dependency' | 'deadlineMs'>,
   closing: AbortSignal,
@@ -114,7 +117,7 @@ export async function probeCoordinator(
   }
 }
 
-// fetch throws "fetch failed"; the network error is its cause.
+// fetch rejects with `TypeError: fetch failed`, which names no reason; the network error is its `cause`.
 const reasonOfFetch = (error: unknown): string =>
   reasonOf(error instanceof TypeError && error.cause !== undefined ? error.cause : error)
 
