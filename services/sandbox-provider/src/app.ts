@@ -28,23 +28,23 @@ export interface SandboxProviderDeps {
   readonly health: Health
   readonly metrics: Metrics
   readonly client: Client
-  /** `null`: any on the loopback interface. */
+  /** The registered redirect URIs; `null` accepts any redirect URI with a loopback host. */
   readonly redirectUris: readonly string[] | null
-  /** The personality that a reset restores. */
+  /** The personality at the start, which a reset restores. */
   readonly personality: PersonalityName
   readonly signer: IdentitySigner
-  /** Known once it listens. */
+  /** Returns the addresses of the provider, which are known when it listens. */
   readonly addresses: () => Addresses
-  /** Epoch milliseconds. */
+  /** Returns the time in epoch milliseconds. */
   readonly now: () => number
   readonly memory: SandboxMemory
-  /** Called after requests that may have changed the memory. */
+  /** Called after each request that may have changed the memory. */
   readonly changed: () => void
 }
 
-const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // room for uploads through the gateway
+const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // attachments uploaded through the gateway are larger than other bodies
 
-/** Creates a fake accounting provider: identity provider and accounting API in one, in memory. */
+/** Creates the app of a fake accounting provider: an identity provider and an accounting API, with all data in memory. */
 export function createApp(deps: SandboxProviderDeps): Hono {
   const settings = createSettings(deps.personality)
   const counters = createCounters()
@@ -81,7 +81,7 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       app.use(async (c, next) => {
         await next()
         if (!c.req.path.startsWith('/v3/')) deps.changed()
-        // On every response, as at Intuit, whose support asks for it.
+        // Intuit sends intuit_tid with every response, and its support requests the value in a report.
         if (!c.res.headers.has('intuit_tid')) c.res.headers.set('intuit_tid', traceId(deps.now()))
       })
       app.route('/', discoveryRoutes(shared))
@@ -103,10 +103,10 @@ export function createApp(deps: SandboxProviderDeps): Hono {
   )
 }
 
-/** `1-<epoch seconds>-<24 hex>`. */
+/** Returns a trace id in Intuit's form: `1-<epoch seconds in hex>-<24 hex digits>`. */
 const traceId = (nowMs: number): string =>
   `1-${Math.floor(nowMs / 1_000).toString(16)}-${randomBytes(12).toString('hex')}`
 
-/** 16 digits, like the real ones. */
+/** Returns a random realm id of 16 digits, the length of Intuit's realm ids. */
 const freshRealm = (): string =>
   `9${String(randomBytes(6).readUIntBE(0, 6)).padStart(15, '0').slice(0, 15)}`

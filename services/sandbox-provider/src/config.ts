@@ -10,27 +10,27 @@ import { personalityNames } from './control/personalities.ts'
 
 const Settings = z.object({
   ...listenSettings(7220),
-  /** The one client that is registered here. */
+  /** The only client that is registered with this provider. */
   CLIENT_ID: z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be 1 to 256 printable characters'),
   CLIENT_SECRET: secret(),
-  /** How the provider behaves (control/personalities.ts); `PUT /sandbox/settings` changes it at run time. */
+  /** The provider whose behaviour is imitated (control/personalities.ts); `PUT /sandbox/settings` changes it at run time. */
   PERSONALITY: z.enum(personalityNames).default('intuit'),
-  /** Registered redirect URIs, compared character by character; unset: any on the loopback interface. */
+  /** Registered redirect URIs, compared character by character. Unset, any redirect URI with a loopback host is accepted. */
   REDIRECT: z
     .string()
     .transform((list) => list.split(',').map((uri) => uri.trim()))
     .pipe(z.array(z.url({ protocol: /^https?$/, error: 'must be a comma list of http(s) URLs' })))
     .optional(),
-  /** How services reach this provider: the issuer and everything called from server to server. */
+  /** The address at which services reach this provider: the base of the issuer and of all endpoints that services call. */
   BASE_URL: httpUrl().optional(),
-  /** Keeps grants and companies over a restart; unset: they end with the process. */
+  /** The file that stores grants and companies over a restart. Unset, they are lost when the process ends. */
   STATE_FILE: z.string().optional(),
-  /** How a browser reaches it: the authorization endpoint. */
+  /** The address at which a browser reaches this provider: the base of the authorization endpoint. */
   BROWSER_URL: httpUrl().optional(),
 })
 export type Config = z.output<typeof Settings>
-/** Every setting of the service, for the reference in docs/settings.md. */
+/** The schema of all settings, from which `npm run docs` generates docs/settings.md. */
 export const reference = Settings
 
-/** Reads the settings. @throws {ConfigError} naming every wrong or missing one. */
+/** Reads the settings from the environment. @throws {ConfigError} names every invalid or missing setting. */
 export const readConfig = (env: Environment = process.env): Config => parseConfig(Settings, env)

@@ -13,11 +13,11 @@ export interface ServiceDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics?: Metrics
-  /** Epoch milliseconds; tests move it. */
+  /** Returns the time in epoch milliseconds. Tests replace it. */
   readonly now?: () => number
 }
 
-/** Starts the sandbox provider with a fresh signing key. Its memory is lost when it ends, unless `STATE_FILE` is set. */
+/** Starts the sandbox provider with a new signing key. Without `STATE_FILE` its memory is lost when the process ends. */
 export async function startSandboxProvider(
   config: Config,
   deps: ServiceDeps,

@@ -17,14 +17,14 @@ export interface Tokens {
   readonly expires_in: number
 }
 
-/** A provider on a port of its own, called over HTTP; its clock can be moved. */
+/** A sandbox provider on an unused port, called over HTTP, with a clock that the test can advance. */
 export interface ProviderFixture extends AsyncDisposable {
   readonly url: string
   now(): number
   moveTime(ms: number): void
-  /** The authorization endpoint with usual parameters; `null` leaves one out. */
+  /** Returns the URL of a valid authorization request; `parameters` override its parameters, and `null` removes one. */
   authorizeUrl(parameters?: Readonly<Record<string, string | null>>): string
-  /** A code for the realm, issued without a page. */
+  /** Obtains an authorization code for the realm without the page. */
   code(realm?: string, parameters?: Readonly<Record<string, string>>): Promise<string>
   token(
     form: Readonly<Record<string, string>>,
@@ -32,14 +32,14 @@ export interface ProviderFixture extends AsyncDisposable {
   ): Promise<Response>
   exchange(code: string, form?: Readonly<Record<string, string>>): Promise<Response>
   refresh(refreshToken: string): Promise<Response>
-  /** Connects the company. */
+  /** Connects the company and returns the tokens of the code exchange. */
   tokens(realm?: string): Promise<Tokens>
   api(path: string, accessToken: string, init?: RequestInit): Promise<Response>
   sandbox(method: string, path: string, body?: unknown): Promise<Response>
   counters(): Promise<CountersView>
 }
 
-/** HTTP Basic with both halves form-encoded (RFC 6749 §2.3.1). */
+/** Returns HTTP Basic credentials with id and secret form-encoded (RFC 6749 §2.3.1). */
 export const basic = (id: string, secret: string): string =>
   `Basic ${Buffer.from([id, secret].map((part) => new URLSearchParams({ v: part }).toString().slice(2)).join(':')).toString('base64')}`
 

@@ -3,12 +3,13 @@
  *
  * - The service's own errors are `{"Fault": {"Error": […]}, "time": "…"}` in JSON, or XML unless the request's
  *   `Accept` names `application/json`: XML is what Intuit's API defaults to.
- * - The gateway before it has a lower-case JSON envelope with everything else as `null`. Users report both that
- *   and XML for 401 and 403; which one is sent when is not documented. Here `Accept` decides, as above.
- * - A throttled call is XML always, which users report also for requests that accept JSON. That a failure of
- *   the gateway itself (5xx) is XML as well is our choice: it is the harder case for a client.
+ * - Intuit's API gateway, in front of the service, sends a JSON envelope with a lower-case `fault` in which every other
+ *   member is `null`. For 401 and 403 users report both this envelope and XML, and Intuit does not document when it
+ *   sends which. Here `Accept` decides, as above.
+ * - The error of a throttled call is always XML; users report this also for requests that accept JSON. This sandbox
+ *   sends XML for failures of the gateway itself (5xx) as well, because that is the harder case for a client.
  *
- * Words that no source has are marked below.
+ * A text with the comment "ours" is not from a source: it was written for this sandbox.
  */
 export interface ApiError {
   readonly status: number
@@ -21,7 +22,7 @@ export interface ApiError {
   readonly element: string | null
 }
 
-/** One with a code of its own. */
+/** An error with an error code of Intuit, which a fault can request by that code. */
 interface NumberedError extends ApiError {
   readonly status: 400 | 401 | 403 | 429
 }
@@ -42,10 +43,10 @@ const validation = (code: string, { message, detail, element = '' }: Words): Num
   element,
 })
 
-/** The errors that a fault may name (`{"target": "api", "fault": "5020"}`). */
+/** The errors that a fault of the sandbox can request (`{"target": "api", "fault": "5020"}`), by their code. */
 export const apiErrors = {
   '120': {
-    // Users saw 500 as well.
+    // Users report the status 500 for this code as well.
     status: 401,
     origin: 'service',
     type: 'AuthorizationFault',
@@ -139,10 +140,10 @@ export const apiErrors = {
 } as const satisfies Readonly<Record<string, NumberedError>>
 
 export type ApiErrorCode = keyof typeof apiErrors
-/** In the order of their numbers. */
+/** The error codes in ascending order. */
 export const apiErrorCodes = Object.keys(apiErrors) as ApiErrorCode[]
 
-/** What a status says when nothing more is known. */
+/** Returns the error that the API sends for a status if no error code is specified. */
 export function apiErrorOf(status: number): ApiError {
   const known = STATUSES[status]
   if (known !== undefined) return apiErrors[known]
@@ -164,7 +165,7 @@ export interface ErrorBody {
   readonly contentType: string
 }
 
-/** @param accept the `Accept` header of the request */
+/** Returns the body of an error in the format that `accept`, the `Accept` header of the request, selects. */
 export function apiErrorBody(error: ApiError, accept: string | undefined, now: Date): ErrorBody {
   if (error.origin === 'gateway-xml' || !/\bapplication\/json\b/i.test(accept ?? '')) {
     return { body: xmlOf(error, now), contentType: 'application/xml' }

@@ -31,19 +31,19 @@ const ENTITIES = [
 
 export type Entity = (typeof ENTITIES)[number]
 
-/** The entity of a path (`salesreceipt`) or a query; `null` for an unknown one. */
+/** Returns the entity that a path (`salesreceipt`) or a query names; `null` if the sandbox does not know it. */
 export const entityOf = (name: string): Entity | null =>
   ENTITIES.find((entity) => entity.toLowerCase() === name.toLowerCase()) ?? null
 
 interface NameRule {
-  /** The member that no two of them share. */
+  /** The member whose value must be unique among the entities of the kinds in `among`. */
   readonly member: 'DisplayName' | 'Name'
   readonly among: readonly Entity[]
 }
 
 const PEOPLE: NameRule = { member: 'DisplayName', among: ['Customer', 'Vendor', 'Employee'] }
 
-/** Names that must differ within a company, compared without case. */
+/** The uniqueness rules for names within a company. Names are compared without case. */
 export const uniqueNames: Partial<Readonly<Record<Entity, NameRule>>> = {
   Customer: PEOPLE,
   Vendor: PEOPLE,

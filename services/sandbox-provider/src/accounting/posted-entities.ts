@@ -4,7 +4,7 @@ import { type Entity, uniqueNames } from './entities.ts'
 export type Body = Readonly<Record<string, unknown>>
 
 export type Posted =
-  /** The entity as it is stored, under its name: `{ Invoice: {…}, time }`. */
+  /** The response body: the stored entity under the name of its kind, `{ Invoice: {…}, time }`. */
   | { readonly kind: 'created' | 'updated' | 'deleted' | 'played-back'; readonly document: Body }
   | { readonly kind: 'rejected'; readonly error: ApiErrorCode }
 
@@ -18,13 +18,14 @@ export interface PostRequest {
 
 export interface PostedEntities {
   /**
-   * Creates an entity, or updates or deletes the one that the body names by `Id` and `SyncToken`. A `requestId`
-   * that succeeded before for the company does nothing: its first response is played back. Intuit does not say
-   * for how long, nor what becomes of one that failed; here a failed one may be used again.
+   * Creates an entity, or updates or deletes the entity that the body names by `Id` and `SyncToken`. A request whose
+   * `requestId` succeeded before for the company changes nothing and returns the first response. Intuit does not
+   * document how long it remembers a `requestId`, nor whether the `requestId` of a failed request may be used again;
+   * here it may.
    */
   post(request: PostRequest, body: Body, now: Date): Posted
   find(realm: string, entity: Entity, id: string): Body | null
-  /** In the order of their ids. */
+  /** Returns the entities of a kind in the order of their ids. */
   list(realm: string, entity: Entity): readonly Body[]
   reset(): void
 }
@@ -36,13 +37,13 @@ interface Stored {
 }
 
 const MAX_REQUEST_ID = 50
-// A load test must not fill the memory: the oldest are forgotten.
+// The oldest entries are dropped, so that a load test does not exhaust the memory of the process.
 const PLAYED_BACK_REQUESTS = 10_000
 const STORED_ENTITIES = 10_000
 
 export function createPostedEntities(): PostedEntities {
   const responses = new Map<string, Body>()
-  /** By id: one sequence serves all companies. */
+  /** The entities of all companies by id; ids are unique across companies. */
   const stored = new Map<string, Stored>()
   let lastId = 0
 
@@ -97,7 +98,7 @@ export function createPostedEntities(): PostedEntities {
       const deleted = { domain: 'QBO', status: 'Deleted', Id }
       return { kind: 'deleted', document: { [request.entity]: deleted, time: at } }
     }
-    // A full update clears the members that it omits.
+    // A full update clears the members that the request omits; a sparse update keeps them.
     const content = {
       ...(body['sparse'] === true && known.content),
       ...body,

@@ -1,7 +1,7 @@
 export interface Query {
   readonly entity: string
   readonly isCount: boolean
-  /** From 1. */
+  /** The position of the first result, counted from 1. */
   readonly startPosition: number
   readonly maxResults: number
 }
@@ -10,7 +10,10 @@ const QUERY =
   /^select (?<what>\*|count\( ?\* ?\)) from (?<entity>[a-z]+)(?: startposition (?<start>\d{1,9}))?(?: maxresults (?<max>\d{1,9}))?$/i
 const MAX_RESULTS = { usual: 100, most: 1_000 }
 
-/** The part of Intuit's query language that the sandbox has: no conditions, no order. `null` for anything else. */
+/**
+ * Parses the part of Intuit's query language that the sandbox supports, which has neither conditions nor an order.
+ * Returns `null` for any other statement.
+ */
 export function parseQuery(statement: string): Query | null {
   const words = statement.trim().split(/\s+/).join(' ')
   const groups = QUERY.exec(words)?.groups

@@ -6,15 +6,15 @@ export interface AuthorizationRequest {
   readonly scope: readonly string[]
   readonly state: string
   readonly nonce: string | null
-  /** S256 challenge; `null` if PKCE is ignored. */
+  /** The S256 challenge; `null` if the provider ignores PKCE. */
   readonly codeChallenge: string | null
 }
 
 export type Reading =
   | { readonly kind: 'valid'; readonly request: AuthorizationRequest }
-  /** Client or redirect URI cannot be trusted: an error page, and no redirect (RFC 6749 §4.1.2.1). */
+  /** The client or the redirect URI is invalid: the browser gets an error page and no redirect (RFC 6749 §4.1.2.1). */
   | { readonly kind: 'rejected'; readonly reason: string }
-  /** An error response, by redirect. */
+  /** The request is invalid, and the application gets an error response by redirect. */
   | {
       readonly kind: 'error'
       readonly redirectUri: string
@@ -25,7 +25,7 @@ export type Reading =
 
 export interface Registration extends RegisteredRedirectUris {
   readonly clientId: string
-  /** Whether an S256 challenge is required; false: challenges are ignored. */
+  /** Whether an S256 challenge is required; if not, challenges are ignored. */
   readonly pkce: boolean
 }
 
@@ -39,7 +39,7 @@ export const supportedScopes = [
   'com.intuit.quickbooks.payment',
 ] as const
 
-/** Parameters of the protocol; the page carries them along. */
+/** The parameters of the request. The form of the page sends them again as hidden fields. */
 export const requestParameters = [
   'client_id',
   'redirect_uri',
@@ -52,7 +52,7 @@ export const requestParameters = [
 ] as const
 type RequestParameter = (typeof requestParameters)[number]
 
-/** Checks what a browser brought, untrusted. */
+/** Validates the parameters of an authorization request, which come from an untrusted browser. */
 export function readAuthorizationRequest(
   parameters: URLSearchParams,
   registration: Registration,
@@ -91,14 +91,14 @@ export function readAuthorizationRequest(
   const scope = (value('scope') ?? '').split(' ').filter((name) => name !== '')
   if (scope.length === 0) return error('invalid_scope', 'scope is missing')
   if (!scope.every((name) => (supportedScopes as readonly string[]).includes(name))) {
-    return error('invalid_scope', 'scope names something unknown')
+    return error('invalid_scope', 'scope contains an unknown value')
   }
-  // Required by Intuit's FAQ, which does not say how a request without it is rejected. This way is ours.
+  // Intuit's FAQ requires `state` but does not say how a request without it is rejected; this response is our choice.
   if (state === null) return error('invalid_request', 'state is missing')
   const codeChallenge = registration.pkce ? value('code_challenge') : null
   if (registration.pkce) {
     if (codeChallenge === null) return error('invalid_request', 'code_challenge is missing')
-    // A missing method means plain (RFC 7636 §4.3), which is not offered.
+    // A missing method means `plain` (RFC 7636 §4.3), which this provider does not support.
     if (value('code_challenge_method') !== 'S256') {
       return error('invalid_request', 'code_challenge_method must be S256')
     }
@@ -118,7 +118,7 @@ export function readAuthorizationRequest(
   }
 }
 
-/** The redirect URI with the response's parameters added, whatever query it has of its own. */
+/** Returns the redirect URI with the parameters of the response added; a query of the redirect URI is kept. */
 export function redirectTo(
   redirectUri: string,
   response: Readonly<Record<string, string | null>>,

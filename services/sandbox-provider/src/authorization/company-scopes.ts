@@ -1,8 +1,8 @@
 const COMPANY_SCOPES = ['com.intuit.quickbooks.accounting', 'com.intuit.quickbooks.payment']
 
 /**
- * Whether the callback (`realmId`) and the id token (`realmid`) name the company. Users report that Intuit's
- * callback does so only for an accounting or payment scope; that its id token follows is our assumption.
+ * Returns whether the callback (`realmId`) and the id token (`realmid`) name the company. Users report that Intuit's
+ * callback names it only for an accounting or payment scope. We assume the same of its id token.
  */
 export const isCompanyNamed = (
   scope: readonly string[],

@@ -1,20 +1,20 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { type Companies, type Company, CompanyName } from '../company/companies.ts'
 
-/** What the person, or the script in their place, decided. */
+/** The decision of the user, or of a script that acts for the user, on an authorization request. */
 export type Decision =
   | { readonly kind: 'connect'; readonly company: Company }
   | { readonly kind: 'deny' }
-  /** No decision yet: show the page. */
+  /** The request contains no decision yet, so the page is shown. */
   | { readonly kind: 'open' }
   | { readonly kind: 'invalid'; readonly reason: string }
 
-/** The value of the `company` field when a company is being invented; no realm can be spelled so. */
+/** The value of the field `company` if the user enters a new company. It is not a valid realm id. */
 export const INVENTED = '+invented'
 
 /**
- * Reads the decision: `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` of scripts, or the
- * fields of the page (`decision`, `company`, `company_realm`, `company_name`).
+ * Reads the decision from the parameters. Scripts send `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny`;
+ * the form of the page sends `decision`, `company`, `company_realm` and `company_name`.
  */
 export function readDecision(parameters: URLSearchParams, companies: Companies): Decision {
   const scripted = parameters.get('sandbox_company')

@@ -1,6 +1,6 @@
 import { isLoopback } from '@integration-host/shared/http/loopback'
 
-/** Whether a redirect URI may be registered at all, whatever is configured. */
+/** Returns whether a provider accepts a redirect URI for registration. */
 type RedirectUriRule = (uri: URL) => boolean
 
 const isHttpsOrLoopback: RedirectUriRule = (uri) =>
@@ -8,12 +8,12 @@ const isHttpsOrLoopback: RedirectUriRule = (uri) =>
 
 export const redirectUriRules = {
   /**
-   * Intuit's: https without an IP address, or localhost with either scheme (development keys; production keys
-   * allow https only), and no query.
+   * Intuit's rule: https with a host name, or localhost with http or https, and no query. (Intuit allows localhost for
+   * development keys only.)
    *
-   * A loopback address in place of localhost (`http://127.0.0.1:7217/callback`) is an exception of this
-   * sandbox: Intuit would reject it. The compose stack and the embedded host publish that address, because
-   * `localhost` may lead to ::1, where nothing listens.
+   * This sandbox also accepts a loopback address such as `http://127.0.0.1:7217/callback`, which Intuit rejects. The
+   * compose stack and the embedded host use that address, because a browser may resolve `localhost` to ::1, where they
+   * do not listen.
    */
   intuit: (uri) => {
     if (uri.search !== '' || uri.href.endsWith('?')) return false
@@ -21,17 +21,17 @@ export const redirectUriRules = {
       ? isHttpsOrLoopback(uri)
       : uri.protocol === 'https:' && !isIpAddress(uri.hostname)
   },
-  /** RFC 6749 §3.1.2 and RFC 8252 §7.3: https, or http to the loopback interface; a query may be there. */
+  /** The rule of RFC 6749 §3.1.2 and RFC 8252 §7.3: https, or http to the loopback interface; a query is allowed. */
   standard: isHttpsOrLoopback,
 } as const satisfies Readonly<Record<string, RedirectUriRule>>
 
 export type RedirectUriRules = keyof typeof redirectUriRules
 
-/** For a host as `URL` normalises it: IPv4 in four decimal parts, IPv6 in brackets. */
+/** Returns whether a host name of `URL` is an IP address: `URL` writes IPv4 in four decimal parts, IPv6 in brackets. */
 const isIpAddress = (hostname: string): boolean =>
   /^\d+(?:\.\d+){3}$/.test(hostname) || hostname.startsWith('[')
 
-/** Whether an authorization request may name this redirect URI. */
+/** Returns whether an authorization request may use this redirect URI. */
 export function isRegistered(
   redirectUri: string,
   { redirectUris, rules }: RegisteredRedirectUris,
@@ -43,7 +43,7 @@ export function isRegistered(
 }
 
 export interface RegisteredRedirectUris {
-  /** Compared character by character; `null`: any on the loopback interface. */
+  /** Compared character by character; `null` accepts any redirect URI with a loopback host. */
   readonly redirectUris: readonly string[] | null
   readonly rules: RedirectUriRules
 }

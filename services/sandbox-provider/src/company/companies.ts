@@ -11,16 +11,16 @@ export const CompanyName = z
 export const Company = z.object({ realm: Realm, name: CompanyName })
 export type Company = z.output<typeof Company>
 
-/** The companies a person may choose from: those that are always there, and those invented since. */
+/** The companies that the authorization page offers: three built-in ones, and those that users and scripts have added. */
 export interface Companies {
   list(): readonly Company[]
   find(realm: string): Company | null
-  /** Adds a company, or gives one that is there another name. */
+  /** Adds a company, or renames an existing one. */
   put(company: Company): void
   reset(): void
 }
 
-// Real realm ids exceed the precision of a double: as a number, the first one is the id of another company.
+// Realm ids of Intuit can exceed the precision of a double: parsed as a number, the first one would become another id.
 const ALWAYS_THERE: readonly Company[] = [
   { realm: '9341453908059889', name: 'Northwind Trading' },
   { realm: '4620816365291', name: 'Rosewood Interiors' },

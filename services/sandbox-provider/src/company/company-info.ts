@@ -9,7 +9,7 @@ const address = (id: string) => ({
   PostalCode: '94043',
 })
 
-/** The `CompanyInfo` entity of a company, with the fields of the real one. */
+/** Returns the `CompanyInfo` entity of a company, with the members that Intuit's entity has. */
 export const companyInfo = ({ name }: Company) => ({
   CompanyName: name,
   LegalName: name,

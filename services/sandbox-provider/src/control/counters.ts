@@ -11,7 +11,9 @@ export const RealmCounters = z.object({
   tokenReuses: Count.meta({ description: 'refresh calls with a token that was already rotated' }),
   maxConcurrentRefreshes: Count,
   apiCalls: Count.meta({ description: 'all calls that name the realm, rejected ones too' }),
-  apiUnauthorized: Count.meta({ description: 'of these, rejected with 401' }),
+  apiUnauthorized: Count.meta({
+    description: 'calls that name the realm and were rejected with 401',
+  }),
   entitiesCreated: Count,
   playedBack: Count.meta({ description: 'POST calls whose requestid was known' }),
   revocations: Count,
@@ -29,10 +31,10 @@ export const CountersView = z.object({
 })
 export type CountersView = z.output<typeof CountersView>
 
-/** What the provider saw since its start or the last reset. */
+/** Counts the calls that the provider received since its start or the last reset. */
 export interface Counters {
   count(realm: string, what: RealmCounter): void
-  /** A refresh call of the realm is in flight until the returned function is called. */
+  /** Counts a refresh call of the realm as in flight until the returned function is called. */
   refreshBegins(realm: string): () => void
   clientRejected(): void
   faultServed(target: FaultTarget): void

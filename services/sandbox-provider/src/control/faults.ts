@@ -4,7 +4,7 @@ import { apiErrorCodes } from '../accounting/api-errors.ts'
 export const faultTargets = ['token', 'api', 'revoke', 'discovery'] as const
 export type FaultTarget = (typeof faultTargets)[number]
 
-// Setting these breaks the framing of the response, not its meaning.
+// These headers delimit the response on the connection, so a fault that set them would send an invalid HTTP message.
 const FRAMING = ['content-length', 'transfer-encoding', 'connection', 'content-type']
 const HeaderName = z
   .string()
@@ -12,7 +12,7 @@ const HeaderName = z
   .refine((name) => !FRAMING.includes(name.toLowerCase()), 'must not be a framing header')
 const HeaderValue = z.string().regex(/^[\x20-\x7e]{0,1024}$/, 'must be printable ASCII')
 
-/** What happens to the next `calls` calls of `target`. */
+/** A fault: how the next `calls` calls of `target` fail or are delayed. */
 export const Fault = z
   .strictObject({
     target: z.enum(faultTargets),
@@ -22,12 +22,15 @@ export const Fault = z
       .min(200)
       .max(599)
       .optional()
-      .meta({ description: 'respond with this instead of doing anything' }),
+      .meta({ description: 'respond with this status and do nothing else' }),
     fault: z.enum(apiErrorCodes).optional().meta({
       description:
         'api only: respond with this error of the accounting API, its documented status and body; a status beside it replaces the documented one',
     }),
-    body: z.json().optional().meta({ description: 'text as it is, anything else as JSON' }),
+    body: z
+      .json()
+      .optional()
+      .meta({ description: 'a string is sent unchanged, any other value as JSON' }),
     headers: z.record(HeaderName, HeaderValue).optional(),
     contentType: HeaderValue.optional(),
     latencyMs: z
@@ -35,9 +38,12 @@ export const Fault = z
       .min(0)
       .max(120_000)
       .optional()
-      .meta({ description: 'delay the response this long, beside the general latency' }),
+      .meta({
+        description: 'delay the response by this time, in addition to the setting latencyMs',
+      }),
     drop: z.enum(['before', 'after']).optional().meta({
-      description: 'reset the connection: before doing anything, or with all done but the response',
+      description:
+        'reset the connection: before the call has an effect, or after its effect and before the response',
     }),
   })
   .refine(({ status, fault, drop, latencyMs }) => status ?? fault ?? drop ?? latencyMs, {
@@ -61,9 +67,9 @@ export const Fault = z
 export type Fault = z.output<typeof Fault>
 
 export interface Faults {
-  /** Puts a fault behind those that wait. */
+  /** Appends a fault to the queue. */
   add(fault: Fault): void
-  /** The fault of this call, which then has one call less; `null` if there is none. */
+  /** Returns the first fault for `target` and counts one of its calls as used; `null` if no fault is queued. */
   take(target: FaultTarget): Fault | null
   waiting(): readonly Fault[]
   clear(): void

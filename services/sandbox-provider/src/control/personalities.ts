@@ -1,43 +1,44 @@
 /**
- * The providers that this sandbox can be. A personality is one object here and nothing else: another
- * provider is another object. A comment marks what the documentation does not specify or contradicts.
+ * The providers whose behaviour this sandbox can imitate, one object for each. A comment marks behaviour that the
+ * provider's documentation does not specify or that its sources contradict.
  */
 import { supportedScopes } from '../authorization/authorization-request.ts'
 import type { Behaviour } from './behaviour.ts'
 
 export interface Personality {
-  /** For the settings reference. */
+  /** The description in the reference of the settings. */
   readonly description: string
-  /** Each can be changed at run time (`PUT /sandbox/settings`). */
+  /** Values of all settings. `PUT /sandbox/settings` can change each at run time. */
   readonly behaviour: Behaviour
-  /** Members of the discovery document beside endpoints and those that a setting decides. */
+  /** Members of the discovery document that are neither endpoints nor determined by a setting. */
   readonly discovery: Readonly<Record<string, readonly string[]>>
 }
 
 const DAY_SECONDS = 86_400
 
-/** Intuit (QuickBooks Online) as documented. */
+/** The documented behaviour of Intuit (QuickBooks Online). */
 const intuit: Personality = {
   description: 'Intuit as documented',
   behaviour: {
     accessTokenSeconds: 3_600,
-    // 101 days in current samples, although the text says 100.
+    // Intuit's current sample responses have 101 days; its text says 100.
     refreshTokenSeconds: 101 * DAY_SECONDS,
     rotation: 'daily',
-    // Sources disagree. The newest ones say that the previous value ends with the new one; older ones
-    // give it 24 hours.
+    // Sources disagree: according to the newest, the previous value becomes invalid when the new one is issued; according
+    // to older ones it stays valid for 24 hours.
     graceSeconds: 0,
-    // The FAQ says only that repeated attempts with an old value may invalidate the refresh token.
+    // Intuit's FAQ says only that repeated attempts with an old value may invalidate the refresh token.
     revokeOnReuse: false,
     latencyMs: 0,
-    // Not documented. A client that sends it is not rejected; whether a verifier is checked is unknown.
+    // Intuit does not document PKCE. A client that sends a challenge is not rejected; whether a verifier is checked is
+    // unknown.
     pkce: false,
-    // In no sample of an id token and not in `claims_supported`.
+    // No sample id token of Intuit contains a nonce, and `claims_supported` does not list it.
     nonce: false,
     responseIssuer: false,
     realmIdNeedsScope: true,
     redirectUris: 'intuit',
-    // Advertised; no SDK of Intuit uses it, so whether it is accepted is unknown.
+    // Intuit advertises client_secret_post, but no SDK of Intuit uses it, so whether it is accepted is unknown.
     clientSecretPost: true,
     revocationBody: 'json',
     discoveryNamesAccountingUrl: false,
@@ -47,7 +48,7 @@ const intuit: Personality = {
   },
 }
 
-/** A provider that enforces every current standard. */
+/** A provider that enforces the current security recommendations for OAuth 2.0 (RFC 9700). */
 const strict: Personality = {
   description:
     'as strict as the standards allow: rotation at every refresh, no grace, PKCE required',

@@ -4,7 +4,7 @@ import { personalities, type PersonalityName, personalityNames } from './persona
 
 const personality = z.enum(personalityNames).meta({
   description:
-    'sets all other settings to those of this personality; what is sent beside it overrides',
+    'sets all settings to the values of this personality; other settings in the same request override them',
 })
 
 export const SandboxSettings = z.strictObject({ personality, ...Behaviour.shape })
@@ -13,7 +13,7 @@ export type SandboxSettings = z.output<typeof SandboxSettings>
 export interface SettingsControl {
   current(): SandboxSettings
   change(part: Partial<SandboxSettings>): SandboxSettings
-  /** Back to the personality that the sandbox was started with. */
+  /** Restores the settings of the personality that the sandbox was started with. */
   reset(): void
 }
 

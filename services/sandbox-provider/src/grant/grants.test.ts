@@ -39,13 +39,13 @@ describe('the grants of the provider', () => {
   const ofRealm = () => counters.view().realms[REALM]
 
   describe('a code', () => {
-    it('is rejected after ten minutes', () => {
+    it('rejects an authorization code after ten minutes', () => {
       const code = grants.issueCode(consent)
       now += 600 * SECOND
       expect(grants.exchangeCode(code, proof)).toBeNull()
     })
 
-    it('is rejected with another redirect URI, and is still good with its own', () => {
+    it('rejects a code with another redirect URI, and still accepts it with the redirect URI of the request', () => {
       const code = grants.issueCode(consent)
       expect(
         grants.exchangeCode(code, { ...proof, redirectUri: 'http://127.0.0.1/other' }),
@@ -53,7 +53,7 @@ describe('the grants of the provider', () => {
       expect(grants.exchangeCode(code, proof)).not.toBeNull()
     })
 
-    it('ends its grant if it is used a second time', () => {
+    it('ends the grant if its code is used a second time', () => {
       const code = grants.issueCode(consent)
       const { accessToken, refreshToken } = present(grants.exchangeCode(code, proof))
 
@@ -64,7 +64,7 @@ describe('the grants of the provider', () => {
       expect(ofRealm()).toMatchObject({ codeExchanges: 1, codeReuses: 1, refreshesRefused: 1 })
     })
 
-    it('without a challenge is rejected together with a verifier (RFC 9700 §4.8.2)', () => {
+    it('rejects a code verifier for a code that was requested without a challenge (RFC 9700 §4.8.2)', () => {
       settings.change({ pkce: true })
       const code = grants.issueCode(consent)
       expect(grants.exchangeCode(code, { ...proof, codeVerifier: 'v'.repeat(43) })).toBeNull()
@@ -72,7 +72,7 @@ describe('the grants of the provider', () => {
   })
 
   describe('an access token', () => {
-    it('lives as long as it says, to the second', () => {
+    it('accepts an access token for exactly the seconds of expires_in', () => {
       settings.change({ accessTokenSeconds: 10 })
       const { accessToken, accessTokenSeconds } = connect()
       expect(accessTokenSeconds).toBe(10)
@@ -82,7 +82,7 @@ describe('the grants of the provider', () => {
       expect(grants.accessToken(accessToken)).toBeNull()
     })
 
-    it('outlives the refresh that follows it', () => {
+    it('keeps an access token valid after a later refresh', () => {
       const first = connect()
       refresh(first.refreshToken)
       expect(grants.accessToken(first.accessToken)).not.toBeNull()
@@ -90,7 +90,7 @@ describe('the grants of the provider', () => {
   })
 
   describe('rotation', () => {
-    it('always: returns another refresh token at every refresh', () => {
+    it('returns a new refresh token at every refresh with rotation: always', () => {
       settings.change({ rotation: 'always' })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -98,7 +98,7 @@ describe('the grants of the provider', () => {
       expect(new Set([first, second, third].map(({ refreshToken }) => refreshToken)).size).toBe(3)
     })
 
-    it('daily: returns the same refresh token until a day after it was new', () => {
+    it('returns the same refresh token for 24 hours and then a new one with rotation: daily', () => {
       settings.change({ rotation: 'daily' })
       const first = connect()
       now += DAY - 1
@@ -110,14 +110,14 @@ describe('the grants of the provider', () => {
       expect(refresh(rotated).refreshToken).toBe(rotated)
     })
 
-    it('never: returns the same refresh token for good', () => {
+    it('returns the same refresh token at every refresh with rotation: never', () => {
       settings.change({ rotation: 'never' })
       const first = connect()
       now += 90 * DAY
       expect(refresh(first.refreshToken).refreshToken).toBe(first.refreshToken)
     })
 
-    it('returns the current token for a superseded one within its grace, so that a lost response can be recovered', () => {
+    it('returns the current refresh token to a client that presents the superseded one within the grace period', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const lost = refresh(first.refreshToken)
@@ -128,7 +128,7 @@ describe('the grants of the provider', () => {
       expect(ofRealm()).toMatchObject({ refreshes: 2, tokenReuses: 1, refreshesRefused: 0 })
     })
 
-    it('rejects a superseded token once its grace is over, and keeps the current one', () => {
+    it('rejects a superseded refresh token after the grace period, and keeps the current one valid', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -138,7 +138,7 @@ describe('the grants of the provider', () => {
       expect(ofRealm()).toMatchObject({ tokenReuses: 1, refreshesRefused: 1 })
     })
 
-    it('ends the whole grant on such a reuse with revokeOnReuse', () => {
+    it('ends the grant if a superseded refresh token is used after the grace period with revokeOnReuse', () => {
       settings.change({ rotation: 'always', revokeOnReuse: true })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -149,7 +149,7 @@ describe('the grants of the provider', () => {
   })
 
   describe('the life of a refresh token', () => {
-    it('counts from its rotation, and continues while the value stays the same', () => {
+    it('counts the life of a refresh token from its rotation, also over refreshes that return the same value', () => {
       const issued = connect()
       expect(issued.refreshTokenSeconds).toBe(101 * 86_400)
       now += 3_600 * SECOND
@@ -161,7 +161,7 @@ describe('the grants of the provider', () => {
       expect(refresh(issued.refreshToken).refreshTokenSeconds).toBe(101 * 86_400)
     })
 
-    it('is as long as the setting says, and counts from the last use where it never rotates', () => {
+    it('counts the life of a refresh token from its last use if it never rotates', () => {
       settings.change({ refreshTokenSeconds: 100, rotation: 'never' })
       const { refreshToken } = connect()
       now += 99 * SECOND
@@ -172,7 +172,7 @@ describe('the grants of the provider', () => {
       expect(grants.refresh(refreshToken)).toBeNull()
     })
 
-    it('ends five years after the consent, however often it was used', () => {
+    it('rejects a refresh token five years after the consent, regardless of refreshes', () => {
       let issued = connect()
       expect(issued).toMatchObject({ hardExpirySeconds: 157_680_000 })
       for (let day = 90; day <= 1_800; day += 90) {
@@ -186,15 +186,18 @@ describe('the grants of the provider', () => {
   })
 
   describe('the end of a grant', () => {
-    it.each(['accessToken', 'refreshToken'] as const)('follows from revoking its %s', (which) => {
-      const issued = connect()
-      expect(grants.revokeToken(issued[which])).toBe(true)
-      expect(grants.accessToken(issued.accessToken)).toBeNull()
-      expect(grants.refresh(issued.refreshToken)).toBeNull()
-      expect(grants.revokeToken(issued[which])).toBe(false)
-    })
+    it.each(['accessToken', 'refreshToken'] as const)(
+      'ends the grant if its %s is revoked',
+      (which) => {
+        const issued = connect()
+        expect(grants.revokeToken(issued[which])).toBe(true)
+        expect(grants.accessToken(issued.accessToken)).toBeNull()
+        expect(grants.refresh(issued.refreshToken)).toBeNull()
+        expect(grants.revokeToken(issued[which])).toBe(false)
+      },
+    )
 
-    it('does not follow from a superseded refresh token or an expired access token', () => {
+    it('keeps the grant if a superseded refresh token or an expired access token is revoked', () => {
       settings.change({ rotation: 'always', accessTokenSeconds: 1 })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -204,7 +207,7 @@ describe('the grants of the provider', () => {
       expect(grants.refresh(second.refreshToken)).not.toBeNull()
     })
 
-    it('ends all grants of a realm and of no other realm', () => {
+    it('revokeRealm ends all grants of the realm and none of another realm', () => {
       const other = present(
         grants.exchangeCode(grants.issueCode({ ...consent, realm: 'other' }), proof),
       )
@@ -216,7 +219,7 @@ describe('the grants of the provider', () => {
     })
   })
 
-  it('lets the access tokens of a realm expire without touching its refresh tokens', () => {
+  it('expireRealm expires the access tokens of the realm and keeps its refresh tokens valid', () => {
     const issued = connect()
     expect(grants.expireRealm(REALM)).toBe(1)
     expect(grants.accessToken(issued.accessToken)).toBeNull()

@@ -1,20 +1,19 @@
 /**
- * The provider's memory of what was granted.
+ * The grants that users have given to the application, with their codes and tokens.
  *
- * A code is exchanged once for a grant: one company, one application. A grant has one current refresh token
- * and any number of access tokens, each valid until it expires, whatever is refreshed meanwhile.
+ * A code is exchanged once for a grant, which is for one company. A grant has one current refresh token and any number
+ * of access tokens; a refresh does not invalidate earlier access tokens.
  *
  * G1 A refresh either rotates (the presented token is superseded) or returns the current token again.
- * G2 A superseded token is accepted within its grace, and returns the current one: a rotation whose response
- *    was lost can be recovered. After its grace it is not valid any more, neither for a refresh nor for a
- *    revocation.
+ * G2 A superseded token is accepted within the grace period and returns the current one, so that a client can recover
+ *    from a lost response. After the grace period it is invalid, for a refresh and for a revocation.
  * G3 A code that is used again is rejected and ends its grant (RFC 6749 §4.1.2, as Intuit's FAQ warns).
  * G4 When a grant ends, all its tokens become invalid.
- * G5 A refresh token lives for `refreshTokenSeconds` from the rotation that made it; under `never`, from its
- *    last use. No grant outlives five years from its consent.
+ * G5 A refresh token is valid for `refreshTokenSeconds` from the rotation that issued it; with rotation `never`, from
+ *    its last use. Every grant ends five years after its consent.
  *
- * Not documented by Intuit; our choice: after a refresh, earlier access tokens stay valid until they expire; a
- * second authorization of a company does not end the first grant; a code lives for ten minutes.
+ * Intuit does not document three choices made here: after a refresh, earlier access tokens stay valid until they expire;
+ * a second authorization of a company does not end the first grant; a code is valid for ten minutes.
  */
 import { createHash } from 'node:crypto'
 import type { Counters } from '../control/counters.ts'
@@ -29,15 +28,15 @@ export interface Consent {
   readonly codeChallenge: string | null
 }
 
-/** What a successful token call gives. Durations count from now. */
+/** The content of a successful token response. Durations count from now. */
 export interface Issued {
-  /** For the id token; `null` if that does not name the company. */
+  /** The realm claim of the id token; `null` if the id token does not name the company. */
   readonly realm: string | null
   readonly scope: readonly string[]
   readonly subject: string
-  /** For the id token; `null` on refresh (OpenID Connect Core §12.2), or if the provider ignores nonces. */
+  /** The nonce of the id token; `null` on refresh (OpenID Connect Core §12.2), or if the provider ignores nonces. */
   readonly nonce: string | null
-  /** Epoch seconds of the person's consent. */
+  /** The time of the user's consent in epoch seconds. */
   readonly authTime: number
   readonly accessToken: string
   readonly accessTokenSeconds: number
@@ -53,39 +52,39 @@ export interface AccessTokenState {
 }
 
 export interface Grants {
-  /** A one-time code, good for ten minutes. */
+  /** Returns a new authorization code, valid once and for ten minutes. */
   issueCode(consent: Consent): string
-  /** `null`: `invalid_grant`. */
+  /** Exchanges a code for tokens; `null` if the code or the proof is invalid (`invalid_grant`). */
   exchangeCode(
     code: string,
     proof: { readonly redirectUri: string | null; readonly codeVerifier: string | null },
   ): Issued | null
-  /** `null`: `invalid_grant`. */
+  /** Issues tokens for a refresh token; `null` if it is invalid (`invalid_grant`). */
   refresh(refreshToken: string): Issued | null
-  /** The realm that a refresh token belongs or belonged to; null for a foreign one. */
+  /** Returns the realm of a refresh token, also of an invalid one; `null` if this provider did not issue it. */
   realmOf(refreshToken: string): string | null
-  /** `null`: unknown, expired or ended. */
+  /** Returns the grant of an access token; `null` if the token is unknown or expired, or its grant has ended. */
   accessToken(token: string): AccessTokenState | null
-  /** Ends the grant of a valid access or refresh token; false if the token is not valid (any more). */
+  /** Ends the grant of an access or refresh token; returns `false` if the token is invalid. */
   revokeToken(token: string): boolean
-  /** Ends all grants of the realm; returns the number of those that were still valid. */
+  /** Ends all grants of the realm; returns how many of them were still valid. */
   revokeRealm(realm: string): number
-  /** Lets all access tokens of the realm expire now; the number of those that were valid. */
+  /** Expires all access tokens of the realm now; returns how many of them were still valid. */
   expireRealm(realm: string): number
   reset(): void
 }
 
 export interface GrantsDeps {
-  /** Epoch milliseconds. */
+  /** Returns the time in epoch milliseconds. */
   readonly now: () => number
-  /** An unguessable token. */
+  /** Returns a text that cannot be guessed. */
   readonly random: () => string
   readonly settings: () => Behaviour
   readonly counters: Counters
   readonly memory?: GrantsMemory
 }
 
-/** Everything remembered. The same grants are in several of its maps. */
+/** The stored codes, tokens and grants. Several maps refer to the same grant object. */
 export interface GrantsMemory {
   readonly codes: Map<string, Code>
   readonly refreshTokens: Map<string, Grant>
@@ -103,7 +102,7 @@ export const emptyGrants = (): GrantsMemory => ({
 interface Code {
   readonly consent: Consent
   readonly expiresAt: number
-  /** The grant it was exchanged for. */
+  /** The grant that the code was exchanged for; `null` before the exchange. */
   spentOn: Grant | null
 }
 
@@ -113,7 +112,7 @@ interface Grant {
   readonly subject: string
   readonly grantedAt: number
   current: { readonly token: string; readonly rotatedAt: number }
-  /** Superseded tokens and when their grace ends, oldest first. */
+  /** Superseded refresh tokens, oldest first, with the end of their grace period in epoch milliseconds. */
   readonly superseded: Map<string, number>
   refreshExpiresAt: number
   isEnded: boolean
@@ -126,8 +125,8 @@ interface AccessToken {
 
 const CODE_MS = 600_000
 const DAY_MS = 86_400_000
-const HARD_EXPIRY_MS = 5 * 365 * DAY_MS // from the consent, whatever is refreshed
-/** How many superseded tokens of a grant are recognised. */
+const HARD_EXPIRY_MS = 5 * 365 * DAY_MS // from the consent, regardless of refreshes
+/** How many superseded refresh tokens of a grant are stored; older ones are unknown tokens. */
 const SUPERSEDED = 100
 
 export function createGrants({
@@ -193,7 +192,8 @@ export function createGrants({
 
   function provesPossession(challenge: string | null, verifier: string | null): boolean {
     if (!settings().pkce) return true
-    // A verifier for a code without challenge means that the challenge was removed on its way (RFC 9700 §4.8.2).
+    // A verifier for a code without a challenge means that an attacker removed the challenge from the authorization
+    // request (PKCE downgrade, RFC 9700 §4.8.2).
     if (challenge === null || verifier === null) return challenge === verifier
     return (
       /^[A-Za-z0-9._~-]{43,128}$/.test(verifier) &&
@@ -207,7 +207,7 @@ export function createGrants({
     return found.grant
   }
 
-  /** The grant for which a refresh token is valid now; `null` if there is none. */
+  /** Returns the grant of a valid refresh token; `null` if the token is invalid. */
   function grantOfRefreshToken(token: string): Grant | null {
     const grant = refreshTokens.get(token)
     if (grant === undefined || grant.isEnded || grant.refreshExpiresAt <= now()) return null
@@ -220,7 +220,7 @@ export function createGrants({
   return {
     issueCode(consent) {
       for (const [code, { expiresAt }] of codes) {
-        if (expiresAt > now()) break // in the order of their making
+        if (expiresAt > now()) break // a Map iterates in insertion order, so all later codes are valid
         codes.delete(code)
       }
       const code = `sandbox-code-${random()}`
@@ -271,7 +271,7 @@ export function createGrants({
       } else if (graceEndsAt <= now()) {
         if (settings().revokeOnReuse) grant.isEnded = true
         return reject()
-      } // else G2: the current token again
+      } // otherwise the token is within its grace period, and the current token is returned (G2)
       counters.count(grant.realm, 'refreshes')
       return issue(grant, null)
     },
@@ -311,7 +311,7 @@ export function createGrants({
   }
 }
 
-/** One made-up person per company, the same at every consent. */
+/** Returns the subject of a company's fictitious user: a UUID derived from the realm, the same at every consent. */
 const subjectOf = (realm: string): string =>
   createHash('sha256')
     .update(`sandbox subject ${realm}`)

@@ -3,11 +3,11 @@ import type { Issued } from '../grant/grants.ts'
 const ID_TOKEN_SECONDS = 3_600
 
 /**
- * The claims of an id token (OpenID Connect Core §2) as in Intuit's samples: `aud` is an array, `realmid` is in
- * lower case, `auth_time` is there although `claims_supported` does not list it. Whether Intuit sends `realmid`
- * to a client that did not request it by the parameter `claims` is not clear; this provider does.
+ * Returns the claims of an id token (OpenID Connect Core §2) as in Intuit's samples: `aud` is an array, `realmid` is in
+ * lower case, and `auth_time` is present although `claims_supported` does not list it. It is not documented whether
+ * Intuit sends `realmid` to a client that did not request it by the parameter `claims`; this provider always does.
  *
- * @param at `nowSeconds` is epoch seconds
+ * @param at `nowSeconds` is the time in epoch seconds
  */
 export const idTokenClaims = (
   issued: Issued,
@@ -23,7 +23,7 @@ export const idTokenClaims = (
   ...(issued.nonce !== null && { nonce: issued.nonce }),
 })
 
-/** The claims of the userinfo endpoint for the granted scopes, spelled as Intuit spells them. */
+/** Returns the claims of the userinfo endpoint for the granted scopes, with Intuit's names of the members. */
 export const userInfo = (
   subject: string,
   scope: readonly string[],

@@ -1,6 +1,6 @@
-/** Signs id tokens with a key that `jwks` shows the public half of. */
+/** Signs id tokens; `jwks` is the key set with the public key. */
 export interface IdentitySigner {
   readonly jwks: { readonly keys: readonly Readonly<Record<string, unknown>>[] }
-  /** RS256 in compact form; `iat` and `exp` are among the claims, in epoch seconds. */
+  /** Returns a JWT in compact form, signed with RS256. The claims contain `iat` and `exp` in epoch seconds. */
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
 }

@@ -26,7 +26,7 @@ describe('the query of CompanyInfo', () => {
     'select * from CompanyInfo',
     'SELECT * FROM companyinfo',
     '  select\t*\n from   COMPANYINFO ',
-  ])('responds to %j in the format of Intuit', async (statement) => {
+  ])('returns CompanyInfo in Intuit’s format for the statement %j', async (statement) => {
     const answer = await provider.api(queryPath(statement), accessToken)
     expect(answer.status).toBe(200)
     expect(await answer.json()).toMatchObject({
@@ -38,7 +38,7 @@ describe('the query of CompanyInfo', () => {
     })
   })
 
-  it('may be sent by POST as text', async () => {
+  it('accepts a query as text in the body of a POST', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/query`, accessToken, {
       method: 'POST',
       body: 'select * from CompanyInfo',
@@ -46,7 +46,7 @@ describe('the query of CompanyInfo', () => {
     expect(await answer.json()).toHaveProperty('QueryResponse.CompanyInfo')
   })
 
-  it('returns the entity by id as well', async () => {
+  it('returns CompanyInfo by its id', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/companyinfo/${REALM}`, accessToken)
     expect(await answer.json()).toMatchObject({ CompanyInfo: { CompanyName: 'Northwind Trading' } })
   })
@@ -57,7 +57,7 @@ describe('the query of CompanyInfo', () => {
     "select * from Customer where DisplayName = 'x'",
     'select * from CompanyInfo; drop table x',
     ' '.repeat(3_000),
-  ])('rejects another one with a ValidationFault (%#)', async (statement) => {
+  ])('rejects the unsupported statement %j with a ValidationFault', async (statement) => {
     const answer = await provider.api(queryPath(statement), accessToken)
     expect(answer.status).toBe(400)
     expect(await answer.json()).toMatchObject({
@@ -65,7 +65,7 @@ describe('the query of CompanyInfo', () => {
     })
   })
 
-  it('rejects an operation it does not have with a ValidationFault', async () => {
+  it('rejects an unsupported operation with a ValidationFault', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/reports/x/y`, accessToken)
     expect(answer.status).toBe(400)
     expect(await answer.json()).toHaveProperty('Fault.Error.0.Message', 'Unsupported Operation')
@@ -82,7 +82,7 @@ describe('a call of the accounting API', () => {
     },
   }
 
-  it('without a token gets 401', async () => {
+  it('rejects a call without an access token with 401', async () => {
     const answer = await fetch(provider.url + queryPath('select * from CompanyInfo'), {
       headers: { Accept: 'application/json' },
     })
@@ -91,12 +91,12 @@ describe('a call of the accounting API', () => {
     expect(await answer.json()).toMatchObject(failed401)
   })
 
-  it('with an unknown token gets 401', async () => {
+  it('rejects a call with an unknown access token with 401', async () => {
     const answer = await provider.api(queryPath('select * from CompanyInfo'), 'guessed')
     expect([answer.status, await answer.json()]).toMatchObject([401, failed401])
   })
 
-  it('with an expired token gets 401, and counted', async () => {
+  it('rejects a call with an expired access token with 401 and counts it', async () => {
     provider.moveTime(3_600_000)
     const answer = await provider.api(queryPath('select * from CompanyInfo'), accessToken)
     expect([answer.status, await answer.json()]).toMatchObject([401, failed401])
@@ -106,7 +106,7 @@ describe('a call of the accounting API', () => {
     })
   })
 
-  it('with the token of another company gets 403', async () => {
+  it('rejects a call with the access token of another company with 403', async () => {
     const answer = await provider.api(
       queryPath('select * from CompanyInfo', '4620816365291'),
       accessToken,
@@ -115,7 +115,7 @@ describe('a call of the accounting API', () => {
     expect(await answer.json()).toMatchObject({ fault: { error: [{ code: '3100' }] } })
   })
 
-  it('with a token without the accounting scope gets 403', async () => {
+  it('rejects a call with an access token that lacks the accounting scope with 403', async () => {
     const code = await provider.code(REALM, { scope: 'openid' })
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     const answer = await provider.api(queryPath('select * from CompanyInfo'), tokens.access_token)
@@ -131,7 +131,7 @@ describe('creating an entity', () => {
       { method: 'POST', body },
     )
 
-  it('echoes it with what the provider adds', async () => {
+  it('returns a created entity with the members that the provider adds', async () => {
     const answer = await post(null, '{"DocNumber":"1001"}')
     expect(await answer.json()).toMatchObject({
       Invoice: { DocNumber: '1001', Id: '1', SyncToken: '0', domain: 'QBO' },
@@ -149,14 +149,17 @@ describe('creating an entity', () => {
     })
   })
 
-  it.each(['', '[]', 'null', '"text"', '{'])('rejects %j as a body', async (body) => {
-    const answer = await post('r1', body)
-    expect(answer.status).toBe(400)
-    expect(await answer.json()).toHaveProperty('Fault.type', 'ValidationFault')
-    expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 0 })
-  })
+  it.each(['', '[]', 'null', '"text"', '{'])(
+    'rejects the body %j of a new entity',
+    async (body) => {
+      const answer = await post('r1', body)
+      expect(answer.status).toBe(400)
+      expect(await answer.json()).toHaveProperty('Fault.type', 'ValidationFault')
+      expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 0 })
+    },
+  )
 
-  it('reads a body that claims to be a prototype as any other', async () => {
+  it('stores a body with the member __proto__ like any other', async () => {
     const answer = await post(null, '{"__proto__":{"polluted":1}}')
     expect(answer.status).toBe(200)
     expect(({} as { polluted?: number }).polluted).toBeUndefined()
@@ -176,7 +179,7 @@ describe('a posted entity', () => {
     ...((await response.json()) as { Fault: { Error: { code: string }[] } }).Fault.Error[0],
   })
 
-  it('is found by its id, in its own company and kind only', async () => {
+  it('returns a posted entity by its id, only for its own company and kind', async () => {
     await post('salesreceipt', { DocNumber: '1' })
     expect(await get('salesreceipt/1')).toMatchObject({
       status: 200,
@@ -192,7 +195,7 @@ describe('a posted entity', () => {
     }
   })
 
-  it('is updated with the SyncToken that it has, whole or sparse', async () => {
+  it('updates an entity with its current SyncToken, fully or sparsely', async () => {
     await post('invoice', { DocNumber: '1', PrivateNote: 'a' })
     const sparse = { Id: '1', SyncToken: '0', sparse: true, PrivateNote: 'b' }
     expect(await (await post('invoice', sparse)).json()).toMatchObject({
@@ -210,7 +213,7 @@ describe('a posted entity', () => {
     ['a previous SyncToken', { Id: '1', SyncToken: '0' }, '5010'],
     ['no SyncToken', { Id: '1' }, '2020'],
     ['an unknown id', { Id: '9', SyncToken: '0' }, '610'],
-  ])('is not updated with %s', async (_, body, code) => {
+  ])('rejects an update with %s', async (_, body, code) => {
     await post('invoice', {})
     await post('invoice', { Id: '1', SyncToken: '0', DocNumber: 'kept' })
     expect(await faultOf(await post('invoice', body))).toMatchObject({ status: 400, code })
@@ -219,7 +222,7 @@ describe('a posted entity', () => {
     })
   })
 
-  it('is deleted', async () => {
+  it('deletes an entity', async () => {
     await post('invoice', {})
     const deleted = await post('invoice?operation=delete', { Id: '1', SyncToken: '0' })
     expect(await deleted.json()).toMatchObject({ Invoice: { status: 'Deleted', Id: '1' } })
@@ -230,17 +233,20 @@ describe('a posted entity', () => {
     ['customer', { DisplayName: 'Tea & Sons' }, 'customer', { DisplayName: 'tea & sons' }],
     ['customer', { DisplayName: 'Tea & Sons' }, 'vendor', { DisplayName: 'Tea & Sons ' }],
     ['item', { Name: 'Tea' }, 'item', { Name: 'Tea' }],
-  ])('of the kind %s with the name %j rejects a %s %j', async (kind, first, other, second) => {
-    expect((await post(kind, first)).status).toBe(200)
-    expect(await faultOf(await post(other, second))).toMatchObject({
-      status: 400,
-      code: '6240',
-      Message: 'Duplicate Name Exists Error',
-    })
-    expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 1 })
-  })
+  ])(
+    'after a %s with %j, rejects a %s with the duplicate name %j',
+    async (kind, first, other, second) => {
+      expect((await post(kind, first)).status).toBe(200)
+      expect(await faultOf(await post(other, second))).toMatchObject({
+        status: 400,
+        code: '6240',
+        Message: 'Duplicate Name Exists Error',
+      })
+      expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 1 })
+    },
+  )
 
-  it('keeps its name through an update, and cannot get the name of another', async () => {
+  it('accepts an update that keeps the name, and rejects one to the name of another entity', async () => {
     await post('customer', { DisplayName: 'A' })
     await post('customer', { DisplayName: 'B' })
     const same = await post('customer', { Id: '1', SyncToken: '0', DisplayName: 'A' })
@@ -249,7 +255,7 @@ describe('a posted entity', () => {
     expect(await faultOf(taken)).toMatchObject({ code: '6240' })
   })
 
-  it('that was rejected does not use up its requestid', async () => {
+  it('accepts the requestid of a rejected request again', async () => {
     await post('customer', { DisplayName: 'A' })
     expect((await post('customer?requestid=r', { DisplayName: 'A' })).status).toBe(400)
     expect((await post('customer?requestid=r', { DisplayName: 'B' })).status).toBe(200)
@@ -257,7 +263,7 @@ describe('a posted entity', () => {
     expect(await faultOf(tooLong)).toMatchObject({ status: 400, code: '2130' })
   })
 
-  it('is listed and counted by a query', async () => {
+  it('lists and counts posted entities by a query', async () => {
     for (const DocNumber of ['1', '2', '3']) await post('invoice', { DocNumber })
     const queried = async (statement: string) =>
       (await (await provider.api(queryPath(statement), accessToken)).json()) as object
@@ -286,16 +292,19 @@ describe('an error body', () => {
     return [response.headers.get('Content-Type'), await response.text()] as const
   }
 
-  it.each([null, '*/*', 'application/xml'])('is XML for Accept %s', async (accept) => {
-    const [contentType, body] = await errorTo(accept)
-    expect(contentType).toBe('application/xml')
-    expect(body).toMatch(
-      /^<\?xml version="1\.0" encoding="UTF-8" standalone="yes"\?><IntuitResponse xmlns="http:\/\/schema\.intuit\.com\/finance\/v3" time="[^"]+"><Fault type="ValidationFault"><Error code="610" element=""><Message>Object Not Found<\/Message><Detail>Object Not Found : /,
-    )
-  })
+  it.each([null, '*/*', 'application/xml'])(
+    'sends an error body as XML for Accept %s',
+    async (accept) => {
+      const [contentType, body] = await errorTo(accept)
+      expect(contentType).toBe('application/xml')
+      expect(body).toMatch(
+        /^<\?xml version="1\.0" encoding="UTF-8" standalone="yes"\?><IntuitResponse xmlns="http:\/\/schema\.intuit\.com\/finance\/v3" time="[^"]+"><Fault type="ValidationFault"><Error code="610" element=""><Message>Object Not Found<\/Message><Detail>Object Not Found : /,
+      )
+    },
+  )
 
   it.each(['application/json', 'text/html, application/JSON;q=0.5'])(
-    'is JSON for Accept %s',
+    'sends an error body as JSON for Accept %s',
     async (accept) => {
       const [contentType, body] = await errorTo(accept)
       expect(contentType).toBe('application/json')
@@ -309,7 +318,7 @@ describe('an error body', () => {
       '{"warnings":null,"intuitObject":null,"fault":{"error":[{"message":"message=AuthenticationFailed',
     ],
     ['*/*', '<?xml'],
-  ])('of the gateway, to %s', async (accept, start) => {
+  ])("sends the API gateway's error body for Accept %s", async (accept, start) => {
     const [, body] = await errorTo(accept, 'guessed')
     expect(body.startsWith(start)).toBe(true)
     expect(body).toContain('3200')

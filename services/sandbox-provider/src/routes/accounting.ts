@@ -18,7 +18,7 @@ import {
   type UnderFaultsDeps,
 } from './under-faults.ts'
 
-/** The query parameter that makes a POST repeatable. */
+/** The query parameter whose value makes a repeated POST return the first response. */
 const REQUEST_ID = intuit.accounting.repeatablePost?.name ?? ''
 
 export interface AccountingDeps extends UnderFaultsDeps {
@@ -32,9 +32,9 @@ const COMPANY = '/v3/company/:realm'
 const ENTITY = ':entity{[a-z]+}'
 
 /**
- * The accounting API under `/v3/company/{realm}`: CompanyInfo, and entities that can be posted, read, updated,
- * deleted and listed. It does no accounting: references and amounts are not checked, and no limit on calls is
- * enforced. Entities are JSON whatever is accepted, where Intuit would send XML unless JSON is accepted.
+ * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, and entities that can be created, read,
+ * updated, deleted and listed. References and amounts are not checked, and no rate limit is enforced. Entities are
+ * always JSON, whereas Intuit sends XML unless `Accept` names JSON.
  */
 export function accountingRoutes(deps: AccountingDeps) {
   const { companies, posted, counters } = deps
@@ -96,7 +96,7 @@ export function accountingRoutes(deps: AccountingDeps) {
       `${COMPANY}/${ENTITY}`,
       describeRoute(
         operation(
-          'Create an entity, or update (Id, SyncToken) or delete it (operation=delete); a repeated requestid does nothing',
+          'Create an entity, update it (Id, SyncToken) or delete it (operation=delete); a repeated requestid returns the first response',
         ),
       ),
       async (c) => {
@@ -137,7 +137,7 @@ function apiErrorResponse(c: Context, code: ApiErrorCode, now: Date): Response {
 
 const realmIn = (c: Context): string => /^\/v3\/company\/([^/]*)/.exec(c.req.path)?.[1] ?? ''
 
-/** Counts calls that name a company; unknown ones are not counted, so that the table stays small. */
+/** Counts the calls by company. Calls that name an unknown company are not counted, so that the table stays small. */
 function counted({ companies, counters }: AccountingDeps): MiddlewareHandler {
   return async (c, next) => {
     await next()

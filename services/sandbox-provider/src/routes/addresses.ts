@@ -1,12 +1,12 @@
-/** Where this provider says it is. */
+/** The base addresses that this provider publishes in its discovery document. */
 export interface Addresses {
-  /** For calls from server to server, without a trailing slash. */
+  /** The base address for calls of services, without a trailing slash. */
   readonly base: string
-  /** For the browser. */
+  /** The base address for browsers. */
   readonly browser: string
 }
 
-/** Like the real one's, the issuer is not where the discovery document lies. */
+/** Returns the issuer. As at Intuit, its path differs from that of the discovery document. */
 export const issuerOf = ({ base }: Addresses): string => `${base}/op/v1`
 
 export const paths = {

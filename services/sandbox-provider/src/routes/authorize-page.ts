@@ -14,12 +14,13 @@ code { color: #555 }
 .problem { color: #a00 }
 `
 
-// One string that formatters do not change: the policy contains the digest of exactly this text.
+// The style sheet is a plain string, which formatters do not change: the policy contains the digest of exactly this text.
 const STYLE_ELEMENT = raw(['<style>', STYLE, '</style>'].join(''))
 
 /**
- * The page's policy: its one style sheet and nothing else. A browser applies `form-action` to redirects
- * too, so it lists where the response may redirect: to the application, and from there on to this machine.
+ * Returns the Content-Security-Policy of the page, which allows its style sheet and no other resource. Browsers apply
+ * `form-action` to the redirects after a form too. So it lists the origin of the application, and the loopback hosts to
+ * which the application may redirect next.
  */
 export function pagePolicy(redirectUri: string | null): string {
   const style = createHash('sha256').update(STYLE).digest('base64')
@@ -49,16 +50,16 @@ const page = (title: string, body: ReturnType<typeof html>) =>
 
 export interface Question {
   readonly action: string
-  /** Parameters of the request, carried along. */
+  /** The parameters of the authorization request, repeated as hidden fields. */
   readonly carried: readonly (readonly [string, string])[]
   readonly companies: readonly Company[]
-  /** An unused realm id, as a proposal. */
+  /** An unused realm id that the form proposes for a new company. */
   readonly freshRealm: string
-  /** Why the last form was rejected. */
+  /** The reason why the previous form was rejected; `null` for the first page. */
   readonly problem: string | null
 }
 
-/** The question to the person: which company, and whether at all. Plain HTML, no script. */
+/** Returns the page on which the user chooses a company and grants or denies access. Plain HTML without script. */
 export const authorizePage = ({ action, carried, companies, freshRealm, problem }: Question) =>
   page(
     'Connect a company (sandbox)',
@@ -104,7 +105,7 @@ export const authorizePage = ({ action, carried, companies, freshRealm, problem 
       </form>`,
   )
 
-/** The generic error page: there is no redirect URI that can be trusted. */
+/** Returns the error page for a request whose redirect URI cannot be trusted, so that the browser is not redirected. */
 export const rejectedPage = (reason: string) =>
   page(
     'Not possible (sandbox)',

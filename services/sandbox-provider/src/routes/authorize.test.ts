@@ -27,7 +27,7 @@ const get = (url: string) => fetch(url, { redirect: 'manual' })
 const location = (answer: Response): URL => new URL(answer.headers.get('Location') ?? '')
 const answered = (answer: Response) => Object.fromEntries(location(answer).searchParams)
 
-/** What a browser would send for the page: its one form with the button pressed and fields typed over. */
+/** Submits the form of the page as a browser would, with the pressed button and the fields that the user changed. */
 async function submit(page: Response, typed: Readonly<Record<string, string>>): Promise<Response> {
   const text = await page.text()
   const [, action = ''] = /<form method="post" action="([^"]*)"/.exec(text) ?? []
@@ -51,7 +51,7 @@ const unescape = (text: string): string =>
     .replaceAll('&amp;', '&')
 
 describe('the authorization page', () => {
-  it('connects the first company by one press, without script', async () => {
+  it('connects the first company after one click on the authorization page', async () => {
     const page = await get(provider.authorizeUrl({ state: `"><'&` }))
     expect(page.status).toBe(200)
 
@@ -66,7 +66,7 @@ describe('the authorization page', () => {
     })
   })
 
-  it('connects a company that the person invents, and offers it from then on', async () => {
+  it('connects a new company that the user enters, and offers it on later pages', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -79,7 +79,7 @@ describe('the authorization page', () => {
     expect(page).toContain('Tea &amp; Sons')
   })
 
-  it('proposes a realm id, so that a name is enough', async () => {
+  it('proposes a realm id for a new company, so that the user enters only a name', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -88,12 +88,12 @@ describe('the authorization page', () => {
     expect(answered(answer)['realmId']).toMatch(/^\d{16}$/)
   })
 
-  it('returns a denial to the application', async () => {
+  it('redirects with access_denied if the user cancels', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), { decision: 'cancel' })
     expect(answered(answer)).toEqual({ error: 'access_denied', state: 'a state' })
   })
 
-  it('is shown again with the reason if the realm id is invalid', async () => {
+  it('shows the authorization page again with the reason if the realm id is invalid', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -106,7 +106,7 @@ describe('the authorization page', () => {
     expect(again).toContain('<form method="post"')
   })
 
-  it('shows markup in a company name as text', async () => {
+  it('escapes HTML markup in a company name', async () => {
     const name = `<script>alert(1)</script>" onfocus="x`
     await get(provider.authorizeUrl({ sandbox_company: `hostile:${name}` }))
     const page = await (await get(provider.authorizeUrl())).text()
@@ -114,7 +114,7 @@ describe('the authorization page', () => {
     expect(page).toContain('&lt;script&gt;alert(1)&lt;/script&gt;&quot; onfocus=&quot;x')
   })
 
-  it('runs no script, loads nothing, cannot be framed, and its policy allows its style sheet', async () => {
+  it('sends a Content-Security-Policy that forbids scripts, loads and framing, and allows the style sheet', async () => {
     const page = await get(provider.authorizeUrl())
     const text = await page.text()
     const policy = page.headers.get('Content-Security-Policy') ?? ''
@@ -129,20 +129,20 @@ describe('the authorization page', () => {
 })
 
 describe('the way for scripts', () => {
-  it('responds with the redirect immediately', async () => {
+  it('redirects without a page if sandbox_company names a company', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: '55:A: B' }))
     expect(answer.status).toBe(302)
     expect(answered(answer)).toMatchObject({ realmId: '55', state: 'a state' })
     expect(await (await get(provider.authorizeUrl())).text()).toContain('A: B')
   })
 
-  it('denies immediately', async () => {
+  it('redirects with access_denied without a page for sandbox_company=deny', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: 'deny' }))
     expect(answered(answer)).toMatchObject({ error: 'access_denied', state: 'a state' })
   })
 
   it.each(['', ':name', 'a/b', 'x'.repeat(65), 'ok:\u0000', `ok:${'x'.repeat(101)}`])(
-    'rejects %j as a company',
+    'rejects sandbox_company=%j with an error page',
     async (company) => {
       const answer = await get(provider.authorizeUrl({ sandbox_company: company }))
       expect(answer.status).toBe(400)
@@ -156,12 +156,15 @@ describe('the authorization response', () => {
     ['openid com.intuit.quickbooks.accounting', REALM],
     ['com.intuit.quickbooks.payment', REALM],
     ['openid profile email', undefined],
-  ])('of intuit to the scope %j has realmId %s', async (scope, realmId) => {
-    const response = await get(provider.authorizeUrl({ sandbox_company: REALM, scope }))
-    expect(answered(response)['realmId']).toBe(realmId)
-  })
+  ])(
+    'personality intuit: the callback for the scope %j has the realmId %s',
+    async (scope, realmId) => {
+      const response = await get(provider.authorizeUrl({ sandbox_company: REALM, scope }))
+      expect(answered(response)['realmId']).toBe(realmId)
+    },
+  )
 
-  it('of strict has the issuer and the company, whatever was requested', async () => {
+  it('personality strict: the callback always has iss and realmId', async () => {
     const scripted = { sandbox_company: REALM, scope: 'openid', ...challenge }
     expect(answered(await get(strict.authorizeUrl(scripted)))).toEqual({
       code: expect.any(String),
@@ -176,23 +179,26 @@ describe('an authorization request', () => {
   const scripted = { sandbox_company: REALM }
 
   it.each<[string, Record<string, string | null>]>([
-    ['without client', { client_id: null }],
-    ['of an unknown client', { client_id: 'other' }],
-    ['without redirect URI', { redirect_uri: null }],
-    ['back to another host', { redirect_uri: 'http://evil.example/callback' }],
-    ['back to another host by https', { redirect_uri: 'https://evil.example/callback' }],
+    ['a request without client_id', { client_id: null }],
+    ['a request of an unknown client', { client_id: 'other' }],
+    ['a request without redirect_uri', { redirect_uri: null }],
+    ['a redirect URI on another host', { redirect_uri: 'http://evil.example/callback' }],
+    ['an https redirect URI on another host', { redirect_uri: 'https://evil.example/callback' }],
     [
-      'back to a host that only begins like loopback',
+      'a redirect URI whose host only begins like a loopback address',
       { redirect_uri: 'http://127.0.0.1.evil.example/' },
     ],
-    ['back to a user name like loopback', { redirect_uri: 'http://localhost@evil.example/' }],
-    ['back to loopback with a user name', { redirect_uri: 'http://x@localhost/' }],
-    ['back to a script', { redirect_uri: 'javascript:alert(1)' }],
-    ['back to a fragment', { redirect_uri: 'http://127.0.0.1/#x' }],
-    ['back to no address', { redirect_uri: '/callback' }],
-    ['back to a query', { redirect_uri: 'http://localhost:1/cb?a=1' }],
-    ['back to an empty query', { redirect_uri: 'http://localhost:1/cb?' }],
-  ])('%s is rejected on the error page and never redirected', async (_, parameters) => {
+    [
+      'a redirect URI with a loopback name as user name',
+      { redirect_uri: 'http://localhost@evil.example/' },
+    ],
+    ['a loopback redirect URI with a user name', { redirect_uri: 'http://x@localhost/' }],
+    ['a javascript: redirect URI', { redirect_uri: 'javascript:alert(1)' }],
+    ['a redirect URI with a fragment', { redirect_uri: 'http://127.0.0.1/#x' }],
+    ['a relative redirect URI', { redirect_uri: '/callback' }],
+    ['a redirect URI with a query', { redirect_uri: 'http://localhost:1/cb?a=1' }],
+    ['a redirect URI with an empty query', { redirect_uri: 'http://localhost:1/cb?' }],
+  ])('shows an error page without a redirect for %s', async (_, parameters) => {
     const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
     expect(answer.status).toBe(400)
     expect(answer.headers.has('Location')).toBe(false)
@@ -200,11 +206,11 @@ describe('an authorization request', () => {
   })
 
   it.each<[string, Record<string, string | null>, string]>([
-    ['without response type', { response_type: null }, 'unsupported_response_type'],
-    ['for a token directly', { response_type: 'token' }, 'unsupported_response_type'],
-    ['without scope', { scope: null }, 'invalid_scope'],
-    ['with an unknown scope', { scope: 'openid everything' }, 'invalid_scope'],
-  ])('%s is an error for the application', async (_, parameters, error) => {
+    ['a request without response_type', { response_type: null }, 'unsupported_response_type'],
+    ['response_type=token', { response_type: 'token' }, 'unsupported_response_type'],
+    ['a request without scope', { scope: null }, 'invalid_scope'],
+    ['an unknown scope', { scope: 'openid everything' }, 'invalid_scope'],
+  ])('redirects to the application with an error for %s', async (_, parameters, error) => {
     const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
     expect(answer.status).toBe(302)
     expect(answered(answer)).toMatchObject({ error, state: 'a state' })
@@ -212,41 +218,47 @@ describe('an authorization request', () => {
     expect(answered(answer)).not.toHaveProperty('iss')
   })
 
-  it('without state is rejected', async () => {
+  it('rejects an authorization request without state', async () => {
     const response = await get(provider.authorizeUrl({ ...scripted, state: null }))
     expect(answered(response)).toMatchObject({ error: 'invalid_request' })
     expect(answered(response)).not.toHaveProperty('code')
   })
 
   const badChallenges: [string, Record<string, string>][] = [
-    ['without a challenge', {}],
-    ['with a plain challenge', { ...challenge, code_challenge_method: 'plain' }],
-    ['with a challenge without method', { code_challenge: 'c'.repeat(43) }],
-    ['with a method without challenge', { code_challenge_method: 'S256' }],
-    ['with a short challenge', { ...challenge, code_challenge: 'c' }],
+    ['no code challenge', {}],
+    ['a plain code challenge', { ...challenge, code_challenge_method: 'plain' }],
+    ['a code challenge without a method', { code_challenge: 'c'.repeat(43) }],
+    ['a challenge method without a code challenge', { code_challenge_method: 'S256' }],
+    ['a code challenge that is too short', { ...challenge, code_challenge: 'c' }],
   ]
 
-  it.each(badChallenges)('%s is an error for strict, with the issuer', async (_, parameters) => {
-    const response = await get(strict.authorizeUrl({ ...scripted, ...parameters }))
-    expect(answered(response)).toEqual({
-      error: 'invalid_request',
-      error_description: expect.stringMatching(/^code_challenge/),
-      state: 'a state',
-      iss: `${strict.url}/op/v1`,
-    })
-  })
+  it.each(badChallenges)(
+    'personality strict: redirects with an error and iss for %s',
+    async (_, parameters) => {
+      const response = await get(strict.authorizeUrl({ ...scripted, ...parameters }))
+      expect(answered(response)).toEqual({
+        error: 'invalid_request',
+        error_description: expect.stringMatching(/^code_challenge/),
+        state: 'a state',
+        iss: `${strict.url}/op/v1`,
+      })
+    },
+  )
 
-  it.each(badChallenges)('%s is accepted by intuit, which ignores PKCE', async (_, parameters) => {
-    const response = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
-    expect(answered(response)).toHaveProperty('code')
-  })
+  it.each(badChallenges)(
+    'personality intuit: ignores PKCE and accepts %s',
+    async (_, parameters) => {
+      const response = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
+      expect(answered(response)).toHaveProperty('code')
+    },
+  )
 
-  it('with a parameter twice is an error (RFC 6749 §3.1)', async () => {
+  it('rejects an authorization request with a repeated parameter (RFC 6749 §3.1)', async () => {
     const answer = await get(`${provider.authorizeUrl(scripted)}&scope=openid`)
     expect(answered(answer)).toMatchObject({ error: 'invalid_request' })
   })
 
-  it('with two redirect URIs is not redirected', async () => {
+  it('shows an error page without a redirect for two redirect URIs', async () => {
     const answer = await get(
       `${provider.authorizeUrl(scripted)}&redirect_uri=http%3A%2F%2F127.0.0.1%2Fother`,
     )
@@ -272,18 +284,21 @@ describe('the redirect URIs', () => {
     strict: Object.keys(uris).filter((what) => !what.startsWith('http on')) as [],
   }
 
-  it.each(['intuit', 'strict'])('that %s accepts, all of them configured', async (name) => {
-    await using held = await startProvider({ PERSONALITY: name, REDIRECT })
-    const scripted = { sandbox_company: REALM, ...challenge }
-    const found = []
-    for (const [what, redirect_uri] of Object.entries(uris)) {
-      const { status } = await get(held.authorizeUrl({ ...scripted, redirect_uri }))
-      if (status === 302) found.push(what)
-    }
-    expect(found).toEqual(accepted[name])
-  })
+  it.each(['intuit', 'strict'])(
+    'personality %s: accepts those configured redirect URIs that its rules allow',
+    async (name) => {
+      await using held = await startProvider({ PERSONALITY: name, REDIRECT })
+      const scripted = { sandbox_company: REALM, ...challenge }
+      const found = []
+      for (const [what, redirect_uri] of Object.entries(uris)) {
+        const { status } = await get(held.authorizeUrl({ ...scripted, redirect_uri }))
+        if (status === 302) found.push(what)
+      }
+      expect(found).toEqual(accepted[name])
+    },
+  )
 
-  it('keep the query that they have', async () => {
+  it('keeps the query of a redirect URI in the redirect', async () => {
     const redirect_uri = 'http://localhost:1/cb?a=1'
     const scripted = { sandbox_company: REALM, ...challenge, redirect_uri }
     expect(answered(await get(strict.authorizeUrl(scripted)))).toMatchObject({
@@ -292,7 +307,7 @@ describe('the redirect URIs', () => {
     })
   })
 
-  it('are compared character by character', async () => {
+  it('compares redirect URIs character by character', async () => {
     await using held = await startProvider({
       REDIRECT: 'https://app.example/callback, http://localhost:1/cb',
     })
@@ -329,11 +344,14 @@ describe('the discovery document', () => {
     'openid-configuration',
     'openid_sandbox_configuration',
     'openid-sandbox-configuration',
-  ])('of intuit has exactly the documented members, at %s', async (spelling) => {
-    expect(await documentOf(provider, spelling)).toEqual(ofIntuit(provider.url))
-  })
+  ])(
+    'personality intuit: the discovery document at /.well-known/%s has exactly the documented members',
+    async (spelling) => {
+      expect(await documentOf(provider, spelling)).toEqual(ofIntuit(provider.url))
+    },
+  )
 
-  it('of strict announces everything that it requires', async () => {
+  it('personality strict: the discovery document announces PKCE, nonce and iss', async () => {
     const { scopes_supported: _, ...same } = ofIntuit(strict.url)
     expect(await documentOf(strict)).toEqual({
       ...same,
@@ -348,7 +366,7 @@ describe('the discovery document', () => {
     })
   })
 
-  it('sends browsers and services to the addresses that each can reach', async () => {
+  it('the discovery document has BROWSER_URL in the authorization endpoint and BASE_URL in all others', async () => {
     await using behind = await startProvider({
       PERSONALITY: 'strict',
       BASE_URL: 'http://sandbox-provider:7220',
@@ -363,7 +381,7 @@ describe('the discovery document', () => {
     ).toEqual([])
   })
 
-  it('follows single settings', async () => {
+  it('the discovery document changes with single settings', async () => {
     await using changed = await startProvider({ PERSONALITY: 'strict' })
     await changed.sandbox('PUT', 'settings', {
       pkce: false,
@@ -385,12 +403,12 @@ describe('the discovery document', () => {
   })
 })
 
-it('a code is bound to its client: the id in the request is compared whole', async () => {
+it('rejects an authorization request whose client_id has an additional space', async () => {
   const answer = await get(provider.authorizeUrl({ client_id: `${CLIENT_ID} ` }))
   expect(answer.status).toBe(400)
 })
 
-it('treats a body that is not a form like an empty form', async () => {
+it('rejects a posted authorization form whose body is not a form', async () => {
   const status = await new Promise((resolve, reject) => {
     const outgoing = sendHttp(`${provider.url}/connect/oauth2`, { method: 'POST' }, (incoming) => {
       incoming.resume()

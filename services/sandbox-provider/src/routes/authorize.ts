@@ -17,19 +17,19 @@ import { authorizePage, pagePolicy, rejectedPage } from './authorize-page.ts'
 
 export interface AuthorizeDeps {
   readonly clientId: string
-  /** `null`: any on the loopback interface. */
+  /** The registered redirect URIs; `null` accepts any redirect URI with a loopback host. */
   readonly redirectUris: readonly string[] | null
   readonly addresses: () => Addresses
   readonly companies: Companies
   readonly grants: Grants
   readonly settings: SettingsControl
-  /** A realm id as a proposal for an invented company. */
+  /** Returns a realm id that the page proposes for a new company. */
   readonly freshRealm: () => string
 }
 
 /**
- * `GET /connect/oauth2`: the authorization endpoint. A person gets a page; a script adds
- * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` and gets the redirect immediately.
+ * `GET /connect/oauth2`: the authorization endpoint. It returns a page for the user. A script adds
+ * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` and is redirected without a page.
  */
 export function authorizeRoutes(deps: AuthorizeDeps) {
   return new Hono()
@@ -50,9 +50,9 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
     rules: settings.redirectUris,
     pkce: settings.pkce,
   })
-  // RFC 9207: in error responses too.
+  // RFC 9207 requires `iss` in error responses too.
   const iss = settings.responseIssuer ? issuerOf(deps.addresses()) : null
-  // After a form, the browser must not post it again to where it is sent (RFC 9700 §4.12).
+  // After a form, 303 makes the browser use GET: it must not post the form again to the application (RFC 9700 §4.12).
   const redirect = (to: string, response: Readonly<Record<string, string | null>>) =>
     c.redirect(redirectTo(to, { ...response, iss }), c.req.method === 'POST' ? 303 : 302)
 
@@ -73,7 +73,7 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
   const decision = readDecision(parameters, companies)
   switch (decision.kind) {
     case 'deny':
-      // Whether Intuit sends `state` on denial is not documented; RFC 6749 §4.1.2.1 requires it.
+      // Intuit does not document whether it sends `state` with a denial; RFC 6749 §4.1.2.1 requires it.
       return redirect(request.redirectUri, { error: 'access_denied', state: request.state })
     case 'open':
       return ask(c, parameters, request, deps, null)
@@ -128,9 +128,9 @@ const DESCRIPTION = {
     200: textResponse('a page to choose a company on', 'text/html'),
     302: {
       description:
-        'back to the application, with code, state, realmId for an accounting scope, or an error; iss where discovery promises it',
+        'redirect to the application with code, state and, for an accounting scope, realmId, or with an error; iss if the discovery document announces it',
     },
-    303: { description: 'the same after the form of the page' },
+    303: { description: 'the same redirect after the form of the page' },
     400: textResponse(
       'a page: client or redirect URI are not known, or the choice is not a company',
       'text/html',

@@ -8,8 +8,8 @@ export interface Client {
 }
 
 /**
- * Whether an `Authorization` header is HTTP Basic with this client's id and secret, both form-encoded
- * before they were joined (RFC 6749 §2.3.1).
+ * Returns whether an `Authorization` header is HTTP Basic with the id and the secret of this client. The client
+ * form-encodes both before it joins them with a colon (RFC 6749 §2.3.1).
  */
 export function isClient(header: string | undefined, client: Client): boolean {
   const encoded = /^Basic ([A-Za-z0-9+/]{1,4096}={0,2})$/i.exec(header ?? '')?.[1]
@@ -30,18 +30,18 @@ function formDecoded(text: string): string | null {
   }
 }
 
-/** Whether a form has the client's id and secret (`client_secret_post`). */
+/** Returns whether a form contains the client's id and secret (`client_secret_post`). */
 export const isClientOfForm = (form: ReadonlyMap<string, string> | null, client: Client): boolean =>
   form?.get('client_id') === client.id && client.secret.equals(form.get('client_secret') ?? '')
 
-/** 401 `invalid_client` with the challenge that RFC 6749 §5.2 requires. */
+/** Responds with 401 `invalid_client` and the challenge that RFC 6749 §5.2 requires. */
 export function clientRejected(c: Context, counters: Counters): Response {
   counters.clientRejected()
   c.header('WWW-Authenticate', 'Basic realm="sandbox-provider"')
   return c.json({ error: 'invalid_client' }, 401)
 }
 
-/** The fields of a form body; `null` if it is not a form or has a field twice (RFC 6749 §3.2). */
+/** Returns the fields of a form body; `null` if the body is not a form or repeats a field (RFC 6749 §3.2). */
 export async function readForm(c: Context): Promise<ReadonlyMap<string, string> | null> {
   if (mediaType(c) !== 'application/x-www-form-urlencoded') return null
   const fields = [...new URLSearchParams(await c.req.text())]
@@ -49,10 +49,10 @@ export async function readForm(c: Context): Promise<ReadonlyMap<string, string> 
   return form.size === fields.length ? form : null
 }
 
-/** `application/json` for `Application/JSON; charset=utf-8`. */
+/** Returns the media type of a request without parameters: `application/json` for `Application/JSON; charset=utf-8`. */
 export const mediaType = (c: Context): string =>
   (c.req.header('Content-Type') ?? '').split(';')[0]?.trim().toLowerCase() ?? ''
 
-/** The token of `Authorization: Bearer …` (RFC 6750 §2.1). */
+/** Returns the token of `Authorization: Bearer …` (RFC 6750 §2.1). */
 export const bearerToken = (c: Context): string | null =>
   /^Bearer ([\x21-\x7e]{1,4096})$/i.exec(c.req.header('Authorization') ?? '')?.[1] ?? null

@@ -9,7 +9,7 @@ export interface DiscoveryDeps extends UnderFaultsDeps {
   readonly addresses: () => Addresses
 }
 
-// All seen in the wild; none is the suffix of RFC 8414.
+// Intuit's documents and SDKs, and other integrations, use these names; none is the well-known suffix of RFC 8414.
 const SPELLINGS = [
   'openid_configuration',
   'openid-configuration',
@@ -40,8 +40,8 @@ export function discoveryRoutes(deps: DiscoveryDeps) {
 const CLAIMS = ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub']
 
 /**
- * The members are exactly Intuit's; a personality adds members of its own, and each setting those that
- * announce it.
+ * Returns the discovery document: the members that Intuit's document has, further members of the personality, and the
+ * members that announce what the current settings enable.
  */
 function discoveryDocument(addresses: Addresses, settings: SandboxSettings) {
   const { base, browser } = addresses

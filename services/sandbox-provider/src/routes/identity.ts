@@ -13,7 +13,7 @@ export interface IdentityDeps {
   readonly signer: IdentitySigner
 }
 
-/** `GET /op/v1/jwks` and `GET /v1/openid_connect/userinfo`. */
+/** The routes `GET /op/v1/jwks` and `GET /v1/openid_connect/userinfo`. */
 export function identityRoutes({ grants, signer }: IdentityDeps) {
   return new Hono()
     .get(
@@ -31,7 +31,7 @@ export function identityRoutes({ grants, signer }: IdentityDeps) {
       paths.userinfo,
       describeRoute({
         tags: ['provider'],
-        summary: 'Who consented',
+        summary: 'Claims about the user who consented',
         responses: {
           200: jsonResponse(
             'claims for the scopes that were granted',

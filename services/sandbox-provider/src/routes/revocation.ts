@@ -19,11 +19,11 @@ export interface RevocationDeps extends UnderFaultsDeps {
 }
 
 /**
- * `POST /v2/oauth2/tokens/revoke` with HTTP Basic. Either token ends the whole grant.
+ * `POST /v2/oauth2/tokens/revoke` with HTTP Basic. Revoking the access token or the refresh token ends the grant.
  *
- * Intuit's documentation shows a JSON body and contradicts itself about a form; this provider rejects the form.
- * For a token that was revoked before, users report 400 with an empty body. That any other token which is not
- * valid gets the same response, and the body of the other errors, is our assumption.
+ * Intuit's documentation shows a JSON body, and contradicts itself about a form; with the personality intuit a form is
+ * rejected. For a token that was revoked before, users report 400 with an empty body. We assume the same response for
+ * every other invalid token. The bodies of the other errors are our assumption too.
  */
 export function revocationRoutes(deps: RevocationDeps) {
   return new Hono().post(
@@ -48,7 +48,7 @@ export function revocationRoutes(deps: RevocationDeps) {
       },
       responses: responsesUnderFaults({
         200: 'the grant is ended',
-        400: 'no token, or a body of another type; Intuit: a token that is not valid, with an empty body',
+        400: 'no token, or a body of another type; personality intuit: also an invalid token, with an empty body',
         401: 'invalid_client',
       }),
     }),

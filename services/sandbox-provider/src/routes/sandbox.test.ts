@@ -51,14 +51,14 @@ describe('the settings', () => {
     discoveryNamesAccountingUrl: true,
   }
 
-  it('change one by one and apply to later requests', async () => {
+  it('changes one setting for later requests and keeps the others', async () => {
     const answer = await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     expect(await answer.json()).toEqual({ ...intuit, accessTokenSeconds: 7 })
     expect(await provider.tokens()).toMatchObject({ expires_in: 7 })
     expect(await current()).toMatchObject({ accessTokenSeconds: 7 })
   })
 
-  it('become those of a personality, except what is set in the same request or later', async () => {
+  it('applies all settings of a personality, overridden by settings of the same and of later requests', async () => {
     await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     const chosen = { personality: 'strict', rotation: 'daily' }
     expect(await (await provider.sandbox('PUT', 'settings', chosen)).json()).toEqual({
@@ -73,7 +73,7 @@ describe('the settings', () => {
     expect(await current()).toEqual(intuit)
   })
 
-  it('go back to the personality that PERSONALITY names', async () => {
+  it('restores the personality of PERSONALITY at a reset', async () => {
     await using started = await startProvider({ PERSONALITY: 'strict' })
     const read = async () => (await started.sandbox('GET', 'settings')).json()
     expect(await read()).toEqual(strict)
@@ -84,17 +84,17 @@ describe('the settings', () => {
   })
 
   it.each<[string, unknown]>([
-    ['nothing', {}],
+    ['settings without a member', {}],
     ['an unknown setting', { tokens: 1 }],
-    ['a negative life', { accessTokenSeconds: -1 }],
-    ['a fraction', { accessTokenSeconds: 1.5 }],
+    ['a negative token lifetime', { accessTokenSeconds: -1 }],
+    ['a token lifetime with a fraction', { accessTokenSeconds: 1.5 }],
     ['text for a number', { accessTokenSeconds: '60' }],
     ['an unknown rotation', { rotation: 'sometimes' }],
     ['an unknown personality', { personality: 'lenient' }],
     ['a year of latency', { latencyMs: 31_536_000_000 }],
-    ['null', null],
-    ['a list', []],
-  ])('reject %s with a problem document and stay as they are', async (_, body) => {
+    ['settings that are null', null],
+    ['settings in an array', []],
+  ])('rejects %s with a problem document and keeps the settings', async (_, body) => {
     const before = await (await provider.sandbox('GET', 'settings')).json()
     const answer = await provider.sandbox('PUT', 'settings', body)
     expect(answer.status).toBe(400)
@@ -107,7 +107,7 @@ describe('the settings', () => {
 describe('a fault', () => {
   const fault = (body: unknown) => provider.sandbox('POST', 'faults', body)
 
-  it('replaces the responses of as many calls as it names', async () => {
+  it('a fault replaces the responses of the number of calls that it specifies', async () => {
     const { access_token: token } = await provider.tokens()
     await fault({ target: 'api', calls: 2, status: 503 })
     const statuses = []
@@ -117,7 +117,7 @@ describe('a fault', () => {
     expect(await provider.counters()).toMatchObject({ faultsServed: { api: 2 }, apiCalls: 3 })
   })
 
-  it('at the token endpoint does not use the refresh token', async () => {
+  it('a fault at the token endpoint does not use the refresh token', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', status: 500 })
     expect((await provider.refresh(token)).status).toBe(500)
@@ -128,7 +128,7 @@ describe('a fault', () => {
     })
   })
 
-  it('rejects a throttled call in XML, also where JSON is accepted', async () => {
+  it('a fault with status 429 has an XML body, also for a request that accepts JSON', async () => {
     const { access_token: token } = await provider.tokens()
     await fault({ target: 'api', status: 429, headers: { 'Retry-After': '7' } })
     const answer = await provider.api(companyInfo, token)
@@ -150,7 +150,7 @@ describe('a fault', () => {
     ['6190', 400, 'ValidationFault'],
     ['6240', 400, 'ValidationFault'],
   ])(
-    'that names the error %s is a %i of type %s, in JSON and in XML',
+    'a fault with the error code %s has the status %i and the type %s, in JSON and in XML',
     async (code, status, type) => {
       await fault({ target: 'api', calls: 2, fault: code })
       const json = await provider.api(companyInfo, 'x')
@@ -164,7 +164,7 @@ describe('a fault', () => {
     },
   )
 
-  it('that names the error 3001 is a 429; an error may have another status, such as 200', async () => {
+  it('a fault with the error code 3001 has the status 429, and a fault can set another status for an error code', async () => {
     await fault({ target: 'api', fault: '3001', headers: { 'Retry-After': '7' } })
     const throttled = await provider.api(companyInfo, 'x')
     expect([throttled.status, throttled.headers.get('Retry-After')]).toEqual([429, '7'])
@@ -174,7 +174,7 @@ describe('a fault', () => {
     expect(await succeeded.json()).toHaveProperty('Fault.Error.0.code', '6190')
   })
 
-  it('at the token endpoint with 400 has the body of a rejected refresh token', async () => {
+  it('a fault with status 400 at the token endpoint has the body of a rejected refresh token', async () => {
     await fault({ target: 'token', status: 400 })
     expect(await (await provider.refresh('x')).json()).toEqual({
       error: 'invalid_grant',
@@ -190,13 +190,13 @@ describe('a fault', () => {
       '{"error":"invalid_grant","error_description":"x"}',
     ],
     ['', 'text/plain', ''],
-  ])('sends the body %j', async (body, contentType, text) => {
+  ])('a fault sends its body %j with its content type', async (body, contentType, text) => {
     await fault({ target: 'token', status: 400, body, contentType })
     const answer = await provider.refresh('x')
     expect([answer.headers.get('Content-Type'), await answer.text()]).toEqual([contentType, text])
   })
 
-  it('drops the connection before anything happened', async () => {
+  it('a fault can reset the connection before the call has an effect', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', drop: 'before' })
     await expect(provider.refresh(token)).rejects.toThrow('fetch failed')
@@ -204,7 +204,7 @@ describe('a fault', () => {
     expect((await provider.refresh(token)).status).toBe(200)
   })
 
-  it('drops the connection after the rotation: the response is lost, the token is used', async () => {
+  it('a fault can reset the connection after the rotation, so that the client loses the response', async () => {
     await provider.sandbox('PUT', 'settings', { rotation: 'always' })
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', drop: 'after' })
@@ -214,7 +214,7 @@ describe('a fault', () => {
     expect((await fetch(`${provider.url}/health/live`)).status).toBe(200)
   })
 
-  it('delays a response: a caller that times out has used the token nevertheless', async () => {
+  it('a fault can delay a response until after the rotation', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', latencyMs: 60_000 })
     const calling = provider.refresh(token)
@@ -227,7 +227,7 @@ describe('a fault', () => {
     calling.catch(() => {})
   })
 
-  it('applies to revocation and discovery as well', async () => {
+  it('faults apply to the revocation endpoint and the discovery document', async () => {
     await fault({ target: 'discovery', status: 503 })
     const discovery = `${provider.url}/.well-known/openid_configuration`
     expect([(await fetch(discovery)).status, (await fetch(discovery)).status]).toEqual([503, 200])
@@ -236,7 +236,7 @@ describe('a fault', () => {
     expect(answer.status).toBe(500)
   })
 
-  it('waits its turn, can be seen, and can be forgotten', async () => {
+  it('queues faults in order, lists them, and deletes them', async () => {
     await fault({ target: 'api', status: 500 })
     await fault({ target: 'api', calls: 3, drop: 'before' })
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({
@@ -250,26 +250,35 @@ describe('a fault', () => {
   })
 
   it.each<[string, unknown]>([
-    ['no target', { status: 500 }],
-    ['an unknown target', { target: 'jwks', status: 500 }],
-    ['nothing to do', { target: 'api' }],
-    ['an unknown error', { target: 'api', fault: '1' }],
-    ['an error of the API for tokens', { target: 'token', fault: '3200' }],
-    ['an error and a body', { target: 'api', fault: '610', body: 'x' }],
-    ['an error and drop', { target: 'api', fault: '610', drop: 'after' }],
-    ['no calls', { target: 'api', status: 500, calls: 0 }],
-    ['an informational status', { target: 'api', status: 101 }],
-    ['status and drop', { target: 'api', status: 500, drop: 'after' }],
-    ['a body without status', { target: 'api', drop: 'after', body: 'x' }],
-    ['a framing header', { target: 'api', status: 500, headers: { 'Content-Length': '1' } }],
-    ['a header with a line break', { target: 'api', status: 500, headers: { X: 'a\r\nb' } }],
-    ['an unknown member', { target: 'api', status: 500, often: true }],
-  ])('with %s is rejected and does not wait', async (_, body) => {
+    ['a fault without a target', { status: 500 }],
+    ['a fault with an unknown target', { target: 'jwks', status: 500 }],
+    ['a fault without an effect', { target: 'api' }],
+    ['a fault with an unknown error code', { target: 'api', fault: '1' }],
+    [
+      'an error code of the accounting API for the token endpoint',
+      { target: 'token', fault: '3200' },
+    ],
+    ['a fault with an error code and a body', { target: 'api', fault: '610', body: 'x' }],
+    ['a fault with an error code and drop', { target: 'api', fault: '610', drop: 'after' }],
+    ['a fault for 0 calls', { target: 'api', status: 500, calls: 0 }],
+    ['a fault with an informational status', { target: 'api', status: 101 }],
+    ['a fault with status and drop', { target: 'api', status: 500, drop: 'after' }],
+    ['a fault with a body but no status', { target: 'api', drop: 'after', body: 'x' }],
+    [
+      'a fault with the header Content-Length',
+      { target: 'api', status: 500, headers: { 'Content-Length': '1' } },
+    ],
+    [
+      'a fault with a line break in a header',
+      { target: 'api', status: 500, headers: { X: 'a\r\nb' } },
+    ],
+    ['a fault with an unknown member', { target: 'api', status: 500, often: true }],
+  ])('rejects %s and does not queue it', async (_, body) => {
     expect((await fault(body)).status).toBe(400)
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({ waiting: [] })
   })
 
-  it.each([204, 304])('may be a %i, which has no body', async (status) => {
+  it.each([204, 304])('a fault with status %i has no body', async (status) => {
     await fault({ target: 'api', status })
     const answer = await provider.api(companyInfo, 'x')
     expect([answer.status, await answer.text()]).toEqual([status, ''])
@@ -277,7 +286,7 @@ describe('a fault', () => {
 })
 
 describe('a realm', () => {
-  it('can be revoked: its tokens become invalid, those of another company do not', async () => {
+  it('revokes all tokens of a realm and none of another realm', async () => {
     const [tokens, others] = [await provider.tokens(), await provider.tokens('4620816365291')]
     const answer = await provider.sandbox('POST', `realms/${REALM}/revoke`)
     expect(await answer.json()).toEqual({ revoked: 1 })
@@ -286,7 +295,7 @@ describe('a realm', () => {
     expect((await provider.refresh(others.refresh_token)).status).toBe(200)
   })
 
-  it('can have its access tokens expire now', async () => {
+  it('expires the access tokens of a realm', async () => {
     const tokens = await provider.tokens()
     const answer = await provider.sandbox('POST', `realms/${REALM}/expire`)
     expect(await answer.json()).toEqual({ expired: 1 })
@@ -299,14 +308,14 @@ describe('a realm', () => {
     ['a%2Fb/revoke', 400],
     [`${'x'.repeat(65)}/expire`, 400],
     ['__proto__/expire', 404],
-  ])('that does not exist is reported: %s', async (path, status) => {
+  ])('responds to %s for an unknown realm with %i', async (path, status) => {
     const answer = await provider.sandbox('POST', `realms/${path}`)
     expect(answer.status).toBe(status)
     expect(answer.headers.get('Content-Type')).toBe('application/problem+json')
   })
 })
 
-it('a reset brings back the start: settings, faults, counters, companies and grants', async () => {
+it('a reset restores settings, faults, counters, companies and grants to those of the start', async () => {
   const before = await provider.counters()
   await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
   await provider.sandbox('POST', 'faults', { target: 'api', status: 500 })

@@ -28,11 +28,12 @@ const RealmParam = z.object({ realm: Realm })
 const Waiting = z.object({ waiting: z.array(Fault) })
 const MAX_WAITING_FAULTS = 1_000
 
-/** Control under `/sandbox`: how the provider behaves, what it saw. For tests and demos. */
+/** The routes under `/sandbox`, with which tests and demos control the provider's behaviour and read its counters. */
 export function sandboxRoutes(deps: SandboxDeps) {
   const { settings, faults, counters, companies, grants, posted } = deps
   const known = (realm: string): string => {
-    if (companies.find(realm) === null) throw new IntegrationError('not_found', 'no such company')
+    if (companies.find(realm) === null)
+      throw new IntegrationError('not_found', 'the sandbox has no company with this realm')
     return realm
   }
   return new Hono()
@@ -40,7 +41,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/settings',
       describeRoute({
         tags: ['sandbox'],
-        summary: 'How the provider behaves',
+        summary: 'The settings of the provider’s behaviour',
         responses: { 200: jsonResponse('settings', SandboxSettings) },
       }),
       (c) => c.json(settings.current()),
@@ -49,7 +50,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/settings',
       describeRoute({
         tags: ['sandbox'],
-        summary: 'Change some settings; the others stay, but for a personality, which sets all',
+        summary: 'Change some settings and keep the others; a personality sets all of them',
         responses: {
           200: jsonResponse('all settings', SandboxSettings),
           ...problemResponses({ 400: 'invalid_request' }),
@@ -62,8 +63,8 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/faults',
       describeRoute({
         tags: ['sandbox'],
-        summary: 'Faults that wait for calls',
-        responses: { 200: jsonResponse('in the order of their turn', Waiting) },
+        summary: 'The queued faults',
+        responses: { 200: jsonResponse('the queued faults in order', Waiting) },
       }),
       (c) => c.json({ waiting: faults.waiting() }),
     )
@@ -71,9 +72,9 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/faults',
       describeRoute({
         tags: ['sandbox'],
-        summary: 'Let the next calls of a target fail',
+        summary: 'Queue a fault for the next calls of a target',
         responses: {
-          201: jsonResponse('faults that wait', Waiting),
+          201: jsonResponse('the queued faults', Waiting),
           ...problemResponses({ 400: 'invalid_request' }),
         },
       }),
@@ -93,8 +94,8 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/faults',
       describeRoute({
         tags: ['sandbox'],
-        summary: 'Forget the faults that wait',
-        responses: { 204: { description: 'none waits' } },
+        summary: 'Delete the queued faults',
+        responses: { 204: { description: 'no fault is queued' } },
       }),
       (c) => {
         faults.clear()
@@ -105,7 +106,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/realms/:realm/revoke',
       describeRoute({
         tags: ['sandbox'],
-        summary: "End the company's grants, as its owner could",
+        summary: "End the company's grants, as a disconnect by its owner does",
         responses: {
           200: jsonResponse('how many grants were ended', z.object({ revoked: z.int() })),
           ...problemResponses({ 400: 'invalid_request', 404: 'not_found' }),
@@ -118,7 +119,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/realms/:realm/expire',
       describeRoute({
         tags: ['sandbox'],
-        summary: "Let the company's access tokens expire now",
+        summary: "Expire the company's access tokens now",
         responses: {
           200: jsonResponse('how many were valid', z.object({ expired: z.int() })),
           ...problemResponses({ 400: 'invalid_request', 404: 'not_found' }),
@@ -131,7 +132,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/counters',
       describeRoute({
         tags: ['sandbox'],
-        summary: 'What the provider saw',
+        summary: 'Counters of the calls that the provider received',
         responses: { 200: jsonResponse('counters', CountersView) },
       }),
       (c) => c.json(counters.view()),
@@ -140,7 +141,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
       '/sandbox/reset',
       describeRoute({
         tags: ['sandbox'],
-        summary: 'Everything as it was at the start (PERSONALITY too), but for the signing key',
+        summary: 'Restore the state and settings of the start; the signing key is kept',
         responses: { 204: { description: 'reset' } },
       }),
       (c) => {
@@ -151,7 +152,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     )
 }
 
-/** Without the members that are undefined: those would overwrite. */
+/** Returns an object without its undefined members, which would overwrite values when the object is spread. */
 const defined = <Part extends object>(part: Part) =>
   Object.fromEntries(Object.entries(part).filter(([, value]) => value !== undefined)) as {
     [Key in keyof Part]?: Exclude<Part[Key], undefined>

@@ -35,7 +35,7 @@ const verified = (idToken: string) =>
   })
 
 describe('the exchange of a code', () => {
-  it('gives tokens and an id token that is really signed, for this client, request and realm', async () => {
+  it('exchanges a code for tokens and a signed id token for this client, request and realm', async () => {
     const code = await provider.code(REALM, { nonce: 'the nonce' })
     const answer = await provider.exchange(code)
     const tokens = (await answer.json()) as Tokens
@@ -51,7 +51,7 @@ describe('the exchange of a code', () => {
       id_token: expect.any(String),
     })
     const { payload, protectedHeader } = await verified(tokens.id_token ?? '')
-    // Exactly what Intuit's samples have: no nonce, although the request had one, and no typ.
+    // Intuit's sample id tokens have no nonce, also if the request had one, and no `typ` in the header.
     expect(protectedHeader).toEqual({ alg: 'RS256', kid: expect.any(String) })
     expect(payload).toEqual({
       sub: expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/),
@@ -64,25 +64,25 @@ describe('the exchange of a code', () => {
     })
   })
 
-  it('repeats the nonce for strict', async () => {
+  it('personality strict: the id token repeats the nonce', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const code = await provider.code(REALM, { nonce: 'the nonce' })
     const { id_token: idToken } = (await (await provider.exchange(code)).json()) as Tokens
     expect((await verified(idToken ?? '')).payload).toMatchObject({ nonce: 'the nonce' })
   })
 
-  it('names no company for openid alone', async () => {
+  it('the id token names no company if only the scope openid was requested', async () => {
     const code = await provider.code(REALM, { scope: 'openid' })
     const { id_token: idToken } = (await (await provider.exchange(code)).json()) as Tokens
     expect((await verified(idToken ?? '')).payload).not.toHaveProperty('realmid')
   })
 
-  it('gives no id token when openid was not requested', async () => {
+  it('returns no id token if the scope openid was not requested', async () => {
     const code = await provider.code(REALM, { scope: 'com.intuit.quickbooks.accounting' })
     expect(await (await provider.exchange(code)).json()).not.toHaveProperty('id_token')
   })
 
-  it('has the hard expiry for a client that requests it', async () => {
+  it('returns the hard expiry of the refresh token to a client that requests it by header', async () => {
     const form = {
       grant_type: 'refresh_token',
       refresh_token: (await provider.tokens()).refresh_token,
@@ -91,7 +91,7 @@ describe('the exchange of a code', () => {
     expect(await answer.json()).toMatchObject({ x_refresh_token_hard_expires_in: 157_680_000 })
   })
 
-  it('accepts a code once; a second use ends the grant of the first', async () => {
+  it('rejects the second use of a code and ends the grant of the first use', async () => {
     const code = await provider.code()
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     const second = await provider.exchange(code)
@@ -107,7 +107,7 @@ describe('the exchange of a code', () => {
   it.each<[string, Record<string, string>]>([
     ['an unknown code', { code: 'guessed' }],
     ['another redirect URI', { redirect_uri: 'http://127.0.0.1:9/other' }],
-  ])('rejects %s', async (_, form) => {
+  ])('rejects a code exchange with %s', async (_, form) => {
     const answer = await provider.exchange(await provider.code(), form)
     expect([answer.status, await answer.json()]).toEqual([400, INVALID_CODE])
   })
@@ -119,27 +119,33 @@ describe('the exchange of a code', () => {
       code_challenge_method: 'S256',
     }
     const bad: [string, Record<string, string>][] = [
-      ['no verifier', {}],
-      ['another verifier', { code_verifier: `${verifier}x` }],
-      ['the challenge itself', { code_verifier: challenge.code_challenge }],
+      ['no code verifier', {}],
+      ['another code verifier', { code_verifier: `${verifier}x` }],
+      ['the code challenge in place of the verifier', { code_verifier: challenge.code_challenge }],
     ]
 
-    it.each(['intuit', 'strict'])('accepts the verifier for %s', async (personality) => {
-      await provider.sandbox('PUT', 'settings', { personality })
-      const code = await provider.code(REALM, challenge)
-      expect((await provider.exchange(code, { code_verifier: verifier })).status).toBe(200)
-    })
+    it.each(['intuit', 'strict'])(
+      'personality %s: accepts a code with the matching code verifier',
+      async (personality) => {
+        await provider.sandbox('PUT', 'settings', { personality })
+        const code = await provider.code(REALM, challenge)
+        expect((await provider.exchange(code, { code_verifier: verifier })).status).toBe(200)
+      },
+    )
 
-    it.each(bad)('rejects %s for strict', async (_, form) => {
+    it.each(bad)('personality strict: rejects a code exchange with %s', async (_, form) => {
       await provider.sandbox('PUT', 'settings', { personality: 'strict' })
       const answer = await provider.exchange(await provider.code(REALM, challenge), form)
       expect([answer.status, await answer.json()]).toEqual([400, INVALID_CODE])
     })
 
-    it.each(bad)('accepts %s for intuit, which ignores PKCE', async (_, form) => {
-      const answer = await provider.exchange(await provider.code(REALM, challenge), form)
-      expect(answer.status).toBe(200)
-    })
+    it.each(bad)(
+      'personality intuit: ignores PKCE and accepts a code exchange with %s',
+      async (_, form) => {
+        const answer = await provider.exchange(await provider.code(REALM, challenge), form)
+        expect(answer.status).toBe(200)
+      },
+    )
   })
 })
 
@@ -148,7 +154,7 @@ describe('a refresh', () => {
   const refreshed = async (token: string) =>
     (await (await provider.refresh(token)).json()) as Tokens
 
-  it('returns an id token of the same person, without nonce', async () => {
+  it('a refresh returns an id token of the same subject without a nonce', async () => {
     await provider.sandbox('PUT', 'settings', { nonce: true })
     const code = await provider.code(REALM, { nonce: 'n' })
     const first = (await (await provider.exchange(code)).json()) as Tokens
@@ -160,7 +166,7 @@ describe('a refresh', () => {
     expect(after?.payload).not.toHaveProperty('nonce')
   })
 
-  it('returns the same refresh token for intuit until a day has passed; the old one ends with the new one', async () => {
+  it('personality intuit: rotates the refresh token after 24 hours and then rejects the previous one', async () => {
     const first = await provider.tokens()
     provider.moveTime(DAY_MS - 1_000)
     const same = await refreshed(first.refresh_token)
@@ -178,7 +184,7 @@ describe('a refresh', () => {
     expect((await provider.refresh(next.refresh_token)).status).toBe(200)
   })
 
-  it('returns another refresh token each time for strict; reuse of an old one ends the grant', async () => {
+  it('personality strict: rotates the refresh token at every refresh and ends the grant on reuse of a previous one', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const first = await provider.tokens()
     const second = await refreshed(first.refresh_token)
@@ -187,7 +193,7 @@ describe('a refresh', () => {
     expect((await provider.refresh(second.refresh_token)).status).toBe(400)
   })
 
-  it('returns the current token to a client that lost a response, within the grace and not after', async () => {
+  it('accepts the previous refresh token within the grace period and rejects it afterwards', async () => {
     await provider.sandbox('PUT', 'settings', { rotation: 'always', graceSeconds: 30 })
     const first = await provider.tokens()
     const lost = await refreshed(first.refresh_token)
@@ -199,7 +205,7 @@ describe('a refresh', () => {
     expect([late.status, await late.json()]).toEqual([400, INVALID_REFRESH_TOKEN])
   })
 
-  it('counts how many of a realm are in flight at once', async () => {
+  it('counts the maximum of concurrent refreshes of a realm', async () => {
     await provider.sandbox('PUT', 'settings', { latencyMs: 100 })
     const { refresh_token: token } = await provider.tokens()
     await Promise.all([provider.refresh(token), provider.refresh(token), provider.refresh(token)])
@@ -214,7 +220,7 @@ describe('a refresh', () => {
 describe('client authentication', () => {
   const form = { grant_type: 'refresh_token', refresh_token: 'x' }
 
-  it('decodes id and secret after splitting them (RFC 6749 §2.3.1)', async () => {
+  it('form-decodes the client id and secret after splitting them at the colon (RFC 6749 §2.3.1)', async () => {
     const answer = await provider.token(form, { Authorization: basic(CLIENT_ID, CLIENT_SECRET) })
     expect(await answer.json()).toEqual(INVALID_REFRESH_TOKEN)
   })
@@ -223,31 +229,37 @@ describe('client authentication', () => {
     ['intuit', CLIENT_SECRET, 400],
     ['intuit', 'wrong', 401],
     ['strict', CLIENT_SECRET, 401],
-  ])('for %s by a form with the secret %s is %i', async (personality, client_secret, status) => {
-    await provider.sandbox('PUT', 'settings', { personality })
-    const response = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`, {
-      method: 'POST',
-      body: new URLSearchParams({ ...form, client_id: CLIENT_ID, client_secret }),
-    })
-    expect([response.status, await response.json()]).toEqual([
-      status,
-      status === 400 ? INVALID_REFRESH_TOKEN : { error: 'invalid_client' },
-    ])
-  })
+  ])(
+    'personality %s: responds to client_secret_post with the secret %s with %i',
+    async (personality, client_secret, status) => {
+      await provider.sandbox('PUT', 'settings', { personality })
+      const response = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`, {
+        method: 'POST',
+        body: new URLSearchParams({ ...form, client_id: CLIENT_ID, client_secret }),
+      })
+      expect([response.status, await response.json()]).toEqual([
+        status,
+        status === 400 ? INVALID_REFRESH_TOKEN : { error: 'invalid_client' },
+      ])
+    },
+  )
 
   it.each<[string, string]>([
-    ['nothing', ''],
+    ['an empty header', ''],
     ['a wrong secret', basic(CLIENT_ID, 'wrong')],
-    ['another client', basic('other', CLIENT_SECRET)],
+    ['another client id', basic('other', CLIENT_SECRET)],
     [
-      'id and secret as they are',
+      'an id and secret that are not form-encoded',
       `Basic ${Buffer.from(`${CLIENT_ID}:${CLIENT_SECRET}`).toString('base64')}`,
     ],
-    ['a bearer', `Bearer ${CLIENT_SECRET.slice(0, 4)}`],
-    ['no base64', 'Basic !!!'],
-    ['no colon', `Basic ${Buffer.from('app').toString('base64')}`],
-    ['a broken escape', `Basic ${Buffer.from('app:%zz').toString('base64')}`],
-  ])('by %s is rejected with 401 and a challenge', async (_, header) => {
+    ['a bearer token', `Bearer ${CLIENT_SECRET.slice(0, 4)}`],
+    ['Basic credentials that are not base64', 'Basic !!!'],
+    ['Basic credentials without a colon', `Basic ${Buffer.from('app').toString('base64')}`],
+    [
+      'Basic credentials with an invalid percent-encoding',
+      `Basic ${Buffer.from('app:%zz').toString('base64')}`,
+    ],
+  ])('rejects client authentication by %s with 401 and a challenge', async (_, header) => {
     const answer = await provider.token(form, { Authorization: header })
     expect(answer.status).toBe(401)
     expect(await answer.json()).toEqual({ error: 'invalid_client' })
@@ -258,23 +270,27 @@ describe('client authentication', () => {
 
 describe('a token call', () => {
   it.each<[string, Record<string, string>, string]>([
-    ['without grant type', {}, 'invalid_request'],
-    ['with another grant type', { grant_type: 'password' }, 'unsupported_grant_type'],
-    ['without code', { grant_type: 'authorization_code' }, 'invalid_request'],
-    ['without refresh token', { grant_type: 'refresh_token' }, 'invalid_request'],
-  ])('%s is a 400', async (_, form, error) => {
+    ['a token request without grant_type', {}, 'invalid_request'],
+    [
+      'a token request with an unsupported grant_type',
+      { grant_type: 'password' },
+      'unsupported_grant_type',
+    ],
+    ['a code exchange without code', { grant_type: 'authorization_code' }, 'invalid_request'],
+    ['a refresh without refresh_token', { grant_type: 'refresh_token' }, 'invalid_request'],
+  ])('responds to %s with 400', async (_, form, error) => {
     const answer = await provider.token(form)
     expect([answer.status, await answer.json()]).toEqual([400, { error }])
   })
 
   it.each([
-    ['as JSON', 'application/json', '{"grant_type":"refresh_token"}'],
+    ['a JSON body', 'application/json', '{"grant_type":"refresh_token"}'],
     [
-      'with a parameter twice',
+      'a form with a repeated parameter',
       'application/x-www-form-urlencoded',
       'grant_type=refresh_token&grant_type=refresh_token',
     ],
-  ])('%s is a 400', async (_, type, body) => {
+  ])('rejects a token request with %s', async (_, type, body) => {
     const answer = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`, {
       method: 'POST',
       headers: { Authorization: basic(CLIENT_ID, CLIENT_SECRET), 'Content-Type': type },
@@ -283,7 +299,7 @@ describe('a token call', () => {
     expect([answer.status, await answer.json()]).toEqual([400, { error: 'invalid_request' }])
   })
 
-  it('by GET is a 405', async () => {
+  it('responds to GET at the token endpoint with 405', async () => {
     const answer = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`)
     expect([answer.status, answer.headers.get('Allow')]).toEqual([405, 'POST'])
   })
@@ -315,7 +331,7 @@ describe('revocation', () => {
     beforeEach(() => provider.sandbox('PUT', 'settings', { personality, pkce: false }))
 
     it.each(['refresh_token', 'access_token'] as const)(
-      'of the %s ends the grant',
+      'revoking the %s ends the grant',
       async (which) => {
         const tokens = await provider.tokens()
         expect((await revoke(...expected.body(tokens[which]))).status).toBe(200)
@@ -329,14 +345,14 @@ describe('revocation', () => {
       },
     )
 
-    it('by the other kind of body gets 400, and the grant stays valid', async () => {
+    it('rejects a revocation with the body format of the other personality, and keeps the grant', async () => {
       const { refresh_token: token } = await provider.tokens()
       const response = await revoke(...expected.otherBody(token))
       expect([response.status, await response.json()]).toEqual([400, { error: 'invalid_request' }])
       expect((await provider.refresh(token)).status).toBe(200)
     })
 
-    it('of a token that was revoked before, and of an unknown one', async () => {
+    it('responds to the revocation of an invalid token as its personality specifies', async () => {
       const { refresh_token: token } = await provider.tokens()
       await revoke(...expected.body(token))
       for (const invalid of [token, 'unknown']) {
@@ -348,16 +364,16 @@ describe('revocation', () => {
     it.each([
       ['broken JSON', '{"token"', 'application/json'],
       ['a token that is not a text', '{"token":1}', 'application/json'],
-      ['null', 'null', 'application/json'],
-      ['an empty body as JSON', '', 'application/json'],
-      ['an empty body as a form', '', FORM],
-      ['a form with the token twice', 'token=a&token=b', FORM],
-    ])('of %s is a 400', async (_, body, type) => {
+      ['a JSON null', 'null', 'application/json'],
+      ['an empty JSON body', '', 'application/json'],
+      ['an empty form', '', FORM],
+      ['a form with two tokens', 'token=a&token=b', FORM],
+    ])('responds to a revocation with %s with 400', async (_, body, type) => {
       expect((await revoke(body, type)).status).toBe(400)
     })
   })
 
-  it('needs the client', async () => {
+  it('rejects a revocation without valid client authentication', async () => {
     const { refresh_token: token } = await provider.tokens()
     const answer = await revoke(JSON.stringify({ token }), 'application/json', basic('x', 'y'))
     expect(answer.status).toBe(401)
@@ -368,7 +384,7 @@ describe('revocation', () => {
 describe('userinfo', () => {
   const userinfo = (token: string) => provider.api('/v1/openid_connect/userinfo', token)
 
-  it('names the person of the id token', async () => {
+  it('userinfo returns the subject of the id token', async () => {
     const code = await provider.code(REALM, { scope: 'openid email' })
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     const { payload } = await verified(tokens.id_token ?? '')
@@ -378,7 +394,7 @@ describe('userinfo', () => {
     })
   })
 
-  it('is for access tokens with openid alone', async () => {
+  it('userinfo rejects an access token without the scope openid', async () => {
     const code = await provider.code(REALM, { scope: 'com.intuit.quickbooks.accounting' })
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     expect((await userinfo(tokens.access_token)).status).toBe(401)
@@ -386,7 +402,7 @@ describe('userinfo', () => {
   })
 })
 
-it('every response carries an intuit_tid of its own', async () => {
+it('every response has a unique intuit_tid', async () => {
   const answers = await Promise.all([
     fetch(`${provider.url}/.well-known/openid_configuration`),
     provider.token({}),

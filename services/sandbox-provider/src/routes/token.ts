@@ -20,7 +20,7 @@ import {
   type UnderFaultsDeps,
 } from './under-faults.ts'
 
-/** The names that the services expect, in one place for both sides; every personality uses Intuit's. */
+/** Intuit's names of headers and members, from the profile that the services use; every personality uses them. */
 const names = intuit.token
 
 export interface TokenDeps extends UnderFaultsDeps {
@@ -30,7 +30,7 @@ export interface TokenDeps extends UnderFaultsDeps {
   readonly addresses: () => Addresses
 }
 
-/** `POST /oauth2/v1/tokens/bearer`: a form, grants `authorization_code` and `refresh_token`. */
+/** `POST /oauth2/v1/tokens/bearer`: the token endpoint, for the grant types `authorization_code` and `refresh_token`. */
 export function tokenRoutes(deps: TokenDeps) {
   const { grants, counters, settings } = deps
   return new Hono<AnsweredEnv>().post(
@@ -59,14 +59,14 @@ export function tokenRoutes(deps: TokenDeps) {
         },
       },
       responses: responsesUnderFaults({
-        200: 'access token, refresh token and, with openid, an id token',
+        200: 'an access token, a refresh token and, with the scope openid, an id token',
         400: 'invalid_request, invalid_grant or unsupported_grant_type',
         401: 'invalid_client',
       }),
     }),
     underFaults('token', deps),
     async (c) => {
-      c.header('Pragma', 'no-cache') // RFC 6749 §5.1, beside Cache-Control
+      c.header('Pragma', 'no-cache') // RFC 6749 §5.1 requires it in addition to Cache-Control
       const authorization = c.req.header('Authorization')
       const form = await readForm(c)
       const isAuthenticated =

@@ -15,13 +15,13 @@ export interface UnderFaultsDeps {
 }
 
 export interface AnsweredEnv {
-  /** Called once the response is on its way, or the connection was reset. */
+  /** Called when the response is sent or the connection was reset. */
   Variables: { answered?: () => void }
 }
 
 /**
- * Applies a requested fault instead of the handler, or after it. Latency comes after the effect: a caller that
- * times out has changed the provider all the same.
+ * Returns the middleware that applies the next fault for `target`, in place of the route or after it. A delay follows
+ * the effect of the call, so that a client that times out has changed the provider nevertheless.
  */
 export function underFaults(
   target: FaultTarget,
@@ -47,7 +47,7 @@ export function underFaults(
 
 const ANYTHING = { '*/*': {} }
 
-/** The `responses` of a route under faults: a fault may replace any of them. */
+/** Returns the OpenAPI `responses` of a route whose response a fault can replace. */
 export const responsesUnderFaults = (statuses: Readonly<Record<number, string>>) => ({
   ...Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [
@@ -55,11 +55,11 @@ export const responsesUnderFaults = (statuses: Readonly<Record<number, string>>)
       { description, content: ANYTHING },
     ]),
   ),
-  default: { description: 'what a fault names', content: ANYTHING },
+  default: { description: 'the response that a fault specifies', content: ANYTHING },
 })
 
 function resetConnection(c: Context): Response {
-  // What @hono/node-server puts there; app.request() has no connection.
+  // @hono/node-server provides `incoming`; with app.request() there is no connection.
   const { incoming } = c.env as { incoming?: IncomingMessage }
   incoming?.socket.resetAndDestroy()
   return new Response(null)
@@ -91,7 +91,7 @@ const json = (document: unknown) => ({
   contentType: 'application/json',
 })
 
-/** The body that Intuit sends with this status or error code. */
+/** Returns the body that Intuit sends with this status or error code. */
 function usualBody(c: Context, { target, fault }: Fault, status: number, now: Date) {
   if (target === 'api') {
     const error = fault === undefined ? apiErrorOf(status) : apiErrors[fault]

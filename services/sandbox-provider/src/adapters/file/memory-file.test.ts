@@ -10,7 +10,7 @@ import { openMemoryFile } from './memory-file.ts'
 const folder = mkdtempSync(join(tmpdir(), 'sandbox-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** Opens the file, calls `work` with the grants kept in it, and closes it. */
+/** Opens the memory file, calls `work` with the grants in it, and closes the file. */
 async function withGrants<T>(
   path: string,
   work: (grants: ReturnType<typeof createGrants>) => T,
@@ -30,7 +30,7 @@ async function withGrants<T>(
 }
 
 describe('a memory file', () => {
-  it('lets a company stay connected over a restart', async () => {
+  it('keeps the grant of a company over a restart', async () => {
     const path = join(folder, 'kept')
     const consent = {
       realm: '1',
@@ -49,7 +49,8 @@ describe('a memory file', () => {
       expect(grants.accessToken(issued?.accessToken ?? '')).toMatchObject({ realm: '1' })
       return grants.refresh(issued?.refreshToken ?? '')
     })
-    // Ending the grant invalidates its tokens from before and after the restart: the maps still share the grant.
+    // After reading the file, the maps of tokens must still refer to one grant object: revoking one token invalidates
+    // the tokens that were issued before the restart and after it.
     await withGrants(path, (grants) => {
       grants.revokeToken(next?.refreshToken ?? '')
       expect(grants.accessToken(issued?.accessToken ?? '')).toBeNull()
@@ -58,7 +59,7 @@ describe('a memory file', () => {
   })
 
   it.each(['', 'not ours', '{}'])(
-    'rejects a file that contains %j, and leaves it unchanged',
+    'refuses to open a state file that contains %j, and leaves it unchanged',
     (content) => {
       const path = join(folder, crypto.randomUUID())
       writeFileSync(path, content)

@@ -4,28 +4,28 @@ import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomi
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { emptyMemory, type SandboxMemory } from '../../memory.ts'
 
-/** The provider's memory, kept in a file so that companies stay connected over a restart. Disposing writes it. */
+/** The provider's memory, stored in a file so that companies stay connected over a restart. Disposing writes the file. */
 export interface MemoryFile extends AsyncDisposable {
   readonly memory: SandboxMemory
-  /** Writes the memory to the file within 100 ms; changes that follow each other share a write. */
+  /** Schedules a write of the memory to the file within 100 ms. Changes within that time share one write. */
   changed(): void
 }
 
 const FORMAT = 'integration-host sandbox 1'
 const WRITE_DELAY_MS = 100
 
-/** Memory that is lost when the process ends. */
+/** Returns a memory without a file, which is lost when the process ends. */
 export const volatileMemory = (): MemoryFile => ({
   memory: emptyMemory(),
   changed() {},
   async [Symbol.asyncDispose]() {},
 })
 
-/** @throws {StartupError} the file was not written by a sandbox provider; it is left as it is. */
+/** Reads the memory from a file, or starts with an empty one. @throws {StartupError} the file is not a memory file; it is not changed. */
 export function openMemoryFile(path: string): MemoryFile {
   const memory = read(path)
   let timer: NodeJS.Timeout | null = null
-  // One write after the other: two at a time would share the temporary file.
+  // Writes run one after the other, because they use the same temporary file.
   let written = Promise.resolve()
   const write = (): Promise<void> => {
     timer = null
@@ -46,7 +46,7 @@ export function openMemoryFile(path: string): MemoryFile {
 
 function read(path: string): SandboxMemory {
   try {
-    // V8's format restores Maps, and keeps one grant shared where several Maps refer to it; JSON would not.
+    // V8's serialisation format restores Maps, and keeps a grant one object if several Maps refer to it. JSON does neither.
     const { format, memory } = deserialize(readFileSync(path)) as {
       format: unknown
       memory: SandboxMemory
@@ -56,6 +56,6 @@ function read(path: string): SandboxMemory {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return emptyMemory()
   }
   throw new StartupError(
-    `${path} is damaged and was left as it is: move it away to start with an empty sandbox`,
+    `${path} is damaged and was not changed: move it away to start with an empty sandbox`,
   )
 }
