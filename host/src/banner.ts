@@ -1,6 +1,6 @@
 import type { Host } from './host.ts'
 
-/** Where everything is, and three lines to try. The service key stays in its file. */
+/** Returns the text that `npm start` prints: the address of each service, and commands to try. It contains no secret. */
 export function banner(host: Host): string {
   const rows: readonly (readonly [string, string | null])[] = [
     ['demo-api', host.demoApi],
@@ -14,7 +14,7 @@ export function banner(host: Host): string {
     .filter(([, url]) => url !== null)
     .map(([name, url]) => `  ${name.padEnd(19)} ${url}`)
   return `
-Integration Host is running. Everything it keeps is in ${host.dataDir}; Ctrl-C ends it.
+Integration Host is running. All data is stored in ${host.dataDir}; Ctrl-C stops it.
 
 ${addresses.join('\n')}
 
@@ -24,9 +24,9 @@ Try:
   curl '${host.demoApi}/replay?number=66'
   curl -H "Authorization: Bearer ${key}" ${host.coordinator}/processes/OrderProcess/transactions/66
 
-The files are in ${host.dataDir}/OrderCSV. Each service has its documentation at /docs.
+The CSV files are in ${host.dataDir}/OrderCSV. Each service documents its API at /docs.
 
-Connect a company in a browser at ${host.tokenService}/authorize, then read it with its realm:
+Connect a company in a browser at ${host.tokenService}/authorize, then read it by its realm id:
 
   curl -H "Authorization: Bearer ${key}" -H 'Accept: application/json' '${host.accountingGateway}/v3/company/<realm>/query?query=select%20*%20from%20CompanyInfo'
 

@@ -34,7 +34,7 @@ async function embedded(): Promise<void> {
   const log = createWriteStream(logFile, { flags: 'a', mode: 0o600 })
   try {
     narrator.stage('Starting the services and a sandbox provider in this process')
-    // An empty environment: settings for other runs must not change the demo.
+    // The environment is empty so that settings of another installation do not change the demo.
     const env = {}
     await using host = await startHost({
       dataDir,
@@ -45,13 +45,13 @@ async function embedded(): Promise<void> {
     })
     await hostReady(host)
     narrator.line(
-      `ready after ${((performance.now() - startedAt) / 1_000).toFixed(1)} s; their log is ${shown(logFile)}`,
+      `ready after ${((performance.now() - startedAt) / 1_000).toFixed(1)} s; the log is in ${shown(logFile)}`,
     )
     const { number } = await tellStory(host, narrator)
     narrator.stage('Done')
     for (const run of [0, 1])
       narrator.line(shown(join(dataDir, 'OrderCSV', `Order_${number}.${run}.csv`)))
-    narrator.line('Try next: npm start, which keeps it running and prints its addresses')
+    narrator.line('Next: npm start runs the services until Ctrl-C and prints their addresses')
   } finally {
     log.end()
   }

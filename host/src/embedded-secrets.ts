@@ -14,10 +14,10 @@ const secrets = [
 ] as const
 
 /**
- * Returns the secrets that the environment does not set, as `X_FILE` settings. They are generated at the first start
- * in `<dataDir>/secrets` (0600), apart from the credentials they encrypt, and never changed afterwards.
+ * Returns `X_FILE` settings for the secrets that the environment does not set. The first start generates them in
+ * `<dataDir>/secrets` (mode 0600), outside the file of the credentials that they encrypt; later starts reuse them.
  *
- * @throws {StartupError} the keys of stored credentials are missing: new ones could not decrypt them.
+ * @throws {StartupError} credentials are stored, but the file of their keys is missing: new keys could not decrypt them.
  */
 export function embeddedSecrets(dataDir: string, env: Environment): Environment {
   const folder = join(dataDir, 'secrets')

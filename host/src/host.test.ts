@@ -42,7 +42,7 @@ describe('the embedded host', () => {
       `${host.accountingGateway}/v3/company/${REALM}/query?query=select%20*%20from%20CompanyInfo`,
     )
 
-  it('runs the whole demo and writes its files', async () => {
+  it('runs the demo with embedded backends and writes its CSV files', async () => {
     await using host = await start()
     await tellStory(host, silent)
     expect((await readdir(join(dataDir, 'OrderCSV'))).toSorted()).toEqual([
@@ -54,7 +54,7 @@ describe('the embedded host', () => {
     )
   })
 
-  it('ignores settings of a real provider if it uses the sandbox', async () => {
+  it('ignores the settings of a real provider if DISCOVERY_URL is empty and the sandbox is used', async () => {
     await using host = await start({
       CLIENT_ID: 'real',
       REDIRECT: 'https://app.example/callback',
@@ -64,7 +64,7 @@ describe('the embedded host', () => {
     expect(await tellStory(host, silent)).toEqual({ realm: REALM, number: '66' })
   })
 
-  it('continues after a restart: the company is connected, and orders exist and can be replayed', async () => {
+  it('keeps the connected company and the orders over a restart', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -80,7 +80,7 @@ describe('the embedded host', () => {
     expect([answer.status, await answer.text()]).toEqual([200, 'Replay started for 66'])
   })
 
-  it('stores no token and no key in plain text, in files that only their owner can read', async () => {
+  it('stores tokens and keys encrypted or in files that only their owner can read, and logs none', async () => {
     await using host = await start()
     await tellStory(host, silent)
     const token = (await (
@@ -100,7 +100,7 @@ describe('the embedded host', () => {
     }
   })
 
-  it('rejects a folder that another host uses, without disturbing it', async () => {
+  it('refuses to start on a data folder that a running host uses', async () => {
     await using host = await start()
     await expect(start()).rejects.toMatchObject({
       name: 'StartupError',
@@ -110,7 +110,7 @@ describe('the embedded host', () => {
   })
 
   it.each(['ITSourceMemory.json', 'credentials.json'])(
-    'rejects a damaged %s by name and leaves it unchanged',
+    'refuses to start if %s is damaged, names the file and leaves it unchanged',
     async (file) => {
       {
         await using host = await start()
@@ -127,7 +127,7 @@ describe('the embedded host', () => {
     },
   )
 
-  it('starts immediately after it was killed, with all its data', async () => {
+  it('starts again after SIGKILL with the transactions that were queued before', async () => {
     const main = fileURLToPath(new URL('main.ts', import.meta.url))
     const run = () => {
       const child = spawn(process.execPath, [main, '--free-ports'], {
@@ -159,7 +159,7 @@ describe('the embedded host', () => {
     await second.kill()
   })
 
-  it('rejects credentials whose keys are missing, and generates no others', async () => {
+  it('refuses to start if the keys of stored credentials are missing, and generates no new keys', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -173,7 +173,7 @@ describe('the embedded host', () => {
     await expect(stat(path)).rejects.toMatchObject({ code: 'ENOENT' })
   })
 
-  it('rejects a data folder that is not a folder, by its name', async () => {
+  it('refuses to start if DATA_DIR is a file, and names the setting', async () => {
     const path = join(dataDir, 'a-file')
     await writeFile(path, '')
     dataDir = path
@@ -181,7 +181,7 @@ describe('the embedded host', () => {
     dataDir = dirname(path)
   })
 
-  it('rejects credentials of other keys, and leaves them unchanged', async () => {
+  it('refuses to start if stored credentials were encrypted with other keys, and leaves them unchanged', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -198,7 +198,7 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('is what npm run demo runs: the story, then exit code 0', async () => {
+  it('npm run demo prints each step of the demo and exits with code 0', async () => {
     const demo = fileURLToPath(new URL('demo.ts', import.meta.url))
     const { stdout } = await promisify(execFile)(process.execPath, [demo], {
       env: { PATH: process.env['PATH'], DATA_DIR: dataDir },

@@ -1,6 +1,6 @@
 /**
- * All services in one process on embedded backends: the same code as in separate processes, with files instead of
- * Redis and Postgres and an in-process bus instead of RabbitMQ. They still call each other over HTTP.
+ * The embedded host runs all services in one process: the same code as in separate processes, with files instead of
+ * Redis and Postgres, and an in-process bus instead of RabbitMQ. The services still call each other over HTTP.
  */
 import { once } from 'node:events'
 import { accessSync, constants, mkdirSync } from 'node:fs'
@@ -32,9 +32,9 @@ import { embeddedSecrets } from './embedded-secrets.ts'
 import type { Installation } from './story.ts'
 
 export interface HostOptions {
-  /** Contains the stores, `OrderCSV/` and the generated secrets. */
+  /** The folder of the stores, `OrderCSV/` and the generated secrets. */
   readonly dataDir: string
-  /** `standard`: 7216 to 7220. `free`: unused ports, so that no other process can be in conflict. */
+  /** `standard`: ports 7216 to 7220. `free`: ports that no other process uses. */
   readonly ports: 'standard' | 'free'
   readonly env: Environment
   readonly logLevel: LogLevel
@@ -43,9 +43,9 @@ export interface HostOptions {
 
 export interface Host extends Installation, AsyncDisposable {
   readonly dataDir: string
-  /** The file of the service key; `null` if the environment sets the key itself. */
+  /** The path of the file with the service key; `null` if the environment sets the key directly. */
   readonly serviceKeyFile: string | null
-  /** `null` if the environment names a real provider. */
+  /** The address of the sandbox provider; `null` if the environment names a real provider. */
   readonly sandboxProvider: string | null
 }
 
@@ -66,7 +66,7 @@ export const STANDARD_PORTS: Readonly<Record<ServiceName, number>> = {
 }
 
 /**
- * Starts everything, provider first, and resolves when all services listen.
+ * Starts all services, the sandbox provider first, and resolves when all of them listen.
  *
  * @throws {StartupError} another process uses the data folder, or a file in it is damaged.
  */
@@ -77,7 +77,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
   const isSandbox = !options.env['DISCOVERY_URL']
-  // Settings of a real provider must not be mixed with those of the sandbox. An empty value counts as unset.
+  // With the sandbox, the settings of a real provider are ignored, so that the two are not mixed. An empty
+  // DISCOVERY_URL counts as unset.
   const sandbox: Environment = {
     CLIENT_ID: 'integration-host',
     DISCOVERY_URL: `${at('sandboxProvider')}/.well-known/openid_configuration`,
@@ -89,7 +90,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   }
   const settings = (name: ServiceName): Environment => ({
     REDIRECT: `${at('tokenService')}/callback`,
-    // The environment has precedence, except for what this process determines itself.
+    // The environment overrides the defaults, but not the addresses, which this process assigns.
     ...options.env,
     ...secrets,
     ...(isSandbox && sandbox),
@@ -168,7 +169,7 @@ function makeFolder(dataDir: string): void {
   }
 }
 
-/** Returns unused ports. All of them are bound at the same time, so that they differ. */
+/** Returns unused ports. All of them are bound at the same time, so that no port is returned twice. */
 async function freePorts(): Promise<Record<ServiceName, number>> {
   const servers = SERVICES.map(() => createServer().listen(0, '127.0.0.1'))
   await Promise.all(servers.map((server) => once(server, 'listening')))
@@ -180,7 +181,7 @@ async function freePorts(): Promise<Record<ServiceName, number>> {
   >
 }
 
-/** Resolves when every service is ready. @throws {Error} naming the one that is not, after `deadlineMs`. */
+/** Resolves when every service is ready. @throws {Error} names a service that is not ready after `deadlineMs`. */
 export async function hostReady(host: Host, deadlineMs = 20_000): Promise<void> {
   const deadline = Date.now() + deadlineMs
   for (const url of [host.tokenService, host.accountingGateway, host.coordinator, host.demoApi]) {

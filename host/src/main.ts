@@ -30,7 +30,7 @@ if (values.help) {
   process.exit()
 }
 
-// Readable lines on a terminal, JSON everywhere else.
+// The log is readable text on a terminal, and JSON lines if it is redirected.
 const logTo = process.stdout.isTTY
   ? terminalLog(process.stdout, { omitRequests: true })
   : process.stdout

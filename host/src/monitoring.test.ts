@@ -1,4 +1,4 @@
-/** Compares dashboard and alerts of deploy/ with the metrics that the services export and with the runbook. */
+/** Checks that the dashboard and the alert rules of deploy/ use metrics that the services export, and that the runbook explains each alert. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -22,13 +22,13 @@ import { parser } from '@prometheus-io/lezer-promql'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 
-/** Name of a time series, as a query spells it → its labels. */
+/** The label names of each exported time series, by the name of the series. */
 type Exported = ReadonlyMap<string, ReadonlySet<string>>
 
-/** What Prometheus adds to every series, and what every service does (createMetrics). */
+/** Labels of every series: Prometheus adds `job` and `instance`, createMetrics adds `service`. */
 const EVERYWHERE = ['job', 'instance', 'service']
 
-/** Metrics that write down what is made of them. */
+/** Creates metrics that add the name and the labels of each registered metric to `into`. */
 function recorded(service: string, into: Map<string, Set<string>>): Metrics {
   const metrics = createMetrics(service)
   const note = (name: string, labels: readonly string[] = []): void =>
@@ -52,7 +52,7 @@ function recorded(service: string, into: Map<string, Set<string>>): Metrics {
   }
 }
 
-/** Starts every service that Prometheus scrapes and returns the metrics it registers; no backend has to be reachable. */
+/** Starts every service that Prometheus scrapes, without its backends, and returns the metrics that they register. */
 async function exportedNames(): Promise<Exported> {
   const names = new Map<string, Set<string>>([['up', new Set(['job', 'instance'])]])
   const dataDir = await mkdtemp(join(tmpdir(), 'monitoring-'))
@@ -91,13 +91,13 @@ async function exportedNames(): Promise<Exported> {
 
 const GRAFANA_INTERVAL = '$__rate_interval'
 
-/** What is wrong with a PromQL query: its syntax, names that nothing exports, labels that a series has not. */
+/** Returns the faults of a PromQL query: syntax errors, series that no service exports, and labels that a series lacks. */
 function faultsOf(query: string, exported: Exported): string[] {
   const text = query.replaceAll(GRAFANA_INTERVAL, '5m')
   const tree = parser.parse(text)
   const faults: string[] = []
   const within = (node: { from: number; to: number }): string => text.slice(node.from, node.to)
-  /** The series that a part of the query reads. */
+  /** Returns the names of the series that are selected between two offsets of the query. */
   const namesIn = (from: number, to: number): string[] => {
     const names: string[] = []
     tree.iterate({
@@ -120,7 +120,7 @@ function faultsOf(query: string, exported: Exported): string[] {
         if (labels === undefined) faults.push(`${series} is not exported`)
       }
       if (name !== 'LabelName') return
-      // A matcher's label is its selector's; one of a grouping is of every series that is grouped.
+      // A label in a matcher belongs to the selected series; a label in `by` or `on` belongs to every series of the expression.
       let scope = node.parent
       while (
         scope !== null &&
@@ -165,7 +165,7 @@ beforeAll(async () => {
 })
 
 describe('the alert rules', () => {
-  it('query only metrics that the services export, by labels that they have', () => {
+  it('alert rules query only metrics and labels that the services export', () => {
     const faults = alerts.flatMap(({ alert, expr }) =>
       faultsOf(expr, exported).map((fault) => `${alert}: ${fault}`),
     )
@@ -173,7 +173,7 @@ describe('the alert rules', () => {
     expect(alerts.length).toBeGreaterThan(10)
   })
 
-  it('are explained in the runbook, each in a section of its own, and no other is', async () => {
+  it('the runbook has exactly one section for each alert rule', async () => {
     const runbook = await read('docs/runbook.md')
     const sections = [...runbook.matchAll(/^### ([A-Z]\w+)$/gm)].map(([, name = '']) => name)
     expect(sections.toSorted()).toEqual(alerts.map(({ alert }) => alert).toSorted())
@@ -181,7 +181,7 @@ describe('the alert rules', () => {
       expect(annotations.runbook).toBe(`docs/runbook.md#${alert.toLowerCase()}`)
   })
 
-  it('use in their text only labels that their query keeps', () => {
+  it('alert summaries use only labels that the result of the query has', () => {
     for (const { alert, expr, annotations } of alerts) {
       for (const [, label = ''] of annotations.summary.matchAll(/\$labels\.(\w+)/g)) {
         const isAggregated = /\b(?:sum|max|min)\b/.test(expr)
@@ -195,7 +195,7 @@ describe('the alert rules', () => {
 })
 
 describe('the dashboard', () => {
-  it('queries only metrics that the services export, by labels that they have', () => {
+  it('dashboard panels query only metrics and labels that the services export', () => {
     const faults = dashboard.panels.flatMap(({ title, targets = [] }) =>
       targets.flatMap(({ expr }) => faultsOf(expr, exported).map((fault) => `${title}: ${fault}`)),
     )
@@ -203,14 +203,14 @@ describe('the dashboard', () => {
     expect(dashboard.panels.flatMap(({ targets = [] }) => targets).length).toBeGreaterThan(30)
   })
 
-  it('has its panels once, and explains each that shows something', () => {
+  it('dashboard panels have unique ids, and each panel with a query has a description', () => {
     const { panels } = dashboard
     expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
     for (const { title, targets, description } of panels)
       if (targets !== undefined) expect(description, title).toMatch(/\.$/)
   })
 
-  it('names only alerts that there are', () => {
+  it('dashboard descriptions refer only to existing alert rules', () => {
     const names = new Set(alerts.map(({ alert }) => alert))
     const named = dashboard.panels.flatMap(({ description = '' }) =>
       [...description.matchAll(/Runbook: (\w+)/g)].map(([, name = '']) => name),
@@ -228,13 +228,13 @@ describe('the check of queries', () => {
     ['a_total{realm="1"}', 'a_total has no label realm'],
     ['a_total unless on (realm) a_total', 'a_total has no label realm'],
     ['sum(rate(a_total[5m])', /is not PromQL/],
-  ])('finds what is wrong with %s', (query, fault) => {
+  ])('reports the fault of the query %s', (query, fault) => {
     expect(faultsOf(query, some)).toEqual([
       typeof fault === 'string' ? fault : expect.stringMatching(fault),
     ])
   })
 
-  it('accepts valid queries', () => {
+  it('reports no fault for a valid query', () => {
     expect(
       faultsOf('sum by (kind) (rate(a_total{kind!="x"}[$__rate_interval])) > 0', some),
     ).toEqual([])

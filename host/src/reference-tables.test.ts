@@ -9,12 +9,12 @@ describe('the generated references', () => {
   it.each([
     ['errors.md', 'errors', errorsTable],
     ['settings.md', 'settings', settingsTables],
-  ] as const)('docs/%s is what the code says now: npm run docs', async (name, mark, make) => {
+  ] as const)('docs/%s is up to date with the code (npm run docs)', async (name, mark, make) => {
     const document = await read(name)
     expect(withGenerated(document, mark, make())).toBe(document)
   })
 
-  it('show missing defaults, choices and ranges', () => {
+  it('settings tables show missing defaults, permitted values and ranges', () => {
     const [tokenService = ''] = settingsTables().split('### accounting-gateway')
     expect(tokenService).toContain('| `CREDENTIAL_KEYS` | **required** |')
     expect(tokenService).toContain('| `REFRESH_AHEAD_SECONDS` | `600` | 0 to 86400 |')
@@ -22,7 +22,7 @@ describe('the generated references', () => {
     expect(tokenService).toContain('| `PORT` | `7217` | 0 to 65535 |')
   })
 
-  it('replace the text between the marks, and reject a document without them', () => {
+  it('withGenerated replaces the text between the marks, and rejects a document without marks', () => {
     const document = 'a\n<!-- x: generated -->\nold\n<!-- end -->\nb\n'
     const next = withGenerated(document, 'x', 'new')
     expect(next).toBe('a\n<!-- x: generated -->\n\nnew\n\n<!-- end -->\nb\n')

@@ -20,7 +20,7 @@ const nextActs: Readonly<Record<Remedy, string>> = {
   none: 'change something first',
 }
 
-/** The error codes as a Markdown table. */
+/** Returns the error codes as a Markdown table. */
 export const errorsTable = (): string =>
   tableOf(
     ['Code', 'Status', 'Title', 'To do'],
@@ -32,19 +32,19 @@ export const errorsTable = (): string =>
     ]),
   )
 
-/** What each service's schema says of its settings, one Markdown table a service. */
+/** Returns the settings of each service, from its schema, as one Markdown table for each service. */
 export const settingsTables = (): string =>
   Object.entries(services)
     .map(([name, schema]) => `### ${name}\n\n${tableOf(HEAD, rowsOf(schema))}`)
     .join('\n\n')
 
-/** A document with the part between its marks replaced. @throws {Error} without such marks. */
+/** Returns a document with the text between its marks replaced. @throws {Error} the document has no such marks. */
 export function withGenerated(document: string, mark: string, content: string): string {
   const begin = `<!-- ${mark}: generated -->`
   const [before, rest, ...more] = document.split(begin)
   const end = rest?.indexOf('<!-- end -->') ?? -1
   if (rest === undefined || more.length > 0 || end === -1)
-    throw new Error(`the document must have ${begin} once, and <!-- end --> behind it`)
+    throw new Error(`the document must have ${begin} once, followed by <!-- end -->`)
   return `${before}${begin}\n\n${content}\n\n${rest.slice(end)}`
 }
 
@@ -61,7 +61,7 @@ interface Shown {
 }
 
 function rowsOf(schema: z.ZodObject): string[][] {
-  // A setting is text before it is read and, say, a number afterwards: each side has its limits.
+  // A setting is text in the environment and may be a number after parsing; limits can be declared for either form.
   const side = (io: 'input' | 'output') =>
     z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as {
       readonly properties: Readonly<Record<string, Shown>>

@@ -1,6 +1,6 @@
 /**
- * The demo's story, run over HTTP alone, so that it runs against any installation with the sandbox
- * provider: connect a company, read its CompanyInfo, queue an order, watch its steps, replay it.
+ * The stages of the demo: connect a company, read its CompanyInfo, queue an order, print each step as it completes,
+ * replay the order. All of it uses HTTP only, so it runs against any installation that uses the sandbox provider.
  */
 import type { HeaderView, TransactionView } from '@integration-host/shared/contracts/transaction'
 
@@ -50,7 +50,7 @@ export async function tellStory(at: Installation, narrator: Narrator): Promise<S
   return { realm: COMPANY.realm, number }
 }
 
-// As a browser would: redirect by redirect, with the cookie that binds the authorization to it.
+// Follows the redirects one by one, as a browser would, with the cookie that binds the authorization to the browser.
 async function connectCompany(at: Installation, narrator: Narrator): Promise<void> {
   const started = await hop(`${at.tokenService}/authorize`)
   const cookie = started.headers
@@ -79,7 +79,8 @@ async function readCompanyInfo(at: Installation, narrator: Narrator): Promise<vo
     QueryResponse: { CompanyInfo: { CompanyName: string; Country: string }[] }
   }>(at, `${at.accountingGateway}/v3/company/${COMPANY.realm}/query?query=${query}`)
   const [company] = response.QueryResponse.CompanyInfo
-  if (company === undefined) throw new StoryFailed('the provider knows no such company')
+  if (company === undefined)
+    throw new StoryFailed('the provider returned no CompanyInfo for the connected company')
   narrator.line(
     `${company.CompanyName}, ${company.Country}: the access token never left the gateway`,
   )
@@ -95,7 +96,7 @@ async function freeNumber(at: Installation): Promise<string> {
   }
 }
 
-/** Tells each step as it completes, until the run is over. */
+/** Prints each step as it completes, until the run has ended. */
 async function watch(
   at: Installation,
   number: string,
@@ -138,7 +139,7 @@ async function hop(url: string, init: RequestInit = {}): Promise<Response> {
 
 function locationOf(response: Response): string {
   const location = response.headers.get('Location')
-  // The origin only: the path may contain a one-time code.
+  // Only the origin is shown, because the query of this URL may contain an authorization code.
   if (location === null)
     throw new StoryFailed(
       `${new URL(response.url).origin} responded with ${response.status} instead of a redirect`,
