@@ -1,8 +1,9 @@
 /**
- * Follows the audit log from its oldest entry to its head, a page at a time, and recomputes every hash.
+ * Verifies the hash chain of the audit log: reads the log page by page from its oldest entry to its head and recomputes
+ * every hash.
  *
- * An intact chain does not prove that the log is complete: a client that can write to the store could rewrite all of it, or
- * truncate it. Comparing it with a head that was saved earlier, outside the store, reveals that.
+ * An intact chain does not prove that the log is complete: a client that can write to the store could rewrite or truncate
+ * the whole log. Only the comparison with a head that was saved earlier, outside the store, reveals that.
  */
 import {
   type AuditHead,
@@ -35,7 +36,7 @@ export async function verifyChain(
   let first: number | null = null
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
-  /** The head that a response without further entries reported. */
+  /** The sequence number of the head in the last response without further entries; `null` after any other response. */
   let missing: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {
     return { checked, first, head: last, broken: reason === null ? null : { seq, reason } }

@@ -18,7 +18,7 @@ const commands = [...groups].flatMap(([group, { commands: words }]) =>
 
 describe('help', () => {
   it.each([[], ['credentials'], ['audit']])(
-    'of %j lists what there is, with examples',
+    'help of %j lists the commands with examples',
     async (...path) => {
       const { code, out, err } = await run([...path, '--help'])
       expect([code, err]).toEqual([0, ''])
@@ -29,7 +29,7 @@ describe('help', () => {
   )
 
   it.each(commands)(
-    'of %s %s has its usage, an example and the exit codes',
+    'help of the command %s %s shows usage, examples and exit codes',
     async (group, word) => {
       const { code, out, err } = await run([group, word, '-h'])
       expect([code, err]).toEqual([0, ''])
@@ -42,7 +42,7 @@ describe('help', () => {
 
 describe('help of a command without a group', () => {
   it.each([...single.keys()])(
-    'of %s has its usage, an example and the exit codes',
+    'help of the command %s shows usage, examples and exit codes',
     async (word) => {
       const { code, out, err } = await run([word, '--help'])
       expect([code, err]).toEqual([0, ''])
@@ -85,14 +85,14 @@ describe('wrong usage', () => {
     [['doctor', '--only', 'redis,oracle'], "--only: there is no 'oracle'; there are: redis"],
     [['doctor', '--timeout', '0'], '--timeout must be 1 to 3600'],
     [['doctor', '--url', 'http://x'], 'doctor checks several services'],
-  ])('%j is reported and exits with 2', async (args, message) => {
+  ])('rejects the arguments %j with exit code 2', async (args, message) => {
     const { code, out, err } = await run(args)
     expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(err).toContain(message)
     expect(err).toMatch(/See: integration-host .*--help\n$/)
   })
 
-  it('does not repeat the value of an unknown option', async () => {
+  it('does not print the value of an unknown option', async () => {
     const { code, err } = await run(['credentials', 'import', 'x', '--passphrase=correct horse'])
     expect(code).toBe(2)
     expect(err).toContain("Unknown option '--passphrase'")
@@ -137,14 +137,14 @@ describe('reaching token-service', () => {
     ['ACC-odd', 1, 'does not respond as the token-service of this version'],
     ['ACC-cut', 5, 'cannot be reached'],
     ['ACC-steer', 1, 'red�[31m and more'],
-  ])('%s ends with %i and its reason on standard error', async (name, expected, message) => {
+  ])('a failed request for %s exits with code %i and prints the reason on standard error', async (name, expected, message) => {
     const { code, out, err } = await run(['credentials', 'show', name], service)
     expect({ code, out }).toEqual({ code: expected, out: '' })
     expect(err).toContain(message)
     expect(err).not.toContain('\u001b')
   })
 
-  it('exits with 5 if no process listens, and names the address', async () => {
+  it('exits with code 5 if the connection is refused, and names the address', async () => {
     const { url } = service
     await service[Symbol.asyncDispose]()
     const { code, out, err } = await run(list, { url })
@@ -153,7 +153,7 @@ describe('reaching token-service', () => {
     expect(err).toContain(`token-service at ${url} cannot be reached (ECONNREFUSED)`)
   })
 
-  it('exits with 5 if the key is rejected, and does not show it', async () => {
+  it('exits with code 5 if the service rejects the key, and does not print the key', async () => {
     const wrong = 'wrong-service-key-0123456789-0123456789'
     const { code, out, err } = await run(list, { ...service, env: { SERVICE_API_KEY: wrong } })
     expect({ code, out }).toEqual({ code: 5, out: '' })
@@ -161,12 +161,12 @@ describe('reaching token-service', () => {
     expect(err).not.toContain(wrong)
   })
 
-  it('prefers --url to TOKEN_SERVICE_URL', async () => {
+  it('uses --url instead of TOKEN_SERVICE_URL', async () => {
     const elsewhere = { url: 'http://127.0.0.1:1' }
     expect(await run([...list, '--url', service.url], elsewhere)).toMatchObject({ code: 0 })
   })
 
-  it('reads the key from a file', async () => {
+  it('reads the service key from SERVICE_API_KEY_FILE', async () => {
     const file = join(folder, 'key')
     await writeFile(file, `${SERVICE_KEY}\n`)
     const env = { SERVICE_API_KEY: '', SERVICE_API_KEY_FILE: file }
@@ -177,7 +177,7 @@ describe('reaching token-service', () => {
     expect(err).toContain('SERVICE_API_KEY_FILE: the file cannot be read (ENOENT)')
   })
 
-  it("uses the embedded host's key if none is set, for the loopback interface only", async () => {
+  it("uses the embedded host's service key if none is set, for loopback addresses only", async () => {
     const secrets = join(folder, 'secrets')
     const { mkdir } = await import('node:fs/promises')
     await mkdir(secrets)
@@ -189,7 +189,7 @@ describe('reaching token-service', () => {
     expect(err).toContain('A service key is needed')
   })
 
-  it('aborts a call at a signal, with the exit code of the signal', async () => {
+  it('aborts a request on SIGINT and exits with the code of the signal', async () => {
     const stop = AbortSignal.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
     const { code, err } = await run(list, { ...service, stop })
     expect([code, err]).toEqual([130, 'Stopped by SIGINT.\n'])

@@ -16,7 +16,7 @@ interface Group {
   readonly examples: readonly string[]
 }
 
-/** The commands, in the order in which the help lists them. */
+/** The groups of commands, in the order in which the help lists them. */
 export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   [
     'credentials',
@@ -63,7 +63,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   ],
 ])
 
-/** Commands without a group. */
+/** The commands that belong to no group. */
 export const single: ReadonlyMap<string, Command> = new Map([
   ['doctor', doctor],
   ['verify-provider', verifyProvider],
@@ -83,11 +83,11 @@ SERVICE_API_KEY or SERVICE_API_KEY_FILE gives the service key; without them it i
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential or transaction, 4 the credential is faulted,
 5 the service cannot be reached or rejects the key.`
 
-/** Runs the command of the arguments. Resolves with the exit code; every expected failure is printed. */
+/** Runs the command that the arguments name. Prints expected failures and resolves with the exit code. */
 export async function runCommandLine(args: readonly string[], terminal: Terminal): Promise<number> {
   const path: string[] = []
   try {
-    // Options come after the command.
+    // The name of the command precedes its options.
     const firstOption = args.findIndex((arg) => arg.startsWith('-'))
     const [first, second] = firstOption === -1 ? args : args.slice(0, firstOption)
     const group = groups.get(first ?? '')

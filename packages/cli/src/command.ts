@@ -4,20 +4,20 @@ import { UsageError } from './exit-code.ts'
 import type { Terminal } from './terminal.ts'
 
 export interface Command {
-  /** One line for the list of commands. */
+  /** The description in the list of commands, on one line. */
   readonly summary: string
-  /** The arguments in the usage line, after the command's name. */
+  /** The arguments that the usage line shows after the command's name. */
   readonly usage: string
-  /** Description, options and examples of the command. */
+  /** The help text: description, options and examples of the command. */
   readonly help: string
-  /** Resolves with the exit code. @throws {CommandFailed} */
+  /** Runs the command and resolves with the exit code. @throws {CommandFailed} */
   run(args: readonly string[], terminal: Terminal): Promise<number>
 }
 
 const commonOptions = { url: { type: 'string' }, json: { type: 'boolean' } } as const
 
 /**
- * Reads the options of a command and those that all commands have.
+ * Parses the options of a command and the options of all commands.
  *
  * @throws {UsageError}
  */
@@ -38,12 +38,12 @@ export function parse<const Options extends ParseArgsOptionsConfig>(
   }
 }
 
-/** @throws {UsageError} there are unexpected arguments. */
+/** Checks that no positional argument is left. @throws {UsageError} there is one. */
 export function expectNone(positionals: readonly string[]): void {
   if (positionals[0] !== undefined) throw new UsageError(`Unexpected argument '${positionals[0]}'`)
 }
 
-/** The one credential that a command is about. @throws {UsageError} */
+/** Returns the only positional argument, the name of a credential. @throws {UsageError} */
 export function oneName(positionals: readonly string[]): string {
   const [name, ...rest] = credentialNames(positionals)
   if (name === undefined) throw new UsageError('The name of a credential is needed: ACC-<realm>')
@@ -60,7 +60,7 @@ export function credentialNames(words: readonly string[]): string[] {
   })
 }
 
-/** A number in an option. @throws {UsageError} */
+/** Parses the value of an option as a whole number. @throws {UsageError} */
 export function wholeNumber(option: string, text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new UsageError(`${option} must be a whole number`)
   return Number(text)

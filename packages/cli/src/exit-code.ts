@@ -8,7 +8,7 @@ export const exitCodes = {
   unreachable: 5,
 } as const
 
-/** A command failed. The message is printed as it is, so it contains no secret. */
+/** A command failed. Its message is printed unchanged and must not contain a secret. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed'
   readonly exitCode: number
@@ -19,7 +19,7 @@ export class CommandFailed extends Error {
   }
 }
 
-/** The arguments or settings were wrong, and nothing was done. */
+/** The arguments or settings were invalid, and the command did nothing. */
 export class UsageError extends CommandFailed {
   constructor(message: string) {
     super(exitCodes.usage, message)

@@ -6,9 +6,9 @@ import { reasonOf } from '@integration-host/shared/observability/health'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 
 /**
- * A file of exported credentials, one document per line, which only its owner can read. It is written to `<path>.part`
- * and moved to its final name when it is complete. After an export the source no longer uses the credentials, so the
- * file may have the only usable copy: each document is flushed to disk before the next one is requested.
+ * A file of exported credentials with one document per line and mode 0600. Documents are written to `<path>.part`, which
+ * is moved to `<path>` when it is complete. After an export the source no longer uses the credentials, so the file may
+ * have the only usable copy: each document is flushed to disk before the next one is requested.
  */
 export interface ExportFile {
   append(document: ExportDocument): Promise<void>
@@ -18,7 +18,7 @@ export interface ExportFile {
   discard(): Promise<void>
 }
 
-/** @throws {CommandFailed} the file exists, or cannot be written. */
+/** Creates `<path>.part`. @throws {CommandFailed} one of the files exists, or the folder cannot be written. */
 export async function createExportFile(path: string): Promise<ExportFile> {
   if (await exists(path)) throw taken(path)
   const part = `${path}.part`
@@ -38,7 +38,7 @@ export async function createExportFile(path: string): Promise<ExportFile> {
         await file.appendFile(line)
         await file.sync()
       } catch (error) {
-        // An incomplete line would make the file unusable.
+        // The file is cut back to the last complete line, because an incomplete line would make it unusable.
         await file.truncate(bytes)
         throw new CommandFailed(exitCodes.failed, `${path} cannot be written (${reasonOf(error)}).`)
       }
@@ -62,13 +62,13 @@ export async function createExportFile(path: string): Promise<ExportFile> {
   }
 }
 
-/** Moves by a link: unlike a rename, it never replaces a file that was created meanwhile. */
+/** Moves a file by a hard link, which fails if the target exists; a rename would replace the target. */
 async function place(part: string, path: string): Promise<void> {
   try {
     await link(part, path)
     await rm(part)
   } catch (error) {
-    // Some file systems, such as FAT, have no links.
+    // Some file systems, such as FAT, do not support hard links.
     if (!['EPERM', 'ENOTSUP', 'ENOSYS'].includes(reasonOf(error)) || (await exists(path)))
       throw error
     await rename(part, path)

@@ -1,7 +1,7 @@
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { counted, plain } from './terminal.ts'
 
-/** A fault for a person: what happened, what to quote to the provider's support, what to do. */
+/** Returns the lines that describe a fault: the reason, the trace id for the provider's support, and the remedy. */
 export const faultLines = (fault: Fault): string[] =>
   [
     ['Fault', `${fault.Code}, since ${fault.At}, after ${counted(fault.Attempts, 'attempt')}`],
@@ -11,5 +11,5 @@ export const faultLines = (fault: Fault): string[] =>
     ...(fault.Remedy === undefined ? [] : [['Remedy', fault.Remedy]]),
   ].map(([label = '', text = '']) => labelled(label, text))
 
-/** Formats a labelled value as a line. */
+/** Formats a value and its label as a line. */
 export const labelled = (label: string, text: string): string => `${label.padEnd(13)}${plain(text)}`

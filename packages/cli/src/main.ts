@@ -1,13 +1,13 @@
-// `npx integration-host …`: the command line of an installation.
+// `npx integration-host …`: the entry of the command line.
 import { constants } from 'node:os'
 import { runCommandLine } from './command-line.ts'
 import { CommandFailed } from './exit-code.ts'
 
-// npx runs the program in the root of the checkout; relative file names refer to the caller's folder.
+// npx runs the program in the root of the checkout, but relative file names in arguments refer to the user's folder.
 const { INIT_CWD } = process.env
 if (INIT_CWD) process.chdir(INIT_CWD)
 
-// A reader that closes the pipe early, such as head, is not a failure.
+// If the reader of the pipe, such as head, exits early, the command stops without an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
   process.exit()
@@ -15,7 +15,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 
 const stop = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-  // A second signal ends the process immediately, as it has no handler.
+  // The handler is removed after the first signal, so a second signal ends the process immediately.
   process.once(signal, () =>
     stop.abort(new CommandFailed(128 + constants.signals[signal], `Stopped by ${signal}.`)),
   )

@@ -1,4 +1,4 @@
-/** A service's HTTP API as the commands use it. */
+/** The client of a service's HTTP API. */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
 import { parseJson } from '@integration-host/shared/json'
@@ -9,31 +9,31 @@ import { faultLines } from './fault-lines.ts'
 import { addressOf, type Connection, readConnection, type ServiceName } from './settings.ts'
 import { plain, type Terminal } from './terminal.ts'
 
-/** Every method throws {@link CommandFailed} with the exit code that the failure means. */
+/** Every method throws {@link CommandFailed} with the exit code of the failure. */
 export interface ServiceApi {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>
-  /** `isLong`: the response may take minutes. */
+  /** Posts a JSON body and returns the parsed response. With `isLong` the response may take minutes. */
   post<T>(
     path: string,
     body: unknown,
     schema: z.ZodType<T>,
     options?: { readonly isLong: boolean },
   ): Promise<T>
-  /** Posts and returns the status as well, where it distinguishes outcomes. */
+  /** Posts a JSON body and returns the status with the parsed response, for routes whose status tells outcomes apart. */
   postForStatus<T>(
     path: string,
     body: unknown,
     schema: z.ZodType<T>,
   ): Promise<{ readonly status: number; readonly data: T }>
-  /** Posts lines of JSON as they are. */
+  /** Posts a body of JSON lines unchanged. */
   postText<T>(path: string, lines: string, schema: z.ZodType<T>): Promise<T>
-  /** Resolves with the headers of the response. */
+  /** Sends DELETE and returns the headers of the response. */
   delete(path: string): Promise<Headers>
-  /** Posts nothing and yields each line of the response. */
+  /** Sends POST without a body and yields each line of the response. */
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
 }
 
-// A refresh waits for the provider, which has 10 s for each of its calls, and for other callers' refreshes.
+// A refresh may wait for the refresh of another caller, and then for the provider, which has 10 s for each call.
 const DEADLINE_MS = 60_000
 const LONG_DEADLINE_MS = 5 * 60_000
 
@@ -76,7 +76,7 @@ function openService(
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),
         ...(lines !== undefined && { body: lines }),
-        redirect: 'manual', // the key is for this address only
+        redirect: 'manual', // a redirect could send the key to another server
         signal: AbortSignal.any([
           terminal.signal,
           ...(deadlineMs === null ? [] : [AbortSignal.timeout(deadlineMs)]),
@@ -114,7 +114,7 @@ function openService(
         {},
       ),
     async *postForLines(path, schema) {
-      // No deadline for the whole response: fetch aborts one that sends nothing for minutes.
+      // The response has no overall deadline. fetch aborts it if no data arrives for five minutes (undici's bodyTimeout).
       const response = await call('POST', path, async (begun) => begun, { deadlineMs: null })
       const lines = linesOf(response)
       for (;;) {
@@ -136,7 +136,7 @@ async function* linesOf(response: Response): AsyncGenerator<string> {
   if (rest !== '') yield rest
 }
 
-/** Maps the errors of fetch to a failure of the command. */
+/** Returns the failure of the command for an error that fetch threw. */
 async function reaching<T>(
   { service, url }: Connection,
   { signal }: Terminal,
@@ -154,7 +154,7 @@ async function reaching<T>(
   }
 }
 
-// fetch throws "fetch failed"; the network error is its cause.
+// fetch rejects with `TypeError: fetch failed`; the network error is its `cause`.
 const reasonFrom = (error: unknown): string =>
   reasonOf(error instanceof Error && error.cause !== undefined ? error.cause : error)
 
@@ -168,7 +168,7 @@ function parsed<T>(text: string, schema: z.ZodType<T>, { service, url }: Connect
   )
 }
 
-/** The service rejected the request; `code` is its problem code (docs/errors.md). */
+/** The service rejected the request. `code` is the problem code (docs/errors.md). */
 export class RequestRejected extends CommandFailed {
   readonly code: string
 

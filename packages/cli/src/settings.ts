@@ -12,7 +12,7 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 import { UsageError } from './exit-code.ts'
 
-/** The setting of a service's address. */
+/** The setting that holds the address of each service. */
 export const addressOf = {
   'token-service': 'TOKEN_SERVICE_URL',
   'accounting-gateway': 'GATEWAY_URL',
@@ -41,7 +41,7 @@ export interface Connection {
  * Returns a service's address and key, from `--url` or the environment. Without a key in the environment, the key
  * that the embedded host stores in its data folder is used.
  *
- * @throws {UsageError} naming what is invalid or missing.
+ * @throws {UsageError} names the invalid or missing setting.
  */
 export function readConnection(
   service: ServiceName,
@@ -66,9 +66,9 @@ export function readConnection(
 }
 
 /**
- * Returns the address of every service, and its key if one is known.
+ * Returns the address of every service, and the service key if one is set.
  *
- * @throws {UsageError} naming what is invalid.
+ * @throws {UsageError} names the invalid setting.
  */
 export function readServices(
   env: Environment,
@@ -91,14 +91,14 @@ export function readServices(
   }
 }
 
-/** The secrets of `CLIENT_SECRET`, a comma list: token-service tries the next one where one is rejected. */
+/** Returns the secrets of `CLIENT_SECRET`, a comma list; token-service tries them in this order. */
 export const secretsOf = (list: Secret): Secret[] =>
   list
     .reveal()
     .split(',')
     .map((part) => new Secret(part.trim()))
 
-/** Maps unusable settings to wrong usage. */
+/** Runs `read` and turns its {@link ConfigError} into a {@link UsageError}. */
 export function usable<T>(read: () => T): T {
   try {
     return read()
@@ -107,10 +107,10 @@ export function usable<T>(read: () => T): T {
   }
 }
 
-/** The embedded host listens on the loopback interface alone: its key is never sent to another host. */
+/** Returns the embedded host's key. It listens on the loopback interface only, so its key is not sent to other hosts. */
 function embeddedKey(url: string, env: Environment): Secret | null {
   if (!isLoopback(new URL(url).hostname)) return null
-  // Resolved as by the host, which runs in the root of the checkout.
+  // A relative DATA_DIR is resolved against the root of the checkout, as the host does.
   const file = join(resolve(ROOT, env['DATA_DIR'] || 'data'), 'secrets', 'service_api_key')
   try {
     return serviceKeys().parse(readFileSync(file, 'utf8').trim())[0]

@@ -14,7 +14,7 @@ function terminal(isTTY: boolean) {
 }
 
 describe('progress', () => {
-  it('is a line every ten seconds without a terminal', () => {
+  it('prints progress as a line every ten seconds without a terminal', () => {
     const { one, written, pass } = terminal(false)
     const progress = createProgress(one)
     for (let n = 1; n <= 250; n += 1) {
@@ -25,7 +25,7 @@ describe('progress', () => {
     expect(written).toEqual(['100\n', '200\n'])
   })
 
-  it('is redrawn on a terminal, at most ten times a second', () => {
+  it('redraws the progress line on a terminal, at most ten times a second', () => {
     const { one, written, pass } = terminal(true)
     const progress = createProgress(one)
     for (let n = 1; n <= 3; n += 1) {
@@ -39,12 +39,12 @@ describe('progress', () => {
 })
 
 describe('output', () => {
-  it('keeps foreign text on one line and without terminal controls', () => {
+  it('removes line breaks and terminal control characters from text of a response', () => {
     expect(plain('a\tb\r\nc\u001b]0;title\u0007\u009b31m\u202e')).toBe('a b c�]0;title��31m�')
     expect(createTable(['A', 'B'])([['x\ny', 'z']])).toEqual(['A    B', 'x y  z'])
   })
 
-  it('waits for a slow reader', async () => {
+  it('waits until a slow reader has drained standard output', async () => {
     const { one, stdout } = terminal(false)
     let isPrinted = false
     const printing = print(one, 'x'.repeat(200_000)).then(() => (isPrinted = true))

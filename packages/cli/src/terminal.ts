@@ -1,4 +1,4 @@
-/** What a command reads from and writes to: results on standard output, everything else on standard error. */
+/** The input and output of commands: results go to standard output, everything else to standard error. */
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import { Writable } from 'node:stream'
@@ -9,37 +9,40 @@ import { CommandFailed, exitCodes } from './exit-code.ts'
 type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean }
 type Output = NodeJS.WritableStream & { readonly isTTY?: boolean }
 
-/** Everything outside of the command, so that a test can replace it. */
+/** The environment of a command: settings, streams, clock and signals. Tests replace it. */
 export interface Terminal {
   readonly env: Environment
   readonly stdin: Input
   readonly stdout: Output
   readonly stderr: Output
   readonly now: () => number
-  /** Aborted by a signal to the process; its reason is a {@link CommandFailed}. */
+  /** Aborted if the process receives a signal; the reason is a {@link CommandFailed}. */
   readonly signal: AbortSignal
 }
 
-/** Writes lines to standard output, with back-pressure. */
+/** Writes lines to standard output and waits until a slow reader has drained the stream. */
 export async function print({ stdout }: Terminal, ...lines: readonly string[]): Promise<void> {
   if (lines.length === 0) return
   if (!stdout.write(`${lines.join('\n')}\n`)) await once(stdout, 'drain')
 }
 
-/** Writes lines to standard error: what a person should know but is not part of the result. */
+/** Writes lines to standard error: information for the user that is not part of the result. */
 export function notify({ stderr }: Terminal, ...lines: readonly string[]): void {
   stderr.write(`${lines.join('\n')}\n`)
 }
 
-/** Foreign text on one line and without control characters: a provider's response must not control the terminal. */
+/** Returns text on one line without control characters: a response must not be able to control the terminal. */
 export const plain = (text: string): string =>
   text.replace(/\s+/g, ' ').replace(/[\p{Cc}\p{Cf}]/gu, '�')
 
-/** A number with its noun. */
+/** Returns a number with its noun, such as `1 credential` or `2 credentials`. */
 export const counted = (count: number, noun: string, plural = `${noun}s`): string =>
   `${count} ${count === 1 ? noun : plural}`
 
-/** Makes rows into lines with aligned columns, the header first; later rows keep to the widths of earlier ones. */
+/**
+ * Returns a function that formats rows as lines with aligned columns. The first call starts with the header line;
+ * later calls use at least the column widths of earlier calls.
+ */
 export function createTable(
   header: readonly string[],
 ): (rows: readonly (readonly string[])[]) => string[] {
@@ -72,10 +75,10 @@ export function painter({ stdout, env }: Terminal): (colour: Colour, text: strin
 const REDRAW_MS = 100
 const CALM_MS = 10_000
 
-/** Progress of long work: one line that is redrawn on a terminal, otherwise a line every ten seconds. */
+/** Shows the progress of long work: one line that is redrawn on a terminal, otherwise a line every ten seconds. */
 export function createProgress({ stderr, now }: Terminal): {
   update(text: string): void
-  /** Clears the line. Nothing else may be written to standard error before. */
+  /** Clears the line. It must be called before other text is written to standard error. */
   end(): void
 } {
   const isDrawn = stderr.isTTY === true
@@ -95,11 +98,11 @@ export function createProgress({ stderr, now }: Terminal): {
   }
 }
 
-/** Whether a person can be prompted. */
+/** Returns whether the user can be prompted. */
 export const isInteractive = ({ stdin, stderr }: Terminal): boolean =>
   stdin.isTTY === true && stderr.isTTY === true
 
-/** Prompts for a line, with echo. */
+/** Prompts for a line with echo. */
 export const prompt = (terminal: Terminal, question: string): Promise<string> =>
   promptOn(terminal, terminal.stderr, question)
 
@@ -119,10 +122,10 @@ async function promptOn(
   output: Output,
   question: string,
 ): Promise<string> {
-  // With `terminal: true` readline edits and echoes the line, instead of the operating system.
+  // With `terminal: true`, readline itself edits and echoes the line, so that the echo can be suppressed.
   const lines = createInterface({ input: stdin, output, terminal: true, historySize: 0 })
   const given = new AbortController()
-  // Ctrl-C and Ctrl-D: without this the prompt would never settle.
+  // On Ctrl-C and Ctrl-D readline emits only `close`; without this listener the prompt would never settle.
   for (const event of ['SIGINT', 'close'] as const) lines.once(event, () => given.abort())
   try {
     return await lines.question(question, { signal: AbortSignal.any([signal, given.signal]) })

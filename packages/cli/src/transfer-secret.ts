@@ -1,4 +1,7 @@
-/** Reads the secret that encrypts exported credentials. Never from an argument, which every process on the machine could read. */
+/**
+ * Reads the secret that encrypts exported credentials. It is never an argument, because every process on the machine
+ * can read the arguments of another.
+ */
 import { readFile } from 'node:fs/promises'
 import { parseConfig, secret } from '@integration-host/shared/process/config'
 import { reasonOf } from '@integration-host/shared/observability/health'
@@ -17,16 +20,16 @@ export const transferOptionsHelp = `  --passphrase-file FILE   holds the passphr
   --key-file FILE          holds a key instead: 32 bytes as base64 (openssl rand -base64 32)
 Without either, EXPORT_PASSPHRASE or EXPORT_PASSPHRASE_FILE; otherwise the passphrase is prompted for.`
 
-/** The members of a request that hold the secret. */
+/** The members of a request that contain the secret. */
 export type TransferSecret = () => { readonly Passphrase: string } | { readonly Key: string }
 
 const MIN_LENGTH = 12
 const Settings = z.object({ EXPORT_PASSPHRASE: secret().optional() })
 
 /**
- * Returns the passphrase or key, from a file, the environment or a prompt; `isNew`: prompted for twice.
+ * Returns the passphrase or key, from a file, the environment or a prompt. With `isNew` the prompt is repeated.
  *
- * @throws {UsageError} there is none, or it is invalid.
+ * @throws {UsageError} the secret is missing or invalid.
  */
 export async function readTransferSecret(
   values: { readonly [option in keyof typeof transferOptions]?: string | undefined },

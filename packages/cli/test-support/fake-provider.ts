@@ -1,6 +1,6 @@
 /**
- * A provider over HTTP that behaves as Intuit documents it, with a canary in every response: in members,
- * headers, claims and error texts that a report must not show.
+ * A fake provider over HTTP that behaves as Intuit documents it. Members, headers, claims and error texts of its
+ * responses contain canaries, which a report must not contain.
  */
 import { generateKeyPairSync, randomBytes, sign } from 'node:crypto'
 import {
@@ -18,11 +18,11 @@ export const REALM = '9341453908059889'
 export interface FakeProvider extends AsyncDisposable {
   readonly url: string
   readonly requests: FakeService['requests']
-  /** All that must not be in a report. */
+  /** The values that must not appear in a report. */
   readonly canaries: ReadonlySet<string>
-  /** The one that every consent gives. */
+  /** The code of every callback. */
   readonly code: string
-  /** Replaces the response of a route, such as `POST /token`; `undefined`: as usual. */
+  /** Replaces the response of a route, such as `POST /token`; `undefined` restores the default response. */
   override(route: string, answer: (request: ReceivedRequest) => FakeResponse | undefined): void
 }
 

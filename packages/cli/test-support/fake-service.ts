@@ -11,20 +11,20 @@ import { json, text } from 'node:stream/consumers'
 export const SERVICE_KEY = 'test-service-key-0123456789-0123456789'
 
 export interface ReceivedRequest {
-  /** Method and path, such as `GET /credentials`. */
+  /** The method and path, such as `GET /credentials`. */
   readonly route: string
   readonly query: URLSearchParams
   readonly headers: IncomingHttpHeaders
-  /** Of JSON or a form. */
+  /** The parsed body, which was JSON or a form. */
   readonly body: Record<string, unknown>
 }
 
 export interface FakeResponse {
   readonly status?: number
-  /** Sent as JSON; a string as it is. */
+  /** The body, sent as JSON; a string is sent unchanged. */
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
-  /** The connection is cut after the body. */
+  /** Whether the connection is closed after the body, before the response is complete. */
   readonly isCut?: boolean
 }
 
@@ -32,7 +32,7 @@ export type Routes = Readonly<
   Record<string, (request: ReceivedRequest) => FakeResponse | Promise<FakeResponse>>
 >
 
-/** A fake service: an HTTP server whose routes a test defines. */
+/** A fake service: an HTTP server whose routes the test defines. */
 export interface FakeService extends AsyncDisposable {
   readonly url: string
   readonly requests: readonly ReceivedRequest[]
@@ -48,13 +48,13 @@ async function readBody(
   return {}
 }
 
-/** A problem document as every service returns it. */
+/** Returns a problem document in the format of every service. */
 export const problem = (status: number, code: string, members: object = {}): FakeResponse => ({
   status,
   body: { type: `urn:integration-host:error:${code}`, title: code, status, code, ...members },
 })
 
-/** `key` null: everything is open. */
+/** Starts a fake service. With `key` null it requires no service key. */
 export async function startFakeService(
   routes: Routes,
   key: string | null = SERVICE_KEY,

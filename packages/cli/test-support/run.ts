@@ -7,17 +7,17 @@ export interface Run {
   readonly code: number
   readonly out: string
   readonly err: string
-  /** Standard output read as JSON, line by line. */
+  /** The lines of standard output, parsed as JSON. */
   readonly json: readonly unknown[]
 }
 
 export interface Surroundings {
   readonly url?: string
   readonly env?: Readonly<Record<string, string>>
-  /** What a person types, one reply for each prompt; there is a terminal only if this is set. */
+  /** The user's input, one text for each prompt. Standard input is a terminal only if this is set. */
   readonly typed?: readonly (string | (() => string))[]
   readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
-  /** Called with each text that is written to standard error. */
+  /** Called with each chunk that is written to standard error. */
   readonly onErr?: (text: string) => void
 }
 
@@ -48,7 +48,7 @@ export async function run(
   })
   const code = await runCommandLine(args, {
     env: {
-      // So that no data folder of this machine plays a part.
+      // A folder that does not exist, so that the key of an embedded host on this machine is not used.
       DATA_DIR: '/nonexistent',
       SERVICE_API_KEY: SERVICE_KEY,
       ...(url !== undefined && { TOKEN_SERVICE_URL: url }),

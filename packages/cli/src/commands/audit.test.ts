@@ -29,9 +29,9 @@ const last = entry(LENGTH)
 
 let service: FakeService
 let log: readonly AuditEntry[]
-/** What the log says its newest entry is; null: its newest entry. */
+/** The head that the fake service reports; `null` means the newest entry of the log. */
 let head: AuditHead | null
-/** Called before each response. */
+/** Called with the number of the request, before each response. */
 let between: (call: number) => void
 
 beforeEach(async () => {
@@ -53,14 +53,14 @@ afterEach(() => service[Symbol.asyncDispose]())
 const verify = (...args: readonly string[]) => run(['audit', 'verify', ...args], service)
 
 describe('audit list', () => {
-  it('has every entry in order, over all pages', async () => {
+  it('audit list prints every entry in order, over all pages', async () => {
     const { code, json } = await run(['audit', 'list', '--json'], service)
     expect(code).toBe(0)
     expect(json).toEqual(whole)
     expect(service.requests.map(({ query }) => query.get('after'))).toEqual(['0', '1000', '2000'])
   })
 
-  it('begins with --since and keeps to --name', async () => {
+  it('audit list prints only entries that match --since and --name', async () => {
     const args = ['audit', 'list', '--since', '2481', '--name', 'ACC-7', '--json']
     expect((await run(args, service)).json).toEqual([entry(2_488), entry(2_498)])
     const { out } = await run(args.slice(0, -1), service)
@@ -68,7 +68,7 @@ describe('audit list', () => {
     expect(out.split('\n')[1]).toMatch(/^2488 .*handed_out.*ACC-7/)
   })
 
-  it('of an empty log is only its header', async () => {
+  it('audit list prints only the table header for an empty log', async () => {
     log = []
     const { code, out } = await run(['audit', 'list'], service)
     expect([code, out.split('\n')]).toEqual([0, [expect.stringMatching(/^SEQ/), '']])
@@ -76,7 +76,7 @@ describe('audit list', () => {
 })
 
 describe('audit verify', () => {
-  it('prints how many entries follow from each other, and the head for the next time', async () => {
+  it('audit verify prints the number of verified entries and the head', async () => {
     const { code, out, err } = await verify()
     expect([code, err]).toEqual([0, ''])
     expect(out).toBe(`2500 audit entries, 1 to 2500: the chain is whole.\n${spelled(last)}\n`)
@@ -85,7 +85,7 @@ describe('audit verify', () => {
     ])
   })
 
-  it('accepts an empty log as intact', async () => {
+  it('audit verify accepts an empty log as intact', async () => {
     log = []
     expect(await verify('--json')).toMatchObject({
       code: 0,
@@ -93,7 +93,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('begins with the oldest entry that is kept', async () => {
+  it('audit verify starts with the oldest entry if earlier entries were trimmed', async () => {
     log = whole.slice(700)
     const { code, json } = await verify('--json')
     expect([code, json]).toEqual([
@@ -102,7 +102,7 @@ describe('audit verify', () => {
     ])
   })
 
-  it('tolerates entries that are trimmed or written while it reads', async () => {
+  it('audit verify accepts that entries are trimmed or written between its requests', async () => {
     log = whole.slice(0, 2_000)
     between = (call) => {
       if (call === 2) log = whole.slice(1_400)
@@ -110,7 +110,7 @@ describe('audit verify', () => {
     expect(await verify('--json')).toMatchObject({ code: 0, json: [{ First: 1, Break: null }] })
   })
 
-  it('accepts an entry that was written between reading the entries and the head', async () => {
+  it('audit verify accepts an entry that was written between reading the entries and the head', async () => {
     log = whole.slice(0, 10)
     head = entry(11)
     between = (call) => {
@@ -133,7 +133,7 @@ describe('audit verify', () => {
   it.each([
     ['an entry was changed', whole.with(1_499, changed), 1_500, 'it was changed'],
     [
-      'an entry was changed and its hash as well',
+      'an entry and its hash were changed',
       whole.with(1_499, resealed),
       1_501,
       'the entry before it is not the one it was written after',
@@ -146,13 +146,13 @@ describe('audit verify', () => {
       'entry 1001 is missing before it',
     ],
     [
-      'an entry was put in',
+      'an entry was inserted',
       whole.toSpliced(1_499, 0, entry(1_499)),
       1_499,
       'entry 1500 is missing',
     ],
-    ['two were swapped', whole.with(9, entry(12)).with(11, entry(10)), 12, 'entry 10 is missing'],
-  ])('finds that %s, and ends with 1', async (_, broken, seq, reason) => {
+    ['two entries were swapped', whole.with(9, entry(12)).with(11, entry(10)), 12, 'entry 10 is missing'],
+  ])('audit verify reports with exit code 1 that %s', async (_, broken, seq, reason) => {
     log = broken
     const { code, out, err } = await verify()
     expect({ code, out }).toEqual({ code: 1, out: '' })
@@ -163,14 +163,14 @@ describe('audit verify', () => {
     })
   })
 
-  it('finds that the end is missing while the head still names it', async () => {
+  it('audit verify reports that the newest entries are missing if the head still names them', async () => {
     log = whole.slice(0, 2_400)
     head = last
     const { code, err } = await verify()
     expect([code, err]).toEqual([1, expect.stringContaining('the log ends with entry 2400')])
   })
 
-  it('finds that the head names another entry', async () => {
+  it('audit verify reports a head whose hash is not that of the newest entry', async () => {
     head = { Seq: LENGTH, Hash: 'f'.repeat(64) }
     expect((await verify()).err).toContain('names another one as its head')
   })
@@ -178,20 +178,20 @@ describe('audit verify', () => {
   describe('with --expect', () => {
     const expecting = (seq: number) => verify('--expect', spelled(entry(seq)))
 
-    it.each([1, 1_000, 1_001, LENGTH])('is content when entry %i is as it was', async (seq) => {
+    it.each([1, 1_000, 1_001, LENGTH])('audit verify --expect accepts the unchanged entry %i', async (seq) => {
       expect((await expecting(seq)).code).toBe(0)
     })
 
-    it('is content when the expected entry is the last that was trimmed', async () => {
+    it('audit verify --expect accepts the newest trimmed entry, whose hash the first kept entry contains', async () => {
       log = whole.slice(700)
       expect((await expecting(700)).code).toBe(0)
     })
 
     it.each([
-      ['the end was cut off', whole.slice(0, 2_400), 'it is missing: the log ends with entry 2400'],
-      ['the log was emptied', [], 'it is missing: the log ends with entry 0'],
-      ['the end was rewritten', rewritten, 'it is another one than was expected'],
-    ])('finds that %s, which the chain alone does not show', async (_, broken, reason) => {
+      ['the newest entries were removed', whole.slice(0, 2_400), 'it is missing: the log ends with entry 2400'],
+      ['all entries were removed', [], 'it is missing: the log ends with entry 0'],
+      ['the newest entries were rewritten', rewritten, 'it is another one than was expected'],
+    ])('audit verify --expect reports that %s, which the chain alone does not show', async (_, broken, reason) => {
       log = broken
       expect((await verify()).code).toBe(0)
       const { code, err } = await expecting(LENGTH)

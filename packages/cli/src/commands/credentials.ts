@@ -13,7 +13,7 @@ const CredentialPage = z.object({
   next_cursor: z.string().nullable(),
 })
 
-/** All credentials in the order of their names, page by page. */
+/** Yields all credentials in the order of their names, page by page. */
 export async function* credentialPages(service: ServiceApi): AsyncGenerator<CredentialView[]> {
   for (let cursor: string | null = ''; cursor !== null;) {
     const query: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`

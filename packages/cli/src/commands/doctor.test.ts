@@ -7,7 +7,7 @@ import {
 } from '../../test-support/fake-service.ts'
 import { run, type Surroundings } from '../../test-support/run.ts'
 
-// A whole system is what tests/flows/cli-doctor.test.ts runs it against.
+// tests/flows/cli-doctor.test.ts runs doctor against a whole system; these tests cover what that test cannot produce.
 let document: Record<string, string>
 let provider: FakeService
 let answer: FakeResponse
@@ -39,7 +39,7 @@ const doctor = (args: readonly string[] = [], { env, ...rest }: Surroundings = {
   })
 
 describe('doctor', () => {
-  it('prints a table of the checks, and exits with 0 if nothing is wrong', async () => {
+  it('prints a table of the checks, and exits with code 0 if there is no problem', async () => {
     const { code, out, err } = await doctor()
     expect([code, err]).toEqual([0, 'Nothing is wrong.\n'])
     expect(out.split('\n').map((line) => line.split(/ {2,}/).slice(0, 3))).toEqual([
@@ -59,7 +59,7 @@ describe('doctor', () => {
       return json.find((line) => (line as { Check: string }).Check === 'key pair')
     }
 
-    it('is checked with a made-up code, by HTTP Basic', async () => {
+    it('checks the key pair by presenting a made-up code with HTTP Basic', async () => {
       expect(await keyPair({ CLIENT_ID: 'a:b' })).toMatchObject({ Verdict: 'ok' })
       const [request] = provider.requests.filter(({ route }) => route === 'POST /token')
       expect(request?.body).toMatchObject({
@@ -80,12 +80,12 @@ describe('doctor', () => {
       [{ status: 500, body: 'canary-1' }, 'warning', 'not clear: 500, neither JSON nor XML'],
       [{ status: 429, body: '' }, 'warning', 'not clear: 429, empty body'],
       [{ body: '{', isCut: true }, 'problem', /^not checked: no response/],
-    ])('is judged by the response %j', async (response, Verdict, found) => {
+    ])('judges the key pair by the token endpoint response %j', async (response, Verdict, found) => {
       tokenResponse = response
       expect(await keyPair()).toMatchObject({ Verdict, Found: expect.stringMatching(found) })
     })
 
-    it('is right if one of several secrets is accepted, as token-service uses them', async () => {
+    it('accepts the key pair if the provider accepts one of several client secrets', async () => {
       await provider[Symbol.asyncDispose]()
       const right = `Basic ${Buffer.from('client:new-secret').toString('base64')}`
       provider = await startFakeService(
@@ -105,7 +105,7 @@ describe('doctor', () => {
       })
     })
 
-    it('is reported as skipped if it is not set', async () => {
+    it('reports the key pair as skipped if it is not set', async () => {
       const { code, json, err } = await doctor(['--json'], {
         env: { CLIENT_ID: '', CLIENT_SECRET: '' },
       })
@@ -128,7 +128,7 @@ describe('doctor', () => {
       { body: { issuer: 'x', authorization_endpoint: 'https://x.example' } },
       'no usable token_endpoint',
     ],
-  ])('prints the problem and its remediation, and exits with 1: %j', async (bad, found) => {
+  ])('prints a problem with its remediation and exits with code 1 for the discovery response %j', async (bad, found) => {
     answer = bad
     const { code, out, err } = await doctor()
     expect([code, err]).toEqual([1, '1 problem, 0 warnings.\n'])
@@ -158,14 +158,14 @@ describe('doctor', () => {
     })
   })
 
-  it('is coloured on a terminal only, and not with NO_COLOR', async () => {
+  it('colours the table only on a terminal, and not with NO_COLOR', async () => {
     const typed: string[] = []
     expect((await doctor([], { typed })).out).toContain('\u001b[32mok\u001b[0m')
     expect((await doctor([], { typed, env: { NO_COLOR: '1' } })).out).not.toContain('\u001b')
     expect((await doctor()).out).not.toContain('\u001b')
   })
 
-  it('reports as skipped what it cannot check because a setting is missing', async () => {
+  it('reports a subject as skipped if its setting is missing', async () => {
     const { code, json, err } = await run(['doctor', '--only', 'redis,postgres,rabbitmq', '--json'])
     expect([code, err]).toEqual([0, 'Nothing is wrong, 3 not checked.\n'])
     expect(json).toMatchObject(
@@ -176,7 +176,7 @@ describe('doctor', () => {
     )
   })
 
-  it('names settings that are not usable, without their values', async () => {
+  it('names invalid settings without their values', async () => {
     const env = { REDIS_URL: 'http://user:secret@x', AMQP_URL: 'nonsense' }
     const { code, err } = await doctor([], { env })
     expect(code).toBe(2)
@@ -184,7 +184,7 @@ describe('doctor', () => {
     expect(err).not.toMatch(/secret|nonsense/)
   })
 
-  it('reports an address where another server responds as wrong', async () => {
+  it('reports a problem if another server responds at the address of a service', async () => {
     const env = { DEMO_API_URL: provider.url }
     const { code, out } = await run(['doctor', '--only', 'demo-api'], { env })
     expect([code, out]).toEqual([1, expect.stringContaining('not a response of demo-api')])

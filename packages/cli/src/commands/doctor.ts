@@ -57,7 +57,7 @@ const subjects = [
 type Subject = (typeof subjects)[number]
 
 const DEFAULT_SECONDS = 15
-/** Extra time after the deadline in which an examination can return partial results and close its connection. */
+/** Milliseconds after the deadline in which an examination may still return partial results and close its connection. */
 const GRACE_MS = 1_000
 
 export const doctor: Command = {
@@ -96,7 +96,8 @@ Examples:
     const settings = usable(() => parseConfig(Settings, terminal.env))
     const services = readServices(terminal.env)
     const signal = AbortSignal.any([terminal.signal, AbortSignal.timeout(seconds * 1_000)])
-    // RabbitMQ's queues are those of the coordinator's processes; an unresponsive coordinator must not use up the time.
+    // The check of RabbitMQ needs the coordinator's processes, whose steps have the queues. The coordinator gets half of
+    // the time, so that the other half is left for RabbitMQ if the coordinator does not respond.
     const coordinator = examineCoordinator(
       services.coordinator,
       AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),

@@ -37,7 +37,7 @@ Examples:
     let line = 0
     let imported = 0
     let refused = 0
-    /** Tells what became of a line, and goes on. */
+    /** Reports a rejected line; the import continues with the next one. */
     const reject = async (Error: string): Promise<void> => {
       refused += 1
       progress.end()
@@ -57,7 +57,7 @@ Examples:
         const report = await service
           .post('/imports', body, ImportReport, { isLong: true })
           .catch((error: unknown) => {
-            // Only this document is invalid; any other failure would affect the next one as well.
+            // `invalid_request` concerns this document only. Any other failure would affect the next document too.
             if (error instanceof RequestRejected && error.code === 'invalid_request')
               return error.message
             throw error

@@ -5,7 +5,7 @@ import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import type { ServiceApi } from '../service-api.ts'
 import { createProgress, plain, print, notify, type Terminal } from '../terminal.ts'
 
-/** The limits of one request, slightly below those of the coordinator. */
+/** The limits of one request, slightly below the limits that the coordinator enforces. */
 const MOST_LINES = 10_000
 const MOST_BYTES = 30 * 1_048_576
 
@@ -24,14 +24,14 @@ const BulkAnswer = z.object({
 })
 
 interface Line {
-  /** Its number in the file, from 1. */
+  /** The number of the line in the file, from 1. */
   readonly number: number
   readonly text: string
 }
 
 /**
- * Queues a transaction for each line of a file, and reports those that were rejected. What is queued already is not an
- * error, so a file that broke off in the middle is simply queued again.
+ * Queues a transaction for each line of a file, and reports the rejected lines. A transaction that is queued already is
+ * not an error, so an interrupted file can be queued again from the start.
  *
  * @throws {CommandFailed}
  */
@@ -50,7 +50,7 @@ export async function queueFile(
   const counts = { queued: 0, exists: 0, refused: 0 }
   const progress = createProgress(terminal)
   for (const batch of batchesOf(lines)) {
-    // The lines as they are: reading them here would lose digits of large numbers.
+    // The lines are sent unchanged: parsing and serialising them here would lose digits of large numbers.
     const response = await service
       .postText(`${path}/bulk`, batch.map(({ text }) => text).join('\n'), BulkAnswer)
       .finally(() => progress.end())

@@ -43,7 +43,7 @@ beforeEach(async () => {
   processes = ['OrderProcess']
   service = await startFakeService({
     'GET /processes': () => ({ body: { items: processes.map((Process) => ({ Process })) } }),
-    // A page has two transactions here, whatever limit is requested.
+    // Each page has two transactions, regardless of the requested limit, so that a list has several pages.
     [`GET ${AT_PATH}`]: ({ query }) => {
       const start = all.findIndex(({ TransactionID }) => TransactionID === query.get('cursor')) + 1
       const items = all.slice(start, start + Math.min(2, Number(query.get('limit'))))
@@ -63,7 +63,7 @@ const cli = (...args: readonly string[]) =>
 const routes = () => service.requests.map(({ route }) => route)
 
 describe('transactions list', () => {
-  it('reads pages up to the limit, and prints the cursor of the next', async () => {
+  it('transactions list reads pages up to --limit, and prints the cursor of the next page', async () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, 'There are more: --cursor 3, or --all.\n'])
     expect(out.split('\n').map((line) => line.split(/ +/)[0])).toEqual(['ID', '5', '4', '3', ''])
@@ -75,7 +75,7 @@ describe('transactions list', () => {
     ])
   })
 
-  it('says what a run waits for, and keeps errors short and on their line', async () => {
+  it('transactions list shows what a run waits for, and shortens errors to one line', async () => {
     const { out, err } = await cli('list', '--all')
     expect(err).toBe('')
     expect(out).toMatch(/^5 .*Waiting .*ACC-1$/m)
@@ -84,7 +84,7 @@ describe('transactions list', () => {
     expect(out.trimEnd().split('\n')).toHaveLength(6)
   })
 
-  it('passes its filters on', async () => {
+  it('transactions list sends its filters to the coordinator', async () => {
     await cli(
       'list',
       '--status',
@@ -105,7 +105,7 @@ describe('transactions list', () => {
     })
   })
 
-  it('prints a document on each line with --json, with all members of the response', async () => {
+  it('transactions list --json prints one document on each line, with all members of the response', async () => {
     expect((await cli('list', '--all', '--json')).json).toEqual(all)
   })
 })
@@ -114,7 +114,7 @@ describe('the process of a transaction', () => {
   it.each([
     [['A', 'B'], '--process is needed; there are: A, B'],
     [[], '--process is needed; there are: none'],
-  ])('must be named where there are %j', async (names, message) => {
+  ])('requires --process if the coordinator has the processes %j', async (names, message) => {
     processes = names
     const { code, err } = await cli('show', '1')
     expect([code, err]).toEqual([2, expect.stringContaining(message)])
@@ -122,7 +122,7 @@ describe('the process of a transaction', () => {
 })
 
 describe('what is done with a transaction', () => {
-  it('is sent as it was typed', async () => {
+  it('sends queue, replay, resume and cancel with the values of their options', async () => {
     expect((await cli('queue', '9', '--data', '{"n": 1}', '--realm', '77')).out).toBe(
       '9 is queued.\n',
     )
@@ -139,7 +139,7 @@ describe('what is done with a transaction', () => {
     expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
   })
 
-  it('is rejected with the message and the code', async () => {
+  it("prints the message and the code of the coordinator's rejection", async () => {
     const { code, out, err } = await cli('replay', '9')
     expect({ code, out, err }).toEqual({
       code: 1,
@@ -162,7 +162,7 @@ describe('what is done with a transaction', () => {
     [['list', '--since', 'yesterday'], '--since must be a time'],
     [['list', '--limit', '0'], '--limit must be at least 1'],
     [['list', '--limit', '5', '--all'], 'Either --limit or --all'],
-  ])('%j is wrong usage, and nothing is sent', async (args, message) => {
+  ])('rejects the arguments %j as wrong usage and sends nothing', async (args, message) => {
     const { code, out, err } = await cli(...args)
     expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
     expect(routes().filter((route) => route.startsWith('POST'))).toEqual([])
@@ -184,13 +184,13 @@ describe('a file of transactions', () => {
   it.each([
     ['', 'has no transactions'],
     ['{"TransactionID": "1"}\n\n{', 'line 3: is not JSON; nothing was queued'],
-  ])('with %j is wrong usage, and nothing is sent', async (content, message) => {
+  ])('rejects a file with the content %j as wrong usage and sends nothing', async (content, message) => {
     const { code, err } = await queue(content)
     expect([code, err]).toEqual([2, expect.stringContaining(message)])
     expect(routes()).toEqual(['GET /processes'])
   })
 
-  it('that cannot be read is reported', async () => {
+  it('reports a file of transactions that cannot be read', async () => {
     const { code, err } = await cli('queue', '--file', join(folder, 'none'))
     expect([code, err]).toEqual([2, expect.stringContaining('cannot be read (ENOENT)')])
   })

@@ -30,7 +30,7 @@ const documentOf = (names: readonly string[]): ExportDocument => ({
 let service: FakeService
 let folder: string
 let stored: string[]
-/** What becomes of an export or import, by its number from 1 on; undefined: it works. */
+/** Returns the failure response of an export or import by its number from 1; `undefined` if it succeeds. */
 let failing: (call: number) => FakeResponse | undefined
 const sent = (): readonly ReceivedRequest[] =>
   service.requests.filter(({ route }) => route.startsWith('POST '))
@@ -94,7 +94,7 @@ const linesOf = async (name: string): Promise<ExportDocument[]> =>
     .map((line) => JSON.parse(line) as ExportDocument)
 
 describe('credentials export', () => {
-  it('writes the named ones to a file for its owner alone, and says that they moved', async () => {
+  it('credentials export writes the named credentials to a file with mode 0600, and reports that they were transferred', async () => {
     const { code, out, err } = await transfer([
       'export',
       'ACC-1',
@@ -110,7 +110,7 @@ describe('credentials export', () => {
     expect(await readdir(folder)).toEqual(['x'])
   })
 
-  it('exports all of them, 500 to a document, except those without a refresh token', async () => {
+  it('credentials export --all exports every credential with a refresh token, 500 in each document', async () => {
     stored = [...named(1_200), 'ACC-none']
     const { code, json, err } = await transfer(['export', '--all', '--out', at('x'), '--json'])
     expect([code, json]).toEqual([0, [{ File: at('x'), Names: named(1_200), IsComplete: true }]])
@@ -121,14 +121,14 @@ describe('credentials export', () => {
     )
   })
 
-  it('reports that there is nothing to export', async () => {
+  it('credentials export reports that there are no credentials', async () => {
     stored = []
     const { code, err } = await transfer(['export', '--all', '--out', at('x')])
     expect([code, err]).toEqual([1, 'There are no credentials to export.\n'])
     expect(await readdir(folder)).toEqual([])
   })
 
-  it('never overwrites a file, and requests nothing then', async () => {
+  it('credentials export does not overwrite an existing file, and sends no request', async () => {
     await writeFile(at('x'), 'mine')
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([1, expect.stringContaining('never overwritten')])
@@ -136,7 +136,7 @@ describe('credentials export', () => {
     expect(sent()).toEqual([])
   })
 
-  it('does not overwrite a file that was created meanwhile, and keeps what it received beside it', async () => {
+  it('credentials export keeps the received credentials in FILE.part if FILE was created meanwhile', async () => {
     failing = () => {
       void writeFile(at('x'), 'mine')
       return undefined
@@ -147,7 +147,7 @@ describe('credentials export', () => {
     expect(await linesOf('x.part')).toEqual([documentOf(['ACC-1'])])
   })
 
-  it('keeps the file of an export that was killed', async () => {
+  it('credentials export does not overwrite FILE.part of a killed export', async () => {
     await writeFile(at('x.part'), 'received')
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([1, expect.stringContaining('Rename or remove it first')])
@@ -155,7 +155,7 @@ describe('credentials export', () => {
     expect(sent()).toEqual([])
   })
 
-  it('finds before the export that the folder cannot be written', async () => {
+  it('credentials export sends no request if the folder cannot be written', async () => {
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('no/x')])
     expect([code, err]).toEqual([1, expect.stringContaining('ENOENT')])
     expect(sent()).toEqual([])
@@ -165,7 +165,7 @@ describe('credentials export', () => {
     ['token-service fails', problem(503, 'store_unavailable'), 1],
     ['the connection is cut', { body: '{"Format":', isCut: true }, 5],
   ])(
-    'loses nothing if %s in the middle, and reports what is in the file',
+    'credentials export keeps the received documents if %s, and reports them',
     async (_, response, expected) => {
       stored = named(1_200)
       failing = (call) => (call === 3 ? response : undefined)
@@ -179,7 +179,7 @@ describe('credentials export', () => {
     },
   )
 
-  it('loses nothing when it is stopped in the middle', async () => {
+  it('credentials export keeps the received documents if it is interrupted', async () => {
     stored = named(600)
     const stop = new AbortController()
     failing = (call) => {
@@ -195,7 +195,7 @@ describe('credentials export', () => {
     expect(await linesOf('x')).toHaveLength(1)
   })
 
-  it('leaves no file if nothing was received', async () => {
+  it('credentials export leaves no file if no document was received', async () => {
     failing = () => problem(404, 'credential_not_found', { detail: 'there is no credential ACC-1' })
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([3, 'there is no credential ACC-1 (credential_not_found)\n'])
@@ -211,7 +211,7 @@ describe('what an export is sealed with', () => {
   }
   const bare = { env: {} }
 
-  it('is a passphrase of the environment or of a file, without its last line break', async () => {
+  it('reads the passphrase from the environment or from a file, without a trailing line break', async () => {
     await transfer([...exportOne, at('a')])
     expect(secretSent()).toEqual({ Passphrase: PASSPHRASE })
     await writeFile(at('pass'), 'another passphrase\n')
@@ -225,7 +225,7 @@ describe('what an export is sealed with', () => {
     expect(secretSent()).toEqual({ Passphrase: 'another passphrase' })
   })
 
-  it('is a key of a file', async () => {
+  it('reads the key of an export from --key-file', async () => {
     const key = randomBytes(32).toString('base64')
     await writeFile(at('key'), `${key}\n`)
     expect(await transfer([...exportOne, at('x'), '--key-file', at('key')])).toMatchObject({
@@ -234,7 +234,7 @@ describe('what an export is sealed with', () => {
     expect(secretSent()).toEqual({ Key: key })
   })
 
-  it('is prompted for twice on a terminal, without echo; once for an import', async () => {
+  it('prompts for the passphrase without echo, twice for an export and once for an import', async () => {
     const typed = [PASSPHRASE, PASSPHRASE]
     const requests = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
     expect(requests.code).toBe(0)
@@ -246,17 +246,17 @@ describe('what an export is sealed with', () => {
   })
 
   it.each([
-    ['the two differ', [PASSPHRASE, `${PASSPHRASE}!`], 2, 'differ'],
-    ['it is short', ['short', 'short'], 2, 'at least 12 characters'],
-    ['nothing is typed', [], 1, 'nothing was done'],
-  ])('is rejected if %s', async (_, typed, expected, message) => {
+    ['the two entered passphrases differ', [PASSPHRASE, `${PASSPHRASE}!`], 2, 'differ'],
+    ['the entered passphrase is too short', ['short', 'short'], 2, 'at least 12 characters'],
+    ['the user enters nothing', [], 1, 'nothing was done'],
+  ])('sends no export if %s', async (_, typed, expected, message) => {
     const { code, err } = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
     expect([code, err]).toEqual([expected, expect.stringContaining(message)])
     expect(await readdir(folder)).toEqual([])
     expect(sent()).toEqual([])
   })
 
-  it('is needed, one of them, and readable', async () => {
+  it('requires exactly one readable passphrase or key', async () => {
     await writeFile(at('bad-key'), 'not a key')
     const refused = [
       [[], 'A passphrase or key is needed'],
@@ -275,7 +275,7 @@ describe('what an export is sealed with', () => {
     expect(sent()).toEqual([])
   })
 
-  it('is never shown, whatever goes wrong', async () => {
+  it('does not print the passphrase if the export fails', async () => {
     for (const response of [problem(400, 'invalid_request'), problem(500, 'internal_error')]) {
       failing = () => response
       const { out, err } = await transfer([...exportOne, at('x')])
@@ -291,7 +291,7 @@ describe('credentials import', () => {
       documents.map((one) => `${typeof one === 'string' ? one : JSON.stringify(one)}\n`).join(''),
     )
 
-  it('imports line by line and says how many', async () => {
+  it('credentials import imports line by line and prints the number of imported credentials', async () => {
     await write(documentOf(['ACC-1', 'ACC-2']), documentOf(['ACC-3']))
     const { code, out, err } = await transfer(['import', at('x')])
     expect([code, out, err]).toEqual([0, '3 imported, 0 rejected\n', ''])
@@ -301,13 +301,13 @@ describe('credentials import', () => {
     ])
   })
 
-  it('passes --overwrite on', async () => {
+  it('credentials import sends --overwrite to token-service', async () => {
     await write(documentOf(['ACC-1']))
     expect(await transfer(['import', at('x'), '--overwrite'])).toMatchObject({ code: 0 })
     expect(sent()[0]?.body).toMatchObject({ Overwrite: true })
   })
 
-  it('reports what was rejected and why, continues with the rest, and exits with 1', async () => {
+  it('credentials import reports rejected lines with their reason, continues, and exits with code 1', async () => {
     const lines = [
       documentOf(['ACC-held']),
       'not json',
@@ -327,7 +327,7 @@ describe('credentials import', () => {
     ])
   })
 
-  it('reports each line with --json', async () => {
+  it('credentials import --json reports each line', async () => {
     await write(documentOf(['ACC-held', 'ACC-1']), 'not json')
     const { code, json, err } = await transfer(['import', at('x'), '--json'])
     expect([code, err]).toEqual([1, ''])
@@ -341,7 +341,7 @@ describe('credentials import', () => {
     ])
   })
 
-  it('stops if token-service fails, and reports its progress', async () => {
+  it('credentials import stops if token-service fails, and reports its progress', async () => {
     failing = (call) => (call === 2 ? problem(503, 'store_unavailable') : undefined)
     await write(documentOf(['ACC-1']), documentOf(['ACC-2']), documentOf(['ACC-3']))
     const { code, err } = await transfer(['import', at('x')])
@@ -353,7 +353,7 @@ describe('credentials import', () => {
   it.each([
     ['is missing', null, 'ENOENT'],
     ['is empty', '', 'is empty'],
-  ])('says so when the file %s', async (_, content, message) => {
+  ])('credentials import reports that the file %s', async (_, content, message) => {
     if (content !== null) await writeFile(at('x'), content)
     const { code, err } = await transfer(['import', at('x')])
     expect([code, err]).toEqual([1, expect.stringContaining(message)])

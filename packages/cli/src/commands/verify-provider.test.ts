@@ -4,8 +4,8 @@ import { type FakeProvider, REALM, startFakeProvider } from '../../test-support/
 import { run, type Run, type Surroundings } from '../../test-support/run.ts'
 import { CommandFailed } from '../exit-code.ts'
 
-// The sandbox provider, in both personalities and with its faults, is what
-// tests/flows/cli-verify-provider.test.ts runs it against.
+// tests/flows/cli-verify-provider.test.ts runs verify-provider against the sandbox provider; these tests cover
+// responses that the sandbox cannot send.
 let provider: FakeProvider
 let env: Record<string, string>
 beforeEach(async () => {
@@ -19,7 +19,7 @@ beforeEach(async () => {
 })
 afterEach(() => provider[Symbol.asyncDispose]())
 
-/** Opens what the command prints, as a browser would: `visit` makes the callback of the provider's redirect. */
+/** Opens the printed authorization URL as a browser would. `visit` sends the callback of the provider's redirect. */
 const browser =
   (visit: (callback: URL) => Promise<unknown> = (callback) => fetch(callback)) =>
   (text: string): void => {
@@ -52,7 +52,7 @@ const lineOf = (result: Run, step: string, check: string | null = null): string 
 
 describe('verify-provider', () => {
   it.each([[[]], [['--json']]])(
-    'shows nothing of a response but names and numbers, and no setting: %j',
+    'prints only names and numbers of responses, and no setting, with the arguments %j',
     async (options) => {
       const { code, out, err } = await verify(['--yes', ...options])
       expect(code).toBe(0)
@@ -68,7 +68,7 @@ describe('verify-provider', () => {
     },
   )
 
-  it('shows no secret of responses that are errors', async () => {
+  it('prints no secret of an error response', async () => {
     const statuses = [400, 401, 403, 429, 500, 302, 204]
     for (const status of statuses) {
       await provider[Symbol.asyncDispose]()
@@ -98,7 +98,7 @@ describe('verify-provider', () => {
     }
   })
 
-  it('names every setting that is not usable in one message, without its value', async () => {
+  it('names every invalid setting in one message, without its value', async () => {
     const { code, out, err } = await verify([], {
       env: {
         DISCOVERY_URL: 'canary',
@@ -123,7 +123,7 @@ describe('verify-provider', () => {
     expect(provider.requests).toEqual([])
   })
 
-  it('rejects the production accounting address in the settings before any call', async () => {
+  it('rejects the production address in ACCOUNTING_URL before any request', async () => {
     for (const ACCOUNTING_URL of [
       'https://quickbooks.api.intuit.com',
       'https://QuickBooks.api.intuit.com./',
@@ -135,7 +135,7 @@ describe('verify-provider', () => {
     expect(provider.requests).toEqual([])
   })
 
-  it('rejects the production accounting address of a discovery document before any other call', async () => {
+  it('rejects the production accounting address of a discovery document before any other request', async () => {
     const document = (changes: object) => {
       provider.override('GET /discovery', () => ({
         body: {
@@ -160,7 +160,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).toContain('POST /oauth2/v1/tokens/bearer')
   })
 
-  it('skips the steps that prompt if there is neither a terminal nor --yes', async () => {
+  it('skips the steps that prompt without a terminal and without --yes', async () => {
     const result = await verify(['--json'])
     expect(result.code).toBe(0)
     expect(lineOf(result, 'key pair', 'key pair')).toMatch(/^as documented/)
@@ -169,7 +169,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('connect/oauth2')
   })
 
-  it('prompts before each step that changes something, and skips it for any reply but yes', async () => {
+  it('prompts before each step that changes something, and skips the step unless the user enters yes', async () => {
     const typed = ['y', 'no', '', 'n']
     const result = await verify(['--json'], { typed })
     expect(result.err.match(/\[y\/N\] /g)).toHaveLength(4)
@@ -182,7 +182,7 @@ describe('verify-provider', () => {
     expect(result.err).toContain('The grant of this run still exists. To end it: in QuickBooks')
   })
 
-  it('keeps the customer if making it inactive is not confirmed', async () => {
+  it('leaves the customer active if the user does not confirm that it is made inactive', async () => {
     const result = await verify(['--json'], { typed: ['y', 'y', 'n', 'y', 'y'] })
     expect(lineOf(result, 'create', 'make inactive')).toMatch(
       /^skipped: not confirmed: customer 'Integration Host check \w{8}' stays$/,
@@ -190,7 +190,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('still exists')
   })
 
-  it('names an ACCOUNTING_URL that contradicts the provider', async () => {
+  it('reports an ACCOUNTING_URL that differs from the provider's accounting address', async () => {
     const result = await verify(['--yes', '--json'], {
       env: { ACCOUNTING_URL: `${provider.url}/elsewhere` },
     })
@@ -199,7 +199,7 @@ describe('verify-provider', () => {
     )
   })
 
-  it('receives the callback for localhost by whatever address it resolves to', async () => {
+  it('receives the callback for localhost on 127.0.0.1 and ::1', async () => {
     const result = await verify(['--yes', '--json'], {
       env: { REDIRECT: `http://localhost:${await freePort()}/callback` },
     })
@@ -215,7 +215,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).not.toContain(apiRoute('customer'))
   })
 
-  it('sends the same requestid and body twice, and another one to make the customer inactive', async () => {
+  it('sends the same requestid and body twice, and another requestid to make the customer inactive', async () => {
     await verify()
     const [first, second, third, ...more] = provider.requests.filter(
       ({ route }) => route === apiRoute('customer'),
@@ -229,7 +229,7 @@ describe('verify-provider', () => {
     ])
   })
 
-  it('fails if the second create gives another customer, and makes both inactive', async () => {
+  it('fails if the second create returns another customer, and makes both customers inactive', async () => {
     let id = 0
     provider.override(apiRoute('customer'), ({ body }) => ({
       body: { Customer: { Id: String(++id), SyncToken: '0', Active: body['Active'] ?? true } },
@@ -260,7 +260,7 @@ describe('verify-provider', () => {
     expect(result.err).toContain('A callback with another state was received and ignored.')
   })
 
-  it('goes on without the company if the callback does not name it', async () => {
+  it('skips the accounting steps if the callback has no realmId', async () => {
     const result = await verify(['--yes', '--json'], {
       onErr: browser((callback) => {
         callback.searchParams.delete('realmId')
@@ -273,7 +273,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('still exists')
   })
 
-  it('does not present a code that names another issuer', async () => {
+  it('does not exchange a code from a callback with another issuer', async () => {
     const result = await verify(['--yes', '--json'], {
       onErr: browser((callback) => {
         callback.searchParams.set('iss', 'https://canary.example')
@@ -285,7 +285,7 @@ describe('verify-provider', () => {
     expect(forms).toHaveLength(1) // the made-up code
   })
 
-  it('fails if the browser does not return in time, and reports that a grant may exist', async () => {
+  it('fails if no callback arrives in time, and reports that a grant may exist', async () => {
     const result = await verify(['--yes', '--json', '--wait', '1'], { onErr: () => {} })
     expect([result.code, lineOf(result, 'connect')]).toEqual([
       1,
@@ -305,7 +305,7 @@ describe('verify-provider', () => {
   describe('with a redirect URI that does not lead to this machine', () => {
     const REDIRECT = 'https://app.example.com/callback'
 
-    /** Pastes the addresses one after the other. */
+    /** Enters the callback addresses one after the other at the prompts. */
     function paste(...addresses: readonly ((state: string) => string)[]): Promise<Run> {
       let state = ''
       return verify(['--json', '--no-create'], {
@@ -317,7 +317,7 @@ describe('verify-provider', () => {
     const callback = (state: string): string =>
       `${REDIRECT}?code=${provider.code}&state=${state}&realmId=${REALM}`
 
-    it('reads the callback that is pasted, without echo', async () => {
+    it('reads a pasted callback address without echo', async () => {
       const result = await paste(callback)
       expect([result.code, lineOf(result, 'connect', 'callback')]).toEqual([
         0,
@@ -326,7 +326,7 @@ describe('verify-provider', () => {
       expect(result.out + result.err).not.toContain(provider.code)
     })
 
-    it('prompts again after another address or another state, three times in total', async () => {
+    it('prompts up to three times if the pasted address is not the callback of this run', async () => {
       const result = await paste(
         () => 'canary',
         () => callback('canary'),
@@ -336,25 +336,25 @@ describe('verify-provider', () => {
       expect(lineOf(result, 'connect')).toBe('failed: the pasted address is not that of REDIRECT')
     })
 
-    it('reads a denial, which may have no state', async () => {
+    it('accepts a pasted denial without state', async () => {
       const result = await paste(() => `${REDIRECT}?error=access_denied`)
       expect(lineOf(result, 'connect', 'callback')).toBe('failed: access_denied; members: error')
       expect(result.err).not.toContain('may exist')
     })
 
-    it('fails the step at Ctrl-D and goes on to what needs no company', async () => {
+    it('fails the step connect at Ctrl-D, and continues with the steps that need no company', async () => {
       const result = await paste(() => '\u0004')
       expect(lineOf(result, 'connect')).toBe('failed: nothing was pasted')
       expect(lineOf(result, 'limits', 'limit headers')).toBeDefined()
     })
 
-    it('needs a terminal to paste the callback on', async () => {
+    it('fails the step connect if the callback must be pasted and there is no terminal', async () => {
       const result = await verify(['--yes', '--json'], { env: { REDIRECT } })
       expect(lineOf(result, 'connect')).toMatch(/^failed: REDIRECT does not lead to this machine/)
     })
   })
 
-  it('shows what was seen until Ctrl-C, and says that the grant still exists', async () => {
+  it('prints the results until Ctrl-C, and that the grant still exists', async () => {
     const stop = new AbortController()
     provider.override(apiRoute('query', 'GET'), () => {
       stop.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
@@ -368,14 +368,14 @@ describe('verify-provider', () => {
     expect(result.err).toMatch(/The grant of this run still exists[^]*Stopped by SIGINT/)
   })
 
-  it('revokes the grant also after a step that failed', async () => {
+  it('revokes the grant after a failed step', async () => {
     provider.override(apiRoute('query', 'GET'), () => ({ status: 500, body: '<html>' }))
     const result = await verify(['--yes', '--json'])
     expect([result.code, lineOf(result, 'query', 'query')]).toEqual([1, 'failed: 500, HTML'])
     expect(lineOf(result, 'revocation', 'revocation')).toBe('as documented: 200 for a JSON body')
   })
 
-  it('says that the grant still exists if it cannot be revoked', async () => {
+  it('reports that the grant still exists if the revocation fails', async () => {
     provider.override('POST /v2/oauth2/tokens/revoke', () => ({ status: 500, body: '' }))
     const result = await verify(['--yes', '--json'])
     expect(lineOf(result, 'revocation', 'revocation')).toBe(
@@ -384,7 +384,7 @@ describe('verify-provider', () => {
     expect(result.err).toContain('The grant of this run still exists.')
   })
 
-  it('reads no more of a response than a mebibyte', async () => {
+  it('rejects a response that is larger than 1 MiB', async () => {
     provider.override(apiRoute('query', 'GET'), () => ({ body: 'x'.repeat(2_000_000) }))
     const result = await verify(['--yes', '--json'])
     expect(lineOf(result, 'query')).toBe('failed: the response is larger than 1 MiB')

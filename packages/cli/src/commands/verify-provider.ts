@@ -19,7 +19,7 @@ import type { Session, VerifySettings } from '../verify-provider/session.ts'
 import { rejectProduction, runStep, steps } from '../verify-provider/steps.ts'
 import { createRedaction } from '../verify-provider/wording.ts'
 
-/** The provider compares it character by character, so parsing must not change it. */
+/** The schema of a URL in its normal form: the provider compares REDIRECT character by character. */
 const exactUrl = () =>
   z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).refine(
     (value) => {
@@ -32,7 +32,7 @@ const exactUrl = () =>
     },
   )
 
-/** As token-service and the gateway read them. */
+/** The settings, validated as token-service and the gateway do. */
 const Settings = z.object({
   DISCOVERY_URL: exactUrl(),
   CLIENT_ID: z.string().max(512, 'must have at most 512 characters'),
@@ -114,8 +114,8 @@ Examples:
 }
 
 /**
- * Runs the steps and collects their lines. Resolves with the reason if the person stopped it: the report has
- * what was seen until then.
+ * Runs the steps and collects the lines of the report. Resolves with the reason if the user interrupted the run; the
+ * report then has the lines until that moment.
  *
  * @throws {UsageError} the provider's accounting address is the production one; nothing was done.
  */
@@ -221,7 +221,7 @@ function noteLimits(session: Session, { headers }: ProviderResponse): void {
   }
 }
 
-/** Returns the hint for a person about the grant of this run; `null` if it was revoked. */
+/** Returns the hint about the grant that this run leaves behind; `null` if it was revoked. */
 function grantNotice({ grant, settings }: Session): string | null {
   const end =
     settings.profile.name === 'intuit'

@@ -1,4 +1,4 @@
-/** The queues that the coordinator's processes want, and the policies that are shipped with them. */
+/** The queues that the coordinator's processes need, and the policies in deploy/definitions.json. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -10,7 +10,7 @@ import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queu
 import { z } from 'zod'
 
 export interface WantedQueue {
-  /** With the prefix of the installation. */
+  /** The name of the queue, with AMQP_PREFIX. */
   readonly name: string
   readonly arguments: Readonly<Record<string, string | number>>
 }
@@ -43,7 +43,7 @@ const Definitions = z.object({
 })
 export type ShippedPolicy = z.output<typeof Definitions>['policies'][number]
 
-/** Relative to the root of the checkout, as an operator would type it. */
+/** The path of the shipped definitions, relative to the root of the checkout. */
 export const DEFINITIONS = 'deploy/definitions.json'
 
 export const shippedPolicies = (): readonly ShippedPolicy[] =>
@@ -51,7 +51,7 @@ export const shippedPolicies = (): readonly ShippedPolicy[] =>
     JSON.parse(readFileSync(join(import.meta.dirname, '../../../..', DEFINITIONS), 'utf8')),
   ).policies
 
-/** Settings of `there` and `wanted` that differ, in words. */
+/** Describes the settings in which `there` differs from `wanted`, one text for each. */
 export const differences = (
   there: Readonly<Record<string, unknown>>,
   wanted: Readonly<Record<string, unknown>>,

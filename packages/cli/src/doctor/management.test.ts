@@ -18,7 +18,7 @@ interface Queue {
   messages: number
 }
 
-/** Answers as RabbitMQ 3.10.8 does, with the queues as they should be unless a test changes them. */
+/** Responds as the management API of RabbitMQ 3.10.8 does. The queues are correct unless a test changes them. */
 let queues: Queue[]
 let nodes: unknown
 let status: number
@@ -67,11 +67,11 @@ const change = (name: string, members: Partial<Queue>): void => {
 }
 
 describe('queues and policies by the management API', () => {
-  it('are as they should be', async () => {
+  it('reports queues and policies that match as ok', async () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('reports every argument of a queue that differs, also superfluous ones', async () => {
+  it('reports every queue argument that differs or is superfluous', async () => {
     change(STEPS, {
       arguments: { ...queues.at(-1)?.arguments, 'x-delivery-limit': 5, 'x-max-length': 9 },
     })
@@ -94,7 +94,7 @@ describe('queues and policies by the management API', () => {
     ])
   })
 
-  it('reports queues without a policy, and those with another policy than the shipped one', async () => {
+  it('reports queues without a policy, and queues with another policy than the shipped one', async () => {
     change(`${PREFIX}dead.OrderProcess`, { policy: null, effective_policy_definition: [] })
     change(STEPS, { policy: 'tiny', effective_policy_definition: { 'max-length': 5 } })
     expect(await amiss()).toMatchObject([
@@ -112,7 +112,7 @@ describe('queues and policies by the management API', () => {
     ])
   })
 
-  it('reports a policy that deletes messages which are still needed as a problem', async () => {
+  it('reports a policy that deletes undelivered messages as a problem', async () => {
     const harmful = { 'max-length': 200_000, 'message-ttl': 1_000 }
     change(STEPS, { policy: 'ours', effective_policy_definition: harmful })
     expect(await amiss()).toMatchObject([
@@ -129,7 +129,7 @@ describe('queues and policies by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('reports alarms, and that it may not see them', async () => {
+  it('reports alarms, or that the user may not read them', async () => {
     nodes = [{ name: 'rabbit@a', running: true, mem_alarm: true, disk_free_alarm: true }]
     expect(await amiss()).toMatchObject([
       { verdict: 'problem', found: 'rabbit@a is out of memory, rabbit@a is out of disk' },
@@ -138,7 +138,7 @@ describe('queues and policies by the management API', () => {
     expect(await amiss()).toMatchObject([{ check: 'alarms', verdict: 'skipped' }])
   })
 
-  it('reports why it could not check', async () => {
+  it('returns the reason if the management API cannot be used', async () => {
     expect(await examine('Basic wrong')).toEqual({
       why: expect.stringContaining('rejects the user'),
     })

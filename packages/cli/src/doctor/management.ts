@@ -1,4 +1,4 @@
-/** Checks over RabbitMQ's management HTTP API, for what AMQP does not report. */
+/** Checks by RabbitMQ's management HTTP API, which reports policies, alarms and every argument of a queue; AMQP does not. */
 import { z } from 'zod'
 import {
   type CheckResult,
@@ -23,7 +23,7 @@ const Queues = z.array(
   z.object({
     name: z.string(),
     arguments: Settings,
-    // Each is absent until the broker has collected the first statistics of the queue.
+    // These members are absent until the broker has collected the first statistics of the queue.
     policy: z.string().nullable().optional(),
     effective_policy_definition: z
       .union([Settings, z.array(z.never())])
@@ -44,7 +44,7 @@ const Nodes = z.array(
 const COLUMNS = 'name,arguments,policy,effective_policy_definition,messages'
 
 export interface Management {
-  /** Without credentials. */
+  /** The address of the management API, without credentials. */
   readonly url: string
   readonly authorization: string
   readonly vhost: string
@@ -114,7 +114,7 @@ function checkQueues(
   ]
 }
 
-/** Policies of these kinds delete messages that are still needed, or the whole queue. */
+/** Keys of policies that delete undelivered messages or the whole queue. */
 const HARMFUL = ['message-ttl', 'expires']
 
 function checkPolicies(
@@ -140,7 +140,7 @@ const DELETED = ', and RabbitMQ 4 deletes a message that is returned to them mor
 function checkPolicy({ name, definition }: ShippedPolicy, covered: readonly Queue[]): CheckResult {
   const check = `policy ${name}`
   const effective = (queue: Queue): Record<string, unknown> => {
-    // An empty object of Erlang's is an empty list in JSON.
+    // RabbitMQ serialises an empty Erlang property list as an empty JSON array instead of an object.
     const value = queue.effective_policy_definition ?? {}
     return Array.isArray(value) ? {} : value
   }

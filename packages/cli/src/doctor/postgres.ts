@@ -19,7 +19,7 @@ const MIGRATIONS = {
   appliedBy: 'coordinator',
 }
 
-/** Checks that a Postgres server stores data durably and has the coordinator's tables. Writes nothing. */
+/** Checks whether a Postgres server stores data durably and has the coordinator's tables. Writes nothing. */
 export async function examinePostgres(
   url: Secret,
   signal: AbortSignal,

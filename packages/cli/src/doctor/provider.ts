@@ -16,7 +16,7 @@ import { createCall, NoResponse } from '../verify-provider/provider-call.ts'
 import { described } from '../verify-provider/wording.ts'
 import { reached, unreachable } from './reach.ts'
 
-/** What a refresh and a connection need of the discovery document. */
+/** The members of the discovery document that token-service needs. */
 const Discovery = z.object({
   issuer: z.string(),
   authorization_endpoint: z.url(),
@@ -24,16 +24,16 @@ const Discovery = z.object({
 })
 const CALL_DEADLINE_MS = 10_000
 
-/** What is presented to the provider; `undefined` where the setting is missing. */
+/** The client settings that doctor presents to the provider; `undefined` if a setting is missing. */
 export interface ProviderClient {
   readonly id: string | undefined
-  /** In order of preference. */
+  /** The client secrets in order of preference. */
   readonly secrets: readonly Secret[] | undefined
   readonly redirect: string | undefined
   readonly profile: ProviderProfile
 }
 
-/** Checks whether the provider's discovery document can be used, and whether the key pair is right. */
+/** Checks whether the provider's discovery document can be used, and whether the provider accepts the key pair. */
 export async function examineProvider(
   address: string,
   client: ProviderClient,
@@ -86,7 +86,7 @@ function readDocument(
   return { result: ok('discovery', issuer), tokenEndpoint: token_endpoint }
 }
 
-/** Presents a made-up code with each secret until one is not rejected, as token-service does. */
+/** Presents a made-up code with one client secret after the other until one is accepted, as token-service does. */
 async function examineKeyPair(
   tokenEndpoint: URL,
   discoveryUrl: URL,

@@ -53,11 +53,11 @@ async function checkQueues(
   const missing: string[] = []
   const drifted: CheckResult[] = []
   for (const queue of queues) {
-    // A channel for each queue: the broker closes the channel with every error reply.
+    // Each queue is checked on a channel of its own, because the broker closes a channel with every error.
     const channel = await model.createChannel()
     channel.on('error', () => {})
     try {
-      // Checked passively first: declaring an existing queue changes nothing, but would create a missing one.
+      // A passive declaration comes first: it fails for a missing queue, which an active declaration would create.
       await channel.checkQueue(queue.name)
       await channel.assertQueue(queue.name, { durable: true, arguments: queue.arguments })
       await channel.close()
@@ -84,7 +84,7 @@ const permissionProblem = (name: string): CheckResult =>
     "Let it configure, write and read: rabbitmqctl set_permissions -p VHOST USER '.*' '.*' '.*'",
   )
 
-/** A queue whose settings are others than its services need. */
+/** Returns the check result of a queue whose arguments differ from those that the services declare. */
 export const driftProblem = (name: string, differs: readonly string[]): CheckResult =>
   problem(
     'queue',

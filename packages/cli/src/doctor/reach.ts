@@ -6,12 +6,15 @@ import {
 import { brokerReason } from '@integration-host/shared/messaging/rabbitmq/broker-errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 
-/** Returns the host of a backend's address, without the secrets in it. */
+/** Returns the host and port of a backend's address, without user and password. */
 export const hostOf = (url: Secret): string => new URL(url.reveal()).host
 
 export const reached = (host: string): CheckResult => ok('connection', host)
 
-/** Returns why a backend cannot be used, in our own words: a driver's message may contain a password or terminal controls. */
+/**
+ * Returns the check result of a backend that cannot be used. It never contains the message of a driver, which may
+ * contain a password or terminal control characters.
+ */
 export function unreachable(host: string, variable: string, error: unknown): CheckResult {
   const reason = reasonFor(error)
   const [found, remediation] = (Object.hasOwn(meanings, reason) ? meanings[reason] : undefined) ?? [
@@ -25,19 +28,19 @@ export function unreachable(host: string, variable: string, error: unknown): Che
   )
 }
 
-/** Our own deadline passed. */
+/** The deadline of doctor passed before the backend responded. */
 export class DeadlinePassed extends Error {
   override readonly name = 'DeadlinePassed'
 }
 
 function reasonFor(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
-  // ioredis reports the last failure only; the cause of a fetch error is the network error.
+  // ioredis wraps the last connection error; the cause of a fetch error is the network error.
   const { cause, message } = error
   if (cause instanceof Error) return reasonFor(cause)
   const redis = /^(WRONGPASS|NOAUTH|NOPERM|DENIED)\b/.exec(message)
   if (redis !== null) return redis[0]
-  // amqplib's own, without a code.
+  // amqplib throws these errors without a code, so the message is matched.
   return message.includes('ETIMEDOUT') ? 'ETIMEDOUT' : brokerReason(error)
 }
 

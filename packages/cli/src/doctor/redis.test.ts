@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { checkServer, checkDefaultUser } from './redis.ts'
 
-/** A reply of Redis 7.0 to INFO, reduced to the lines used, with some of them changed. */
+/** Returns a reply of Redis 7.0 to INFO, reduced to the checked lines, with `changes` applied. */
 const info = (changes: Readonly<Record<string, string>> = {}): string =>
   Object.entries({
     redis_version: '7.0.15',
@@ -22,7 +22,7 @@ const amiss = (changes: Readonly<Record<string, string>>, appendfsync: string | 
     .map(({ check, verdict, found }) => `${verdict} ${check}: ${found}`)
 
 describe('what Redis says of itself', () => {
-  it('is ok if nothing is evicted and every write reaches the disk', () => {
+  it('reports Redis as ok if it evicts nothing and flushes every write', () => {
     expect(amiss({}, 'always')).toEqual([])
   })
 
@@ -35,11 +35,11 @@ describe('what Redis says of itself', () => {
     [{ maxmemory: '2000' }, undefined],
     [{ aof_enabled: '0' }, 'problem appendonly: no'],
     [{ aof_last_write_status: 'err' }, 'problem appendonly: its last write failed'],
-  ])('with %j: %s', (changes, expected) => {
+  ])('for the INFO reply with %j reports: %s', (changes, expected) => {
     expect(amiss(changes, 'always')).toEqual(expected === undefined ? [] : [expected])
   })
 
-  it('loses a second of refreshes unless each write is flushed', () => {
+  it('warns if appendfsync is not always, and skips the check if CONFIG GET is not allowed', () => {
     expect(amiss({}, 'everysec')).toEqual(['warning appendfsync: everysec'])
     expect(amiss({}, undefined)).toEqual(['skipped appendfsync: CONFIG GET is not allowed'])
   })
@@ -66,7 +66,7 @@ describe('the user with whose rights Redis replays transactions', () => {
     [user('+@all', ''), 'problem'],
     [user('-@all +get', '~*'), 'problem'],
     [[], 'skipped'],
-  ])('%j: %s', (replayer, verdict) => {
+  ])('for the ACL GETUSER reply %j reports default-user as %s', (replayer, verdict) => {
     expect(checkDefaultUser(replayer)).toMatchObject([{ check: 'default-user', verdict }])
   })
 })

@@ -12,13 +12,13 @@ import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
 const TIMEOUT_MS = 3_000
 
-/** Checks that a Redis server stores data durably. Writes nothing. */
+/** Checks whether a Redis server stores data durably. Writes nothing. */
 export async function examineRedis(
   url: Secret,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
   const host = hostOf(url)
-  // Drivers are loaded here: every other command starts sooner without them.
+  // The driver is loaded on demand, so that other commands start faster.
   const { Redis } = await import('ioredis')
   const redis = new Redis(url.reveal(), {
     connectionName: 'doctor',
@@ -55,7 +55,7 @@ export async function examineRedis(
   }
 }
 
-/** Checks the reply to INFO. `appendfsync` is not part of it, and undefined if CONFIG GET is not allowed. */
+/** Checks the reply to INFO. `appendfsync` comes from CONFIG GET; it is `undefined` if that is not allowed. */
 export function checkServer(text: string, appendfsync: string | undefined): readonly CheckResult[] {
   const info = parseInfo(text)
   return [
@@ -67,10 +67,10 @@ export function checkServer(text: string, appendfsync: string | undefined): read
 }
 
 /**
- * Whether Redis may replay its own append-only file: transactions in it run with the rights of the user `default`, also when
- * no client may sign in as it, and are skipped otherwise (redis/redis#14541).
+ * Checks whether Redis can replay its append-only file. Redis replays transactions with the permissions of the user
+ * `default`, also if that user is disabled, and skips a transaction that they do not permit (redis/redis#14541).
  *
- * @param replayer the reply to `ACL GETUSER default`; empty if that is not allowed
+ * @param replayer the reply to `ACL GETUSER default`; empty if that command is not allowed
  */
 export function checkDefaultUser(replayer: readonly unknown[]): readonly CheckResult[] {
   const of = (field: string): string => String(replayer[replayer.indexOf(field) + 1])

@@ -33,11 +33,11 @@ const Integrity = z.object({
 export interface Service {
   readonly name: ServiceName
   readonly url: string
-  /** Null where none is known. */
+  /** The service key; `null` if none is set. */
   readonly key: Secret | null
 }
 
-/** Checks whether a service is ready, and reports what it waits for if it is not. */
+/** Checks whether a service is ready, and reports the dependencies that it waits for. */
 export async function examineReadiness(
   { name, url }: Service,
   signal: AbortSignal,
@@ -119,7 +119,7 @@ export async function examineCoordinator(
   signal: AbortSignal,
 ): Promise<{
   readonly results: readonly CheckResult[]
-  /** `null` if it does not list them. */
+  /** The processes of the coordinator; `null` if it does not list them. */
   readonly processes: readonly ProcessOutline[] | null
 }> {
   const response = await query(service, '/processes', Processes, signal)
@@ -164,7 +164,7 @@ function checkIntegrity({
   ]
 }
 
-/** Has token-service decrypt every stored secret, as many as the deadline allows. */
+/** Makes token-service decrypt the stored secrets, and reports those that no key opens. Stops at the deadline. */
 export async function examineKeyRing(
   service: Service,
   signal: AbortSignal,

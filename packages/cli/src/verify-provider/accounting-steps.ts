@@ -1,4 +1,4 @@
-/** The accounting API: a query, a repeated create, and a token that is not valid. */
+/** The steps that call the accounting API: a query, a repeated create, and a call with an invalid token. */
 import { randomUUID } from 'node:crypto'
 import type { RepeatablePost } from '@integration-host/shared/provider-profile/provider-profile'
 import { asObject } from '@integration-host/shared/json'
@@ -45,7 +45,7 @@ export async function* checkCreate(session: Session): AsyncGenerator<Line> {
   const repeated = customerOf(again)
   if (repeated === null) yield differs('create again', described(again, profile))
   else if (repeated.id === created.id) yield asDocumented('create again', 'the same Id')
-  // A step that is repeated after a crash would do its work twice.
+  // Without this guarantee a step that is repeated after a crash would create a second customer.
   else yield failed('create again', 'another Id: the customer was created twice')
 
   if (!(await session.confirm(`Make customer '${name}' inactive?`))) {
@@ -63,9 +63,9 @@ export async function* checkCreate(session: Session): AsyncGenerator<Line> {
   }
 }
 
-/** Posts a customer, marked as repeatable by `key`. */
+/** Posts a customer with `key`, which makes the provider return the first response to a repetition. */
 function post(session: Session, key: string, customer: object): Promise<ProviderResponse> {
-  const mark = session.settings.profile.accounting.repeatablePost as RepeatablePost // else blocked
+  const mark = session.settings.profile.accounting.repeatablePost as RepeatablePost // not null: otherwise `blocked` skips the step
   const [parameters, headers] =
     mark.in === 'query' ? [{ [mark.name]: key }, {}] : [{}, { [mark.name]: key }]
   return callAccounting(session, pathOf('customer', parameters), { body: customer }, headers)
@@ -100,7 +100,7 @@ export async function* checkAccessToken(session: Session): AsyncGenerator<Line> 
   yield judged('changed access token', isExpected, seen)
 }
 
-/** Changes a character in the middle: the last one of a base64 text may carry no bits. */
+/** Returns the token with a character in the middle changed. The last character of base64 may contain unused bits. */
 function withOneCharacterChanged(token: string): string {
   const at = Math.floor(token.length / 2)
   return `${token.slice(0, at)}${token[at] === 'A' ? 'B' : 'A'}${token.slice(at + 1)}`

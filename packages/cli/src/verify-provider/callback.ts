@@ -1,4 +1,4 @@
-/** How the browser's callback reaches this process: over a listener on REDIRECT, or pasted by the person. */
+/** Receives the callback: by a listener at REDIRECT if that is a loopback address, otherwise pasted by the user. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { CommandFailed } from '../exit-code.ts'
@@ -9,15 +9,15 @@ import { NoCallback } from './session.ts'
 export interface CallbackOptions {
   readonly terminal: Terminal
   readonly redirect: string
-  /** How long the person has. */
+  /** Milliseconds to wait for the callback. */
   readonly waitMs: number
 }
 
 /**
- * Prints the authorization URL on a separate line, on standard error because it contains the client id, and
- * resolves with the parameters of the callback that has the same state.
+ * Prints the authorization URL and resolves with the parameters of the callback that has its state. The URL is on a
+ * line of its own on standard error, because it contains the client id.
  *
- * @throws {NoCallback} there was none in time, or none can be received.
+ * @throws {NoCallback} no callback arrived in time, or this process cannot receive one.
  */
 export async function receiveCallback(
   { terminal, redirect, waitMs }: CallbackOptions,
@@ -53,11 +53,11 @@ const invite = (terminal: Terminal, url: string): void =>
     url,
   )
 
-/** Servers on the loopback addresses of the redirect URI; `null` if it leads elsewhere. */
+/** Returns servers on the loopback addresses of the redirect URI; `null` if its host is not loopback. */
 async function listenOn(redirect: string): Promise<Server[] | null> {
   const { protocol, hostname, port } = new URL(redirect)
   if (protocol !== 'http:' || !isLoopback(hostname)) return null
-  // A browser may resolve localhost to either.
+  // A browser may resolve localhost to 127.0.0.1 or to ::1.
   const hosts = hostname === 'localhost' ? ['127.0.0.1', '::1'] : [hostname.replace(/[[\]]/g, '')]
   const opened = await Promise.allSettled(
     hosts.map(async (host) => {
@@ -109,7 +109,7 @@ async function awaitCallback(
           return
         }
         if (!isOfThisRun(callback.searchParams, state)) {
-          // Any page can send the browser here, so this does not end the wait.
+          // Any web page can send a request to this address, so a request with another state is ignored.
           progress.end()
           notify(terminal, 'A callback with another state was received and ignored.')
           respond(response, 400, 'This is not the callback that is expected.')
@@ -126,7 +126,7 @@ async function awaitCallback(
   }
 }
 
-/** A callback has the state of its request. Whether a denial has it is not documented. */
+/** Returns whether the parameters are the callback of this run. A denial may lack the state: Intuit documents neither. */
 const isOfThisRun = (callback: URLSearchParams, state: string): boolean =>
   callback.get('state') === state ||
   (callback.has('error') && !callback.has('state') && !callback.has('code'))
@@ -136,7 +136,7 @@ function respond(response: ServerResponse, status: number, text: string): void {
     .writeHead(status, {
       'Content-Type': 'text/plain; charset=utf-8',
       'Cache-Control': 'no-store',
-      // The code is in the address of this page.
+      // The address of this page contains the code, so it must not be sent as a referrer.
       'Referrer-Policy': 'no-referrer',
       Connection: 'close',
     })

@@ -1,4 +1,4 @@
-/** The authorization request, its callback, and the exchange of the code. */
+/** The step connect: the authorization request, its callback, and the code exchange. */
 import { createHash, randomBytes } from 'node:crypto'
 import type { ProviderResponse } from './provider-call.ts'
 import { differs, failed, judged, type Line } from './report.ts'
@@ -28,7 +28,7 @@ export async function* checkCallback(session: Session): AsyncGenerator<Line> {
   session.realm = callback.get('realmId')
   yield callbackLine(session, callback, members)
   const isForeign = callback.has('iss') && callback.get('iss') !== document?.issuer
-  if (isForeign) return // RFC 9207: the code belongs to another provider.
+  if (isForeign) return // RFC 9207: a code from another issuer must not be sent to this provider
 
   const response = await requestTokens(session, {
     grant_type: 'authorization_code',
@@ -38,7 +38,7 @@ export async function* checkCallback(session: Session): AsyncGenerator<Line> {
   })
   session.tokens = tokensOf(response)
   if (session.tokens === null) {
-    // A rejected code gave no grant. Of another response it is not known.
+    // After `invalid_grant` there is no grant. After any other response there may be one.
     if (response.status >= 400 && response.status < 500) session.grant = 'none'
     yield failed('code exchange', described(response, settings.profile))
     return

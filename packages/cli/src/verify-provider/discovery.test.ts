@@ -24,7 +24,7 @@ const document = {
 const { revocation_endpoint: _, ...withoutRevocation } = document
 
 describe('comparing a discovery document', () => {
-  it('finds nothing in the documented one, in whatever order its lists are', () => {
+  it('reports no difference for the documented discovery document, regardless of the order in lists', () => {
     expect(compareDocument(document, expectations, false)).toEqual([])
     const claims_supported = document.claims_supported.toReversed()
     expect(compareDocument({ ...document, claims_supported }, expectations, false)).toEqual([])
@@ -33,7 +33,7 @@ describe('comparing a discovery document', () => {
   it.each([
     ['a missing member', withoutRevocation, 'missing: revocation_endpoint'],
     [
-      'another address',
+      'an endpoint at another address',
       { ...document, jwks_uri: 'https://elsewhere.example/op/v1/jwks?secret' },
       'other value: jwks_uri (https://elsewhere.example/op/v1/jwks)',
     ],
@@ -52,11 +52,11 @@ describe('comparing a discovery document', () => {
       { ...document, code_challenge_methods_supported: ['S256'] },
       'extra: code_challenge_methods_supported',
     ],
-  ])('names %s', (_name, changed, difference) => {
+  ])('reports %s of a discovery document', (_name, changed, difference) => {
     expect(compareDocument(changed, expectations, false)).toEqual([difference])
   })
 
-  it('compares only paths where the document is another one’s than the provider’s', () => {
+  it('compares only the paths of endpoints if the document is from another host than the provider', () => {
     const fake = Object.fromEntries(
       Object.entries(document).map(([name, value]) => [
         name,
@@ -69,7 +69,7 @@ describe('comparing a discovery document', () => {
     expect(isProviderHost('http://127.0.0.1:7220/x', expectations)).toBe(false)
   })
 
-  it('needs of an unknown provider what OpenID Connect Discovery requires, and nothing else', () => {
+  it('requires from an unknown provider only the members that OpenID Connect Discovery requires', () => {
     const wanted = expectationsOf(generic)
     expect(compareDocument({ ...document, anything: 'else' }, wanted, false)).toEqual([])
     expect(compareDocument({ ...document, jwks_uri: undefined }, wanted, false)).toEqual([
@@ -79,7 +79,7 @@ describe('comparing a discovery document', () => {
 })
 
 describe('reading a discovery document', () => {
-  it('needs issuer, authorization endpoint and token endpoint', () => {
+  it('rejects a discovery document without issuer, authorization endpoint or token endpoint', () => {
     expect(usableDocument(document, URL_OF_DOCUMENT)).toMatchObject({ issuer: document.issuer })
     expect(usableDocument(null, URL_OF_DOCUMENT)).toEqual({ unusable: 'not a JSON object' })
     expect(usableDocument({ ...document, token_endpoint: 'nowhere' }, URL_OF_DOCUMENT)).toEqual({
@@ -87,7 +87,7 @@ describe('reading a discovery document', () => {
     })
   })
 
-  it('does not let a document received over TLS lead secrets to an address without', () => {
+  it('rejects an http token endpoint in a discovery document that was received over https', () => {
     const changed = { ...document, token_endpoint: 'http://oauth.platform.intuit.com/x' }
     expect(usableDocument(changed, URL_OF_DOCUMENT)).toEqual({
       unusable: 'no usable token_endpoint',
@@ -103,7 +103,7 @@ describe('reading a key set', () => {
     format: 'jwk',
   })
 
-  it('keeps RSA keys with a kid and counts the others', () => {
+  it('returns the RSA keys with a kid and counts the other keys of a key set', () => {
     const keys = [
       { ...jwk, kid: 'a' },
       jwk,
@@ -114,7 +114,7 @@ describe('reading a key set', () => {
     expect([[...(read?.keys.keys() ?? [])], read?.others]).toEqual([['a'], 3])
   })
 
-  it('is null for anything else', () => {
+  it('returns null if a document is not a key set', () => {
     expect([readKeys(null), readKeys({}), readKeys({ keys: {} })]).toEqual([null, null, null])
   })
 })

@@ -1,4 +1,4 @@
-/** The discovery document: whether it can be used, and how it compares with what is documented. */
+/** Reads the discovery document and the key set, and compares them with the documentation. */
 import { createPublicKey, type JsonWebKey, type KeyObject } from 'node:crypto'
 import type { ExpectedMember, Expectations } from './expectations.ts'
 import { asObject } from '@integration-host/shared/json'
@@ -12,16 +12,16 @@ export interface UsableDocument {
   readonly jwks_uri: string | null
   readonly userinfo_endpoint: string | null
   readonly accounting_url: string | null
-  /** Whether S256 is advertised (RFC 8414 §2). */
+  /** Whether the document advertises the challenge method S256 (RFC 8414 §2). */
   readonly hasPkce: boolean
   readonly isIssuerSent: boolean
-  /** Whether `claims_supported` lists the nonce; then an id token must repeat it. */
+  /** Whether `claims_supported` lists the nonce. If so, an id token must repeat the nonce. */
   readonly isNonceAnnounced: boolean
 }
 
 /**
- * Reads what the other steps need, or names the members that cannot be used. A document received over TLS
- * must not lead secrets to an address without.
+ * Returns the members that the other steps need, or names the invalid ones. If the document was received over https,
+ * an http endpoint is invalid, because secrets would be sent to it.
  */
 export function usableDocument(
   json: Readonly<Record<string, unknown>> | null,
@@ -61,13 +61,13 @@ export function usableDocument(
   }
 }
 
-/** Whether the documented provider publishes this address; `true` if nothing is documented. */
+/** Returns whether the address of the document is the documented one; `true` if none is documented. */
 export const isProviderHost = (url: string, { discovery }: Expectations): boolean =>
   discovery.hosts?.includes(new URL(url).hostname) ?? true
 
 /**
- * What differs from the documentation, as `missing: …`, `other value: …` and `extra: …`; empty if nothing
- * does. With `isStandIn` only the paths of addresses are compared.
+ * Returns the differences from the documentation as `missing: …`, `other value: …` and `extra: …`; empty if there is
+ * none. With `isStandIn`, for a substitute of the provider, only the paths of addresses are compared.
  */
 export function compareDocument(
   json: Readonly<Record<string, unknown>>,
@@ -110,10 +110,10 @@ const shown = (value: unknown): string => {
   return names(value.map(String))
 }
 
-/** A public RSA key of the key set by its `kid`. */
+/** The public RSA keys of the key set by their `kid`. */
 export type SigningKeys = ReadonlyMap<string, KeyObject>
 
-/** The RSA keys of a JWKS (RFC 7517), and how many others there are; `null` if it is not a key set. */
+/** Returns the RSA keys of a JWKS (RFC 7517) and the number of its other keys; `null` if the document is not a JWKS. */
 export function readKeys(
   json: Readonly<Record<string, unknown>> | null,
 ): { readonly keys: SigningKeys; readonly others: number } | null {
@@ -126,7 +126,7 @@ export function readKeys(
     try {
       keys.set(kid, createPublicKey({ key: jwk as JsonWebKey, format: 'jwk' }))
     } catch {
-      // Counted among the others: no signature can be checked with it.
+      // An invalid RSA key counts as another key, because it cannot verify a signature.
     }
   }
   return { keys, others: listed.length - keys.size }

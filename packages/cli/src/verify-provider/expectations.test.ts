@@ -5,13 +5,13 @@ import { checks } from './expectations.ts'
 const document = await readFile(new URL('../../../../docs/intuit.md', import.meta.url), 'utf8')
 
 describe('docs/intuit.md', () => {
-  it('has the section that each check names', () => {
+  it('docs/intuit.md has the section that each check names', () => {
     const sections = new Set([...document.matchAll(/^## (.+)$/gm)].map(([, title]) => title))
     const named = Object.values(checks).map(({ section }) => section)
     expect(named.filter((section) => !sections.has(section))).toEqual([])
   })
 
-  it('names lines of the report as they are spelled there', () => {
+  it('docs/intuit.md refers to existing lines of the report', () => {
     const [, table = ''] = document.split('| Question | Line of `verify-provider` |')
     const cells = table.split('\n\n')[0]?.matchAll(/\| ([^|]+) \|$/gm) ?? []
     const lines = [...cells].flatMap(([, cell = '']) => [...cell.matchAll(/`([^`]+)`/g)])

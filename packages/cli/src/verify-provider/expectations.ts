@@ -1,6 +1,6 @@
 /**
- * What a provider is expected to do, as documented: one table of checks with the texts of a report, and
- * the values that are compared. `section` is the section of docs/intuit.md that has the sources.
+ * The documented behaviour of providers: one table with the texts of the report for each check, and the values that the
+ * checks compare with. `section` is the section of docs/intuit.md that names the sources.
  */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 
@@ -138,17 +138,17 @@ export const checks = {
 >
 export type Check = keyof typeof checks
 
-/** Adding a customer to real books must not happen by accident. */
+/** The host of the production accounting API. Calls to it need --production, because they change real books. */
 export const PRODUCTION_ACCOUNTING_HOST = 'quickbooks.api.intuit.com'
 
-/** The values that the checks compare with. A member that may differ between providers is nullable: not compared. */
+/** The values that the checks compare with. `null` means that the value is not compared. */
 export interface Expectations {
   readonly words: 'intuit' | 'generic'
   readonly discovery: {
-    /** Where the document is published; `null`: anywhere. */
+    /** The documented addresses of the discovery document; `null` accepts any address. */
     readonly hosts: readonly string[] | null
     readonly members: Readonly<Record<string, ExpectedMember>>
-    /** Whether any further member differs from the documentation. */
+    /** Whether an undocumented member counts as a difference. */
     readonly isComplete: boolean
   }
   readonly accessTokenSeconds: number | null
@@ -158,17 +158,17 @@ export interface Expectations {
   readonly idTokenSeconds: number | null
   readonly isNonceRepeated: boolean
   readonly mayRefreshTokenChange: boolean
-  /** The code in the body of a 401; `null`: any. */
+  /** The error code in the body of a 401; `null` accepts any code. */
   readonly rejectedTokenCode: string | null
   readonly hasLimitHeaders: boolean
 }
 
 export type ExpectedMember =
-  /** One of these addresses. */
+  /** The member must be one of these addresses. */
   | { readonly url: readonly string[] }
-  /** Exactly these values, in any order. */
+  /** The member must have exactly these values, in any order. */
   | { readonly list: readonly string[] }
-  /** At least these values. */
+  /** The member must have at least these values. */
   | { readonly includes: readonly string[] }
   | 'any address'
 

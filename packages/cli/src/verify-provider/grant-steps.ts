@@ -1,4 +1,4 @@
-/** Refresh, rotation and revocation of the grant. */
+/** The steps that refresh, rotate and revoke the grant of the run. */
 import { signatureLine } from './id-token.ts'
 import type { ProviderResponse } from './provider-call.ts'
 import { asDocumented, differs, failed, judged, type Line } from './report.ts'
@@ -7,7 +7,7 @@ import { described } from './wording.ts'
 
 export async function* checkRefresh(session: Session): AsyncGenerator<Line> {
   const { settings, expectations, keys } = session
-  const before = session.tokens as Tokens // `needsGrant` holds the step back without any
+  const before = session.tokens as Tokens // not null: otherwise `needsGrant` skips the step
   const response = await refresh(session, before.refresh)
   const after = tokensOf(response, before)
   if (after === null) {
@@ -49,7 +49,7 @@ export async function* checkRefresh(session: Session): AsyncGenerator<Line> {
 
 export async function* checkPreviousToken(session: Session): AsyncGenerator<Line> {
   const { settings, previousRefreshToken, tokens } = session
-  const current = tokens as Tokens // as above
+  const current = tokens as Tokens // not null: otherwise the step is skipped
   const reuse = await refresh(session, previousRefreshToken ?? '')
   const renewed = tokensOf(reuse, current)
   if (renewed !== null) {
@@ -65,7 +65,7 @@ export async function* checkPreviousToken(session: Session): AsyncGenerator<Line
     yield differs('previous refresh token', described(reuse, settings.profile))
     return
   }
-  // RFC 9700 §4.14.2: a provider may treat reuse as theft and revoke the grant.
+  // RFC 9700 §4.14.2: a provider may treat the reuse of a refresh token as theft and revoke the grant.
   const next = await refresh(session, current.refresh)
   const after = tokensOf(next, current)
   if (after !== null) {
@@ -93,7 +93,7 @@ export async function* checkRevocation(session: Session): AsyncGenerator<Line> {
   session.grant = 'ended'
   yield asDocumented('revocation', `200 for a ${form}`)
 
-  // Before the second revocation: only this shows whether the grant was really revoked.
+  // This refresh comes before the second revocation: it shows whether the first one ended the grant.
   const after = await refresh(session, token)
   if (tokensOf(after) !== null) session.grant = 'established'
   yield isInvalidGrant(after)
@@ -110,7 +110,7 @@ export async function* checkRevocation(session: Session): AsyncGenerator<Line> {
 
 const isInvalidGrant = ({ json }: ProviderResponse): boolean => json?.['error'] === 'invalid_grant'
 
-/** Keeps the tokens of a response; whether the refresh token has another value now. */
+/** Stores the tokens of a response in the session, and returns whether the refresh token has changed. */
 function adopt(session: Session, tokens: Tokens): boolean {
   const before = session.tokens?.refresh ?? null
   session.tokens = tokens

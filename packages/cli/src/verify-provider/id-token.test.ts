@@ -41,7 +41,7 @@ function check(token: string, profile: ProviderProfile = intuit): Record<string,
 }
 
 describe('checking an id token', () => {
-  it('finds everything in a documented one as documented, and shows no value', () => {
+  it('judges a documented id token as documented, and prints no claim value', () => {
     const seen = check(tokenOf())
     expect(Object.values(seen).every((text) => text.startsWith('as documented'))).toBe(true)
     expect(JSON.stringify(seen)).not.toMatch(/canary|9341453908059889/)
@@ -70,16 +70,16 @@ describe('checking an id token', () => {
     ['id token times', { exp: NOW - 500 }, /^failed: expired; /],
     ['id token times', { iat: NOW + 600, exp: NOW + 4_200 }, /^failed: .*compare the clocks$/],
     ['id token times', { exp: 'soon' }, 'failed: iat or exp is missing'],
-  ])('judges %s of %j', (name, changes, verdict) => {
+  ])('judges the check %s of an id token with %j', (name, changes, verdict) => {
     expect(check(tokenOf(changes))[name]).toMatch(verdict)
   })
 
-  it('needs the nonce from a provider that must repeat it', () => {
+  it('fails an id token without a nonce if the provider must repeat the nonce', () => {
     expect(check(tokenOf(), generic)['nonce']).toBe('failed: missing')
     expect(check(tokenOf({ nonce: 'the nonce' }), generic)['nonce']).toBe('as documented: repeated')
   })
 
-  it('checks the signature with the key that the header names', () => {
+  it('verifies the signature of an id token with the key whose kid is in the header', () => {
     const [head, , signature] = tokenOf().split('.')
     const forged = `${head}.${encoded({ ...claims, realmid: '1' })}.${signature}`
     expect(check(forged)['signature']).toBe('failed: RS256, not valid')

@@ -1,4 +1,4 @@
-/** The id token of a code exchange against what is documented (OpenID Connect Core §2, §3.1.3.7). */
+/** Checks the id token of a code exchange (OpenID Connect Core §2, §3.1.3.7) and compares it with the documentation. */
 import { verify } from 'node:crypto'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { SigningKeys } from './discovery.ts'
@@ -11,7 +11,7 @@ export interface IdTokenContext {
   readonly keys: SigningKeys
   readonly issuer: string
   readonly clientId: string
-  /** Of the callback; `null` if it named none. */
+  /** The realm id of the callback; `null` if the callback had none. */
   readonly realm: string | null
   readonly nonce: string
   readonly isNonceRequired: boolean
@@ -22,7 +22,7 @@ export interface IdTokenContext {
 
 type Claims = Readonly<Record<string, unknown>>
 
-/** Allowed difference between the provider's clock and this one. */
+/** The allowed difference in seconds between the provider's clock and this machine's. */
 const TOLERANCE_SECONDS = 120
 
 export function checkIdToken(token: string, context: IdTokenContext): Line[] {
@@ -44,7 +44,7 @@ export function checkIdToken(token: string, context: IdTokenContext): Line[] {
   ]
 }
 
-/** Whether the signature is valid, and if not, why. */
+/** Returns the line of the report on the signature, with the reason if it is invalid. */
 export function signatureLine(token: string, keys: SigningKeys): Line {
   const decoded = decode(token)
   if (decoded === null) return failed('signature', 'not a JWT in compact form')

@@ -1,9 +1,9 @@
-/** Checks client id and secret without a person's consent and without changing anything. */
+/** Checks a client id and secret without the consent of a user and without changing anything at the provider. */
 import { randomBytes } from 'node:crypto'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { CallProvider, ProviderResponse } from './provider-call.ts'
 
-/** HTTP Basic with both halves form-encoded (RFC 6749 §2.3.1). */
+/** Returns HTTP Basic credentials with id and secret form-encoded (RFC 6749 §2.3.1). */
 export function basicAuthorization(clientId: string, secret: Secret): string {
   const pair = [clientId, secret.reveal()].map((part) =>
     new URLSearchParams({ v: part }).toString().slice(2),
@@ -21,14 +21,14 @@ export interface KeyPairRequest {
 
 export type KeyPairResult =
   | { readonly kind: 'right' }
-  /** `invalid_client`, or a 401 of whatever form. */
+  /** The provider responded with `invalid_client`, or with a 401 in any format. */
   | { readonly kind: 'rejected'; readonly response: ProviderResponse }
-  /** The response says nothing about the key pair. */
+  /** The response does not show whether the key pair is valid. */
   | { readonly kind: 'unclear'; readonly response: ProviderResponse }
 
 /**
- * Presents a made-up code. RFC 6749 §5.2: `invalid_grant` comes after the client was authenticated,
- * `invalid_client` in its place.
+ * Presents a made-up code at the token endpoint. With a valid key pair the response is `invalid_grant`, otherwise
+ * `invalid_client` (RFC 6749 §5.2).
  *
  * @throws {NoResponse}
  */
@@ -43,7 +43,7 @@ export async function checkKeyPair(
       grant_type: 'authorization_code',
       code: `made-up-${randomBytes(16).toString('base64url')}`,
       redirect_uri: redirect,
-      // Where PKCE is required, a request without it would be rejected for that. Elsewhere it is ignored.
+      // A provider that requires PKCE would reject a request without a verifier. Other providers ignore it.
       code_verifier: randomBytes(32).toString('base64url'),
     }),
   })

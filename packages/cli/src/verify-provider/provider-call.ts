@@ -1,4 +1,4 @@
-/** One call to the provider: a deadline for the whole, a bounded body, no redirect followed. */
+/** Calls the provider with a deadline for the whole response and a limit on its body. Redirects are not followed. */
 import { parseJsonObject } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 
@@ -6,11 +6,11 @@ export interface ProviderResponse {
   readonly status: number
   readonly headers: Headers
   readonly text: string
-  /** `null` unless the body is a JSON object. */
+  /** The body as a JSON object; `null` if it is not one. */
   readonly json: Readonly<Record<string, unknown>> | null
 }
 
-/** There is no whole response. The provider may have acted on the request. */
+/** No complete response was received. The provider may have processed the request. */
 export class NoResponse extends Error {
   override readonly name = 'NoResponse'
 }
@@ -27,13 +27,13 @@ export type CallProvider = (
 const BODY_LIMIT_BYTES = 1_048_576
 
 export interface CallOptions {
-  /** Aborts the calls; its reason is thrown. */
+  /** Aborts the calls, which then throw its reason. */
   readonly signal: AbortSignal
   readonly deadlineMs: number
   readonly onResponse?: (response: ProviderResponse) => void
 }
 
-/** The returned function throws {@link NoResponse}, or the reason of `signal`. */
+/** Returns the function that calls the provider. It throws {@link NoResponse}, or the reason of `signal`. */
 export function createCall({ signal, deadlineMs, onResponse }: CallOptions): CallProvider {
   return async (url, init = {}) => {
     const deadline = AbortSignal.timeout(deadlineMs)
@@ -76,7 +76,7 @@ async function readBounded(response: Response): Promise<string> {
   return Buffer.concat(chunks).toString('utf8')
 }
 
-// fetch says no more than "fetch failed"; its cause is the network's error.
+// fetch rejects with `TypeError: fetch failed`; the network error is its `cause`.
 const networkReason = (error: unknown): string => {
   const { cause } = error as { cause?: unknown }
   const reason = reasonOf(cause instanceof Error ? cause : error)

@@ -24,7 +24,7 @@ describe('the report', () => {
     { ...skipped(null, '--no-create'), ...step('create') },
   ]
 
-  it('has a line for each check, and below a deviation what was expected and where it is documented', () => {
+  it('prints a line for each check, and after a deviation the expected behaviour and its documentation', () => {
     expect(reportTable(lines, expectations, uncoloured)).toEqual([
       'VERDICT        STEP      CHECK     SEEN',
       'as documented  id token  audience  an array with one entry',
@@ -35,7 +35,7 @@ describe('the report', () => {
     ])
   })
 
-  it('is one document for each line with --json', () => {
+  it('prints each line of the report as one document with --json', () => {
     expect(lines.map((line) => reportDocument(line, expectations))[1]).toEqual({
       Step: 'id token',
       Check: 'nonce',
@@ -50,23 +50,23 @@ describe('the report', () => {
     })
   })
 
-  it('keeps control characters away from the terminal', () => {
+  it('removes control characters from the report', () => {
     const line = { ...failed('query', 'a\u001b[2Jb\nc'), ...step('query') }
     expect(reportTable([line], expectations, uncoloured)[1]).toMatch(/a�\[2Jb c$/)
     expect(reportDocument(line, expectations).Seen).toBe('a�[2Jb c')
   })
 
-  it('counts verdicts and leaves out those without a line', () => {
+  it('counts the lines of each verdict and omits verdicts without a line', () => {
     expect(summaryOf(lines)).toBe('1 as documented, 1 differ, 1 skipped, 1 failed.')
     expect(summaryOf(lines.slice(0, 1))).toBe('1 as documented.')
   })
 
-  it('judges what the host can work with as documented or different, never as failed', () => {
+  it('judges behaviour that the services can handle as documented or as different, never as failed', () => {
     expect(judged('nonce', true, 'x').verdict).toBe('as documented')
     expect(judged('nonce', false, 'x').verdict).toBe('differs')
   })
 
-  it('names a section and an expectation for every check and both kinds of provider', () => {
+  it('every check has a documented section and an expectation for both provider profiles', () => {
     for (const check of Object.values(checks))
       expect([check.section, check.intuit, check.generic].every((text) => text.length > 0)).toBe(
         true,

@@ -1,14 +1,14 @@
-/** The lines of a report that may be pasted into an issue: verdicts, what was seen, and nothing secret. */
+/** The lines of a report that can be published: verdicts and observations without secrets. */
 import { type Colour, createTable, plain } from '../terminal.ts'
 import { type Check, checks, type Expectations } from './expectations.ts'
 
 export type Verdict = 'as documented' | 'differs' | 'skipped' | 'failed'
 
-/** `check` is `null` if a step was skipped or failed as a whole. */
+/** A line of the report. `check` is `null` if the whole step was skipped or failed. */
 export interface Line {
   readonly check: Check | null
   readonly verdict: Verdict
-  /** Our own text; of the provider's response only names and numbers (see wording.ts). */
+  /** The observation in our own words; of a response it contains only names and numbers (wording.ts). */
   readonly seen: string
 }
 
@@ -32,7 +32,7 @@ export const skipped = (check: Check | null, seen: string): Line => ({
   verdict: 'skipped',
   seen,
 })
-/** The host can work with either, but only one is documented. */
+/** Returns a line for behaviour that the services can handle either way, of which only one is documented. */
 export const judged = (check: Check, isExpected: boolean, seen: string): Line =>
   (isExpected ? asDocumented : differs)(check, seen)
 
@@ -43,7 +43,7 @@ const colours: Readonly<Record<Verdict, Colour>> = {
   failed: 'red',
 }
 
-/** A table whose deviating lines are followed by what was expected. */
+/** Returns the report as a table. A line that deviates is followed by the expected behaviour. */
 export function reportTable(
   lines: readonly ReportedLine[],
   expectations: Expectations,
@@ -80,7 +80,7 @@ export const reportDocument = (
   Section: check === null ? null : checks[check].section,
 })
 
-/** `14 as documented, 2 differ, 1 skipped.` */
+/** Returns the numbers of verdicts: `14 as documented, 2 differ, 1 skipped.` */
 export function summaryOf(lines: readonly Line[]): string {
   const words: Readonly<Record<Verdict, string>> = {
     'as documented': 'as documented',

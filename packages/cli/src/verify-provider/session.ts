@@ -10,7 +10,7 @@ import type { Redaction } from './wording.ts'
 export interface VerifySettings {
   readonly discoveryUrl: string
   readonly clientId: string
-  /** In order of preference. */
+  /** The client secrets in order of preference. */
   readonly clientSecrets: readonly Secret[]
   readonly redirect: string
   readonly scope: string
@@ -30,37 +30,37 @@ export interface Session {
   readonly expectations: Expectations
   readonly call: CallProvider
   readonly redaction: Redaction
-  /** Epoch milliseconds. */
+  /** Returns the time in epoch milliseconds. */
   readonly now: () => number
-  /** Asks the person; `false` without one, unless `--yes`. */
+  /** Prompts the user. Without a terminal it returns `false`, and with `--yes` it returns `true` without a prompt. */
   readonly confirm: (question: string) => Promise<boolean>
-  /** The text for a step that was not confirmed. */
+  /** The text of the report for a step that the user did not confirm. */
   readonly notConfirmed: string
-  /** Sends the browser to the address and resolves with the callback's parameters. @throws {NoCallback} */
+  /** Prints the address to open in a browser, and resolves with the parameters of the callback. @throws {NoCallback} */
   readonly authorize: (url: string, state: string) => Promise<URLSearchParams>
 
   document: UsableDocument | null
   keys: SigningKeys
   accountingUrl: string | null
-  /** The one that the provider accepts. */
+  /** The client secret that the provider accepts; `null` before the key pair was checked. */
   clientSecret: Secret | null
   nonce: string
   realm: string | null
   idToken: string | null
   tokens: Tokens | null
-  /** The refresh token before the last change of its value. */
+  /** The previous refresh token; `null` if its value has not changed. */
   previousRefreshToken: string | null
-  /** `possible`: consent may have been given, but no tokens were received. */
+  /** The state of the grant. `possible` means that the user may have consented, but no tokens were received. */
   grant: 'none' | 'possible' | 'established' | 'ended'
   responses: number
-  /** Headers that may name a limit: names, and the values that are numbers. */
+  /** Response headers that may state a limit, by name; the value is `null` unless it is a number. */
   readonly limitHeaders: Map<string, string | null>
 }
 
-/** The browser brought no usable callback. */
+/** No usable callback was received. */
 export class NoCallback extends Error {
   override readonly name = 'NoCallback'
-  /** Whether a person may have consented all the same. */
+  /** Whether the user may have consented nevertheless. */
   readonly isConsentPossible: boolean
 
   constructor(message: string, isConsentPossible: boolean) {
@@ -72,7 +72,7 @@ export class NoCallback extends Error {
 export const hasOpenId = ({ settings }: Session): boolean =>
   settings.scope.split(' ').includes('openid')
 
-/** A token request (RFC 6749 §4.1.3, §6). The tokens of its response are kept out of the report. */
+/** Sends a token request (RFC 6749 §4.1.3, §6). The tokens of the response are redacted in the report. */
 export async function requestTokens(
   session: Session,
   form: Readonly<Record<string, string>>,
@@ -96,7 +96,10 @@ export const refresh = (session: Session, refreshToken: string): Promise<Provide
     redirect_uri: session.settings.redirect,
   })
 
-/** The tokens of a token response; `null` if it holds none. An absent refresh token stays the same (RFC 6749 §6). */
+/**
+ * Returns the tokens of a token response; `null` if it has none. Without a refresh token in the response, the previous
+ * one stays valid (RFC 6749 §6).
+ */
 export function tokensOf({ status, json }: ProviderResponse, before?: Tokens): Tokens | null {
   const { access_token: access, refresh_token: refreshToken = before?.refresh } = json ?? {}
   return status === 200 && typeof access === 'string' && typeof refreshToken === 'string'
@@ -104,7 +107,7 @@ export function tokensOf({ status, json }: ProviderResponse, before?: Tokens): T
     : null
 }
 
-/** Revokes in the profile's way (RFC 7009 §2.1, or Intuit's JSON). */
+/** Revokes a token in the format of the provider profile: the form of RFC 7009 §2.1, or Intuit's JSON. */
 export const revoke = (
   session: Session,
   endpoint: string,
@@ -127,7 +130,7 @@ const clientAuthentication = ({ settings, clientSecret }: Session) => ({
   }),
 })
 
-/** A call to the accounting API for the connected company; `path` follows `/v3/company/<realm>/`. */
+/** Calls the accounting API for the connected company; `path` follows `/v3/company/<realm>/`. */
 export const callAccounting = (
   session: Session,
   path: string,

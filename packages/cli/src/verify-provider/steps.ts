@@ -1,4 +1,4 @@
-/** The steps of a verification, in order. Each declares what it needs and what it prompts for, and reports its results. */
+/** The steps of a verification, in order. Each declares its preconditions and its prompt, and yields its results. */
 import { UsageError } from '../exit-code.ts'
 import { checkAccessToken, checkCreate, checkQuery } from './accounting-steps.ts'
 import { checkCallback } from './connect-step.ts'
@@ -28,11 +28,11 @@ import { address, described, names } from './wording.ts'
 
 export interface Step {
   readonly name: string
-  /** Prompted before a step that changes something. */
+  /** The prompt before the step, if the step changes something; otherwise `null`. */
   readonly question: string | null
-  /** Why the step cannot be done; `null`: it can. */
+  /** Returns the reason to skip the step; `null` if it can run. */
   readonly blocked: (session: Session) => string | null
-  /** Yields each line as it is known, so that a call without a response loses no earlier line. */
+  /** Runs the step and yields each line as it is known, so that a later failure loses no earlier line. */
   readonly run: (session: Session) => AsyncGenerator<Line>
 }
 
@@ -85,7 +85,7 @@ export const steps: readonly Step[] = [
   },
   { name: 'changed token', question: null, blocked: needsAccounting, run: checkAccessToken },
   {
-    // After the accounting API, which needs the grant that this step may end.
+    // This step may end the grant, which the accounting steps need, so it runs after them.
     name: 'previous token',
     question: 'Use the previous refresh token once more? The provider may end the grant for it.',
     blocked: (session) =>
@@ -116,7 +116,7 @@ export const steps: readonly Step[] = [
   },
 ]
 
-/** Runs a step. A failure becomes a line; only the end of the whole run is thrown. */
+/** Runs a step. A failure of the step becomes a line; only errors that end the whole run are thrown. */
 export async function* runStep(step: Step, session: Session): AsyncGenerator<ReportedLine> {
   const reported = (line: Line): ReportedLine => ({
     ...line,
@@ -204,11 +204,12 @@ function accountingAddress(
       : named !== null
         ? 'the discovery document'
         : 'the profile'
-  // `other`: a sandbox's keys do not work with the address of production, nor the other way round.
+  // `other` is reported because the keys of a sandbox do not work at the production address, nor production keys at a
+  // sandbox address.
   return { url: accountingUrl ?? known, source, other: known }
 }
 
-/** @throws {UsageError} before anything but the discovery document was requested. */
+/** Rejects the production address. Only the discovery document was requested before. @throws {UsageError} */
 export function rejectProduction(
   accountingUrl: string | null,
   { settings }: Pick<Session, 'settings'>,

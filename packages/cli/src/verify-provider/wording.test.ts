@@ -8,7 +8,7 @@ const response = (status: number, text: string): ProviderResponse => {
   try {
     json = JSON.parse(text) as ProviderResponse['json']
   } catch {
-    // stays null
+    // not JSON, so `json` stays null
   }
   return { status, headers: new Headers(), text, json }
 }
@@ -27,11 +27,11 @@ describe('what is shown of a response', () => {
     ],
     [400, '{"Fault":{"Error":[{"code":"610"}]}}', '400, JSON with Fault, code 610'],
     [429, '<IntuitResponse><Fault><Error code="3001">secret-1', '429, XML, code 3001'],
-  ])('is its status, its form and its code: %i %s', (status, text, shown) => {
+  ])('describes the response %i %s by its status, format and error code', (status, text, shown) => {
     expect(described(response(status, text), intuit)).toBe(shown)
   })
 
-  it('is a name only if it looks like one', () => {
+  it('prints a name of a response only if it looks like a name', () => {
     expect(names(['sub', 'iss', 'sub'])).toBe('iss, sub')
     expect(names(['x_refresh_token_expires_in', 'RS256', 'openid'])).not.toContain('not shown')
     expect(names(['9341453908059889'])).toBe('(a name not shown)')
@@ -44,7 +44,7 @@ describe('what is shown of a response', () => {
     expect(errorCode(17)).toBeNull()
   })
 
-  it('is an address without its user and query, and of a realm id the last three digits', () => {
+  it('prints addresses without user and query, and only the last three digits of a realm id', () => {
     expect(address('https://user:secret@host.example/a?code=secret#x')).toBe(
       'https://host.example/a',
     )
@@ -53,7 +53,7 @@ describe('what is shown of a response', () => {
     expect(maskedRealm('889')).toBe('…')
   })
 
-  it('hides a known secret wherever it appears, the longest first', () => {
+  it('redacts known secrets in a text, the longest first', () => {
     const redaction = createRedaction()
     redaction.add('secret-1', 'secret-1-longer', null, 'a')
     expect(redaction.hide('a secret-1-longer secret-1')).toBe('a [hidden] [hidden]')

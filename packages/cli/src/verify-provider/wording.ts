@@ -1,13 +1,13 @@
 /**
- * What of a provider's response may be shown. Everything else stays out of the report: a report is pasted
- * into issues, and a response may hold tokens, names of companies, or text that steers a terminal.
+ * Decides which parts of a response the report may contain. A report can be published in an issue, and a response may
+ * contain tokens, names of companies, or control characters for a terminal.
  */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { ProviderResponse } from './provider-call.ts'
 
 /**
- * Names of members, claims, headers and scopes, if they look like names: words in snake_case, kebab-case or
- * camelCase. Tokens have digits and no words.
+ * Returns the names of members, claims, headers or scopes that look like names: words in snake_case, kebab-case or
+ * camelCase. A token does not match, because it mixes digits and letters.
  */
 export const names = (given: Iterable<string>): string =>
   [...new Set([...given].map((name) => (NAME.test(name) ? name : '(a name not shown)')))]
@@ -18,13 +18,13 @@ export const names = (given: Iterable<string>): string =>
 const NAME = /^(?=.{1,60}$)([a-z]+([._-][a-z]+)*|[a-z]+([A-Z][a-z]+){1,4}|(RS|ES|PS|HS)\d{3}|S256)$/
 const ERROR_CODE = /^[a-z][a-z_]{2,39}$/
 
-/** The `error` of an OAuth response (RFC 6749 §5.2), if it looks like one. */
+/** Returns the `error` of an OAuth response (RFC 6749 §5.2) if it looks like an error code; `null` if there is none. */
 export function errorCode(error: unknown): string | null {
   if (typeof error !== 'string') return null
   return ERROR_CODE.test(error) ? error : '(an error code not shown)'
 }
 
-/** `401, JSON, code 3200`; `400 invalid_grant, JSON`; `502, HTML`. */
+/** Describes a response: `401, JSON, code 3200`; `400 invalid_grant, JSON`; `502, HTML`. */
 export function described(response: ProviderResponse, profile: ProviderProfile): string {
   const error = errorCode(response.json?.['error'])
   const code = faultCode(response, profile)
@@ -35,7 +35,7 @@ export function described(response: ProviderResponse, profile: ProviderProfile):
   ].join(', ')
 }
 
-/** The accounting API's own error code without leading zeros; `null` if the body has none. */
+/** Returns the error code of the accounting API without leading zeros; `null` if the body has none. */
 export function faultCode({ text }: ProviderResponse, profile: ProviderProfile): string | null {
   const code = profile.accounting.faultOf(text)?.code.replace(/^0+/, '') ?? ''
   return code === '' ? null : code
@@ -51,22 +51,22 @@ export function formOf({ text, json }: ProviderResponse): string {
   return 'Fault' in json ? 'JSON with Fault' : 'JSON'
 }
 
-/** An address without user, password and query. */
+/** Returns an address without user, password and query. */
 export function address(value: unknown): string {
   if (typeof value !== 'string' || !URL.canParse(value)) return '(not an address)'
   const { protocol, host, pathname } = new URL(value)
   return `${protocol}//${host}${pathname.replace(/\/$/, '')}`.slice(0, 100)
 }
 
-/** The last three digits, so that two companies can be distinguished. */
+/** Returns the last three digits of a realm id, which are enough to tell two companies apart. */
 export const maskedRealm = (realm: string): string =>
   realm.length >= 9 && /^\d+$/.test(realm) ? `…${realm.slice(-3)}` : '…'
 
-/** Replaces known secrets in a text, as a second line of defence: the rules above should not let any through. */
+/** Redacts known secrets in a text. This is a second line of defence: the rules above should already exclude them. */
 export function createRedaction() {
   const secrets = new Set<string>()
   return {
-    /** Shorter ones would replace parts of ordinary words. */
+    /** The minimum length of a redacted secret; shorter ones would match parts of ordinary words. */
     add(...values: readonly (string | null | undefined)[]): void {
       for (const value of values) if (value && value.length >= 6) secrets.add(value)
     },
