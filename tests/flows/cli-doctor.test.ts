@@ -59,7 +59,7 @@ describe('doctor over a running system', () => {
     expect(reported).toEqual(
       expect.arrayContaining([
         expect.stringMatching(/^postgres migrations: all \d+ applied$/),
-        'rabbitmq queues: 12 of 12 as they should be',
+        'rabbitmq queues: 12 of 12 are correct',
         'token-service key ring: opens all 1 credentials',
         'coordinator processes: OrderProcess',
         'coordinator integrity: rows, items and queues agree',

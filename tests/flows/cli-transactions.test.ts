@@ -52,7 +52,7 @@ describe('the transactions command against a coordinator', () => {
   it('accepts the same transaction id again with equal data, and rejects it with other data', async () => {
     expect(await cli('queue', '66')).toMatchObject({
       code: 0,
-      stdout: '66 was queued before: Completed.\n',
+      stdout: '66 was queued before, its status is Completed.\n',
     })
     expect(await cli('queue', '66', '--data', '{"a": 1}')).toMatchObject({
       code: 1,

@@ -137,12 +137,15 @@ describe('reaching token-service', () => {
     ['ACC-odd', 1, 'does not respond as the token-service of this version'],
     ['ACC-cut', 5, 'cannot be reached'],
     ['ACC-steer', 1, 'red�[31m and more'],
-  ])('a failed request for %s exits with code %i and prints the reason on standard error', async (name, expected, message) => {
-    const { code, out, err } = await run(['credentials', 'show', name], service)
-    expect({ code, out }).toEqual({ code: expected, out: '' })
-    expect(err).toContain(message)
-    expect(err).not.toContain('\u001b')
-  })
+  ])(
+    'a failed request for %s exits with code %i and prints the reason on standard error',
+    async (name, expected, message) => {
+      const { code, out, err } = await run(['credentials', 'show', name], service)
+      expect({ code, out }).toEqual({ code: expected, out: '' })
+      expect(err).toContain(message)
+      expect(err).not.toContain('\u001b')
+    },
+  )
 
   it('exits with code 5 if the connection is refused, and names the address', async () => {
     const { url } = service

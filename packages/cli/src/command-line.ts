@@ -5,7 +5,10 @@ import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
 import { importCredentials } from './commands/import.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
-import * as transactions from './commands/transactions.ts'
+import { cancel, replay, resume } from './commands/transactions/change-run.ts'
+import { listTransactions } from './commands/transactions/list.ts'
+import { queueTransactions } from './commands/transactions/queue.ts'
+import { showTransaction } from './commands/transactions/show.ts'
 import { verifyProvider } from './commands/verify-provider.ts'
 import { CommandFailed, exitCodes, UsageError } from './exit-code.ts'
 import { plain, print, notify, type Terminal } from './terminal.ts'
@@ -40,12 +43,12 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
     {
       title: 'Transactions of processes',
       commands: new Map([
-        ['list', transactions.list],
-        ['show', transactions.show],
-        ['queue', transactions.queue],
-        ['replay', transactions.replay],
-        ['resume', transactions.resume],
-        ['cancel', transactions.cancel],
+        ['list', listTransactions],
+        ['show', showTransaction],
+        ['queue', queueTransactions],
+        ['replay', replay],
+        ['resume', resume],
+        ['cancel', cancel],
       ]),
       examples: ['transactions list --status Failed', 'transactions show 66'],
     },

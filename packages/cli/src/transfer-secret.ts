@@ -63,7 +63,10 @@ async function promptForPassphrase(terminal: Terminal, isNew: boolean): Promise<
     )
   }
   const passphrase = await promptSecret(terminal, 'Passphrase: ')
-  if (isNew && !(await promptSecret(terminal, 'The same again: ')).equals(passphrase.reveal()))
+  if (
+    isNew &&
+    !(await promptSecret(terminal, 'Repeat the passphrase: ')).equals(passphrase.reveal())
+  )
     throw new UsageError('The passphrases differ')
   return passphrase
 }

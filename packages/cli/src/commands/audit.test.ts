@@ -151,7 +151,12 @@ describe('audit verify', () => {
       1_499,
       'entry 1500 is missing',
     ],
-    ['two entries were swapped', whole.with(9, entry(12)).with(11, entry(10)), 12, 'entry 10 is missing'],
+    [
+      'two entries were swapped',
+      whole.with(9, entry(12)).with(11, entry(10)),
+      12,
+      'entry 10 is missing',
+    ],
   ])('audit verify reports with exit code 1 that %s', async (_, broken, seq, reason) => {
     log = broken
     const { code, out, err } = await verify()
@@ -178,9 +183,12 @@ describe('audit verify', () => {
   describe('with --expect', () => {
     const expecting = (seq: number) => verify('--expect', spelled(entry(seq)))
 
-    it.each([1, 1_000, 1_001, LENGTH])('audit verify --expect accepts the unchanged entry %i', async (seq) => {
-      expect((await expecting(seq)).code).toBe(0)
-    })
+    it.each([1, 1_000, 1_001, LENGTH])(
+      'audit verify --expect accepts the unchanged entry %i',
+      async (seq) => {
+        expect((await expecting(seq)).code).toBe(0)
+      },
+    )
 
     it('audit verify --expect accepts the newest trimmed entry, whose hash the first kept entry contains', async () => {
       log = whole.slice(700)
@@ -188,15 +196,22 @@ describe('audit verify', () => {
     })
 
     it.each([
-      ['the newest entries were removed', whole.slice(0, 2_400), 'it is missing: the log ends with entry 2400'],
+      [
+        'the newest entries were removed',
+        whole.slice(0, 2_400),
+        'it is missing: the log ends with entry 2400',
+      ],
       ['all entries were removed', [], 'it is missing: the log ends with entry 0'],
       ['the newest entries were rewritten', rewritten, 'it is another one than was expected'],
-    ])('audit verify --expect reports that %s, which the chain alone does not show', async (_, broken, reason) => {
-      log = broken
-      expect((await verify()).code).toBe(0)
-      const { code, err } = await expecting(LENGTH)
-      expect([code, err]).toEqual([1, `The audit log is broken at entry ${LENGTH}: ${reason}.\n`])
-    })
+    ])(
+      'audit verify --expect reports that %s, which the chain alone does not show',
+      async (_, broken, reason) => {
+        log = broken
+        expect((await verify()).code).toBe(0)
+        const { code, err } = await expecting(LENGTH)
+        expect([code, err]).toEqual([1, `The audit log is broken at entry ${LENGTH}: ${reason}.\n`])
+      },
+    )
 
     it('says when the entry is kept no longer', async () => {
       log = whole.slice(700)

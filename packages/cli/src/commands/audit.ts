@@ -13,12 +13,12 @@ const readerOf =
     service.get(`/audit?after=${after}&limit=${limit}`, AuditPage)
 
 export const auditList: Command = {
-  summary: 'who did what to which credential, when and with what outcome',
+  summary: 'list who did what to which credential, when and with what outcome',
   usage: '[--name ACC-<realm>] [--since SEQ]',
-  help: `Lists the audit log, the oldest entry first. With --json one entry on each line, as it is chained.
+  help: `Lists the audit log, the oldest entry first. With --json one entry on each line, in the form that is hashed.
 
-  --name ACC-<realm>   entries of this credential only
-  --since SEQ          from the entry with this number on
+  --name ACC-<realm>   only entries of this credential
+  --since SEQ          only entries from this number on
 
 Examples:
   integration-host audit list --name ACC-9341453908059889
@@ -71,7 +71,7 @@ Examples:
 }
 
 export const auditVerify: Command = {
-  summary: 'recompute the chain of the audit log',
+  summary: 'verify the hash chain of the audit log',
   usage: '[--expect SEQ:HASH]',
   help: `Recomputes the hash chain of the audit log and prints its head as SEQ:HASH. Exit code 1 when an entry was
 changed, removed or inserted. A client that can write to the store could rewrite or truncate the whole log: save the

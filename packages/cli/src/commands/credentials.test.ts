@@ -153,15 +153,20 @@ describe('credentials remove', () => {
   it.each([
     ['ACC-3', 'confirmed', 'The provider confirmed that its grant has ended.'],
     ['ACC-4', 'unconfirmed', 'The provider did not confirm that the grant has ended.'],
-  ])('credentials remove %s reports that the revocation is %s', async (name, Revocation, sentence) => {
-    const removal = ['credentials', 'remove', name, '--yes']
-    const told = await run(removal, service)
-    expect([told.out, told.err]).toEqual([
-      `${name} is removed.\n`,
-      expect.stringContaining(sentence),
-    ])
-    expect((await run([...removal, '--json'], service)).json).toEqual([{ Name: name, Revocation }])
-  })
+  ])(
+    'credentials remove %s reports that the revocation is %s',
+    async (name, Revocation, sentence) => {
+      const removal = ['credentials', 'remove', name, '--yes']
+      const told = await run(removal, service)
+      expect([told.out, told.err]).toEqual([
+        `${name} is removed.\n`,
+        expect.stringContaining(sentence),
+      ])
+      expect((await run([...removal, '--json'], service)).json).toEqual([
+        { Name: name, Revocation },
+      ])
+    },
+  )
 
   it('credentials remove does nothing without a terminal and without --yes', async () => {
     expect((await run(remove, service)).code).toBe(2)

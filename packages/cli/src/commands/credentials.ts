@@ -29,7 +29,7 @@ export async function* credentialPages(service: ServiceApi): AsyncGenerator<Cred
 const pathOf = (name: string): string => `/credentials/${encodeURIComponent(name)}`
 
 export const list: Command = {
-  summary: 'all credentials, with their states',
+  summary: 'list all credentials with their status',
   usage: '',
   help: `Lists all credentials in the order of their names, without secrets.
 With --json one credential on each line.
@@ -61,10 +61,10 @@ Examples:
 }
 
 export const show: Command = {
-  summary: 'one credential, and its fault with what to do',
+  summary: 'show one credential, its fault and the remedy',
   usage: 'ACC-<realm>',
-  help: `Shows one credential without its secrets. When it is faulted: since when, why, the provider's trace id,
-what to do, and exit code 4.
+  help: `Shows one credential without its secrets. For a faulted credential it also shows since when and why it is
+faulted, the provider's trace id and the remedy; the exit code is 4.
 
 Examples:
   integration-host credentials show ACC-9341453908059889
@@ -104,12 +104,12 @@ async function printCredential(
 const Started = z.object({ url: z.url(), state: z.string(), expires_at: z.iso.datetime() })
 
 export const connect: Command = {
-  summary: 'the address at which a company is connected',
+  summary: 'print the address at which a company is connected',
   usage: '[--realm REALM] [--return-to URL]',
   help: `Starts an authorization and prints the address to open in a browser.
 
-  --realm REALM     accept this company only: to reconnect it
-  --return-to URL   where the browser goes at the end; its origin must be one of RETURN_TO_ORIGINS
+  --realm REALM     accept only this company, to reconnect it
+  --return-to URL   the address that the browser is sent to at the end; its origin must be one of RETURN_TO_ORIGINS
 
 Examples:
   integration-host credentials connect
@@ -138,8 +138,8 @@ Examples:
 export const refresh: Command = {
   summary: 'refresh a credential now',
   usage: 'ACC-<realm>',
-  help: `Refreshes a credential now, however long its access token is still valid, and shows it. When the grant has ended:
-why, the provider's trace id, what to do, and exit code 4.
+  help: `Refreshes a credential now, even if its access token is still valid, and shows it. If the grant has ended, it
+shows the reason, the provider's trace id and the remedy; the exit code is 4.
 
 Examples:
   integration-host credentials refresh ACC-9341453908059889`,
@@ -155,7 +155,7 @@ Examples:
 export const remove: Command = {
   summary: 'revoke the grant and remove the credential',
   usage: 'ACC-<realm> [--yes]',
-  help: `Revokes the grant at the provider and removes the credential. Only a new authorization brings it back.
+  help: `Revokes the grant at the provider and removes the credential. To undo this, the company must be connected again.
 
   --yes   do not prompt; needed without a terminal
 

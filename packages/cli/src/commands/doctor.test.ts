@@ -80,10 +80,13 @@ describe('doctor', () => {
       [{ status: 500, body: 'canary-1' }, 'warning', 'not clear: 500, neither JSON nor XML'],
       [{ status: 429, body: '' }, 'warning', 'not clear: 429, empty body'],
       [{ body: '{', isCut: true }, 'problem', /^not checked: no response/],
-    ])('judges the key pair by the token endpoint response %j', async (response, Verdict, found) => {
-      tokenResponse = response
-      expect(await keyPair()).toMatchObject({ Verdict, Found: expect.stringMatching(found) })
-    })
+    ])(
+      'judges the key pair by the token endpoint response %j',
+      async (response, Verdict, found) => {
+        tokenResponse = response
+        expect(await keyPair()).toMatchObject({ Verdict, Found: expect.stringMatching(found) })
+      },
+    )
 
     it('accepts the key pair if the provider accepts one of several client secrets', async () => {
       await provider[Symbol.asyncDispose]()
@@ -128,14 +131,17 @@ describe('doctor', () => {
       { body: { issuer: 'x', authorization_endpoint: 'https://x.example' } },
       'no usable token_endpoint',
     ],
-  ])('prints a problem with its remediation and exits with code 1 for the discovery response %j', async (bad, found) => {
-    answer = bad
-    const { code, out, err } = await doctor()
-    expect([code, err]).toEqual([1, '1 problem, 0 warnings.\n'])
-    expect(out).toMatch(
-      new RegExp(`^problem +provider +discovery +${found}\n +→ Is DISCOVERY_URL`, 'm'),
-    )
-  })
+  ])(
+    'prints a problem with its remediation and exits with code 1 for the discovery response %j',
+    async (bad, found) => {
+      answer = bad
+      const { code, out, err } = await doctor()
+      expect([code, err]).toEqual([1, '1 problem, 0 warnings.\n'])
+      expect(out).toMatch(
+        new RegExp(`^problem +provider +discovery +${found}\n +→ Is DISCOVERY_URL`, 'm'),
+      )
+    },
+  )
 
   it('reports a clock that differs by minutes as a problem, by seconds as a warning', async () => {
     const ahead = (seconds: number) => new Date(Date.now() + seconds * 1_000).toUTCString()

@@ -1,21 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { isLoopback } from '@integration-host/shared/http/loopback'
 import {
   type CheckResult,
   problem,
   skipped,
-  warning,
 } from '@integration-host/shared/observability/checks/check-result'
 import { backendUrl, httpUrl, parseConfig, secret } from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
-import type { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
-import { wantedQueues, type ProcessOutline } from '../doctor/broker-topology.ts'
-import { examineManagement, type Management } from '../doctor/management.ts'
+import { examineBroker } from '../doctor/broker.ts'
 import { examinePostgres } from '../doctor/postgres.ts'
 import { examineProvider, type ProviderClient } from '../doctor/provider.ts'
-import { examineRabbitMq } from '../doctor/rabbitmq.ts'
+import { isReached } from '../doctor/reach.ts'
 import { examineRedis } from '../doctor/redis.ts'
 import {
   examineCoordinator,
@@ -61,19 +57,20 @@ const DEFAULT_SECONDS = 15
 const GRACE_MS = 1_000
 
 export const doctor: Command = {
-  summary: 'what is wrong with backends, provider and services, and how to fix it',
+  summary: 'check backends, provider and services, and print how to fix problems',
   usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
-  help: `Checks every backend (version, important settings, migrations, queues and policies), at the clocks of all
-machines, at the provider and the key pair, at each service and at the keys of stored credentials. It changes nothing.
+  help: `Checks every backend (version, important settings, migrations, queues and policies), the clocks of all machines,
+the provider and the key pair, each service, and whether the stored credentials can be decrypted. It changes nothing.
 With --json one check result on each line.
 
-  --only SUBJECT,…    of ${subjects.join(', ')}
-  --timeout SECONDS   for all of it together (default ${DEFAULT_SECONDS})
-  --strict            exit code 1 for warnings as well
+  --only SUBJECT,…    check only these of ${subjects.join(', ')}
+  --timeout SECONDS   the deadline of all checks together (default ${DEFAULT_SECONDS})
+  --strict            exit with code 1 for warnings too
 
 It reads the settings of the services: REDIS_URL, DATABASE_URL, AMQP_URL, AMQP_PREFIX, DISCOVERY_URL, CLIENT_ID,
-CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of
-RabbitMQ's management API with a user who has the tag monitoring. What is not set is reported as skipped.
+CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE;
+and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with a user who has the tag monitoring. A check
+whose setting is missing is reported as skipped.
 
 Exit code 0: nothing is wrong, or only warnings. 1: there are problems.
 
@@ -204,7 +201,7 @@ function subjectsOf(only: string | undefined): readonly Subject[] {
   return subjects.filter((subject) => names.includes(subject))
 }
 
-/** Examines a subject, or reports it as skipped if its setting is missing. */
+/** Returns the examination of a subject, or a skipped check if its setting is missing. */
 const given =
   <T>(
     value: T | undefined,
@@ -216,7 +213,7 @@ const given =
       ? Promise.resolve([skipped('connection', `${variable} is not set`, `Set ${variable}.`)])
       : examine(value)
 
-/** Examines readiness, and then whatever else a reachable service can report. */
+/** Returns the examination of a service: its readiness and, if the service is reachable, further checks. */
 const examineWith =
   (
     service: Service,
@@ -227,62 +224,6 @@ const examineWith =
     const results = await examineReadiness(service, signal)
     return isReached(results) ? [...results, ...(await more(service))] : results
   }
-
-async function examineBroker(
-  url: Secret,
-  settings: Settings,
-  processes: readonly ProcessOutline[] | null,
-  signal: AbortSignal,
-): Promise<readonly CheckResult[]> {
-  const queues = wantedQueues(processes ?? [], settings.AMQP_PREFIX)
-  const unknown =
-    processes === null
-      ? [
-          skipped(
-            'queues',
-            'those of processes: the coordinator does not list its processes',
-            'Start the coordinator, or set COORDINATOR_URL and SERVICE_API_KEY.',
-          ),
-        ]
-      : []
-  const management = managementOf(url, settings)
-  const managed = management === null ? null : await examineManagement(management, queues, signal)
-  const hasManagement = managed !== null && 'results' in managed
-  const overAmqp = await examineRabbitMq(url, hasManagement ? [] : queues, signal)
-  if (!isReached(overAmqp)) return overAmqp
-  if (hasManagement) return [...overAmqp, ...managed.results, ...unknown]
-  const why = managed === null ? 'AMQP_MANAGEMENT_URL is not set' : `management API: ${managed.why}`
-  const remediation =
-    'Set AMQP_MANAGEMENT_URL to its address with a user who has the tag monitoring: http://user:password@host:15672'
-  return [
-    ...overAmqp,
-    ...unknown,
-    (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, remediation),
-  ]
-}
-
-const isReached = (results: readonly CheckResult[]): boolean =>
-  results.some(({ check, verdict }) => check === 'connection' && verdict === 'ok')
-
-/** The management API as set; for a broker on this machine, at its default port otherwise. */
-function managementOf(amqp: Secret, settings: Settings): Management | null {
-  const broker = new URL(amqp.reveal())
-  const vhost = decodeURIComponent(broker.pathname.slice(1)) || '/'
-  const isLocal = isLoopback(broker.hostname)
-  if (settings.AMQP_MANAGEMENT_URL === undefined && !isLocal) return null
-  const at =
-    settings.AMQP_MANAGEMENT_URL === undefined
-      ? new URL(`http://${broker.hostname}:15672`)
-      : new URL(settings.AMQP_MANAGEMENT_URL.reveal())
-  const user = at.username === '' ? broker : at
-  const credentials = [user.username || 'guest', user.password || 'guest'].map(decodeURIComponent)
-  return {
-    url: at.origin + at.pathname.replace(/\/+$/, ''),
-    authorization: `Basic ${Buffer.from(credentials.join(':')).toString('base64')}`,
-    vhost,
-    prefix: settings.AMQP_PREFIX,
-  }
-}
 
 /** Returns the results until the deadline, or a problem if the examination does not end even then. */
 async function inTime(

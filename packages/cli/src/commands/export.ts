@@ -8,11 +8,11 @@ import { readTransferSecret, transferOptions, transferOptionsHelp } from '../tra
 import { credentialPages } from './credentials.ts'
 
 export const exportCredentials: Command = {
-  summary: 'hand credentials over to another installation',
+  summary: 'export credentials to a file for another installation',
   usage: '(ACC-<realm>… | --all) --out FILE',
-  help: `Writes credentials, sealed, to a file for another installation to import. From then on they are not refreshed
-here: they carry the fault "transferred", because two that refresh the same grant end it for each other.
-Exporting them again is possible, and so is importing the file here.
+  help: `Writes encrypted credentials to a file that another installation can import. From then on this installation does
+not refresh them and reports the fault "transferred": two installations that refresh one grant would end it.
+The credentials can be exported again, and the file can be imported here again.
 
   --all        every credential
   --out FILE   a new file, readable by its owner only; up to ${MAX_TRANSFER} credentials on each line
@@ -65,18 +65,18 @@ Examples:
       await print(terminal, `${values.out} has ${summaryOf(done)}.`)
       notify(
         terminal,
-        'This installation does not refresh them any more: import the file elsewhere, or here to take them back.',
+        'This installation no longer refreshes these credentials. Import the file elsewhere, or here to undo the export.',
       )
     }
     if (failure === null) return exitCodes.ok
     throw new CommandFailed(
       failure.exitCode,
-      `${failure.message}\nThe export is not complete: ${values.out} has ${summaryOf(done)}. Others may be marked as transferred. Run it again with another file: what was exported can be exported again.`,
+      `${failure.message}\nThe export is not complete: ${values.out} has ${summaryOf(done)}. Other credentials may be marked as transferred. Run the export again with another file: every credential can be exported again.`,
     )
   },
 }
 
-/** Credentials without a refresh token cannot be transferred. */
+/** Returns the names of all credentials with a refresh token; the others cannot be transferred. */
 async function allNames(service: ServiceApi, terminal: Terminal): Promise<string[]> {
   const names: string[] = []
   for await (const items of credentialPages(service)) {
@@ -93,7 +93,7 @@ async function allNames(service: ServiceApi, terminal: Terminal): Promise<string
 
 const FEW = 20
 
-/** Names in a sentence: each of a few, else how many from which to which, as they are in order. */
+/** Lists up to 20 names; of more names, which are sorted, returns the number, the first and the last one. */
 function summaryOf(names: readonly string[]): string {
   if (names.length <= FEW) return names.join(', ')
   return `${names.length} credentials, ${names[0]} to ${names.at(-1)}`

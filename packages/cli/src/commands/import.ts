@@ -11,8 +11,8 @@ import { readTransferSecret, transferOptions, transferOptionsHelp } from '../tra
 export const importCredentials: Command = {
   summary: 'import exported credentials',
   usage: 'FILE [--overwrite]',
-  help: `Takes over the credentials of a file that "credentials export" wrote. One that this installation holds in usable
-form, or in a newer version, is refused. Exit code 1 when any was refused.
+  help: `Imports the credentials of a file that "credentials export" wrote. A credential that this installation already
+holds in usable form, or in a newer version, is rejected. Exit code 1 if any was rejected.
 With --json one report for each line of the file.
 
   --overwrite   import all of them

@@ -56,7 +56,7 @@ describe('credentials rotate-keys', () => {
     expect(code).toBe(1)
     expect(out).not.toContain('may be removed')
     expect(err).toContain(
-      '12 cannot be opened with any key of the ring and were not changed: ACC-3, ACC-4 …',
+      '12 cannot be decrypted with any of CREDENTIAL_KEYS and were not changed: ACC-3, ACC-4 …',
     )
   })
 

@@ -5,11 +5,11 @@ import { counted, createProgress, plain, print, notify } from '../terminal.ts'
 import { openTokenService } from '../service-api.ts'
 
 export const rotateKeys: Command = {
-  summary: 'seal everything with the first of CREDENTIAL_KEYS',
+  summary: 're-encrypt all credentials with the first of CREDENTIAL_KEYS',
   usage: '',
-  help: `Seals every credential with the first of token-service's CREDENTIAL_KEYS while callers are served, and says
-which keys may be removed from the list. Every replica must have the new key before. An interrupted rotation can be
-run again: it continues with the rest.
+  help: `Re-encrypts every credential with the first of token-service's CREDENTIAL_KEYS while callers are served, and prints
+which keys may be removed from the list. Every replica must have the new key first. An interrupted rotation can be
+run again and continues with the remaining credentials.
 
 Examples:
   integration-host credentials rotate-keys
@@ -31,7 +31,7 @@ Examples:
     if (last?.IsFinished !== true) {
       throw new CommandFailed(
         exitCodes.failed,
-        `The rotation was interrupted after ${counted(last === null ? 0 : doneOf(last), 'credential')}. Run it again: it continues with the rest.`,
+        `The rotation was interrupted after ${counted(last === null ? 0 : doneOf(last), 'credential')}. Run it again: it continues with the remaining credentials.`,
       )
     }
     if (values.json) await print(terminal, JSON.stringify(last))
@@ -39,8 +39,8 @@ Examples:
     if (last.Refused === 0) return exitCodes.ok
     notify(
       terminal,
-      `${last.Refused} cannot be opened with any key of the ring and were not changed: ${last.FirstRefused.join(', ')}${last.Refused > last.FirstRefused.length ? ' …' : ''}`,
-      'No key may go until they are removed or connected again.',
+      `${last.Refused} cannot be decrypted with any of CREDENTIAL_KEYS and were not changed: ${last.FirstRefused.join(', ')}${last.Refused > last.FirstRefused.length ? ' …' : ''}`,
+      'Keep all keys until these credentials are removed or their companies are connected again.',
     )
     return exitCodes.failed
   },
@@ -56,7 +56,7 @@ const report = ({
   Refused,
   RetiredKeys,
 }: KeyRotationProgress): string[] => [
-  `Sealed with key ${plain(ActiveKey)}: ${Resealed} now, ${Current} already before.`,
+  `Encrypted with key ${plain(ActiveKey)}: ${Resealed} now, ${Current} already before.`,
   ...(RetiredKeys.length > 0
     ? [`These keys may be removed from CREDENTIAL_KEYS: ${RetiredKeys.map(plain).join(', ')}`]
     : Refused === 0

@@ -104,7 +104,7 @@ describe('credentials export', () => {
       at('x'),
     ])
     expect([code, out]).toEqual([0, `${at('x')} has ACC-1, ACC-2.\n`])
-    expect(err).toContain('does not refresh them any more')
+    expect(err).toContain('no longer refreshes these credentials')
     expect(await linesOf('x')).toEqual([documentOf(['ACC-1', 'ACC-2'])])
     expect((await stat(at('x'))).mode & 0o777).toBe(0o600)
     expect(await readdir(folder)).toEqual(['x'])
@@ -173,7 +173,7 @@ describe('credentials export', () => {
       expect(code).toBe(expected)
       expect(out).toContain('has 1000 credentials, ACC-00000 to ACC-00999.')
       expect(err).toContain('The export is not complete')
-      expect(err).toContain('can be exported again')
+      expect(err).toContain('every credential can be exported again')
       expect((await linesOf('x')).flatMap(({ Names }) => Names)).toEqual(named(1_000))
       expect(await readdir(folder)).toEqual(['x'])
     },
@@ -239,7 +239,7 @@ describe('what an export is sealed with', () => {
     const requests = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
     expect(requests.code).toBe(0)
     expect(secretSent()).toEqual({ Passphrase: PASSPHRASE })
-    expect(requests.err).toContain('Passphrase: \nThe same again: \n')
+    expect(requests.err).toContain('Passphrase: \nRepeat the passphrase: \n')
     const again = await transfer(['import', at('x')], { ...service, ...bare, typed: [PASSPHRASE] })
     expect(again.code).toBe(0)
     for (const { out, err } of [requests, again]) expect(out + err).not.toContain('horse')

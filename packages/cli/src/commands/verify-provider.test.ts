@@ -190,7 +190,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('still exists')
   })
 
-  it('reports an ACCOUNTING_URL that differs from the provider's accounting address', async () => {
+  it('reports an ACCOUNTING_URL that differs from the accounting address of the provider', async () => {
     const result = await verify(['--yes', '--json'], {
       env: { ACCOUNTING_URL: `${provider.url}/elsewhere` },
     })

@@ -89,7 +89,7 @@ describe('queues and policies by the management API', () => {
     queues.push({ name: `${PREFIX}steps.Old.one`, ...forgotten })
     queues.push({ name: 'steps.Other.one', ...forgotten })
     expect(await amiss()).toMatchObject([
-      { verdict: 'warning', found: `not there: ${STEPS}` },
+      { verdict: 'warning', found: `missing: ${STEPS}` },
       { verdict: 'warning', found: expect.stringContaining(`${PREFIX}steps.Old.one: 3 messages`) },
     ])
   })
@@ -106,7 +106,7 @@ describe('queues and policies by the management API', () => {
       {
         check: 'policy dead-letters',
         verdict: 'warning',
-        found: expect.stringMatching(/no policy holds.*returned to them more than 20 times/),
+        found: expect.stringMatching(/no policy applies.*returned to them more than 20 times/),
         remediation: expect.stringContaining('import_definitions deploy/definitions.json'),
       },
     ])

@@ -151,21 +151,21 @@ function checkPolicy({ name, definition }: ShippedPolicy, covered: readonly Queu
     return problem(
       check,
       `${harmed.name}: the policy ${harmed.policy ?? '?'} sets ${HARMFUL.filter((key) => key in effective(harmed)).join(' and ')}`,
-      'Take that out of the policy, or narrow its pattern: messages vanish that are still needed.',
+      'Remove these keys from the policy, or narrow its pattern: undelivered messages are lost.',
     )
   const others = covered.filter((queue) => differences(effective(queue), definition).length > 0)
   const [first] = others
-  if (first === undefined) return ok(check, `holds for ${counted(covered.length, 'queue')}`)
+  if (first === undefined) return ok(check, `applies to ${counted(covered.length, 'queue')}`)
   if (others.length === covered.length && covered.every((queue) => !queue.policy))
     return warning(
       check,
-      `no policy holds: these queues may grow without end${'delivery-limit' in definition ? DELETED : ''}`,
+      `no policy applies: these queues have no length limit${'delivery-limit' in definition ? DELETED : ''}`,
       `rabbitmqctl import_definitions ${DEFINITIONS} (docs/rabbitmq.md)`,
     )
   return warning(
     check,
     `${first.name}: ${differences(effective(first), definition).join('; ').replaceAll('needs', 'shipped')}${others.length > 1 ? ` (and ${others.length - 1} more)` : ''}`,
-    `Leave it if you mean it; else rabbitmqctl import_definitions ${DEFINITIONS}`,
+    `Keep it if it is intended; otherwise run rabbitmqctl import_definitions ${DEFINITIONS}`,
   )
 }
 
@@ -189,7 +189,7 @@ async function checkAlarms(get: (path: string) => Promise<Response>): Promise<Ch
         problem(
           'alarms',
           alarms.join(', '),
-          'Free memory or disk there: until then no message is accepted.',
+          'Free memory or disk space there: until then the broker accepts no message.',
         ),
       ]
 }

@@ -80,7 +80,7 @@ async function checkQueues(
 const permissionProblem = (name: string): CheckResult =>
   problem(
     'permissions',
-    `the user may not make ${name}`,
+    `the user may not declare ${name}`,
     "Let it configure, write and read: rabbitmqctl set_permissions -p VHOST USER '.*' '.*' '.*'",
   )
 
@@ -89,7 +89,7 @@ export const driftProblem = (name: string, differs: readonly string[]): CheckRes
   problem(
     'queue',
     `${name}: ${differs.join('; ')}`,
-    'Delete it: it is declared again. docs/rabbitmq.md says what happens to its messages.',
+    'Delete the queue; the services declare it again. docs/rabbitmq.md says what happens to its messages.',
   )
 
 /** Returns the check results of all queues together. */
@@ -100,13 +100,13 @@ export function summary(
 ): CheckResult[] {
   const right = count - missing.length - drifted.length
   return [
-    ...(right > 0 ? [ok('queues', `${right} of ${count} as they should be`)] : []),
+    ...(right > 0 ? [ok('queues', `${right} of ${count} are correct`)] : []),
     ...(missing.length > 0
       ? [
           warning(
             'queues',
-            `not there: ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? `, and ${missing.length - 3} more` : ''}`,
-            'Start a coordinator: it declares them.',
+            `missing: ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? `, and ${missing.length - 3} more` : ''}`,
+            'Start a coordinator, which declares them.',
           ),
         ]
       : []),

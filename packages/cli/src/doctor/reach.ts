@@ -19,7 +19,7 @@ export function unreachable(host: string, variable: string, error: unknown): Che
   const reason = reasonFor(error)
   const [found, remediation] = (Object.hasOwn(meanings, reason) ? meanings[reason] : undefined) ?? [
     `cannot be used (${reason})`,
-    'Is it the right server, and is it up?',
+    'Check that the address is right and the server is running.',
   ]
   return problem(
     'connection',
@@ -47,7 +47,7 @@ function reasonFor(error: unknown): string {
 const CREDENTIALS_REJECTED = ['rejects the user or the password', 'Set the right ones.'] as const
 const UNRESPONSIVE = [
   'does not respond in time',
-  'Is it up, and does a firewall stand between?',
+  'Check that the server is running and that no firewall blocks the connection.',
 ] as const
 const UNTRUSTED = [
   'presents a certificate that is not trusted here',
@@ -81,3 +81,7 @@ const meanings: Readonly<Record<string, readonly [found: string, remediation: st
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
   CERT_HAS_EXPIRED: ['presents a certificate that has expired', 'Renew it.'],
 }
+
+/** Returns whether the check results say that the subject could be connected to. */
+export const isReached = (results: readonly CheckResult[]): boolean =>
+  results.some(({ check, verdict }) => check === 'connection' && verdict === 'ok')

@@ -33,14 +33,9 @@ export const Fault = z
       .meta({ description: 'a string is sent unchanged, any other value as JSON' }),
     headers: z.record(HeaderName, HeaderValue).optional(),
     contentType: HeaderValue.optional(),
-    latencyMs: z
-      .int()
-      .min(0)
-      .max(120_000)
-      .optional()
-      .meta({
-        description: 'delay the response by this time, in addition to the setting latencyMs',
-      }),
+    latencyMs: z.int().min(0).max(120_000).optional().meta({
+      description: 'delay the response by this time, in addition to the setting latencyMs',
+    }),
     drop: z.enum(['before', 'after']).optional().meta({
       description:
         'reset the connection: before the call has an effect, or after its effect and before the response',

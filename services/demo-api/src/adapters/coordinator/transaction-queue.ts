@@ -1,5 +1,6 @@
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { parseJsonObject } from '@integration-host/shared/json'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
@@ -55,7 +56,12 @@ export function createTransactionQueue(options: CoordinatorOptions): Transaction
         : callTraced(tracing, { method: 'POST', url }, send, ({ status }) => status))
       const text = await response.text()
       dependency.up()
-      return { status: response.status, code: problemCode(text), ...retryAfter(response) }
+      const retryAfterMs = parseRetryAfter(response.headers.get('Retry-After'), Date.now())
+      return {
+        status: response.status,
+        code: problemCode(text),
+        retryAfterSeconds: retryAfterMs === null ? null : Math.ceil(retryAfterMs / 1_000),
+      }
     } catch (error) {
       dependency.down(reasonOfFetch(error))
       return null
@@ -124,9 +130,4 @@ const reasonOfFetch = (error: unknown): string =>
 function problemCode(text: string): string | null {
   const code = parseJsonObject(text)?.['code']
   return typeof code === 'string' ? code : null
-}
-
-function retryAfter(response: Response): Pick<CoordinatorResponse, 'retryAfterSeconds'> {
-  const value = response.headers.get('Retry-After') ?? ''
-  return { retryAfterSeconds: /^\d{1,6}$/.test(value) ? Number(value) : null }
 }

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
-import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
-import type { ServiceApi } from '../service-api.ts'
-import { createProgress, plain, print, notify, type Terminal } from '../terminal.ts'
+import { CommandFailed, exitCodes, UsageError } from '../../exit-code.ts'
+import type { ServiceApi } from '../../service-api.ts'
+import { createProgress, plain, print, notify, type Terminal } from '../../terminal.ts'
 
 /** The limits of one request, slightly below the limits that the coordinator enforces. */
 const MOST_LINES = 10_000

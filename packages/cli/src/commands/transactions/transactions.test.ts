@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
-import { run } from '../../test-support/run.ts'
+import { type FakeService, problem, startFakeService } from '../../../test-support/fake-service.ts'
+import { run } from '../../../test-support/run.ts'
 
 const AT = '2026-11-21T08:00:00.000Z'
 const header = (id: string, members: object = {}) => ({
@@ -134,7 +134,7 @@ describe('what is done with a transaction', () => {
     await cli('queue', '9')
     expect(service.requests.at(-1)?.body).toEqual({ TransactionID: '9', InitialData: '9' })
     expect((await cli('resume', '9', '--replay', '3')).out).toBe(
-      '9 goes on with order, as run 3.\n',
+      '9 continues at step order, in run 3.\n',
     )
     expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
   })
@@ -155,7 +155,7 @@ describe('what is done with a transaction', () => {
     [['queue', '9', '--data', 'text'], '--data is not JSON'],
     [['queue', '9', '--realm', 'a b'], '--realm must be'],
     [['queue', '9', '--file', 'x'], "Unexpected argument '9'"],
-    [['queue', '--file', 'x', '--data', '1'], 'With --file'],
+    [['queue', '--file', 'x', '--data', '1'], '--file cannot be combined'],
     [['cancel', '9', '--replay', 'x'], '--replay must be a whole number'],
     [['cancel', '9', '--replay', '9999999999'], '--replay is too large'],
     [['list', '--status', 'Lost'], '--status must be one of Queued'],
@@ -184,11 +184,14 @@ describe('a file of transactions', () => {
   it.each([
     ['', 'has no transactions'],
     ['{"TransactionID": "1"}\n\n{', 'line 3: is not JSON; nothing was queued'],
-  ])('rejects a file with the content %j as wrong usage and sends nothing', async (content, message) => {
-    const { code, err } = await queue(content)
-    expect([code, err]).toEqual([2, expect.stringContaining(message)])
-    expect(routes()).toEqual(['GET /processes'])
-  })
+  ])(
+    'rejects a file with the content %j as wrong usage and sends nothing',
+    async (content, message) => {
+      const { code, err } = await queue(content)
+      expect([code, err]).toEqual([2, expect.stringContaining(message)])
+      expect(routes()).toEqual(['GET /processes'])
+    },
+  )
 
   it('reports a file of transactions that cannot be read', async () => {
     const { code, err } = await cli('queue', '--file', join(folder, 'none'))

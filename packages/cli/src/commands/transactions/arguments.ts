@@ -1,0 +1,61 @@
+/** The schemas, options and checks of arguments that the commands on transactions share. */
+import { HeaderView, ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
+import { z } from 'zod'
+import { expectNone, wholeNumber } from '../../command.ts'
+import { UsageError } from '../../exit-code.ts'
+import type { ServiceApi } from '../../service-api.ts'
+import { plain, print, type Terminal } from '../../terminal.ts'
+
+/** Members of the coordinator's responses that are for operators and not part of the shared contract. */
+export const forOperators = {
+  ErrorClass: z.string().nullable().optional(),
+  WaitingFor: z.string().nullable().optional(),
+}
+export const Header = HeaderView.extend(forOperators)
+export type Header = z.output<typeof Header>
+const Processes = z.object({ items: z.array(z.object({ Process: z.string() })) })
+
+export const processOption = { process: { type: 'string' } } as const
+export const PROCESS_HELP =
+  '  --process NAME      the process; may be omitted if the coordinator has only one'
+
+/** Returns the path `/processes/<name>/transactions`. @throws {CommandFailed} */
+export async function pathOf(service: ServiceApi, name: string | undefined): Promise<string> {
+  if (name !== undefined) return `/processes/${encodeURIComponent(name)}/transactions`
+  const { items } = await service.get('/processes', Processes)
+  const [only, ...others] = items.map(({ Process }) => Process)
+  if (only !== undefined && others.length === 0) return pathOf(service, only)
+  throw new UsageError(`--process is needed; there are: ${[only, ...others].join(', ') || 'none'}`)
+}
+
+/** Returns the only positional argument, the id of a transaction. @throws {UsageError} */
+export function oneId(positionals: readonly string[]): string {
+  const [id, ...rest] = positionals
+  if (id === undefined) throw new UsageError('The id of a transaction is needed')
+  expectNone(rest)
+  return usableId(id)
+}
+
+function usableId(text: string): string {
+  const id = TransactionID.safeParse(text)
+  if (!id.success) throw new UsageError(`The id ${id.error.issues[0]?.message ?? 'is invalid'}`)
+  return id.data
+}
+
+/** Returns the query `?replay=…`, or an empty text for the latest run. @throws {UsageError} */
+export function replayQuery(text: string | undefined): string {
+  if (text === undefined) return ''
+  const id = ReplayID.safeParse(wholeNumber('--replay', text))
+  if (!id.success) throw new UsageError('--replay is too large')
+  return `?replay=${id.data}`
+}
+
+/** Prints the run that a command changed: as JSON, or `text`. */
+export async function printOutcome(
+  terminal: Terminal,
+  header: Header,
+  isJson: boolean | undefined,
+  text: string,
+): Promise<void> {
+  await print(terminal, isJson ? JSON.stringify(header) : plain(text))
+}

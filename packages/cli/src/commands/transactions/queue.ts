@@ -1,0 +1,65 @@
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { parseJson } from '@integration-host/shared/json'
+import { type Command, expectNone, parse } from '../../command.ts'
+import { exitCodes, UsageError } from '../../exit-code.ts'
+import { openCoordinator } from '../../service-api.ts'
+import { Header, oneId, pathOf, printOutcome, PROCESS_HELP, processOption } from './arguments.ts'
+import { queueFile } from './queue-file.ts'
+
+export const queueTransactions: Command = {
+  summary: 'queue a transaction, or a file of transactions',
+  usage: '(ID [--data JSON] [--realm REALM] | --file FILE)',
+  help: `Queues a transaction. The same id with the same data is not an error; with other data it is rejected.
+
+${PROCESS_HELP}
+  --data JSON         the initial data (default: the id as a string)
+  --realm REALM       the realm id of the company
+  --file FILE         a transaction on each line: {"TransactionID": "1", "InitialData": …, "Realm": "…"}
+
+Examples:
+  integration-host transactions queue 66
+  integration-host transactions queue inv-7 --process InvoiceProcess --data '{"Amount": 12.5}' --realm 9341453908059889
+  integration-host transactions queue --file orders.ndjson`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      ...processOption,
+      data: { type: 'string' },
+      realm: { type: 'string' },
+      file: { type: 'string' },
+    })
+    if (values.file !== undefined) {
+      expectNone(positionals)
+      if (values.data !== undefined || values.realm !== undefined)
+        throw new UsageError(
+          '--file cannot be combined with --data or --realm: each line of the file has its own',
+        )
+      const service = openCoordinator(values.url, terminal)
+      const path = await pathOf(service, values.process)
+      return queueFile(values.file, service, path, values.json === true, terminal)
+    }
+    const id = oneId(positionals)
+    const realm = Realm.optional().safeParse(values.realm)
+    if (!realm.success) throw new UsageError(`--realm ${realm.error.issues[0]?.message ?? ''}`)
+    const InitialData = values.data === undefined ? id : jsonOf(values.data)
+    const service = openCoordinator(values.url, terminal)
+    const { status, data: header } = await service.postForStatus(
+      await pathOf(service, values.process),
+      { TransactionID: id, InitialData, Realm: realm.data },
+      Header,
+    )
+    const text =
+      status === 202
+        ? `${id} is queued.`
+        : `${id} was queued before, its status is ${header.Status}.`
+    await printOutcome(terminal, header, values.json, text)
+    return exitCodes.ok
+  },
+}
+
+/** @throws {UsageError} */
+function jsonOf(text: string): unknown {
+  const value = parseJson(text)
+  if (value === undefined)
+    throw new UsageError('--data is not JSON; a JSON string needs quotes: \'"text"\'')
+  return value
+}

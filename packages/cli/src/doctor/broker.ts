@@ -1,0 +1,73 @@
+import { isLoopback } from '@integration-host/shared/http/loopback'
+import {
+  type CheckResult,
+  skipped,
+  warning,
+} from '@integration-host/shared/observability/checks/check-result'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import { type ProcessOutline, wantedQueues } from './broker-topology.ts'
+import { examineManagement, type Management } from './management.ts'
+import { examineRabbitMq } from './rabbitmq.ts'
+import { isReached } from './reach.ts'
+
+export interface BrokerSettings {
+  readonly AMQP_PREFIX: string
+  readonly AMQP_MANAGEMENT_URL?: Secret | undefined
+}
+
+/**
+ * Checks the broker and its queues, by the management API if it can be used and over AMQP otherwise. `processes` is
+ * `null` if the coordinator does not list its processes, so that the queues of their steps are unknown.
+ */
+export async function examineBroker(
+  url: Secret,
+  settings: BrokerSettings,
+  processes: readonly ProcessOutline[] | null,
+  signal: AbortSignal,
+): Promise<readonly CheckResult[]> {
+  const queues = wantedQueues(processes ?? [], settings.AMQP_PREFIX)
+  const unknown =
+    processes === null
+      ? [
+          skipped(
+            'queues',
+            'those of processes: the coordinator does not list its processes',
+            'Start the coordinator, or set COORDINATOR_URL and SERVICE_API_KEY.',
+          ),
+        ]
+      : []
+  const management = managementOf(url, settings)
+  const managed = management === null ? null : await examineManagement(management, queues, signal)
+  const hasManagement = managed !== null && 'results' in managed
+  const overAmqp = await examineRabbitMq(url, hasManagement ? [] : queues, signal)
+  if (!isReached(overAmqp)) return overAmqp
+  if (hasManagement) return [...overAmqp, ...managed.results, ...unknown]
+  const why = managed === null ? 'AMQP_MANAGEMENT_URL is not set' : `management API: ${managed.why}`
+  const remediation =
+    'Set AMQP_MANAGEMENT_URL to its address with a user who has the tag monitoring: http://user:password@host:15672'
+  return [
+    ...overAmqp,
+    ...unknown,
+    (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, remediation),
+  ]
+}
+
+/** Returns the management API of AMQP_MANAGEMENT_URL, or the default port of a local broker; `null` if there is neither. */
+function managementOf(amqp: Secret, settings: BrokerSettings): Management | null {
+  const broker = new URL(amqp.reveal())
+  const vhost = decodeURIComponent(broker.pathname.slice(1)) || '/'
+  const isLocal = isLoopback(broker.hostname)
+  if (settings.AMQP_MANAGEMENT_URL === undefined && !isLocal) return null
+  const at =
+    settings.AMQP_MANAGEMENT_URL === undefined
+      ? new URL(`http://${broker.hostname}:15672`)
+      : new URL(settings.AMQP_MANAGEMENT_URL.reveal())
+  const user = at.username === '' ? broker : at
+  const credentials = [user.username || 'guest', user.password || 'guest'].map(decodeURIComponent)
+  return {
+    url: at.origin + at.pathname.replace(/\/+$/, ''),
+    authorization: `Basic ${Buffer.from(credentials.join(':')).toString('base64')}`,
+    vhost,
+    prefix: settings.AMQP_PREFIX,
+  }
+}
