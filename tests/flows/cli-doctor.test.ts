@@ -174,7 +174,7 @@ describe('doctor over a running system', () => {
         Subject: 'rabbitmq',
         Check: 'queue',
         Found: expect.stringMatching(new RegExp(`^${name}: .* is .*, needs `)),
-        Mend: expect.stringContaining('Delete it'),
+        Mend: expect.stringContaining('Delete the queue'),
       }),
       expect.objectContaining({
         Subject: 'coordinator',
