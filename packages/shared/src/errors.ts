@@ -42,6 +42,7 @@ export const errorCodes = {
     remedy: 'reauthorize',
   },
   provider_unavailable: { status: 503, title: 'The provider is not available', remedy: 'retry' },
+  busy: { status: 503, title: 'Too many authorizations at the same time', remedy: 'retry' },
 
   // accounting-gateway
   target_invalid: { status: 400, title: 'The request target is not acceptable', remedy: 'none' },

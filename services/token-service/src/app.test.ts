@@ -2,6 +2,8 @@
  * The HTTP routes of the service over the embedded adapters: the authorization code flow, service keys, rejected
  * input, and secrets that must not be in a log.
  */
+import { once } from 'node:events'
+import { get, type IncomingMessage } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -51,6 +53,15 @@ const problem = async (answer: Response) => ({
   status: answer.status,
   code: ((await answer.json()) as { code: string }).code,
 })
+/** Sends a GET by node:http, because fetch sets Sec-Fetch headers itself. */
+async function rawGet(url: string, headers: Readonly<Record<string, string>>) {
+  const [response] = (await once(get(url, { headers, agent: false }), 'response')) as [
+    IncomingMessage,
+  ]
+  response.resume()
+  const { location, 'set-cookie': cookie } = response.headers
+  return { status: response.statusCode, location, cookie }
+}
 const exchanges = () => provider.requests.filter(({ grant }) => grant === 'authorization_code')
 
 describe('the authorization code flow', () => {
@@ -165,17 +176,18 @@ describe('the authorization code flow', () => {
     }
   })
 
-  it('rejects a callback from another browser than the one that started, and uses up the state', async () => {
+  it('rejects a callback from another browser than the one that started, and does not use up the state', async () => {
     const mine = await startInBrowser()
     const theirs = await startInBrowser()
     const query = { code: provider.authorize(mine.consent), realmId: '1', state: mine.state }
-    for (const cookie of [theirs.cookie, '', mine.cookie]) {
+    for (const cookie of [theirs.cookie, '']) {
       expect(await problem(await callback(query, cookie))).toEqual({
         status: 400,
         code: 'authorization_invalid',
       })
     }
     expect(exchanges()).toHaveLength(0)
+    expect((await callback(query, mine.cookie)).status).toBe(302)
   })
 
   it('rejects a callback whose state was used before, and keeps the stored credential', async () => {
@@ -191,6 +203,29 @@ describe('the authorization code flow', () => {
       Version: 1,
       Status: 'active',
     })
+  })
+
+  it('starts nothing on a HEAD request to /authorize', async () => {
+    const response = await fetch(`${service.url}/authorize`, { method: 'HEAD', redirect: 'manual' })
+    const { status, headers } = response
+    expect([status, headers.get('Allow'), headers.get('Location'), headers.getSetCookie()]).toEqual(
+      [405, 'GET', null, []],
+    )
+  })
+
+  it.each(['image', 'iframe', 'script', 'empty', 'object', ''])(
+    'starts nothing for a browser request with Sec-Fetch-Dest "%s"',
+    async (destination) => {
+      const headers = { 'Sec-Fetch-Dest': destination }
+      const { status, location, cookie } = await rawGet(`${service.url}/authorize`, headers)
+      expect([status, location, cookie]).toEqual([400, undefined, undefined])
+    },
+  )
+
+  it('starts an authorization for a navigation, with Sec-Fetch-Dest "document"', async () => {
+    const headers = { 'Sec-Fetch-Dest': 'document' }
+    const { status, location } = await rawGet(`${service.url}/authorize`, headers)
+    expect([status, location]).toEqual([302, expect.stringContaining(provider.url)])
   })
 
   it('does not use up a state on a HEAD request to /callback', async () => {

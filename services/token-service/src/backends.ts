@@ -7,6 +7,7 @@ import { tracedStore } from '@integration-host/shared/observability/telemetry'
 import { createRedisAuthorizationStore } from './adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
 import { watchKeys } from './adapters/redis/key-check-value.ts'
+import { watchWrites } from './adapters/redis/write-check.ts'
 import type { Config } from './config.ts'
 import { countDecryptionFailures } from './metrics.ts'
 import type { TokenServiceAdapters } from './service.ts'
@@ -33,6 +34,7 @@ export async function openBackends(
   const { ensureUsable } = opened.use(
     watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger }),
   )
+  opened.use(watchWrites(redis, health.dependency('redis-writes')))
   const bus = opened.use(
     connectRabbitMq(config.AMQP_URL, {
       name: 'token-service',
@@ -54,7 +56,7 @@ export async function openBackends(
     bus,
     metrics,
     store: tracedStore('redis', store, TRACED),
-    authorizations: createRedisAuthorizationStore({ redis, keys, ensureUsable }),
+    authorizations: createRedisAuthorizationStore({ redis, ensureUsable }),
     [Symbol.asyncDispose]: () => open.disposeAsync(),
   }
 }

@@ -131,7 +131,7 @@ describe('token-service as a process', () => {
     }
     expect(await eventually(ready)).toEqual({
       status: 503,
-      waiting: ['credential-keys', 'provider', 'rabbitmq', 'redis'],
+      waiting: ['credential-keys', 'provider', 'rabbitmq', 'redis', 'redis-writes'],
     })
     expect((await fetch(`${url}/health/live`)).status).toBe(200)
     const call = (path: string, init: RequestInit = {}) =>

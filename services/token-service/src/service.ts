@@ -16,7 +16,10 @@ import { relayCredentialEvents } from './adapters/message-bus/credential-events.
 import { createApp } from './app.ts'
 import { createAuthorization } from './authorization/authorization-request.ts'
 import type { AuthorizationStore } from './authorization/authorization-store.ts'
+import { createCallbackHandler } from './authorization/callback.ts'
 import { createCodeExchanges } from './authorization/code-exchange.ts'
+import { createExchangeAdmission } from './authorization/exchange-admission.ts'
+import { createRequestSeal } from './authorization/sealed-request.ts'
 import type { TokenServiceConfig } from './config.ts'
 import { createAccessTokens } from './credential/access-token.ts'
 import type { CredentialStore } from './credential/credential-store.ts'
@@ -27,7 +30,7 @@ import {
   type RefreshTiming,
   refreshTiming,
 } from './credential/refresh.ts'
-import { createIssuanceLog } from './credential/token-issuance.ts'
+import { createAuditCounter } from './credential/audit-counter.ts'
 import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRemoval } from './credential/removal.ts'
 import { startSchedule } from './credential/schedule.ts'
@@ -154,13 +157,14 @@ export async function startTokenService(
     }),
   )
   const routine = tracedPort(refreshRoutine, { refresh: { name: 'refresh', kind: 'internal' } })
-  const issuanceLog = opened.use(createIssuanceLog({ store, now, notifyOutbox }))
-  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, issuanceLog, now })
+  const auditCounter = opened.use(createAuditCounter({ store, now, notifyOutbox }))
+  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, auditCounter, now })
   const exchanges = opened.use(
     createCodeExchanges({
       authorizations,
       provider,
       store,
+      auditCounter,
       refreshAheadMs,
       idleLimitMs,
       now,
@@ -169,6 +173,15 @@ export async function startTokenService(
       report: (report) => logger.info(report, 'code exchange'),
     }),
   )
+  const admission = createExchangeAdmission()
+  const authorization = createAuthorization({
+    seal: createRequestSeal(config.CREDENTIAL_KEYS),
+    provider,
+    scope: config.SCOPE,
+    realmScopes: profile.authorization.realmScopes,
+    returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
+    now,
+  })
   const shutdown = new AbortController()
   const leaseDeps = {
     store,
@@ -184,16 +197,17 @@ export async function startTokenService(
     health,
     metrics,
     keys: config.SERVICE_API_KEY,
-    authorization: createAuthorization({
+    authorization,
+    exchanges,
+    admission,
+    completeAuthorization: createCallbackHandler({
+      authorization,
       authorizations,
-      provider,
-      scope: config.SCOPE,
-      realmScopes: profile.authorization.realmScopes,
-      returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
+      admission,
+      exchanges,
       now,
       sleep,
     }),
-    exchanges,
     redirectUri: new URL(config.REDIRECT),
     store,
     accessTokens,

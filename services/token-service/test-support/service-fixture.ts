@@ -66,11 +66,7 @@ export async function openTestRedis(options: {
       ensureUsable: check.ensureUsable,
       auditEntries: 1_000,
     }),
-    authorizations: createRedisAuthorizationStore({
-      redis,
-      keys,
-      ensureUsable: check.ensureUsable,
-    }),
+    authorizations: createRedisAuthorizationStore({ redis, ensureUsable: check.ensureUsable }),
     async [Symbol.asyncDispose]() {
       check[Symbol.dispose]()
       await connection[Symbol.asyncDispose]()

@@ -8,6 +8,8 @@ import type { System } from '../system.ts'
 export interface GrantedConsent {
   /** The callback URL with the parameters that the provider added. */
   readonly callback: URL
+  /** The authorization cookie in the form of a `Cookie` header. */
+  readonly cookie: string
   readonly follow: () => Promise<Response>
 }
 
@@ -18,14 +20,16 @@ export async function consentInBrowser(
   company = 'Test Company',
 ): Promise<GrantedConsent> {
   const started = await fetch(`${system.url('token-service')}/authorize`, { redirect: 'manual' })
-  const cookie = started.headers.getSetCookie().map((header) => header.split(';')[0])
+  const cookies = started.headers.getSetCookie().map((header) => header.split(';')[0])
+  const cookie = cookies.join('; ')
   const consent = new URL(started.headers.get('Location') ?? '')
   consent.searchParams.set('sandbox_company', `${realm}:${company}`)
   const granted = await fetch(consent, { redirect: 'manual' })
   const callback = new URL(granted.headers.get('Location') ?? '')
   return {
     callback,
-    follow: () => fetch(callback, { redirect: 'manual', headers: { Cookie: cookie.join('; ') } }),
+    cookie,
+    follow: () => fetch(callback, { redirect: 'manual', headers: { Cookie: cookie } }),
   }
 }
 

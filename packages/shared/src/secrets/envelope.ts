@@ -2,6 +2,7 @@ import {
   createCipheriv,
   createDecipheriv,
   createSecretKey,
+  hkdfSync,
   type KeyObject,
   randomBytes,
 } from 'node:crypto'
@@ -38,6 +39,11 @@ export interface KeyRing {
   isCurrent(envelope: string): boolean
   /** Decrypts an envelope. @throws {DecryptionError} */
   open(envelope: string, place: Place): string
+  /**
+   * Returns a key ring with the same ids, whose keys are derived from these by HKDF-SHA256 (RFC 5869) with `purpose` as
+   * info. What one of the two rings seals cannot be opened with the other.
+   */
+  derive(purpose: string): KeyRing
 }
 
 /**
@@ -73,6 +79,13 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, KeyObject>
   return {
     activeKeyId,
     isCurrent: (envelope) => envelope.startsWith(`${FORMAT}.${activeKeyId}.`),
+    derive(purpose) {
+      const derived = [...keys].map(([id, key]) => {
+        const bytes = hkdfSync('sha256', key, Buffer.alloc(0), purpose, 32)
+        return [id, createSecretKey(Buffer.from(bytes))] as const
+      })
+      return createKeyRing(activeKeyId, new Map(derived))
+    },
     seal(plaintext, place) {
       const nonce = randomBytes(NONCE_BYTES)
       const cipher = createCipheriv('aes-256-gcm', keyOf(activeKeyId), nonce, {

@@ -4,11 +4,14 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Provider } from '../provider/provider.ts'
-import type { AuthorizationRequest, AuthorizationStore, CodeClaim } from './authorization-store.ts'
 import { digest } from './digest.ts'
+import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 
 /** Milliseconds that a state is valid. */
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
+
+/** The longest `return_to`: it travels in the state, which must fit into a URL. */
+export const MAX_RETURN_TO_LENGTH = 512
 
 export interface StartedAuthorization {
   readonly url: string
@@ -27,21 +30,14 @@ export interface Callback {
   readonly browser: string | null
 }
 
-/** A callback that belongs to an authorization request of this service. */
-export type CheckedCallback =
-  | {
-      readonly kind: 'granted'
-      readonly request: AuthorizationRequest
-      readonly code: string
-      readonly realm: string
-    }
-  | { readonly kind: 'denied'; readonly request: AuthorizationRequest }
-  /** A second, equal callback while the code exchange of the first one is still in flight. */
-  | { readonly kind: 'repeated'; readonly code: string; readonly realm: string }
+/** The decision of the provider and the company's owner in a callback. */
+export type Decision =
+  | { readonly kind: 'granted'; readonly code: string; readonly realm: string }
+  | { readonly kind: 'denied' }
 
 export interface AuthorizationDeps {
-  readonly authorizations: AuthorizationStore
-  readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer'>
+  readonly seal: RequestSeal
+  readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer' | 'usesPkce'>
   /** The requested scopes, space-delimited (RFC 6749 §3.3). */
   readonly scope: string
   /** The scopes that make the provider's callback name a company; empty if it always names one. */
@@ -49,87 +45,72 @@ export interface AuthorizationDeps {
   /** The origins that `return_to` may have; `null` allows only http on the loopback interface. */
   readonly returnToOrigins: readonly string[] | null
   readonly now: () => number
-  readonly sleep: (ms: number) => Promise<void>
 }
 
 export interface Authorization {
-  /** @throws {IntegrationError} `invalid_request`, `provider_unavailable`, `store_unavailable`. */
+  /** Stores nothing: the request travels in the state. @throws {IntegrationError} `invalid_request`, `provider_unavailable`. */
   start(wanted: {
     readonly returnTo: string | null
     readonly realm: string | null
     readonly browser: string | null
   }): Promise<StartedAuthorization>
-  /** Uses the state up. @throws {IntegrationError} `authorization_invalid`, `realm_mismatch`, `store_unavailable`. */
-  check(callback: Callback): Promise<CheckedCallback>
+  /**
+   * Returns the authorization request that a callback belongs to.
+   *
+   * @throws {IntegrationError} `authorization_invalid`: the state is forged or expired, or another browser started.
+   */
+  requestOf(callback: Callback): AuthorizationRequest
+  /**
+   * Resolves with the decision in a callback, checked against its authorization request.
+   *
+   * @throws {IntegrationError} `authorization_invalid`, `realm_mismatch`, `provider_unavailable`
+   */
+  decisionOf(callback: Callback, request: AuthorizationRequest): Promise<Decision>
 }
 
 export function createAuthorization(deps: AuthorizationDeps): Authorization {
-  const { authorizations, provider, now } = deps
-
-  /**
-   * Resolves with the claim of a code, or with `null`. Reads several times: of two equal callbacks, the second one may
-   * arrive after the first has used the state and before it has claimed the code.
-   */
-  async function claimOf(code: string): Promise<CodeClaim | null> {
-    for (let reads = 1; ; reads += 1) {
-      const claim = await authorizations.readCode(code)
-      if (claim !== null || reads === CLAIM_READS) return claim
-      await deps.sleep(CLAIM_READ_PAUSE_MS)
-    }
-  }
-
+  const { seal, provider, now } = deps
   return {
     async start({ returnTo, realm, browser }) {
       if (returnTo !== null && !isReturnable(returnTo, deps.returnToOrigins)) {
         throw new IntegrationError(
           'invalid_request',
-          'return_to leads to an origin that is not allowed',
+          'return_to is not an absolute URL of an allowed origin',
         )
       }
-      const state = randomBytes(32).toString('base64url')
-      const nonce = randomBytes(32).toString('base64url')
-      const codeVerifier = randomBytes(32).toString('base64url') // RFC 7636 §4.1: 43 characters
-      const { url, usesPkce } = await provider.authorizationUrl({
+      const request: AuthorizationRequest = {
+        expiresAt: now() + AUTHORIZATION_TTL_MS,
+        nonce: randomBytes(32).toString('base64url'),
+        // RFC 7636 §4.1: 43 characters.
+        codeVerifier: (await provider.usesPkce()) ? randomBytes(32).toString('base64url') : null,
+        realm,
+        returnTo,
+        browser: browser === null ? null : digest(browser),
+      }
+      const { nonce, codeVerifier, expiresAt } = request
+      const state = seal.seal(request)
+      const url = await provider.authorizationUrl({
         state,
         nonce,
-        codeVerifier: new Secret(codeVerifier),
+        codeVerifier: codeVerifier === null ? null : new Secret(codeVerifier),
       })
-      const expiresAt = now() + AUTHORIZATION_TTL_MS
-      await authorizations.begin(
-        state,
-        {
-          nonce,
-          codeVerifier: usesPkce ? codeVerifier : null,
-          realm,
-          returnTo,
-          browser: browser === null ? null : digest(browser),
-        },
-        AUTHORIZATION_TTL_MS,
-      )
       return { url, state, expiresAt }
     },
 
-    async check(callback) {
-      const { state, code, realm } = callback
-      const request = await authorizations.consume(state)
-      if (request === null) {
-        if (code !== null && realm !== null && isRepetition(await claimOf(code), callback)) {
-          return { kind: 'repeated', code, realm }
-        }
-        throw invalid('the state is unknown, used or expired')
-      }
-      // The state is used up from here on, so that an attacker who guesses has one attempt.
-      if (
-        request.browser !== null &&
-        (callback.browser === null || digest(callback.browser) !== request.browser)
-      ) {
+    requestOf({ state, browser }) {
+      const request = seal.open(state)
+      if (request === null) throw invalid('the state is not one that this service issued')
+      if (request.expiresAt <= now()) throw invalid('the state has expired')
+      if (request.browser !== null && (browser === null || digest(browser) !== request.browser))
         throw invalid('the authorization was started in another browser')
-      }
-      const issuer = await provider.issuer()
-      const isForeign =
-        callback.issuer === null ? issuer.isAlwaysSent : callback.issuer !== issuer.identifier
+      return request
+    },
+
+    async decisionOf({ code, realm, error, issuer }, request) {
+      const { identifier, isAlwaysSent } = await provider.issuer()
+      const isForeign = issuer === null ? isAlwaysSent : issuer !== identifier
       if (isForeign) throw invalid('the response comes from another provider') // RFC 9207 §2.4
-      if (callback.error !== null) return { kind: 'denied', request }
+      if (error !== null) return { kind: 'denied' }
       if (code === null) throw invalid('the callback has no code')
       if (realm === null) throw noCompany(deps)
       if (request.realm !== null && request.realm !== realm) {
@@ -138,21 +119,16 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
           `the authorization was for company ${request.realm}, another one was chosen`,
         )
       }
-      return { kind: 'granted', request, code, realm }
+      return { kind: 'granted', code, realm }
     },
   }
 }
 
-/** The first callback claims its code a few milliseconds after it has used the state, later on a busy machine. */
-const CLAIM_READS = 5
-const CLAIM_READ_PAUSE_MS = 100
-
-/** Whether a callback repeats the one that made the claim, as after a reload: state, code and realm are equal. */
-const isRepetition = (claim: CodeClaim | null, { state, realm }: Callback): boolean =>
-  claim?.result === null && claim.state === digest(state) && claim.realm === realm
-
 /** Returns the error for a callback without a realm. RFC 6749 has no such parameter; Intuit adds it for certain scopes. */
-function noCompany({ scope, realmScopes }: AuthorizationDeps): IntegrationError {
+function noCompany({
+  scope,
+  realmScopes,
+}: Pick<AuthorizationDeps, 'scope' | 'realmScopes'>): IntegrationError {
   const hasScope =
     realmScopes.length === 0 || scope.split(' ').some((name) => realmScopes.includes(name))
   return new IntegrationError(
@@ -163,15 +139,22 @@ function noCompany({ scope, realmScopes }: AuthorizationDeps): IntegrationError 
   )
 }
 
-const invalid = (why: string): IntegrationError =>
+/** Returns the error `authorization_invalid` with a reason that begins `why`. */
+export const invalid = (why: string): IntegrationError =>
   new IntegrationError('authorization_invalid', `${why}; start the authorization again`)
 
 /** Whether a browser may be redirected to `returnTo`. Prevents an open redirect (RFC 9700 §4.11). */
 function isReturnable(returnTo: string, origins: readonly string[] | null): boolean {
-  // The WHATWG URL parser accepts backslashes, tabs and newlines, which other parsers read differently.
-  if (!/^[\x21-\x5b\x5d-\x7e]{1,2048}$/.test(returnTo) || !URL.canParse(returnTo)) return false
-  const url = new URL(returnTo)
-  if (url.username !== '' || url.password !== '') return false
-  if (origins !== null) return origins.includes(url.origin)
-  return url.protocol === 'http:' && isLoopback(url.hostname)
+  // The WHATWG URL parser accepts backslashes, tabs and newlines, which other parsers read differently. A quotation
+  // mark is not allowed in a URI (RFC 3986) either.
+  if (!/^[\x21\x23-\x5b\x5d-\x7e]+$/.test(returnTo) || !URL.canParse(returnTo)) return false
+  if (returnTo.length > MAX_RETURN_TO_LENGTH) return false
+  const { protocol, origin, hostname, username, password } = new URL(returnTo)
+  if (protocol !== 'http:' && protocol !== 'https:') return false
+  // The parser completes `https:host` and `http:/host` to the same URL, but a browser may resolve them against the
+  // current page, so the origin must be written out.
+  if (returnTo !== origin && !returnTo.startsWith(`${origin}/`)) return false
+  if (username !== '' || password !== '') return false
+  if (origins !== null) return origins.includes(origin)
+  return protocol === 'http:' && isLoopback(hostname)
 }

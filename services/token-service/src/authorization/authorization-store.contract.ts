@@ -1,13 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { AuthorizationRequest, AuthorizationStore, CodeClaim } from './authorization-store.ts'
+import type { AuthorizationStore, CodeClaim } from './authorization-store.ts'
 
-const request: AuthorizationRequest = {
-  nonce: 'nonce',
-  codeVerifier: 'verifier',
-  realm: null,
-  returnTo: 'http://localhost/x',
-  browser: null,
-}
 const claim: CodeClaim = { realm: '1', state: null, returnTo: null, result: null }
 
 /** The contract that each adapter of `AuthorizationStore` must pass. */
@@ -21,17 +14,18 @@ export function authorizationStoreContract(
       store = await open()
     })
 
-    it('returns a stored authorization request to one of many concurrent callers, once', async () => {
-      await store.begin('state', request, 60_000)
-      const taken = await Promise.all(Array.from({ length: 10 }, () => store.consume('state')))
-      expect(taken.filter((found) => found !== null)).toEqual([request])
-      expect(await store.consume('other')).toBeNull()
+    it('lets one of many concurrent callers use a state', async () => {
+      expect(await store.isStateUsed('state')).toBe(false)
+      const uses = Array.from({ length: 10 }, () => store.useState('state', 60_000))
+      expect((await Promise.all(uses)).filter(Boolean)).toEqual([true])
+      expect(await store.isStateUsed('state')).toBe(true)
+      expect(await store.isStateUsed('other')).toBe(false)
     })
 
-    it('deletes an authorization request when its time to live has passed', async () => {
-      await store.begin('state', request, 20)
+    it('forgets a used state when its time to live has passed', async () => {
+      await store.useState('state', 20)
       await new Promise((done) => setTimeout(done, 60))
-      expect(await store.consume('state')).toBeNull()
+      expect(await store.isStateUsed('state')).toBe(false)
     })
 
     it('accepts the first claim of a code, and returns that claim and its result to later callers', async () => {

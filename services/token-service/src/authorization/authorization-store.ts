@@ -1,17 +1,17 @@
 /**
- * The port to the short-lived records of an authorization: requests that wait for their callback, and claims, by which
- * one replica at a time exchanges a code. Each adapter passes the same contract suite. All methods throw
- * `IntegrationError` `store_unavailable` if the store cannot be used.
+ * The port to the short-lived records of an authorization: states that were used, and claims, by which one replica at a
+ * time exchanges a code. States and codes are stored as digests. Each adapter passes the same contract suite. All
+ * methods throw `IntegrationError` `store_unavailable` if the store cannot be used.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ErrorCode } from '@integration-host/shared/errors'
 
 export interface AuthorizationStore {
-  /** Stores a request until its state is consumed, at most for `ttlMs`. */
-  begin(state: string, request: AuthorizationRequest, ttlMs: number): Promise<void>
+  /** Records that a state is used, for `ttlMs`. Resolves with `false` if it was recorded before. */
+  useState(state: string, ttlMs: number): Promise<boolean>
 
-  /** Returns the request of a state and deletes it; `null` if it is unknown, consumed or expired. */
-  consume(state: string): Promise<AuthorizationRequest | null>
+  /** Whether a state is recorded as used. Writes nothing. */
+  isStateUsed(state: string): Promise<boolean>
 
   /** Claims a code for `ttlMs`. Resolves with `null` if this claim is the first, else with the earlier claim. */
   claimCode(code: string, claim: CodeClaim, ttlMs: number): Promise<CodeClaim | null>
@@ -21,17 +21,6 @@ export interface AuthorizationStore {
 
   /** Stores the claim with its result, for another `ttlMs`. */
   settleCode(code: string, claim: CodeClaim, ttlMs: number): Promise<void>
-}
-
-export interface AuthorizationRequest {
-  readonly nonce: string
-  /** `null` if the provider does not support the S256 challenge. */
-  readonly codeVerifier: string | null
-  /** The company that the callback must name, if this authorization reconnects it; else `null`. */
-  readonly realm: string | null
-  readonly returnTo: string | null
-  /** Digest of the cookie of the browser that started the authorization; `null` if a holder of a service key did. */
-  readonly browser: string | null
 }
 
 export interface CodeClaim {

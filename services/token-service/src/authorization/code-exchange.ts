@@ -3,8 +3,9 @@
  *
  * E1  Of all callers on all replicas, only the one that claims a code sends it to the provider: providers revoke the
  *     tokens of a code that is presented a second time (RFC 6749 §4.1.2). The other callers get the claimant's result.
- * E2  A request that was never sent, or whose outcome is unknown, is retried at most twice, one after the other. After
- *     a usable response there is no retry.
+ * E2  For a holder of a service key, a request that was never sent, or whose outcome is unknown, is retried at most
+ *     twice, one after the other. After a usable response there is no retry. For a browser there is none at all: any
+ *     client can send a callback with a made-up code, and must not cause more than one request.
  * E3  A received grant is stored even if the store is unavailable for a while. Nothing is stored before a complete,
  *     valid response.
  * E4  The user of the browser can change the realm in a callback, but not the one in the id token, which comes from
@@ -26,6 +27,7 @@ import {
   viewOf,
 } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
+import type { AuditCounter } from '../credential/audit-counter.ts'
 import { auditFactOf } from '../credential/outbox.ts'
 import type { ExchangeOutcome, Provider } from '../provider/provider.ts'
 import type { AuthorizationStore, CodeClaim, ExchangeResult } from './authorization-store.ts'
@@ -47,6 +49,7 @@ export interface CodeExchangeDeps {
   readonly authorizations: Pick<AuthorizationStore, 'claimCode' | 'readCode' | 'settleCode'>
   readonly provider: Pick<Provider, 'exchangeCode'>
   readonly store: Pick<CredentialStore, 'put' | 'record'>
+  readonly auditCounter: Pick<AuditCounter, 'count'>
   readonly refreshAheadMs: number
   readonly idleLimitMs: number
   readonly now: () => number
@@ -72,14 +75,22 @@ export interface CodeExchanges extends AsyncDisposable {
    * `authorization_invalid`: the code was issued for another company.
    */
   exchange(code: CodeToExchange): Promise<CredentialView>
-  /** Resolves with the result of the first of two equal callbacks, for the browser that sent the second one. */
-  repeated(
-    code: string,
-    realm: string,
-  ): Promise<{ readonly credential: CredentialView; readonly returnTo: string | null }>
+  /**
+   * Resolves with the result of the caller that has claimed the code, once it is known.
+   *
+   * @throws {IntegrationError} as `exchange` does for that caller.
+   */
+  resultOf(code: string, claim: CodeClaim): Promise<CredentialView>
 }
 
-const RETRIES = 2
+/** All failures of browsers have the same outcome, so that they make at most one audit entry a second. */
+const FAILED_IN_BROWSER = {
+  who: 'browser',
+  what: 'granted',
+  outcome: 'code_exchange_failed',
+} as const
+
+const KEY_RETRIES = 2
 const RETRY_PAUSE_MS = 500
 /** Milliseconds after which a code can be claimed again: a process that has not finished by then has died. */
 const CLAIM_TTL_MS = 60_000
@@ -102,6 +113,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     readonly startedAt: number
     readonly calls: number
   }> {
+    const retries = wanted.who === 'browser' ? 0 : KEY_RETRIES
     for (let calls = 1; ; calls += 1) {
       const startedAt = now()
       const outcome = await provider.exchangeCode({
@@ -110,7 +122,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
         nonce: wanted.nonce,
       })
       const isRetryable = outcome.kind === 'never_sent' || outcome.kind === 'unknown'
-      if (!isRetryable || calls > RETRIES || shutdown.signal.aborted)
+      if (!isRetryable || calls > retries || shutdown.signal.aborted)
         return { outcome, startedAt, calls }
       await sleep(RETRY_PAUSE_MS * calls, shutdown.signal)
     }
@@ -133,7 +145,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     }
   }
 
-  async function resultOf(
+  async function storeOutcome(
     { realm, who }: CodeToExchange,
     outcome: ExchangeOutcome,
     startedAt: number,
@@ -161,6 +173,16 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     return { kind: 'stored', credential: await storeGrant(grant, who) }
   }
 
+  async function auditFailure(name: string, who: string, outcome: string): Promise<void> {
+    // Any client can cause failed exchanges with names that it chose. They are only counted, without the name: one
+    // entry each would push all other entries out of the audit log, whose length is limited.
+    if (who === 'browser')
+      return deps.auditCounter.count({ name: '', version: 0 }, FAILED_IN_BROWSER)
+    const context = { at: now(), who, what: 'granted', outcome } as const
+    // A store that rejects the audit entry must not hide the failure from the caller.
+    await store.record([auditFactOf({ name, version: 0 }, context)]).catch(() => {})
+  }
+
   async function claimed(wanted: CodeToExchange, claim: CodeClaim): Promise<ExchangeResult> {
     const name = credentialName(wanted.realm)
     const { outcome, startedAt, calls } = await obtain(wanted)
@@ -172,12 +194,8 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       ...(outcome.kind === 'refused' && { error: outcome.error }),
       ...(outcome.kind === 'invalid_id_token' && { member: outcome.member }),
     })
-    const result = await resultOf(wanted, outcome, startedAt)
-    if (result.kind === 'failed') {
-      const context = { at: now(), who: wanted.who, what: 'granted', outcome: result.code } as const
-      // A store that rejects the audit entry must not hide the failure from the caller.
-      await store.record([auditFactOf({ name, version: 0 }, context)]).catch(() => {})
-    }
+    const result = await storeOutcome(wanted, outcome, startedAt)
+    if (result.kind === 'failed') await auditFailure(name, wanted.who, result.code)
     await authorizations.settleCode(wanted.code, { ...claim, result }, RESULT_TTL_MS).catch(() => {
       // The credential is stored already, and the claim expires by itself.
     })
@@ -239,16 +257,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       })
     },
 
-    async repeated(code, realm) {
-      const claim = await authorizations.readCode(code)
-      if (claim === null || claim.realm !== realm) {
-        throw new IntegrationError(
-          'authorization_invalid',
-          'the state is unknown, used or expired; start the authorization again',
-        )
-      }
-      return { credential: settled(await awaitResult(code, claim)), returnTo: claim.returnTo }
-    },
+    resultOf: async (code, claim) => settled(await awaitResult(code, claim)),
 
     async [Symbol.asyncDispose]() {
       shutdown.abort()

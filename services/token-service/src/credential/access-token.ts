@@ -3,7 +3,7 @@ import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type Credential, freshness } from './credential.ts'
 import type { CredentialStore } from './credential-store.ts'
-import type { IssuanceLog } from './token-issuance.ts'
+import type { AuditCounter } from './audit-counter.ts'
 import { type RefreshResult, type RefreshRoutine, refreshBlocked } from './refresh.ts'
 
 export interface AccessTokens {
@@ -28,7 +28,7 @@ export function createAccessTokens(deps: {
   readonly store: Pick<CredentialStore, 'get'>
   readonly routine: Pick<RefreshRoutine, 'refresh' | 'uncommitted'>
   readonly refreshAheadMs: number
-  readonly issuanceLog: Pick<IssuanceLog, 'count'>
+  readonly auditCounter: Pick<AuditCounter, 'count'>
   readonly now: () => number
 }): AccessTokens {
   const { store, routine, now, refreshAheadMs } = deps
@@ -65,7 +65,7 @@ export function createAccessTokens(deps: {
   ): Credential & { readonly accessToken: Secret } {
     const { name, version, accessToken } = credential
     if (accessToken === null) throw new TypeError('a usable credential has an access token')
-    deps.issuanceLog.count(name, version, who)
+    deps.auditCounter.count({ name, version }, { who, what: 'handed_out' })
     return { ...credential, accessToken }
   }
 

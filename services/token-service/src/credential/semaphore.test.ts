@@ -28,4 +28,17 @@ describe('createSemaphore', () => {
     await expect(failing).rejects.toThrow('failed')
     expect(await semaphore.run(async () => 'ran')).toBe('ran')
   })
+
+  it('gives no permit beyond the queue length, and none after the wait', async () => {
+    const semaphore = createSemaphore(1)
+    const release = await semaphore.acquire({ queueLength: 1, waitMs: 60_000 })
+    const waiting = semaphore.acquire({ queueLength: 1, waitMs: 60_000 })
+    expect(await semaphore.acquire({ queueLength: 1, waitMs: 60_000 })).toBeNull()
+    release?.()
+    const second = await waiting
+    expect(second).not.toBeNull()
+    expect(await semaphore.acquire({ queueLength: 1, waitMs: 1 })).toBeNull()
+    second?.()
+    expect(await semaphore.run(async () => 'ran')).toBe('ran')
+  })
 })

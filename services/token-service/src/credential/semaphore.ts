@@ -1,23 +1,63 @@
 export interface Semaphore {
   /** Runs `task` as soon as a permit is free, in the order of the calls; settles as the task does. */
   run<T>(task: () => Promise<T>): Promise<T>
+  /**
+   * Resolves with the function that returns the permit. Resolves with `null` if `queueLength` callers are waiting
+   * already, or if no permit became free within `waitMs` milliseconds.
+   */
+  acquire(limits: QueueLimits): Promise<(() => void) | null>
 }
 
-/** A counting semaphore with `permits` permits: at most so many tasks run at a time. */
+export interface QueueLimits {
+  readonly queueLength: number
+  readonly waitMs: number
+}
+
+/** A counting semaphore with `permits` permits, which it gives to the waiting callers in the order of their calls. */
 export function createSemaphore(permits: number): Semaphore {
   let free = permits
-  const waiting: (() => void)[] = []
+  /** The waiting callers in order; each function gives its caller a permit. */
+  const waiting = new Set<() => void>()
+
+  function release(): void {
+    // The permit goes straight to the next waiter, so that no later call can overtake it.
+    const [next] = waiting
+    if (next === undefined) free += 1
+    else {
+      waiting.delete(next)
+      next()
+    }
+  }
+
+  function acquire(limits?: QueueLimits): Promise<(() => void) | null> {
+    if (free > 0) {
+      free -= 1
+      return Promise.resolve(release)
+    }
+    if (limits !== undefined && waiting.size >= limits.queueLength) return Promise.resolve(null)
+    return new Promise((resolve) => {
+      const give = (): void => {
+        clearTimeout(timer)
+        resolve(release)
+      }
+      waiting.add(give)
+      const timer =
+        limits &&
+        setTimeout(() => {
+          waiting.delete(give)
+          resolve(null)
+        }, limits.waitMs)
+    })
+  }
+
   return {
+    acquire,
     async run(task) {
-      if (free > 0) free -= 1
-      else await new Promise<void>((resolve) => waiting.push(resolve))
+      await acquire()
       try {
         return await task()
       } finally {
-        // The permit goes straight to the next waiter, so that no later call can overtake it.
-        const next = waiting.shift()
-        if (next === undefined) free += 1
-        else next()
+        release()
       }
     },
   }

@@ -30,6 +30,7 @@ beforeEach(() => {
     {
       refresh,
       exchangeCode: () => exchange(),
+      usesPkce: unused,
       authorizationUrl: unused,
       issuer: unused,
       revoke: unused,

@@ -6,16 +6,23 @@ import type { Secret } from '@integration-host/shared/secrets/secret'
 
 export interface Provider {
   /**
+   * Whether the provider supports the PKCE challenge S256 (RFC 7636).
+   *
+   * @throws {IntegrationError} `provider_unavailable` until the discovery document was fetched once.
+   */
+  usesPkce(): Promise<boolean>
+
+  /**
    * Returns the authorization URL for the operator's browser (RFC 6749 §4.1.1), with the PKCE challenge of
-   * `codeVerifier` if the provider supports S256 (RFC 7636).
+   * `codeVerifier` unless that is `null`.
    *
    * @throws {IntegrationError} `provider_unavailable` until the discovery document was fetched once.
    */
   authorizationUrl(request: {
     readonly state: string
     readonly nonce: string
-    readonly codeVerifier: Secret
-  }): Promise<{ readonly url: string; readonly usesPkce: boolean }>
+    readonly codeVerifier: Secret | null
+  }): Promise<string>
 
   /** Returns the provider's issuer identifier, and whether its callbacks always have it as `iss` (RFC 9207 §3). */
   issuer(): Promise<{ readonly identifier: string; readonly isAlwaysSent: boolean }>

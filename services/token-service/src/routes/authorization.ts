@@ -18,23 +18,27 @@ import {
 import {
   AUTHORIZATION_TTL_MS,
   type Authorization,
-  type Callback,
+  MAX_RETURN_TO_LENGTH,
 } from '../authorization/authorization-request.ts'
+import type { CompleteAuthorization } from '../authorization/callback.ts'
 import type { CodeExchanges } from '../authorization/code-exchange.ts'
+import type { ExchangeAdmission } from '../authorization/exchange-admission.ts'
 import { forBrowser, page } from './browser-page.ts'
 import { Code, readCallback, single } from './callback-parameters.ts'
 import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
 
-const ReturnTo = z.string().min(1).max(2048)
+const ReturnTo = z.string().min(1).max(MAX_RETURN_TO_LENGTH)
 
 const StartBody = z.strictObject({ return_to: ReturnTo.optional(), realm: Realm.optional() })
 const StartedView = z.object({ url: z.url(), state: z.string(), expires_at: z.iso.datetime() })
 const ExchangeBody = z.strictObject({ RealmID: Realm, Code })
 
 export interface AuthorizationRoutesDeps {
-  readonly authorization: Authorization
-  readonly exchanges: CodeExchanges
+  readonly authorization: Pick<Authorization, 'start'>
+  readonly completeAuthorization: CompleteAuthorization
+  readonly exchanges: Pick<CodeExchanges, 'exchange'>
+  readonly admission: ExchangeAdmission
   /** The service keys that `POST /callback` requires. The path itself is open, because browsers GET it without a key. */
   readonly keys: readonly Secret[]
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
@@ -52,7 +56,7 @@ const browserProblems = (statuses: Readonly<Record<number, string>>) =>
 
 /** The routes of the authorization code flow (RFC 6749 §4.1): start, callback of the provider, final page. */
 export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
-  const { authorization, exchanges, redirectUri } = deps
+  const { authorization, completeAuthorization, exchanges, admission, redirectUri } = deps
   const isSecure = redirectUri.protocol === 'https:'
   const tags = ['authorization']
   // A browser accepts a __Host- cookie only from this host and over https, so that neither a sibling domain nor an
@@ -96,13 +100,16 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         responses: {
           302: { description: 'to the provider' },
           ...browserProblems({
-            400: 'bad return_to',
+            400: 'bad return_to, or the request does not come from a navigation',
+            405: 'HEAD',
             503: 'the discovery document of the provider was not fetched yet',
           }),
         },
       }),
       (c) =>
         forBrowser(c, async () => {
+          rejectHead(c, 'GET')
+          rejectSubresource(c)
           const ownOrigin = loopbackOriginFor(new URL(c.req.url), redirectUri)
           if (ownOrigin !== null)
             return c.redirect(`${ownOrigin}/authorize${new URL(c.req.url).search}`, 302)
@@ -129,36 +136,20 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           302: { description: 'to return_to, or to /connected' },
           ...browserProblems({
             400: 'the state is not valid, or the authorization was denied',
+            405: 'HEAD',
             409: 'another company was chosen',
             502: 'the code could not be exchanged',
+            503: 'too many authorizations at the same time, or the store is not available; retry',
           }),
         },
       }),
       (c) =>
         forBrowser(c, async () => {
-          // Browsers and mail scanners that check a link send HEAD; that must not use up the state.
-          if (c.req.method === 'HEAD') {
-            c.header('Allow', 'GET, POST')
-            throw new IntegrationError('method_not_allowed', 'use GET')
-          }
+          rejectHead(c, 'GET, POST')
           const callback = readCallback(c, browserOf(c))
-          const checked = await authorization.check(callback)
-          if (checked.kind === 'repeated') {
-            const { credential, returnTo } = await exchanges.repeated(checked.code, checked.realm)
-            return connected(c, credential, returnTo)
-          }
-          const { request } = checked
-          if (checked.kind === 'denied') return denied(c, callback, request.returnTo)
-          const credential = await exchanges.exchange({
-            code: checked.code,
-            realm: checked.realm,
-            state: callback.state,
-            nonce: request.nonce,
-            codeVerifier: request.codeVerifier,
-            returnTo: request.returnTo,
-            who: 'browser',
-          })
-          return connected(c, credential, request.returnTo)
+          const completed = await completeAuthorization(callback)
+          if (completed.kind === 'denied') return denied(c, callback.error, completed.returnTo)
+          return connected(c, completed.credential, completed.returnTo)
         }),
     )
     .post(
@@ -173,6 +164,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
             401: 'no valid key',
             415: 'not application/json',
             502: 'the code could not be exchanged',
+            503: 'too many authorizations at the same time, or the store is not available; retry',
           }),
         },
       }),
@@ -190,8 +182,13 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       async (c) => {
         const { RealmID, Code: code } = c.req.valid('json')
         const unbound = { state: null, nonce: null, codeVerifier: null, returnTo: null }
-        const who = callerOf(c)
-        return c.json(await exchanges.exchange({ code, realm: RealmID, who, ...unbound }), 201)
+        const wanted = { code, realm: RealmID, who: callerOf(c), ...unbound }
+        const permit = await admission.admit('key')
+        try {
+          return c.json(await exchanges.exchange(wanted), 201)
+        } finally {
+          permit.release(true)
+        }
       },
     )
     .get(
@@ -214,6 +211,26 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
 }
 
 /**
+ * Rejects HEAD, which Hono serves like GET: browsers and mail scanners check links with it. It must neither start an
+ * authorization nor use up a state.
+ */
+function rejectHead(c: Context, allow: string): void {
+  if (c.req.method !== 'HEAD') return
+  c.header('Allow', allow)
+  throw new IntegrationError('method_not_allowed', 'use GET')
+}
+
+/**
+ * Rejects a request that a browser sends for an image, a script or a fetch of some page. Only a navigation can continue
+ * at the provider. A client that does not send the header (Fetch Metadata) is not rejected.
+ */
+function rejectSubresource(c: Context): void {
+  const destination = c.req.header('Sec-Fetch-Dest')
+  if (destination === undefined || destination === 'document') return
+  throw new IntegrationError('invalid_request', 'open this address as a page of its own')
+}
+
+/**
  * Returns the origin of `REDIRECT` if `requested` names this service by another loopback name than `REDIRECT` does,
  * else `null`. The authorization must start at that origin: a browser does not send a cookie of `127.0.0.1` to
  * `localhost`, and Intuit accepts only `localhost` as a loopback name. The ports must be equal, because behind a
@@ -231,9 +248,8 @@ function connected(c: Context, credential: CredentialView, returnTo: string | nu
   return c.redirect(returnTo ?? `/connected?name=${credential.Name}`, 302)
 }
 
-function denied(c: Context, callback: Callback, returnTo: string | null): Response {
+function denied(c: Context, error: string | null, returnTo: string | null): Response {
   if (returnTo === null) {
-    const { error } = callback
     throw new IntegrationError(
       'authorization_denied',
       error === null || error === 'access_denied'
@@ -242,6 +258,6 @@ function denied(c: Context, callback: Callback, returnTo: string | null): Respon
     )
   }
   const url = new URL(returnTo)
-  url.searchParams.set('error', callback.error ?? 'access_denied')
+  url.searchParams.set('error', error ?? 'access_denied')
   return c.redirect(url.href, 302)
 }

@@ -17,7 +17,7 @@ export function readCallback(c: Context, browser: string | null): Callback {
   const state = single(
     c,
     ['state'],
-    z.string().regex(/^[\x20-\x7e]{1,512}$/, 'is not a state that this service issued'),
+    z.string().regex(/^[\x20-\x7e]{1,2048}$/, 'is not a state that this service issued'),
   )
   const error = single(c, ['error'], z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be printable'))
   // RFC 6749 §4.1.2.1 requires the state beside an error too. Intuit does not document that it sends the state.

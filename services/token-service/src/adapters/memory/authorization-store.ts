@@ -1,24 +1,20 @@
-/** Authorization requests and code claims in memory, for an installation with a single process. */
-import type {
-  AuthorizationRequest,
-  AuthorizationStore,
-  CodeClaim,
-} from '../../authorization/authorization-store.ts'
+/** Used states and code claims in memory, for an installation with a single process. */
+import type { AuthorizationStore, CodeClaim } from '../../authorization/authorization-store.ts'
 import { digest } from '../../authorization/digest.ts'
 
 const LIMIT = 10_000
 
 export function createMemoryAuthorizationStore(now: () => number = Date.now): AuthorizationStore {
-  const requests = createExpiringMap<AuthorizationRequest>(now)
+  const usedStates = createExpiringMap<true>(now)
   const claims = createExpiringMap<CodeClaim>(now)
   return {
-    async begin(state, request, ttlMs) {
-      requests.put(digest(state), request, ttlMs)
+    async useState(state, ttlMs) {
+      if (usedStates.get(digest(state)) !== null) return false
+      usedStates.put(digest(state), true, ttlMs)
+      return true
     },
-    async consume(state) {
-      const request = requests.get(digest(state))
-      requests.drop(digest(state))
-      return request
+    async isStateUsed(state) {
+      return usedStates.get(digest(state)) !== null
     },
     async claimCode(code, claim, ttlMs) {
       const first = claims.get(digest(code))
@@ -39,8 +35,8 @@ function createExpiringMap<T>(now: () => number) {
   const entries = new Map<string, { readonly value: T; readonly until: number }>()
   return {
     get(key: string): T | null {
-      const thing = entries.get(key)
-      return thing === undefined || thing.until <= now() ? null : thing.value
+      const entry = entries.get(key)
+      return entry === undefined || entry.until <= now() ? null : entry.value
     },
     put(key: string, value: T, ttlMs: number): void {
       entries.delete(key)
@@ -49,9 +45,6 @@ function createExpiringMap<T>(now: () => number) {
         entries.delete(oldest)
       }
       entries.set(key, { value, until: now() + ttlMs })
-    },
-    drop(key: string): void {
-      entries.delete(key)
     },
   }
 }

@@ -100,10 +100,13 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
   }
 
   return {
+    async usesPkce() {
+      const { metadata } = await discovered()
+      return metadata.code_challenge_methods_supported?.includes('S256') ?? false
+    },
+
     async authorizationUrl({ state, nonce, codeVerifier }) {
-      const provider = await discovered()
-      const usesPkce = provider.metadata.code_challenge_methods_supported?.includes('S256') ?? false
-      const configuration = configure(provider, clientId, new Secret('unused'), () =>
+      const configuration = configure(await discovered(), clientId, new Secret('unused'), () =>
         Promise.reject(new TypeError('building a URL sends no request')),
       )
       const url = buildAuthorizationUrl(configuration, {
@@ -111,12 +114,12 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         scope: options.scope,
         state,
         ...(requestsIdToken && { nonce }),
-        ...(usesPkce && {
+        ...(codeVerifier !== null && {
           code_challenge: await calculatePKCECodeChallenge(codeVerifier.reveal()),
           code_challenge_method: 'S256',
         }),
       })
-      return { url: url.href, usesPkce }
+      return url.href
     },
 
     async issuer() {

@@ -7,16 +7,9 @@ const { openUsable } = redisStoresPerTest()
 authorizationStoreContract('Redis', async () => (await openUsable()).authorizations)
 
 describe('an authorization in Redis', () => {
-  it('is stored without its state, code and verifier in plain text, and with an expiry', async () => {
+  it('keeps used states and codes as digests with an expiry', async () => {
     const { redis, authorizations, prefix } = await openUsable()
-    const request = {
-      nonce: 'canary-nonce',
-      codeVerifier: 'canary-verifier',
-      realm: null,
-      returnTo: null,
-      browser: null,
-    }
-    await authorizations.begin('canary-state', request, 60_000)
+    await authorizations.useState('canary-state', 60_000)
     await authorizations.claimCode(
       'canary-code',
       { realm: '1', state: null, returnTo: null, result: null },

@@ -1,23 +1,17 @@
 /**
- * Authorization requests and code claims in Redis, each with its expiry: `authorization:<sha256(state)>` and
- * `exchange:<sha256(code)>`. Neither state nor code can be read there, and the PKCE verifier is encrypted.
+ * Used states and code claims in Redis, each with its expiry: `authorization:<sha256(state)>` and
+ * `exchange:<sha256(code)>`. Neither a state nor a code can be read there.
  */
 import type { Redis } from 'ioredis'
-import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { IntegrationError } from '@integration-host/shared/errors'
-import type {
-  AuthorizationRequest,
-  AuthorizationStore,
-  CodeClaim,
-} from '../../authorization/authorization-store.ts'
+import type { AuthorizationStore, CodeClaim } from '../../authorization/authorization-store.ts'
 import { digest } from '../../authorization/digest.ts'
 
 export function createRedisAuthorizationStore(options: {
   readonly redis: Redis
-  readonly keys: KeyRing
   readonly ensureUsable: () => void
 }): AuthorizationStore {
-  const { redis, keys, ensureUsable } = options
+  const { redis, ensureUsable } = options
 
   async function using<T>(call: () => Promise<T>): Promise<T> {
     ensureUsable()
@@ -32,25 +26,14 @@ export function createRedisAuthorizationStore(options: {
   }
   const stateKey = (state: string): string => `authorization:${digest(state)}`
   const codeKey = (code: string): string => `exchange:${digest(code)}`
-  const placeOf = (key: string) => ({ name: key, field: 'request', version: 1 })
 
   return {
-    async begin(state, request, ttlMs) {
+    async useState(state, ttlMs) {
       const key = stateKey(state)
-      const sealed = keys.seal(JSON.stringify(request), placeOf(key))
-      await using(() => redis.set(key, sealed, 'PX', ttlMs))
+      return (await using(() => redis.set(key, '', 'PX', ttlMs, 'NX'))) !== null
     },
-    async consume(state) {
-      const key = stateKey(state)
-      const sealed = await using(() => redis.getdel(key))
-      if (sealed === null) return null
-      try {
-        return JSON.parse(keys.open(sealed, placeOf(key))) as AuthorizationRequest
-      } catch (error) {
-        // The key that encrypted the request was removed from the key ring since. The state is treated as expired.
-        if (error instanceof DecryptionError) return null
-        throw error
-      }
+    async isStateUsed(state) {
+      return (await using(() => redis.exists(stateKey(state)))) > 0
     },
     async claimCode(code, claim, ttlMs) {
       const key = codeKey(code)

@@ -247,7 +247,7 @@ describe('while Redis is unavailable', () => {
   it('fails a call at once with store_unavailable', async () => {
     const nowhere = await openTestRedis({ keys: testKeys(), url: 'redis://127.0.0.1:1' })
     await expect(nowhere.store.get('ACC-1')).rejects.toMatchObject({ code: 'store_unavailable' })
-    await expect(nowhere.authorizations.consume('x')).rejects.toMatchObject({
+    await expect(nowhere.authorizations.isStateUsed('x')).rejects.toMatchObject({
       code: 'store_unavailable',
     })
     await nowhere[Symbol.asyncDispose]()

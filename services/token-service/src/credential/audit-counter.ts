@@ -1,30 +1,34 @@
 /**
- * Audits issued access tokens: for each second one fact per caller, credential and version, with the number of
- * tokens. A response does not wait until its fact is stored, so a process that is killed loses the facts of at most
- * one second. All other audit facts are stored together with the write that they describe.
+ * Audits events that are too frequent for an entry each: issued access tokens, and failed code exchanges of browsers.
+ * For each second it writes one fact per caller, credential, version and outcome, with the number of events. A response
+ * does not wait until its fact is stored, so a process that is killed loses the facts of at most one second. All other
+ * audit facts are stored together with the write that they describe.
  */
 import { randomUUID } from 'node:crypto'
 import type { AuditFact } from '@integration-host/shared/contracts/audit'
 import type { CredentialStore } from './credential-store.ts'
-import { auditFactOf } from './outbox.ts'
+import { type AuditContext, auditFactOf } from './outbox.ts'
 
-export interface IssuanceLog extends AsyncDisposable {
-  /** Counts one issued token. */
-  count(name: string, version: number, who: string): void
+export interface AuditCounter extends AsyncDisposable {
+  /** Counts one event. The audit entry has the time of the first event of its second. */
+  count(
+    credential: { readonly name: string; readonly version: number },
+    context: Omit<AuditContext, 'at' | 'traceId'>,
+  ): void
 }
 
 const FLUSH_INTERVAL_MS = 1_000
 /**
- * The largest number of buffered facts while the store is unavailable. Further tokens are counted in one fact without
- * a credential name.
+ * The largest number of buffered facts while the store is unavailable. Further events are counted in one fact per
+ * action, without credential and caller.
  */
 const MAX_BUFFERED = 10_000
 
-export function createIssuanceLog(deps: {
+export function createAuditCounter(deps: {
   readonly store: Pick<CredentialStore, 'record'>
   readonly now: () => number
   readonly notifyOutbox: () => void
-}): IssuanceLog {
+}): AuditCounter {
   const { store, now, notifyOutbox } = deps
   let buffered = new Map<string, { readonly fact: AuditFact; count: number }>()
   /** The facts being written. A retry sends the same facts with the same id, so that the store adds them once. */
@@ -32,14 +36,16 @@ export function createIssuanceLog(deps: {
   let writing: Promise<void> = Promise.resolve()
   let timer: NodeJS.Timeout | undefined
 
-  function count(name: string, version: number, who: string): void {
-    const key = `${who} ${name} ${version}`
+  const count: AuditCounter['count'] = ({ name, version }, context) => {
+    const { who, what, outcome = 'ok' } = context
+    const key = `${who} ${what} ${outcome} ${name} ${version}`
     const known = buffered.get(key)
     if (known !== undefined) known.count += 1
-    else if (buffered.size >= MAX_BUFFERED && name !== '') return count('', 0, 'many')
+    else if (buffered.size >= MAX_BUFFERED && name !== '')
+      return count({ name: '', version: 0 }, { who: 'many', what, outcome })
     else
       buffered.set(key, {
-        fact: auditFactOf({ name, version }, { at: now(), who, what: 'handed_out' }),
+        fact: auditFactOf({ name, version }, { ...context, at: now() }),
         count: 1,
       })
     timer ??= setTimeout(() => void flush(), FLUSH_INTERVAL_MS)

@@ -1,0 +1,52 @@
+/**
+ * Checks every few seconds that Redis accepts writes, by writing a small key. A connection alone does not show this: at
+ * `maxmemory` with `noeviction` (OOM), after a failed save (MISCONF) or on a replica (READONLY) Redis still responds
+ * to reads and PING, but no credential can be refreshed or connected.
+ */
+import type { Redis } from 'ioredis'
+import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
+
+const KEY = 'credentials:write-check'
+const INTERVAL_MS = 3_000
+/** The key expires, so that a service that was removed leaves none behind. */
+const KEY_TTL_MS = 60_000
+
+/** Reports to `dependency` whether the last write succeeded. One write is in flight at a time; disposing stops. */
+export function watchWrites(redis: Redis, dependency: Dependency): Disposable {
+  let timer: NodeJS.Timeout | undefined
+  let isDisposed = false
+
+  async function check(): Promise<void> {
+    clearTimeout(timer)
+    try {
+      // Rejects after the command timeout of the connection at the latest.
+      await redis.set(KEY, '', 'PX', KEY_TTL_MS)
+      dependency.up()
+    } catch (error) {
+      dependency.down(rejectionOf(error))
+    }
+    if (!isDisposed) timer = setTimeout(() => void check(), INTERVAL_MS)
+  }
+  const onReady = (): void => void check()
+  const onClose = (): void => {
+    clearTimeout(timer)
+    dependency.down('the store is not connected')
+  }
+  redis.on('ready', onReady)
+  redis.on('close', onClose)
+  if (redis.status === 'ready') onReady()
+  return {
+    [Symbol.dispose]() {
+      isDisposed = true
+      clearTimeout(timer)
+      redis.off('ready', onReady)
+      redis.off('close', onClose)
+    },
+  }
+}
+
+/** Returns the error code that begins a reply of Redis, such as `OOM`; else the reason of a failed command. */
+function rejectionOf(error: unknown): string {
+  const code = error instanceof Error ? /^([A-Z]{2,16}) /.exec(error.message)?.[1] : undefined
+  return code === undefined ? reasonOf(error) : `Redis rejects writes: ${code}`
+}

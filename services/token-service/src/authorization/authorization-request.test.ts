@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest'
+import { generateKeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
+import { AUTHORIZATION_TTL_MS, createAuthorization } from './authorization-request.ts'
+import { createRequestSeal } from './sealed-request.ts'
+
+const seal = createRequestSeal(parseKeyRing(generateKeyRing()))
+let clock = 1_700_000_000_000
+const open = (returnToOrigins: readonly string[] | null = null) =>
+  createAuthorization({
+    seal,
+    provider: {
+      usesPkce: async () => true,
+      authorizationUrl: async ({ state }) => `https://provider.example/?state=${state}`,
+      issuer: async () => ({ identifier: 'https://provider.example', isAlwaysSent: false }),
+    },
+    scope: 'openid',
+    realmScopes: [],
+    returnToOrigins,
+    now: () => clock,
+  })
+const callback = (state: string, browser: string | null = 'cookie') => ({
+  state,
+  browser,
+  code: 'code',
+  realm: '1',
+  error: null,
+  issuer: null,
+})
+const wanted = { returnTo: null, realm: null, browser: 'cookie' }
+
+describe('an authorization request', () => {
+  it('is rejected when its state is ten minutes old, and accepted before', async () => {
+    const authorization = open()
+    const { state, expiresAt } = await authorization.start(wanted)
+    expect(expiresAt).toBe(clock + AUTHORIZATION_TTL_MS)
+    clock += AUTHORIZATION_TTL_MS - 1
+    expect(authorization.requestOf(callback(state))).toMatchObject({ expiresAt })
+    clock += 1
+    expect(() => authorization.requestOf(callback(state))).toThrow('the state has expired')
+  })
+
+  it('is accepted from the browser that started it only', async () => {
+    const authorization = open()
+    const { state } = await authorization.start(wanted)
+    for (const browser of [null, 'another cookie'])
+      expect(() => authorization.requestOf(callback(state, browser))).toThrow('another browser')
+  })
+
+  it.each([
+    'https://app.example.com',
+    'https://app.example.com/',
+    `https://app.example.com/${'x'.repeat(488)}`,
+  ])('may have the return_to %s of an allowed origin', async (returnTo) => {
+    const authorization = open(['https://app.example.com'])
+    const { state } = await authorization.start({ ...wanted, returnTo })
+    expect(authorization.requestOf(callback(state)).returnTo).toBe(returnTo)
+  })
+
+  it.each([
+    'blob:https://app.example.com/x',
+    'https:app.example.com',
+    'https:app.example.com/x',
+    'https:/app.example.com/x',
+    'https://app.example.com?x',
+    'https://APP.example.com/',
+    'https://app.example.com:443/',
+    `https://app.example.com/${'x'.repeat(489)}`,
+  ])('may not have the return_to %s', async (returnTo) => {
+    const authorization = open(['https://app.example.com', 'null'])
+    await expect(authorization.start({ ...wanted, returnTo })).rejects.toMatchObject({
+      code: 'invalid_request',
+    })
+  })
+})

@@ -1,0 +1,113 @@
+/**
+ * Completes an authorization: the provider's callback becomes a stored credential.
+ *
+ * C1  A callback that does not come from the browser that started the authorization writes nothing and is not sent to
+ *     the provider.
+ * C2  A state is used once, across all replicas. It counts as used only after the callback was admitted, so a callback
+ *     that was rejected as `busy` can be sent again.
+ * C3  Of several simultaneous callbacks with the same state, code and realm, as after a double click, the first one
+ *     exchanges the code and all get its result.
+ */
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import type { Authorization, Callback } from './authorization-request.ts'
+import { invalid } from './authorization-request.ts'
+import type { AuthorizationStore, CodeClaim } from './authorization-store.ts'
+import type { CodeExchanges } from './code-exchange.ts'
+import { digest } from './digest.ts'
+import type { ExchangeAdmission } from './exchange-admission.ts'
+
+export type CompletedAuthorization =
+  | {
+      readonly kind: 'connected'
+      readonly credential: CredentialView
+      readonly returnTo: string | null
+    }
+  /** The provider reports an error, or the company's owner has denied the authorization. Nothing is stored. */
+  | { readonly kind: 'denied'; readonly returnTo: string | null }
+
+/**
+ * @throws {IntegrationError} `authorization_invalid`, `realm_mismatch`, `busy`, `code_exchange_failed`,
+ * `provider_unavailable`, `store_unavailable`
+ */
+export type CompleteAuthorization = (callback: Callback) => Promise<CompletedAuthorization>
+
+export interface CallbackDeps {
+  readonly authorization: Authorization
+  readonly authorizations: Pick<AuthorizationStore, 'useState' | 'isStateUsed' | 'readCode'>
+  readonly admission: ExchangeAdmission
+  readonly exchanges: CodeExchanges
+  readonly now: () => number
+  readonly sleep: (ms: number) => Promise<void>
+}
+
+/** A used state is remembered beyond its expiry, because the clocks of two replicas may differ. */
+const CLOCK_TOLERANCE_MS = 60_000
+
+export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization {
+  const { authorization, authorizations, admission, exchanges, now, sleep } = deps
+
+  /**
+   * Resolves with the claim of a code, or with `null`. Reads several times: of two equal callbacks, the second one may
+   * arrive after the first has used the state and before it has claimed the code.
+   */
+  async function claimOf(code: string): Promise<CodeClaim | null> {
+    for (let reads = 1; ; reads += 1) {
+      const claim = await authorizations.readCode(code)
+      if (claim !== null || reads === CLAIM_READS) return claim
+      await sleep(CLAIM_READ_PAUSE_MS)
+    }
+  }
+
+  /** C3: resolves with the result of the callback that has used the state. */
+  async function resultOfFirst(
+    { state, code, realm }: Callback,
+    { mayBeFinished }: { readonly mayBeFinished: boolean },
+  ): Promise<CompletedAuthorization> {
+    const claim = code === null || realm === null ? null : await claimOf(code)
+    const isRepetition = claim?.state === digest(state) && claim.realm === realm
+    if (code === null || !isRepetition || (claim.result !== null && !mayBeFinished))
+      throw invalid('the state was used before')
+    const credential = await exchanges.resultOf(code, claim)
+    return { kind: 'connected', credential, returnTo: claim.returnTo }
+  }
+
+  return async (callback) => {
+    const { state } = callback
+    const request = authorization.requestOf(callback) // C1
+    // Checked before the admission, so that repeated callbacks do not wait for a permit. A callback that arrives after
+    // the first one has finished is a replay and gets no result.
+    if (await authorizations.isStateUsed(state))
+      return resultOfFirst(callback, { mayBeFinished: false })
+    // Only a holder of a service key obtains a state that is not bound to a browser.
+    const permit = await admission.admit(request.browser === null ? 'key' : 'browser')
+    let isFirst = false
+    try {
+      const ttlMs = Math.max(0, request.expiresAt - now()) + CLOCK_TOLERANCE_MS
+      isFirst = await authorizations.useState(state, ttlMs) // C2
+      if (isFirst) {
+        const { returnTo, nonce, codeVerifier } = request
+        const decision = await authorization.decisionOf(callback, request)
+        if (decision.kind === 'denied') return { kind: 'denied', returnTo }
+        const { code, realm } = decision
+        const wanted = {
+          code,
+          realm,
+          state,
+          nonce,
+          codeVerifier,
+          returnTo,
+          who: 'browser',
+        } as const
+        return { kind: 'connected', credential: await exchanges.exchange(wanted), returnTo }
+      }
+    } finally {
+      permit.release(isFirst)
+    }
+    // Both callbacks arrived while the state was unused. The first may have finished while this one waited.
+    return resultOfFirst(callback, { mayBeFinished: true })
+  }
+}
+
+/** The first callback claims its code a few milliseconds after it has used the state, later on a busy machine. */
+const CLAIM_READS = 5
+const CLAIM_READ_PAUSE_MS = 100

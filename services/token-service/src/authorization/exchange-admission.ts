@@ -1,0 +1,61 @@
+/**
+ * Limits how many code exchanges run at the same time. Any client can cause one without a service key: it starts an
+ * authorization and calls back with a made-up code. Each exchange is a request with our client id, and too many of them
+ * would make the provider throttle the refreshes as well.
+ *
+ * Holders of a service key have permits of their own, so that callers without a key cannot delay them.
+ */
+import { IntegrationError } from '@integration-host/shared/errors'
+import { createSemaphore, type QueueLimits } from '../credential/semaphore.ts'
+
+/** The caller who is responsible for an exchange: a holder of a service key, or a browser without one. */
+export type ExchangeCaller = 'browser' | 'key'
+
+/** Permits of one process for exchanges at the same time. */
+const PERMITS: Readonly<Record<ExchangeCaller, number>> = { browser: 8, key: 8 }
+
+const QUEUES: Readonly<Record<ExchangeCaller, QueueLimits>> = {
+  browser: { queueLength: 32, waitMs: 4_000 },
+  key: { queueLength: 512, waitMs: 30_000 },
+}
+
+/** A browser's permit is returned this long after it was given at the earliest: 8 permits make 8 exchanges a second. */
+const MIN_BROWSER_PERMIT_MS = 1_000
+
+const RETRY_AFTER_SECONDS = 5
+
+export interface ExchangePermit {
+  /** Returns the permit; at once if `wasUsed` is false, because then the caller has sent and stored nothing. */
+  release(wasUsed: boolean): void
+}
+
+export interface ExchangeAdmission {
+  /** Waits for a permit. @throws {IntegrationError} `busy` if the queue is full or the wait is too long. */
+  admit(caller: ExchangeCaller): Promise<ExchangePermit>
+}
+
+export function createExchangeAdmission(): ExchangeAdmission {
+  const semaphores = {
+    browser: createSemaphore(PERMITS.browser),
+    key: createSemaphore(PERMITS.key),
+  }
+  return {
+    async admit(caller) {
+      const release = await semaphores[caller].acquire(QUEUES[caller])
+      if (release === null) {
+        throw new IntegrationError('busy', 'too many authorizations are being completed; retry', {
+          retryAfterSeconds: RETRY_AFTER_SECONDS,
+        })
+      }
+      const admittedAt = performance.now()
+      return {
+        release(wasUsed) {
+          const heldMs = performance.now() - admittedAt
+          if (!wasUsed || caller === 'key' || heldMs >= MIN_BROWSER_PERMIT_MS) release()
+          // Not a reason to keep the process alive at shutdown.
+          else setTimeout(release, MIN_BROWSER_PERMIT_MS - heldMs).unref()
+        },
+      }
+    },
+  }
+}

@@ -1,0 +1,77 @@
+import { describe, expect, it } from 'vitest'
+import { generateKeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { type AuthorizationRequest, createRequestSeal } from './sealed-request.ts'
+
+const entry = (id: string) => generateKeyRing().reveal().replace('k1', id)
+const ring = (...entries: string[]) => parseKeyRing(new Secret(entries.join(',')))
+const [old, fresh] = [entry('old'), entry('fresh')]
+const smallest: AuthorizationRequest = {
+  expiresAt: 1_700_000_000_000,
+  nonce: 'n'.repeat(43),
+  codeVerifier: null,
+  realm: null,
+  returnTo: null,
+  browser: null,
+}
+const largest: AuthorizationRequest = {
+  expiresAt: 1_700_000_000_000,
+  nonce: 'n'.repeat(43),
+  codeVerifier: 'v'.repeat(43),
+  realm: '9'.repeat(64),
+  returnTo: `https://app.example.com/${'x'.repeat(488)}`,
+  browser: 'b'.repeat(43),
+}
+
+describe('a sealed authorization request', () => {
+  it.each([
+    ['smallest', smallest, 155],
+    ['largest', largest, 1_027],
+  ])('is opened by another replica, and has few characters if it is the %s', (_, request, size) => {
+    const state = createRequestSeal(ring(fresh)).seal(request)
+    expect(createRequestSeal(ring(fresh)).open(state)).toEqual(request)
+    expect(state).toMatch(/^[\w.-]+$/)
+    expect(state.length).toBeLessThanOrEqual(size)
+  })
+
+  it('is opened after a key rotation while the ring has the old key, and not after that', () => {
+    const state = createRequestSeal(ring(old)).seal(largest)
+    expect(createRequestSeal(ring(fresh, old)).open(state)).toEqual(largest)
+    expect(createRequestSeal(ring(fresh)).open(state)).toBeNull()
+  })
+
+  it('shows neither nonce nor verifier', () => {
+    const state = createRequestSeal(ring(fresh)).seal(largest)
+    const text = state
+      .split('.')
+      .map((part) => Buffer.from(part, 'base64url').toString('latin1'))
+      .join(' ')
+    expect(`${state} ${text}`).not.toMatch(/nnnn|vvvv/)
+  })
+
+  it('is not opened with a changed character anywhere, nor in another spelling', () => {
+    const seal = createRequestSeal(ring(fresh))
+    const state = seal.seal(smallest)
+    for (let at = 0; at < state.length; at += 1) {
+      const changed = state[at] === 'A' ? 'B' : 'A'
+      expect(seal.open(state.slice(0, at) + changed + state.slice(at + 1)), `${at}`).toBeNull()
+    }
+    for (const other of [
+      `${state}A`,
+      `${state}=`,
+      ` ${state}`,
+      `${state}.`,
+      '',
+      '...',
+      '1.fresh..',
+    ])
+      expect(seal.open(other), other).toBeNull()
+  })
+
+  it('cannot be made from an envelope that the credential keys themselves have sealed', () => {
+    const keys = ring(fresh)
+    const place = { name: 'authorization', field: 'state', version: 1 }
+    const text = JSON.stringify([smallest.expiresAt, 'n', null, null, null, null])
+    expect(createRequestSeal(keys).open(keys.seal(text, place))).toBeNull()
+  })
+})

@@ -1,0 +1,82 @@
+/**
+ * Seals an authorization request into its own `state` parameter (RFC 6749 §4.1.1), so that the service stores nothing
+ * when an authorization starts: any client may start one without a key. The provider returns the state with the
+ * callback. See docs/adr/0018.
+ *
+ * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
+ * CREDENTIAL_KEYS. Each replica can open it, also after a key rotation as long as the ring still has the key. It has
+ * about 150 to 1,050 characters, depending on `returnTo`.
+ */
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
+
+export interface AuthorizationRequest {
+  /** Epoch ms. */
+  readonly expiresAt: number
+  readonly nonce: string
+  /** `null` if the provider does not support the S256 challenge. */
+  readonly codeVerifier: string | null
+  /** The company that the callback must name, if this authorization reconnects it; else `null`. */
+  readonly realm: string | null
+  readonly returnTo: string | null
+  /** Digest of the cookie of the browser that started the authorization; `null` if a holder of a service key did. */
+  readonly browser: string | null
+}
+
+export interface RequestSeal {
+  seal(request: AuthorizationRequest): string
+  /** Returns the request in a state; `null` if the state was not sealed by this service or was changed. */
+  open(state: string): AuthorizationRequest | null
+}
+
+const PURPOSE = 'integration-host authorization request'
+const PLACE = { name: 'authorization', field: 'state', version: 1 }
+
+export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
+  const keys = credentialKeys.derive(PURPOSE)
+  return {
+    // An array instead of an object: member names would lengthen each URL by about 100 characters.
+    seal: ({ expiresAt, nonce, codeVerifier, realm, returnTo, browser }) =>
+      keys.seal(
+        JSON.stringify([
+          expiresAt,
+          nonce,
+          codeVerifier,
+          realm,
+          returnTo,
+          browser,
+        ] satisfies Members),
+        PLACE,
+      ),
+    open(state) {
+      if (!hasOneSpelling(state)) return null
+      try {
+        const members = JSON.parse(keys.open(state, PLACE)) as Members
+        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser] = members
+        return { expiresAt, nonce, codeVerifier, realm, returnTo, browser }
+      } catch (error) {
+        if (error instanceof DecryptionError) return null
+        throw error
+      }
+    },
+  }
+}
+
+/** The sealed members. The tag authenticates them, so they are not validated again. */
+type Members = [
+  expiresAt: number,
+  nonce: string,
+  codeVerifier: string | null,
+  realm: string | null,
+  returnTo: string | null,
+  browser: string | null,
+]
+
+/**
+ * Whether the encoded parts of a state are canonical base64url. Node's decoder ignores surplus characters and bits, so
+ * that a used state in another spelling would open as well and count as unused.
+ */
+const hasOneSpelling = (state: string): boolean =>
+  state
+    .split('.')
+    .slice(2)
+    .every((part) => Buffer.from(part, 'base64url').toString('base64url') === part)

@@ -1,0 +1,170 @@
+/** What clients without a service key can cause at the routes of an authorization, through real processes. */
+import { get, type IncomingMessage } from 'node:http'
+import { once } from 'node:events'
+import type { AuditPage } from '@integration-host/shared/contracts/audit'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { sandboxClient } from '../support/clients/sandbox.ts'
+import { tokenServiceClient } from '../support/clients/token-service.ts'
+import { connectCompany, consentInBrowser } from '../support/clients/user-actions.ts'
+import { backend, type ServiceProcess, startSystem, type System } from '../support/system.ts'
+
+let system: System
+/** A second replica of token-service. */
+let other: ServiceProcess
+let redis: Redis
+
+beforeAll(async () => {
+  system = await startSystem(['token-service', 'sandbox-provider'])
+  other = await system.replica('token-service')
+  redis = new Redis(backend('TEST_REDIS_URL'))
+})
+afterAll(async () => {
+  redis.disconnect()
+  await system[Symbol.asyncDispose]()
+})
+
+const keys = async (kind: string): Promise<string[]> => {
+  const found: string[] = []
+  const match = `${system.redisKeyPrefix}${kind}*`
+  for await (const page of redis.scanStream({ match, count: 1_000 }) as AsyncIterable<string[]>)
+    found.push(...page)
+  return (
+    found
+      .map((key) => key.slice(system.redisKeyPrefix.length))
+      // Records of the service itself, which it writes whether or not a request arrives.
+      .filter((key) => !/^(?:lease:)?credentials:/.test(key))
+      .toSorted()
+  )
+}
+const serviceUrl = () => system.url('token-service')
+
+/** Starts an authorization without a key and without a browser. */
+async function startAnonymously() {
+  const response = await fetch(`${serviceUrl()}/authorize`, { redirect: 'manual' })
+  const cookie = response.headers.getSetCookie()[0]?.split(';')[0] ?? ''
+  const consent = new URL(response.headers.get('Location') ?? '')
+  return { cookie, state: consent.searchParams.get('state') ?? '' }
+}
+/** Sends a callback with a code that the provider has not issued. Resolves with its status. */
+async function callBackWithMadeUpCode(realmId: string): Promise<Response> {
+  const { cookie, state } = await startAnonymously()
+  const query = new URLSearchParams({ code: `made-up-${realmId}`, realmId, state })
+  const response = await fetch(`${serviceUrl()}/callback?${query.toString()}`, {
+    redirect: 'manual',
+    headers: { Cookie: cookie },
+  })
+  return response
+}
+
+describe('GET /authorize', () => {
+  it('writes nothing to Redis, however often it is called', async () => {
+    const before = await keys('')
+    const returnTo = encodeURIComponent(`http://localhost/${'x'.repeat(480)}`)
+    for (let batch = 0; batch < 10; batch += 1) {
+      const starts = Array.from({ length: 30 }, () =>
+        fetch(`${serviceUrl()}/authorize?return_to=${returnTo}`, { redirect: 'manual' }),
+      )
+      for (const { status } of await Promise.all(starts)) expect(status).toBe(302)
+    }
+    expect(await keys('authorization:')).toEqual([])
+    expect(await keys('')).toEqual(before)
+  })
+
+  it('starts no authorization for HEAD or for an image of a web page', async () => {
+    const head = await fetch(`${serviceUrl()}/authorize`, { method: 'HEAD', redirect: 'manual' })
+    expect([head.status, head.headers.get('Allow'), head.headers.getSetCookie()]).toEqual([
+      405,
+      'GET',
+      [],
+    ])
+    // By node:http, because fetch does not let a caller set Sec-Fetch-Dest.
+    const outgoing = get(`${serviceUrl()}/authorize`, { headers: { 'Sec-Fetch-Dest': 'image' } })
+    const [image] = (await once(outgoing, 'response')) as [IncomingMessage]
+    image.resume()
+    expect([image.statusCode, image.headers['set-cookie'], image.headers.location]).toEqual([
+      400,
+      undefined,
+      undefined,
+    ])
+  })
+})
+
+describe('GET /callback', () => {
+  it('writes nothing to Redis for a forged state or another browser, and keeps the state usable', async () => {
+    const realm = '4620816365001'
+    const { callback, follow } = await consentInBrowser(system, realm)
+    const before = await keys('')
+    const forged = new URL(callback)
+    forged.searchParams.set('state', 'x'.repeat(300))
+    for (const url of [forged, callback])
+      expect((await fetch(url, { redirect: 'manual' })).status).toBe(400)
+    expect(await keys('')).toEqual(before)
+    expect((await follow()).status).toBe(302)
+    expect(await keys('authorization:')).toHaveLength(1)
+    expect((await follow()).status).toBe(400)
+  })
+
+  it('completes an authorization that another replica has started', async () => {
+    const realm = '4620816365002'
+    const { callback, cookie } = await consentInBrowser(system, realm)
+    const there = `${other.url}${callback.pathname}${callback.search}`
+    const response = await fetch(there, { redirect: 'manual', headers: { Cookie: cookie } })
+    expect(response.headers.get('Location')).toBe(`/connected?name=ACC-${realm}`)
+  })
+
+  it('gives simultaneous callbacks at two replicas the result of one code exchange', async () => {
+    const realm = '4620816365003'
+    const { callback, cookie } = await consentInBrowser(system, realm)
+    await sandboxClient(system).delayNextTokenResponse(500)
+    const responses = await Promise.all(
+      [serviceUrl(), other.url].map((origin) =>
+        fetch(`${origin}${callback.pathname}${callback.search}`, {
+          redirect: 'manual',
+          headers: { Cookie: cookie },
+        }),
+      ),
+    )
+    const location = `/connected?name=ACC-${realm}`
+    expect(responses.map(({ headers }) => headers.get('Location'))).toEqual([location, location])
+    expect((await tokenServiceClient(system).credential(realm)).Version).toBe(1)
+  })
+
+  it('sends few made-up codes to the provider, and keeps the audit entries of others', async () => {
+    const realm = '4620816365004'
+    expect((await connectCompany(system, realm)).status).toBe(302)
+    const flood = Array.from({ length: 150 }, (_, index) => callBackWithMadeUpCode(`${index}`))
+    // A refresh is not delayed by the exchanges of browsers, nor is the code exchange of a key holder rejected.
+    expect((await tokenServiceClient(system).refresh(realm, {})).Version).toBe(2)
+    const { status } = await system.call(`${serviceUrl()}/callback`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ RealmID: '1', Code: 'code-of-a-key-holder' }),
+    })
+    expect(status).toBe(502)
+    const responses = await Promise.all(flood)
+    const failed = responses.filter((response) => response.status === 502)
+    const busy = responses.filter((response) => response.status === 503)
+    expect(failed.length + busy.length).toBe(150)
+    expect(busy.length).toBeGreaterThan(0)
+    for (const response of busy) {
+      expect(await response.json()).toMatchObject({ code: 'busy' })
+      expect(response.headers.get('Retry-After')).toBe('5')
+    }
+    // One request per exchange, without retry, beside that of the key holder and those of earlier tests.
+    const metrics = await (await fetch(`${serviceUrl()}/metrics`)).text()
+    const rejected =
+      /^provider_request_duration_seconds_count\{[^}]*call="exchange",outcome="refused"[^}]*\} (\d+)$/m
+    expect(Number(rejected.exec(metrics)?.[1])).toBe(failed.length + 1)
+    await eventually(async () => {
+      const response = await system.call(`${serviceUrl()}/audit?limit=1000`)
+      const { items } = (await response.json()) as AuditPage
+      const ofBrowsers = items.filter(({ Outcome, Who }) => Outcome !== 'ok' && Who === 'browser')
+      expect(ofBrowsers.reduce((sum, { Count = 0 }) => sum + Count, 0)).toBe(failed.length)
+      expect(new Set(ofBrowsers.map(({ Name }) => Name))).toEqual(new Set(['']))
+      expect(ofBrowsers.length).toBeLessThan(failed.length)
+      expect(items.filter(({ Name }) => Name === `ACC-${realm}`)).toHaveLength(2)
+    })
+  })
+})
