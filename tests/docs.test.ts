@@ -17,6 +17,24 @@ describe('the documents', () => {
     )
   })
 
+  it('docs/security.md names only existing tests, by file and title', async () => {
+    const text = await read('docs/security.md')
+    const references = [...text.matchAll(/`([\w./-]+\.test\.ts)`: ((?:"[^"]+"(?:, )?)+)/g)].flatMap(
+      ([, file = '', titles = '']) =>
+        [...titles.matchAll(/"([^"]+)"/g)].map(([, title = '']) => [file, title] as const),
+    )
+    expect(references.length).toBeGreaterThan(30)
+    const missing: string[] = []
+    for (const [file, title] of references) {
+      // A title is compared as the source has it, apart from escaped quotes.
+      const source = (await read(file).catch(() => '')).replaceAll('\\', '')
+      if (!source.includes(title)) missing.push(`${file}: ${title}`)
+    }
+    expect(missing).toEqual([])
+    for (const [, file = ''] of text.matchAll(/`([\w./-]+\.test\.ts)`/g))
+      expect(references.map(([named]) => named)).toContain(file)
+  })
+
   it('docs/settings.md lists every setting that a service reads, and no other setting', async () => {
     const documented = new Set(
       [...(await read('docs/settings.md')).matchAll(/`([A-Z][A-Z_]{3,})`/g)].map(
