@@ -14,7 +14,8 @@ COPY services/demo-api/package.json services/demo-api/
 COPY services/sandbox-provider/package.json services/sandbox-provider/
 # Workspace packages must remain symbolic links, because Node strips no types below node_modules; `pnpm deploy` would copy them.
 # The only optional dependency is a Node for machines with an older version; this image has its own.
-RUN npx --yes "$(node -p "require('./package.json').packageManager")" install \
+# Corepack compares the downloaded pnpm with the hash in "packageManager".
+RUN corepack pnpm install \
       --frozen-lockfile --prod --no-optional --filter './services/*' --filter './packages/*'
 
 FROM node:24-bookworm-slim
@@ -23,9 +24,11 @@ WORKDIR /app
 COPY --from=dependencies /app ./
 COPY packages packages
 COPY services services
-COPY scripts/init-volumes.ts scripts/init-provider.ts scripts/secret-file.ts scripts/container-health.sh scripts/
+COPY scripts/init-volumes.ts scripts/init-provider.ts scripts/secret-file.ts scripts/backend-accounts.ts \
+     scripts/container-health.sh scripts/
 COPY deploy/definitions.json deploy/
 RUN install -d -o node -g node /data
 USER node
 # Node is started directly, because npm would not forward SIGTERM.
-CMD ["node", "--version"]
+# Without --disable-sigusr1, any process of the same user could open Node's inspector by sending SIGUSR1.
+CMD ["node", "--disable-sigusr1", "--version"]

@@ -1,11 +1,12 @@
-// `docker compose --profile real`: configures the provider named in .env instead of the sandbox, in the files that the services read.
+// `docker compose --profile real`: configures the provider named in .env instead of the sandbox, in the files that `init`
+// distributes to the services.
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
+  INIT,
   readSecret,
   PROVIDER_REJECTION,
   SANDBOX_DISCOVERY_URL,
-  SERVICES,
   writeSecret,
 } from './secret-file.ts'
 
@@ -38,7 +39,7 @@ if (known === SANDBOX_DISCOVERY_URL)
       '(docker compose --project-name real --profile real up), or delete all data: docker compose down --volumes',
   )
 
-for (const [name, value] of Object.entries(settings)) writeSecret(at(name), SERVICES, value)
+for (const [name, value] of Object.entries(settings)) writeSecret(at(name), INIT, value)
 rmSync(at(PROVIDER_REJECTION), { force: true })
 
 function fail(why: string): never {

@@ -1,12 +1,21 @@
 // Prepares the volumes of a compose stack at each start: sets the owner of every file, creates secrets once and never
-// replaces them, and rewrites the files that are derived from them.
+// replaces them, and writes the files that are derived from them. Each service gets a volume with only the secrets that it needs.
 import { createHash, randomBytes } from 'node:crypto'
-import { lchownSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { chmodSync, lchownSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseKeyRing } from '../packages/shared/src/secrets/envelope.ts'
 import { Secret } from '../packages/shared/src/secrets/secret.ts'
 import {
+  type BrokerAccountName,
+  brokerAccounts,
+  brokerPermissions,
+  type RedisAccountName,
+  redisAccounts,
+  redisUser,
+} from './backend-accounts.ts'
+import {
   BACKENDS,
+  INIT,
   readSecret,
   PROVIDER_REJECTION,
   SANDBOX_DISCOVERY_URL,
@@ -18,6 +27,9 @@ import {
 const ROOT = process.argv[2] ?? '/volumes'
 const at = (path: string): string => join(ROOT, path)
 
+/** Mounted by `init` and `real-provider` only: everything that the volumes of the services are written from. */
+const STORE = 'service-secrets'
+
 const owners = {
   'redis-data': BACKENDS,
   'postgres-data': BACKENDS,
@@ -28,9 +40,9 @@ const owners = {
 type DataVolume = keyof typeof owners
 
 // The rejection is reported once and deleted, because the next start may be without `--profile real`.
-const rejection = readSecret(at(`service-secrets/${PROVIDER_REJECTION}`))
+const rejection = readSecret(at(`${STORE}/${PROVIDER_REJECTION}`))
 if (rejection !== null) {
-  rmSync(at(`service-secrets/${PROVIDER_REJECTION}`))
+  rmSync(at(`${STORE}/${PROVIDER_REJECTION}`))
   console.error(rejection)
   process.exit(1)
 }
@@ -55,7 +67,7 @@ function keep(path: string, uid: number, { make, flaw, opens }: Made): string {
   const wrong = kept === null ? null : flaw(kept)
   if (wrong !== null) problems.push(`${path} ${wrong}: restore it from your backup`)
   const content = kept ?? make()
-  // Creates nothing while there is any problem, so that the next start reports the same problems.
+  // Nothing is created while there is any problem, so that the next start reports the same ones.
   if (problems.length === 0) writeSecret(at(path), uid, content)
   return content
 }
@@ -83,12 +95,25 @@ const postgres = keep('postgres-secrets/password', BACKENDS, {
   ...password,
   opens: 'postgres-data',
 })
-const redis = keep('redis-secrets/password', BACKENDS, password)
-const broker = keep('rabbitmq-secrets/password', BACKENDS, password)
 const brokerConsole = keep('rabbitmq-secrets/console_password', BACKENDS, password)
-const sandbox = keep('service-secrets/sandbox_client_secret', SERVICES, password)
-keep('service-secrets/service_api_key', SERVICES, password)
-keep('service-secrets/credential_keys', SERVICES, { ...keyRing, opens: 'redis-data' })
+const sandbox = keep(`${STORE}/sandbox_client_secret`, INIT, password)
+const serviceKey = keep(`${STORE}/service_api_key`, INIT, password)
+const credentialKeys = keep(`${STORE}/credential_keys`, INIT, { ...keyRing, opens: 'redis-data' })
+const redisPasswords = passwordsOf(redisAccounts, 'redis')
+const brokerPasswords = passwordsOf(brokerAccounts, 'amqp')
+
+/** Returns the password of each account of a backend; creates those that do not exist. */
+function passwordsOf<Name extends string>(
+  accounts: Readonly<Record<Name, unknown>>,
+  backend: 'redis' | 'amqp',
+): Readonly<Record<Name, string>> {
+  const names = Object.keys(accounts) as Name[]
+  const entries = names.map((name) => [
+    name,
+    keep(`${STORE}/${backend}_password_${name}`, INIT, password),
+  ])
+  return Object.fromEntries(entries) as Record<Name, string>
+}
 
 if (problems.length > 0) {
   console.error(
@@ -102,18 +127,8 @@ if (problems.length > 0) {
   process.exit(1)
 }
 
-writeSecret(
-  at('service-secrets/database_url'),
-  SERVICES,
-  `postgres://integration:${postgres}@postgres:5432/integration`,
-)
-writeSecret(at('service-secrets/redis_url'), SERVICES, `redis://integration:${redis}@redis:6379`)
-writeSecret(at('service-secrets/amqp_url'), SERVICES, `amqp://integration:${broker}@rabbitmq:5672`)
-writeSecret(at('redis-secrets/redis.conf'), BACKENDS, redisConf())
-writeSecret(at('rabbitmq-secrets/definitions.json'), BACKENDS, brokerDefinitions())
-
 // If init-provider.ts has configured another provider, its settings are kept.
-const provider = readSecret(at('service-secrets/discovery_url'))
+const provider = readSecret(at(`${STORE}/discovery_url`))
 if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
   const settings = {
     discovery_url: SANDBOX_DISCOVERY_URL,
@@ -123,8 +138,70 @@ if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
     redirect: process.env['SANDBOX_REDIRECT'] ?? 'http://127.0.0.1:7217/callback',
   }
   for (const [name, content] of Object.entries(settings))
-    writeSecret(at(`service-secrets/${name}`), SERVICES, content)
+    writeSecret(at(`${STORE}/${name}`), INIT, content)
 }
+
+const ofProvider = (name: string): Readonly<Record<string, string>> => ({
+  [name]: readSecret(at(`${STORE}/${name}`)) ?? '',
+})
+const key = { service_api_key: serviceKey }
+const redisUrl = (name: RedisAccountName) => ({
+  redis_url: `redis://${name}:${redisPasswords[name]}@redis:6379`,
+})
+const amqpUrl = (name: BrokerAccountName) => ({
+  amqp_url: `amqp://${name}:${brokerPasswords[name]}@rabbitmq:5672`,
+})
+const databaseUrl = {
+  database_url: `postgres://integration:${postgres}@postgres:5432/integration`,
+}
+/** The files in the volume `<service>-secrets` of each service. */
+const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  'token-service': {
+    ...key,
+    ...redisUrl('token-service'),
+    ...amqpUrl('token-service'),
+    credential_keys: credentialKeys,
+    ...ofProvider('discovery_url'),
+    ...ofProvider('client_id'),
+    ...ofProvider('client_secret'),
+    ...ofProvider('redirect'),
+  },
+  'accounting-gateway': {
+    ...key,
+    ...redisUrl('accounting-gateway'),
+    ...amqpUrl('accounting-gateway'),
+    ...ofProvider('accounting_url'),
+  },
+  coordinator: { ...key, ...databaseUrl, ...amqpUrl('coordinator') },
+  'demo-api': key,
+  'sandbox-provider': { sandbox_client_secret: sandbox },
+  // It compares the queues with what the coordinator declares, so it needs the coordinator's account at RabbitMQ.
+  doctor: {
+    ...key,
+    ...redisUrl('doctor'),
+    ...databaseUrl,
+    ...amqpUrl('coordinator'),
+    ...ofProvider('discovery_url'),
+  },
+}
+for (const [service, contents] of Object.entries(files)) {
+  const volume = `${service}-secrets`
+  for (const name of readdirSync(at(volume)))
+    if (!(name in contents)) rmSync(at(`${volume}/${name}`))
+  for (const [name, content] of Object.entries(contents))
+    writeSecret(at(`${volume}/${name}`), SERVICES, content)
+}
+
+// Releases before 0.2 kept these files for accounts that token-service and the gateway shared.
+for (const name of ['redis_url', 'amqp_url', 'database_url'])
+  rmSync(at(`${STORE}/${name}`), { force: true })
+rmSync(at('redis-secrets/password'), { force: true })
+for (const name of readdirSync(at(STORE))) {
+  lchownSync(at(`${STORE}/${name}`), INIT, INIT)
+  chmodSync(at(`${STORE}/${name}`), 0o400)
+}
+writeSecret(at('redis-secrets/redis.conf'), BACKENDS, redisConf())
+writeSecret(at('rabbitmq-secrets/definitions.json'), BACKENDS, brokerDefinitions())
 
 for (const [volume, uid] of Object.entries(owners)) give(at(volume), uid)
 
@@ -147,26 +224,38 @@ function redisConf(): string {
     // Disabled for clients, but with every permission: Redis replays its append-only file as this user and skips
     // transactions that the user may not run, with one line in its log (redis/redis#14541).
     'user default off ~* &* +@all',
-    `user integration on #${createHash('sha256').update(redis).digest('hex')} ~* &* +@all -@dangerous +info +config|get +acl|getuser +client +keys`,
+    ...Object.entries(redisPasswords).map(([name, secret]) =>
+      redisUser(name as RedisAccountName, secret),
+    ),
     '',
   ].join('\n')
 }
 
 function brokerDefinitions(): string {
-  const everything = { vhost: '/', configure: '.*', write: '.*', read: '.*' }
-  const user = (name: string, secret: string, tags: readonly string[]) => ({
+  const names = Object.keys(brokerPasswords) as BrokerAccountName[]
+  const none = { configure: '^$', write: '^$', read: '^$' }
+  const everything = { configure: '.*', write: '.*', read: '.*' }
+  const user = (name: string, secret: string | null, tags: readonly string[] = []) => ({
     name,
-    password_hash: brokerHash(secret),
+    // Without a hash the user cannot log in.
+    password_hash: secret === null ? '' : brokerHash(secret),
     hashing_algorithm: 'rabbit_password_hashing_sha256',
     tags,
   })
+  // The account that all services shared before 0.2. Importing definitions deletes no user, so it is disabled instead.
+  const isShared = readSecret(at('rabbitmq-secrets/password')) !== null
   return JSON.stringify(
     {
-      users: [user('integration', broker, []), user('console', brokerConsole, ['administrator'])],
+      users: [
+        ...names.map((name) => user(name, brokerPasswords[name])),
+        user('console', brokerConsole, ['administrator']),
+        ...(isShared ? [user('integration', null)] : []),
+      ],
       vhosts: [{ name: '/' }],
       permissions: [
-        { user: 'integration', ...everything },
-        { user: 'console', ...everything },
+        ...names.map((name) => ({ user: name, vhost: '/', ...brokerPermissions(name) })),
+        { user: 'console', vhost: '/', ...everything },
+        ...(isShared ? [{ user: 'integration', vhost: '/', ...none }] : []),
       ],
       // The recommended policies, which operators of other brokers import too.
       ...JSON.parse(readFileSync(join(import.meta.dirname, '../deploy/definitions.json'), 'utf8')),
@@ -176,10 +265,7 @@ function brokerDefinitions(): string {
   )
 }
 
-/**
- * Returns RabbitMQ's salted password hash: base64 of the salt and the SHA-256 of salt and password. The salt
- * is derived from the password, so an unchanged password changes no file.
- */
+/** RabbitMQ's salted hash: base64 of salt and SHA-256 of salt and password. Deterministic, so that an unchanged password changes no file. */
 function brokerHash(secret: string): string {
   const sha256 = (...parts: readonly (string | Buffer)[]): Buffer =>
     parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest()

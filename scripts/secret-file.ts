@@ -4,6 +4,8 @@ import { chmodSync, chownSync, existsSync, readFileSync, renameSync, writeFileSy
 /** User ids in the containers: that of our image, and the one that the official postgres, redis and rabbitmq images share. */
 export const SERVICES = 1000
 export const BACKENDS = 999
+/** The user of `init` and `real-provider`: no service can read its files. */
+export const INIT = 0
 
 /** URL of the sandbox provider's discovery document, as the services of the stack reach it. */
 export const SANDBOX_DISCOVERY_URL = 'http://sandbox-provider:7220/.well-known/openid_configuration'

@@ -19,6 +19,8 @@ interface Service {
   readonly pids_limit?: number
   readonly stop_grace_period?: string
   readonly healthcheck?: object
+  readonly command?: readonly string[]
+  readonly ulimits?: object
   readonly environment?: Readonly<Record<string, string>>
 }
 const root = join(import.meta.dirname, '..')
@@ -66,7 +68,7 @@ describe('the compose file', () => {
   })
 
   it('every container drops all capabilities, has a read-only file system and has resource limits', () => {
-    const oneShots = ['init', 'real-provider']
+    const oneShots = ['init', 'real-provider', 'doctor']
     for (const [name, service] of all) {
       const isOneShot = oneShots.includes(name)
       expect(service, name).toMatchObject({
@@ -78,7 +80,7 @@ describe('the compose file', () => {
         pids_limit: expect.any(Number),
         stop_grace_period: expect.any(String),
       })
-      expect(service.cap_add !== undefined, name).toBe(isOneShot)
+      expect(service.cap_add !== undefined, name).toBe(isOneShot && name !== 'doctor')
       expect(service.healthcheck !== undefined, name).toBe(!isOneShot)
     }
   })
@@ -86,6 +88,32 @@ describe('the compose file', () => {
   it('Redis, PostgreSQL and RabbitMQ are attached to the internal network only', () => {
     for (const name of ['redis', 'postgres', 'rabbitmq'])
       expect(services[name]).toMatchObject({ networks: ['backends'], user: '999:999' })
+  })
+
+  it('each service mounts its own secrets only, and no service the volume that holds all of them', () => {
+    const mounts = (name: string): readonly string[] =>
+      (services[name]?.volumes ?? []).filter((volume) => volume.includes('-secrets:'))
+    for (const name of [
+      'token-service',
+      'accounting-gateway',
+      'coordinator',
+      'demo-api',
+      'sandbox-provider',
+      'doctor',
+    ])
+      expect(mounts(name)).toEqual([`${name}-secrets:/secrets:ro`])
+    const withAll = all.filter(([name]) =>
+      mounts(name).some((volume) => volume.startsWith('service-secrets:')),
+    )
+    expect(withAll.map(([name]) => name)).toEqual(['init', 'real-provider'])
+  })
+
+  it('the services run without a way to open the inspector, and without core dumps', () => {
+    for (const [name, { command, ulimits }] of all) {
+      if (!(command ?? []).some((word) => word.startsWith('services/'))) continue
+      expect(command?.slice(0, 2), name).toEqual(['node', '--disable-sigusr1'])
+      expect(ulimits, name).toEqual({ core: 0 })
+    }
   })
 
   it('the compose file mounts only existing files of the repository and declared volumes', () => {

@@ -8,6 +8,7 @@ import { PodDisruptionBudget } from 'kubernetes-models/policy/v1'
 import { Namespace, PersistentVolumeClaim, Service } from 'kubernetes-models/v1'
 import { describe, expect, it } from 'vitest'
 import { parseAllDocuments } from 'yaml'
+import { brokerPermissions, redisRules } from '../scripts/backend-accounts.ts'
 
 const kinds = {
   'apps/v1 Deployment': Deployment,
@@ -185,7 +186,11 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
     )
 
     it('the pods run the service of their name on the port that its Service and probes use', () => {
-      expect(container.command).toEqual(['node', `services/${name}/src/main.ts`])
+      expect(container.command).toEqual([
+        'sh',
+        '-c',
+        `ulimit -c 0 && exec node --disable-sigusr1 services/${name}/src/main.ts`,
+      ])
       const port = /listenSettings\((\d+)\)/.exec(read(`services/${name}/src/config.ts`))?.[1]
       expect(container.ports).toEqual([{ name: 'http', containerPort: Number(port) }])
       const service = base.find((other) => titleOf(other) === `Service ${name}`) as Manifest & {
@@ -287,6 +292,20 @@ describe('the example overlay', () => {
 })
 
 describe('the guide', () => {
+  it('docs/kubernetes.md shows the permissions of each account at Redis and RabbitMQ', () => {
+    const guide = read('docs/kubernetes.md')
+    for (const name of ['token-service', 'accounting-gateway'] as const)
+      expect(guide).toContain(
+        `ACL SETUSER ${name} on '>…' ${redisRules(name).map(quoted).join(' ')}`,
+      )
+    for (const name of ['token-service', 'accounting-gateway', 'coordinator'] as const) {
+      const { configure, write, read: reads } = brokerPermissions(name)
+      expect(guide).toContain(
+        `rabbitmqctl set_permissions ${name} '${configure}' '${write}' '${reads}'`,
+      )
+    }
+  })
+
   it('docs/kubernetes.md creates every secret that the pods mount, with the keys that they read', () => {
     const guide = read('docs/kubernetes.md')
     for (const { spec } of deployments)
@@ -315,6 +334,8 @@ describe('the check of manifests', () => {
   })
 })
 
+/** Quotes a word for a shell if it has a character with a meaning there. */
+const quoted = (word: string): string => (/[*~|]/.test(word) ? `'${word}'` : word)
 const byText = (a: string, b: string): number => a.localeCompare(b)
 
 function selects({ matchLabels = {}, matchExpressions = [] }: Selector, labels: Labels): boolean {

@@ -20,7 +20,7 @@ export async function isConfined(stack: Stack): Promise<void> {
     )
   })
   expect(violations.length === 0, violations.join('\n'))
-  const names = ['service_api_key', 'credential_keys', 'client_secret', 'database_url', 'redis_url']
+  const names = ['service_api_key', 'credential_keys', 'client_secret', 'amqp_url', 'redis_url']
   for (const name of names) {
     const secret = await stack.read('token-service', `/secrets/${name}`)
     expect(secret.length >= 32 && !text.includes(secret), `docker inspect shows ${name}`)

@@ -6,19 +6,9 @@ const READINGS = 25
 
 /** Checks that a dead letter is still in its queue after it was read and requeued on the management page 25 times, as
  * docs/runbook.md advises. Without a policy RabbitMQ 4 would delete it when it is returned for the 21st time. */
-export async function deadLettersSurviveReading(stack: Stack, password: string): Promise<void> {
-  const call = async (path: string, body: object): Promise<unknown> => {
-    const response = await fetch(`${stack.at('RABBITMQ_CONSOLE_PORT')}/api/${path}`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Basic ${Buffer.from(`console:${password}`).toString('base64')}`,
-        'Content-Type': 'application/json',
-      },
-      body: JSON.stringify(body),
-    })
-    expect(response.ok, `the management API responds with ${response.status} to ${path}`)
-    return response.json()
-  }
+export async function deadLettersSurviveReading(stack: Stack): Promise<void> {
+  const call = (path: string, body: object): Promise<unknown> =>
+    stack.management('POST', path, body)
   const read = (ackmode: string) =>
     call('queues/%2F/dead.OrderProcess/get', { count: 1, ackmode, encoding: 'auto' })
 

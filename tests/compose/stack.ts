@@ -157,6 +157,22 @@ export class Stack {
     return (await this.compose(['exec', '-T', service, 'cat', path])).trimEnd()
   }
 
+  /** Calls RabbitMQ's management API as the user `console`. @throws {Error} unless the response is 2xx. */
+  async management(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
+    const password = await this.read('rabbitmq', '/secrets/rabbitmq/console_password')
+    const response = await fetch(`${this.at('RABBITMQ_CONSOLE_PORT')}/api/${path}`, {
+      method,
+      headers: {
+        Authorization: `Basic ${Buffer.from(`console:${password}`).toString('base64')}`,
+        'Content-Type': 'application/json',
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    if (!response.ok)
+      throw new Error(`the management API responds with ${response.status} to ${path}`)
+    return response.json()
+  }
+
   /** Returns the container ids of the given services, or of all. */
   async containers(...services: readonly string[]): Promise<readonly string[]> {
     return (await this.compose(['ps', '--all', '--quiet', ...services])).split('\n').filter(Boolean)
