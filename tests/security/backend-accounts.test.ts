@@ -83,7 +83,8 @@ beforeAll(async () => {
   })
   system.start('coordinator', { ...amqp('coordinator'), DEMO_API_URL: target.url })
   await system.ready('token-service', 'accounting-gateway', 'coordinator')
-})
+  // Longer than the deadlines of the servers' starts, so that a slow start is reported with its reason.
+}, 240_000)
 afterAll(() => opened.disposeAsync())
 
 const post = (url: string, body: object): Promise<Response> =>
