@@ -1,3 +1,5 @@
+import { type Random, randomOf } from '../random.ts'
+
 /**
  * Size of the tests: `test` in `npm test`, `faults` in `npm run test:faults`, `long` with its option
  * `--long`.
@@ -18,13 +20,5 @@ export const scale = <Size>(sizes: {
 /** False in `npm test`, which leaves out the tests that take minutes by design. */
 export const isFaultRun = runLength !== 'test'
 
-/** Mulberry32, seeded by `npm run test:faults -- --seed 7`: the same seed gives the same sequence. */
-export function seededRandom(): () => number {
-  let state = Number(TEST_SEED ?? 1)
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
-  }
-}
+/** Returns the random numbers of this run: `npm run test:faults -- --seed 7` sets the seed. */
+export const seededRandom = (): Random => randomOf(Number(TEST_SEED ?? 1))

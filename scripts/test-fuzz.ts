@@ -1,0 +1,27 @@
+// Sends mutated requests, responses and messages to the services: `npm run test:fuzz`, five minutes.
+// `-- --seconds 60` takes another time, `-- --seed 7` other inputs, `-- --target imports` one target only;
+// `-- --target imports --seed 7 --seconds 0 --save <name>` stores the input of a seed as a case of the suite.
+import { randomInt } from 'node:crypto'
+import { parseArgs } from 'node:util'
+import { startVitest } from 'vitest/node'
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: 'string', default: String(randomInt(1, 1_000_000_000)) },
+    seconds: { type: 'string', default: '300' },
+    target: { type: 'string' },
+    save: { type: 'string' },
+  },
+})
+for (const name of ['seed', 'seconds'] as const)
+  if (!/^\d{1,9}$/.test(values[name])) {
+    console.error(`--${name} must be a whole number`)
+    process.exit(1)
+  }
+process.env['FUZZ_SEED'] = values.seed
+process.env['FUZZ_SECONDS'] = values.seconds
+if (values.target !== undefined) process.env['FUZZ_TARGET'] = values.target
+if (values.save !== undefined) process.env['FUZZ_SAVE'] = values.save
+
+const vitest = await startVitest('test', ['tests/fuzz/'], { watch: false })
+await vitest.close()

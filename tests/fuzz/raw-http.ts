@@ -1,0 +1,121 @@
+/** HTTP at the level of bytes, for requests that no HTTP client would send. */
+import { connect } from 'node:net'
+
+const CLOSE_DEADLINE_MS = 15_000
+
+export interface ExchangeOptions {
+  /** How long the server may be quiet before the connection is ended. Default: 40 ms. */
+  readonly quietMs?: number
+  /** Whether the last response may be incomplete. A client notices that, because its length is missing. */
+  readonly mayBeCut?: boolean
+}
+
+export interface RawResponse {
+  readonly status: number
+  readonly body: string
+}
+
+/**
+ * Sends bytes on a connection of their own, ends it once the responses are complete or the server is quiet, and
+ * resolves with the responses when the server has closed it.
+ *
+ * @throws {Error} if the server does not close the connection, or sends anything but whole responses.
+ */
+export async function exchange(
+  port: number,
+  input: Buffer,
+  { quietMs = 40, mayBeCut = false }: ExchangeOptions = {},
+): Promise<readonly RawResponse[]> {
+  const { promise, resolve, reject } = Promise.withResolvers<readonly RawResponse[]>()
+  let received = ''
+  const socket = connect(port, '127.0.0.1')
+  const mayLackBody = input.includes('HEAD')
+  let quiet = setTimeout(() => socket.end(), quietMs)
+  const deadline = setTimeout(() => {
+    reject(
+      new Error(`the server did not close the connection within ${CLOSE_DEADLINE_MS / 1_000} s`),
+    )
+    socket.destroy()
+  }, CLOSE_DEADLINE_MS)
+  socket.on('data', (data) => {
+    received += data.toString('latin1')
+    clearTimeout(quiet)
+    quiet = setTimeout(() => socket.end(), quietMs)
+  })
+  // A server may reset a connection with unread bytes.
+  socket.on('error', () => {})
+  socket.on('close', () => {
+    clearTimeout(quiet)
+    clearTimeout(deadline)
+    try {
+      resolve(responsesIn(received, { mayLackBody, mayBeCut }))
+    } catch (error) {
+      reject(error)
+    }
+  })
+  socket.write(input)
+  return promise
+}
+
+/**
+ * Parses consecutive responses strictly.
+ *
+ * @throws {Error} if the text is anything else than whole responses, or ends in the middle of one.
+ */
+function responsesIn(
+  text: string,
+  { mayLackBody, mayBeCut }: { readonly mayLackBody: boolean; readonly mayBeCut: boolean },
+): readonly RawResponse[] {
+  const responses: RawResponse[] = []
+  let rest = text
+  while (rest !== '') {
+    const headEnd = rest.indexOf('\r\n\r\n')
+    const head = rest.slice(0, headEnd)
+    const status = /^HTTP\/1\.1 (\d{3})(?: [\t -~\x80-\xff]*)?(?=\r\n|$)/.exec(head)?.[1]
+    if (headEnd === -1 && mayBeCut && rest.startsWith('HTTP/1.1 ')) return responses
+    if (headEnd === -1 || status === undefined)
+      throw new Error(`not a response: ${JSON.stringify(rest.slice(0, 400))}`)
+    for (const line of head.split('\r\n').slice(1))
+      if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*$/.test(line))
+        throw new Error(`not a header: ${JSON.stringify(line)}`)
+    rest = rest.slice(headEnd + 4)
+    const length = /^content-length: *(\d+) *$/im.exec(head)?.[1]
+    let body = ''
+    if (/^transfer-encoding: *chunked *$/im.test(head)) {
+      if (!mayLackBody || rest !== '') [body, rest] = chunksIn(rest, mayBeCut)
+    } else if (length !== undefined && Number(status) >= 200 && status !== '304') {
+      body = rest.slice(0, Number(length))
+      const isWhole = body.length === Number(length)
+      if (isWhole) rest = rest.slice(Number(length))
+      else if (mayBeCut) rest = ''
+      else if (!mayLackBody || (rest !== '' && !rest.startsWith('HTTP/1.1 ')))
+        throw new Error('the body of a response is not complete')
+    } else if (Number(status) >= 200 && status !== '204' && status !== '304') {
+      // Without a length, the response ends with the connection.
+      ;[body, rest] = [rest, '']
+    }
+    responses.push({ status: Number(status), body })
+  }
+  return responses
+}
+
+function chunksIn(text: string, mayBeCut: boolean): readonly [body: string, rest: string] {
+  let body = ''
+  let rest = text
+  for (;;) {
+    if (rest === '' && mayBeCut) return [body, '']
+    const size = /^([0-9a-f]{1,8})\r\n/i.exec(rest)
+    if (size === null) throw new Error(`not a chunk: ${JSON.stringify(rest.slice(0, 100))}`)
+    const length = Number.parseInt(size[1] ?? '', 16)
+    const from = size[0].length
+    if (length === 0) {
+      const end = rest.indexOf('\r\n\r\n', from - 2)
+      if (end === -1) throw new Error('the last chunk is not complete')
+      return [body, rest.slice(end + 4)]
+    }
+    body += rest.slice(from, from + length)
+    if (rest.slice(from + length, from + length + 2) !== '\r\n')
+      throw new Error('a chunk is not complete')
+    rest = rest.slice(from + length + 2)
+  }
+}

@@ -1,0 +1,87 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
+import type { Target } from '../fuzz.ts'
+import { control, KEY, startGateways, tokenOf } from '../gateway.ts'
+import { exchange } from '../raw-http.ts'
+
+const head = (line: string, ...headers: readonly string[]): string =>
+  [line, 'Host: gateway', `Authorization: Bearer ${KEY}`, ...headers, '', ''].join('\r\n')
+
+const inputs = [
+  head('GET /v3/company/1/query?query=select%20*%20from%20CompanyInfo HTTP/1.1', 'Accept: */*'),
+  head('GET /v3/company/2/companyinfo/2 HTTP/1.1', 'Connection: keep-alive'),
+  `${head('POST /v3/company/1/invoice HTTP/1.1', 'Content-Type: application/json', 'Content-Length: 14')}{"Line": [1,2]}`,
+  `${head('POST /v3/company/2/invoice HTTP/1.1', 'Transfer-Encoding: chunked')}5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n`,
+  head('GET /v3/company/1/a HTTP/1.1') + head('GET /v3/company/2/b HTTP/1.1'),
+  head('GET /health/ready HTTP/1.1'),
+  head('GET http://gateway/v3/company/1/x HTTP/1.1'),
+].map((input) => Buffer.from(input))
+
+/**
+ * Mutated requests to the gateway, with and without its fast path. Each request that reaches the accounting API must
+ * carry the token of the company in its path, both ways must forward the same requests, and a valid request that follows
+ * must get its own response.
+ */
+export async function gatewayRequests(): Promise<Target> {
+  await using opened = new AsyncDisposableStack()
+  const violations: string[] = []
+  let seen: string[] = []
+  const respond = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const { method, url = '', headers } = request
+    const realm = /^\/v3\/company\/(\w+)(?:[/?]|$)/.exec(url)?.[1]
+    if (realm === undefined || headers.authorization !== `Bearer ${tokenOf(realm)}`)
+      violations.push(`${method} ${url} arrived with ${headers.authorization}`)
+    const body = await text(request).catch(() => null)
+    const marker = /^\/v3\/company\/control\/(\w+)$/.exec(url)?.[1]
+    if (marker !== undefined) return void response.end(`control ${marker}`)
+    if (body !== null) seen.push(`${method} ${url} ${JSON.stringify(body)}`)
+    response.end(`for ${realm}`)
+  }
+  const upstream = createServer((request, response) => void respond(request, response))
+  upstream.on('clientError', (error: Error, socket) => {
+    // A caller that ends its connection in the middle of a body ends the request to the accounting API as well.
+    if (!/ECONNRESET|INVALID_EOF_STATE/.test('code' in error ? String(error.code) : ''))
+      violations.push(`the gateway sent a malformed request: ${error.message}`)
+    socket.destroy()
+  })
+  opened.defer(async () => {
+    upstream.close()
+    upstream.closeAllConnections()
+    await once(upstream, 'close')
+  })
+  upstream.listen(0, '127.0.0.1')
+  await once(upstream, 'listening')
+  const { port } = upstream.address() as AddressInfo
+  const gateways = opened.use(await startGateways(`http://127.0.0.1:${port}`))
+  let count = 0
+  async function forwardedBy(
+    gateway: (typeof gateways.all)[number],
+    input: Buffer,
+  ): Promise<readonly string[]> {
+    seen = []
+    await exchange(gateway.port, input)
+    await control(gateway.url, `m${(count += 1)}`)
+    return seen
+  }
+  for (const gateway of gateways.all) {
+    const forwarded = await forwardedBy(gateway, Buffer.from(head('GET /v3/company/1/x HTTP/1.1')))
+    if (forwarded.join() !== 'GET /v3/company/1/x ""')
+      throw new Error(`a valid request was forwarded as ${forwarded.join()}`)
+  }
+
+  const running = opened.move()
+  return {
+    inputs,
+    processes: gateways.all,
+    async check(input) {
+      const forwarded: (readonly string[])[] = []
+      for (const gateway of gateways.all) forwarded.push(await forwardedBy(gateway, input))
+      const [fast, plain] = forwarded.map((requests) => requests.join('\n'))
+      if (fast !== plain) violations.push(`with the fast path:\n${fast}\nand without it:\n${plain}`)
+      if (violations.length > 0) throw new Error(violations.splice(0).join('\n'))
+    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  }
+}

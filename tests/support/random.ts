@@ -1,0 +1,13 @@
+/** Returns a number in [0, 1). */
+export type Random = () => number
+
+/** Mulberry32: a small generator whose sequence depends on the seed only. */
+export function randomOf(seed: number): Random {
+  let state = seed | 0
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
