@@ -159,7 +159,7 @@ describe('three gateways over Redis and RabbitMQ', () => {
         prefix,
       }),
     )
-    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare({ exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }], queues: [] })
     await publishEvent(bus, '1', 'refreshed', 2)
     for (const url of urls)

@@ -508,7 +508,7 @@ export function coordinatorContract(
       it('finishes the call in flight on shutdown, and the next coordinator continues the run', async () => {
         const source = await backends.openSource()
         const bus = await backends.openBus()
-        await bus.ready(AbortSignal.timeout(10_000))
+        await bus.ready(AbortSignal.timeout(60_000))
         const first = await start({ source, bus })
         const release = Promise.withResolvers<void>()
         first.target.on('/order', async () => (await release.promise, true))

@@ -214,7 +214,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
   it('completes every order after the connection to RabbitMQ was cut during their steps', async () => {
     await using line = await startRelay(amqpUrl, 5672)
     const host = use(await startFixture(backends, { amqpUrl: line.url, times: { sweepMs: 100 } }))
-    await host.bus.ready(AbortSignal.timeout(10_000))
+    await host.bus.ready(AbortSignal.timeout(60_000))
     const ids = Array.from({ length: 60 }, fresh)
     const queued = Promise.all(ids.map((id) => host.queue(id)))
     for (let n = 0; n < 3; n += 1) {

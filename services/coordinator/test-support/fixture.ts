@@ -147,7 +147,7 @@ export async function startFixture(
   const target = stack.use(await startTarget())
   const source = options.source ?? stack.use(await backends.openSource(options.times))
   const bus = options.bus ?? stack.use(await backends.openBus(options.amqpUrl))
-  if (options.amqpUrl === undefined) await bus.ready(AbortSignal.timeout(10_000))
+  if (options.amqpUrl === undefined) await bus.ready(AbortSignal.timeout(60_000))
   const lines: string[] = []
   const logger: Logger = createLogger('test', 'debug', { write: (line) => void lines.push(line) })
   const config = readEmbeddedConfig({

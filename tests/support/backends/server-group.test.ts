@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { ServerGroup } from './server-group.ts'
 
@@ -88,7 +88,11 @@ function startIn(group: ServerGroup, pidFile: string): void {
 
 async function pidIn(file: string): Promise<number> {
   const read = (): number => (existsSync(file) ? Number(readFileSync(file, 'utf8')) : 0)
-  return vi.waitUntil(read, { timeout: 10_000 })
+  return eventually(() => {
+    const pid = read()
+    expect(pid).toBeGreaterThan(0)
+    return pid
+  })
 }
 
 function isRunning(pid: number): boolean {

@@ -12,8 +12,11 @@ import type {
   TransactionSource,
 } from './transaction-source.ts'
 
-/** Shorter times than in production; open the source under test with them. */
-export const contractTimes = { leaseMs: 700, sweepMs: 200 }
+/**
+ * Shorter times than in production; open the source under test with them. They are long enough not to pass between two
+ * statements on a machine under load.
+ */
+export const contractTimes = { leaseMs: 1_400, sweepMs: 500 }
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] }
 const refs: StepRef[] = process.steps.map((step, index) => ({

@@ -127,7 +127,8 @@ describe('GET /report', () => {
     const startedAt = performance.now()
     const answer = await report(`2026-11-20T10:00:00.${'1'.repeat(5_000)}`)
     expect(answer).toMatchObject({ status: 400 })
-    expect(performance.now() - startedAt).toBeLessThan(1_000)
+    // Exponential backtracking would take longer than the age of the universe.
+    expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 
   it('explains how to percent-encode the + of an offset if a space arrived instead', async () => {

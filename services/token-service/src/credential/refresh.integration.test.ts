@@ -729,7 +729,8 @@ describe('a provider that rejects the client credentials', () => {
     const startedAt = performance.now()
     for (const realm of ['2', '3', '1'])
       await eventually(async () => expect((await token(realm)).status).toBe(200))
-    expect(performance.now() - startedAt).toBeLessThan(5_000)
+    // The longest interval between two probes is 60 s. On a machine under load the refreshes take seconds themselves.
+    expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 })
 

@@ -26,7 +26,7 @@ async function open(address = url, confirmDeadlineMs = 5_000): Promise<MessageBu
     prefix,
     confirmDeadlineMs,
   })
-  if (address === url) await bus.ready(AbortSignal.timeout(10_000))
+  if (address === url) await bus.ready(AbortSignal.timeout(60_000))
   return bus
 }
 
@@ -75,14 +75,14 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
       }),
     )
     relay.edit = null
-    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.ready(AbortSignal.timeout(60_000))
     expect(health.report().status).toBe('ready')
   })
 
   it('declares its topology and consumes again after the connection was cut', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url)
-    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     const ids: string[] = []
     bus.consume('orders', { prefetch: 5, tag: 'test' }, async ({ messageId }) => {
@@ -100,7 +100,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   it('reconnects if the connection breaks repeatedly, also while reconnecting', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
-    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     // Cut at different moments of connecting: in the handshake, while declaring, while consuming.
     for (let afterMs = 0; afterMs < 60; afterMs += 2) {
@@ -114,7 +114,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   it('reconnects if the broker closes the connection just as it is established', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
-    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     const ids: string[] = []
     const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async ({ messageId }) => {
@@ -163,7 +163,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   it('reconnects immediately if the broker has not noticed that the connection ended', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
-    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare({
       exchanges: [{ name: 'news', type: 'fanout' }],
       queues: [
@@ -192,7 +192,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   it('settles every queue depth request if the connection is cut while their channels close', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
-    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     const asked = Array.from({ length: 100 }, () => bus.depth('orders'))
     await asked[0]
@@ -204,7 +204,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   it('cancels a consumer whose connection is unresponsive', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
-    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => 'ack')
     await eventually(async () => expect(await bus.depth('orders')).toMatchObject({ consumers: 1 }))
@@ -216,7 +216,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   it('fails a publish whose confirm does not arrive within the deadline', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url, 300)
-    await bus.ready(AbortSignal.timeout(10_000))
+    await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
     line.stall()
     await expect(bus.publish(message)).rejects.toMatchObject({ code: 'broker_unavailable' })
@@ -286,7 +286,7 @@ describe('a queue that exists with incompatible arguments', () => {
       logger: heard,
       prefix,
     })
-    if (isConnectedFirst) await bus.ready(AbortSignal.timeout(10_000))
+    if (isConnectedFirst) await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(declared)
     return {
       bus,

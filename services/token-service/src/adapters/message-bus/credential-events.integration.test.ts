@@ -88,7 +88,7 @@ async function connectBus(): Promise<MessageBus> {
       confirmDeadlineMs: 1_000,
     }),
   )
-  await bus.ready(AbortSignal.timeout(10_000))
+  await bus.ready(AbortSignal.timeout(60_000))
   return bus
 }
 async function start(): Promise<TestService> {
