@@ -108,54 +108,6 @@ export function faultOf(
   }
 }
 
-const BODY_LIMIT = 1_000
-
-/**
- * Returns the body of a token endpoint's response in a form that may be stored and shown: truncated, and with
- * everything redacted that is or was a token. An ordinary error body is returned unchanged.
- */
-export function presentableBody(body: string, secrets: readonly string[]): string {
-  let shown = body
-  for (const secret of secrets.filter((text) => text !== '')) {
-    shown = shown.replace(anySpelling(secret), REDACTED)
-    const bytes = Buffer.from(secret)
-    const forms = [
-      bytes.toString('base64').replace(/=+$/, ''),
-      bytes.toString('base64url'),
-      bytes.toString('hex'),
-    ]
-    for (const form of new Set(forms)) shown = shown.replaceAll(form, REDACTED)
-  }
-  shown = shown
-    // Members of a token response in JSON, a form or XML, also if the response was truncated within one.
-    .replace(new RegExp(`((?:${MEMBERS})\\\\?"\\s*:\\s*\\\\?")[^"\\\\]*`, 'gi'), `$1${REDACTED}`)
-    .replace(new RegExp(`((?:${MEMBERS})=)[^&\\s"<]+`, 'gi'), `$1${REDACTED}`)
-    .replace(new RegExp(`(<(?:${MEMBERS})[^<>]*>)[^<]*`, 'gi'), `$1${REDACTED}`)
-    // A request that the response echoes, and JSON web tokens.
-    .replace(/\b(Basic|Bearer)\s+[\w+/=.~%-]{16,}/gi, `$1 ${REDACTED}`)
-    .replace(/eyJ[\w-]{8,}(?:\.[\w-]*){0,4}/g, REDACTED)
-    // Any other text as long as a token, under any name and in any encoding. A UUID has 36 characters.
-    .replace(/(?<![\w~+-])[\w~+-]{40,}/g, REDACTED)
-  return shown.length > BODY_LIMIT ? `${shown.slice(0, BODY_LIMIT)}…` : shown
-}
-
-const MEMBERS = 'access_?token|refresh_?token|id_?token|client_?secret'
-/** Matches a text in every escaping: JSON, form, XML, and with characters escaped that need not be. */
-function anySpelling(text: string): RegExp {
-  const either = (hex: string): string =>
-    hex.replace(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)
-  const spelled = (character: string): string => {
-    if (/[A-Za-z0-9]/.test(character)) return character
-    const code = character.charCodeAt(0)
-    const hex = code.toString(16).padStart(4, '0')
-    const short = either(hex.slice(2))
-    return `(?:\\\\?\\u${hex}|\\\\u${either(hex)}|%${short}|&#x0*${short};|&#0*${code};)`
-  }
-  return new RegExp(Array.from(text, spelled).join(''), 'g')
-}
-
-const REDACTED = '[redacted]'
-
 export const RETRY_CAP_MS = 15 * 60_000
 const RETRY_BASE_MS = 2_000
 

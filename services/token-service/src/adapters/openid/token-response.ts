@@ -1,8 +1,8 @@
 /** Reads the response of a token endpoint: its tokens, or the outcome if it contains none. */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
-import { presentableBody } from '../../credential/fault.ts'
 import { lifetimeSeconds } from '../../credential/credential.ts'
+import { presentableBody } from '../../provider/presentable-body.ts'
 import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
 import { parseJsonObject } from '@integration-host/shared/json'
 import type { ProviderHttpResponse } from './send-request.ts'
