@@ -30,6 +30,17 @@ describe('request headers sent upstream', () => {
     'Expect',
     'X-Original-URL',
     'X-HTTP-Method-Override',
+    'X-Host',
+    'X-Client-IP',
+    'Client-IP',
+    'True-Client-IP',
+    'true_client_ip',
+    'CF-Connecting-IP',
+    'CF_CONNECTING_IP',
+    'Proxy',
+    'Content_Length',
+    'traceparent',
+    'tracestate',
   ])('removes the header %s from a request', (name) => {
     expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...ownHeaders])
   })

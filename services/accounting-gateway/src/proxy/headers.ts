@@ -35,6 +35,16 @@ const REMOVED_FROM_REQUEST = new Set([
   'x-http-method',
   'x-http-method-override',
   'x-method-override',
+  'x-host',
+  'x-client-ip',
+  'client-ip',
+  'true-client-ip',
+  'cf-connecting-ip',
+  // CGI-like servers pass this header to programs as HTTP_PROXY, which many use as the address of their own proxy.
+  'proxy',
+  // The caller's trace ends at the gateway. With tracing on, the gateway sends a `traceparent` of its own.
+  'traceparent',
+  'tracestate',
 ])
 
 const REMOVED_FROM_RESPONSE = new Set([
@@ -85,9 +95,10 @@ export function requestHeaders(raw: HeaderList, bearer: string): string[] {
 }
 
 function isRemovedFromRequest(name: string): boolean {
-  // CGI-like servers treat `X_Forwarded_For` as `X-Forwarded-For`.
-  const plain = name.includes('_') ? name.replaceAll('_', '-') : name
-  return REMOVED_FROM_REQUEST.has(plain) || plain.startsWith('x-forwarded-')
+  if (!name.includes('_')) return REMOVED_FROM_REQUEST.has(name) || name.startsWith('x-forwarded-')
+  // CGI-like servers treat `X_Forwarded_For` as `X-Forwarded-For`, and `Content_Length` as the length of the body.
+  const hyphenated = name.replaceAll('_', '-')
+  return hyphenated === 'content-length' || isRemovedFromRequest(hyphenated)
 }
 
 /** Returns the headers to send to the caller, without any whose value contains `bearer`. */
