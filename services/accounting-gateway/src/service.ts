@@ -1,5 +1,6 @@
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
@@ -51,6 +52,7 @@ export async function startAccountingGateway(
       dependency: health.dependency('token-service'),
     }),
   )
+  warnOfPlainHttp(config, logger)
   const upstream = await locateUpstream(config, health, stack)
   const tokens = createAccessTokens({ source: tokenService.source, now: Date.now })
   const events = await consumeCredentialEvents(bus, (realm, kind) =>
@@ -102,6 +104,20 @@ export async function startAccountingGateway(
       await owned.disposeAsync()
     },
   }
+}
+
+/** Logs a warning for each address over which bearer tokens, or the address they are sent to, could be read or changed. */
+function warnOfPlainHttp(config: Config, logger: Logger): void {
+  const { ACCOUNTING_URL, DISCOVERY_URL } = config
+  // A set ACCOUNTING_URL is used without reading the discovery document.
+  const [setting, address] =
+    ACCOUNTING_URL === undefined
+      ? ['DISCOVERY_URL', DISCOVERY_URL]
+      : ['ACCOUNTING_URL', ACCOUNTING_URL]
+  if (address === undefined) return
+  const { protocol, hostname } = new URL(address)
+  if (protocol === 'http:' && !isLoopback(hostname))
+    logger.warn({ setting, host: hostname }, 'address is plain http: tokens are sent unencrypted')
 }
 
 /** Returns a function that returns the accounting API: that of ACCOUNTING_URL, else the one found by discovery. */

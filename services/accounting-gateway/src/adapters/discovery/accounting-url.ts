@@ -66,7 +66,7 @@ export async function discoverAccountingUrl(
     const address = document.data.accounting_url ?? addressOf(document.data)
     if (address === null) throw new NoAccountingUrl(HAS_NONE)
     // A document fetched over TLS must not lead bearer tokens onto an unencrypted connection.
-    if (protocol === 'https:' && address.startsWith('http:'))
+    if (protocol === 'https:' && new URL(address).protocol !== 'https:')
       throw new NoAccountingUrl(`accounting_url of the discovery document is not https: ${REMEDY}`)
     url = address
     dependency.up()
