@@ -15,7 +15,7 @@ import { responseHeaders } from './headers.ts'
 export type AttemptResult =
   /** The complete response was sent to the caller. */
   | { readonly kind: 'relayed'; readonly status: number }
-  /** Upstream failed after the head had been sent to the caller, who sees a truncated response. */
+  /** Upstream failed or was too slow after the head had been sent to the caller, who gets a truncated response. */
   | { readonly kind: 'cut'; readonly status: number }
   /** The response was discarded, because another attempt follows after `delayMs`. */
   | { readonly kind: 'withheld'; readonly status: number; readonly delayMs: number }
@@ -44,6 +44,12 @@ const MAX_INFORMATIONAL = 100
 const MAX_DISCARDED_BYTES = 65_536
 /** A caller that reads nothing of its response for so long is disconnected. */
 const STALL_TIMEOUT_MS = 60_000
+/**
+ * After the call's deadline a response must deliver this many bytes of its body in each interval, that is, 1 KiB per
+ * second. Legitimate large downloads are far faster, while a body of one byte per minute would never end.
+ */
+const RATE_CHECK_MS = 60_000
+const MIN_BYTES_PER_CHECK = 61_440
 
 /** Sends one request upstream and relays its response as it arrives, at the speed at which the caller reads. */
 export class Attempt implements Receiver {
@@ -61,6 +67,11 @@ export class Attempt implements Receiver {
   #discardedBytes = 0
   #informationalCount = 0
   #isWaitingForDrain = false
+  /** Bytes of the body since the last rate check. */
+  #receivedBytes = 0
+  /** The caller did not read fast enough at some moment since the last rate check. */
+  #wasPaused = false
+  #rateCheck: NodeJS.Timeout | null = null
 
   constructor(deps: AttemptDeps) {
     this.#deps = deps
@@ -73,6 +84,24 @@ export class Attempt implements Receiver {
   interrupt(): void {
     this.#end({ kind: 'interrupted' })
     this.#flow?.abort()
+  }
+
+  /**
+   * From now on cuts the response if it arrives at less than 1 KiB per second. A caller that reads slowly is not the
+   * fault of upstream, so intervals with backpressure are not checked.
+   */
+  requireMinimumRate(): void {
+    if (this.#result !== null || this.#rateCheck !== null) return
+    this.#receivedBytes = 0
+    this.#wasPaused = this.#isWaitingForDrain
+    this.#rateCheck = setInterval(() => {
+      if (this.#receivedBytes < MIN_BYTES_PER_CHECK && !this.#wasPaused) {
+        this.#cut()
+        this.#flow?.abort()
+      }
+      this.#receivedBytes = 0
+      this.#wasPaused = this.#isWaitingForDrain
+    }, RATE_CHECK_MS)
   }
 
   onStart(flow: Flow): void {
@@ -117,6 +146,7 @@ export class Attempt implements Receiver {
       this.#flow?.abort()
       return
     }
+    this.#receivedBytes += chunk.length
     const { response } = this.#deps
     if (!response.headersSent) {
       if (!this.#sendHead()) return
@@ -150,10 +180,13 @@ export class Attempt implements Receiver {
   onFailure(failure: HttpFailure): void {
     if (this.#result !== null) return
     if (this.#withheld !== null) return this.#end({ kind: 'withheld', ...this.#withheld })
-    const { response } = this.#deps
-    if (!response.headersSent) return this.#end({ kind: 'failed', failure })
-    // RFC 9112 §8: closing the connection is the only way to mark a response as incomplete after its head.
-    response.destroy()
+    if (!this.#deps.response.headersSent) return this.#end({ kind: 'failed', failure })
+    this.#cut()
+  }
+
+  // RFC 9112 §8: closing the connection is the only way to mark a response as incomplete after its head.
+  #cut(): void {
+    this.#deps.response.destroy()
     this.#end({ kind: 'cut', status: this.#status })
   }
 
@@ -177,6 +210,7 @@ export class Attempt implements Receiver {
   #waitForDrain(): void {
     if (this.#isWaitingForDrain) return
     this.#isWaitingForDrain = true
+    this.#wasPaused = true
     const { response } = this.#deps
     this.#flow?.pause()
     const stallTimer = setTimeout(() => response.destroy(), STALL_TIMEOUT_MS)
@@ -194,6 +228,7 @@ export class Attempt implements Receiver {
   #end(result: AttemptResult): void {
     if (this.#result !== null) return
     this.#result = result
+    if (this.#rateCheck !== null) clearInterval(this.#rateCheck)
     this.#resolve(result)
   }
 }

@@ -5,7 +5,9 @@
  * response or repeats. {@link Phase} says where in this loop the call is, and with that what an interruption
  * (the deadline, a caller that closes its connection, shutdown) has to stop.
  *
- * I1  Every attempt is sent with a permit and a token of its own realm; the permit is released when the attempt ends.
+ * I1  Every attempt is sent with a permit and a token of its own realm. The permit is released when the attempt ends,
+ *     and at the deadline at the latest: a long download continues without it, at a minimum rate. So a response that
+ *     never ends cannot block its realm.
  * I2  The caller gets exactly one response: the accounting API's unchanged, or a problem document of the gateway;
  *     never parts of both.
  * I3  The call ends when the caller's connection closes, and no response begins after the deadline.
@@ -52,12 +54,17 @@ type Phase =
       readonly isReadingBody: boolean
       readonly stop: (error: Error) => void
     }
-  /** A request is in flight upstream, or its response is being relayed. */
-  | { readonly kind: 'attempting'; readonly attempt: Attempt }
+  /** A request is in flight upstream, whose response has not begun or will be discarded. */
+  | { readonly kind: 'attempting'; readonly attempt: Attempt; readonly permit: Permit }
+  /** The response is being sent to the caller. */
+  | { readonly kind: 'relaying'; readonly attempt: Attempt; readonly permit: Permit }
   /** Final: the loop ends with `error` as soon as it runs again. */
   | { readonly kind: 'interrupted'; readonly error: Error }
 
 const PREPARING: Phase = { kind: 'preparing' }
+
+const isInFlight = (phase: Phase): phase is Extract<Phase, { attempt: Attempt }> =>
+  phase.kind === 'attempting' || phase.kind === 'relaying'
 
 export class ProxyCall {
   readonly #deps: ProxyCallDeps
@@ -87,7 +94,7 @@ export class ProxyCall {
         ? deps.markPost({ path: target.path, headers })
         : { path: target.path, headers: [], addedKey: null, isRepeatable: isIdempotent(method) }
     this.#deadline = {
-      timer: setTimeout(() => this.#interrupt(this.#deadlineError()), deps.deadlineMs),
+      timer: setTimeout(() => this.#onDeadline(), deps.deadlineMs),
       at: deps.now() + deps.deadlineMs,
     }
     response.once('close', () => {
@@ -128,7 +135,7 @@ export class ProxyCall {
   /** Rejects the call with `shutting_down` if it only waits, so that the caller can use another replica. */
   rejectIfWaiting(): void {
     const phase = this.#phase
-    if (phase.kind === 'attempting' || (phase.kind === 'waiting' && phase.isReadingBody)) return
+    if (isInFlight(phase) || (phase.kind === 'waiting' && phase.isReadingBody)) return
     this.#interrupt(
       new IntegrationError('shutting_down', 'the gateway is shutting down', {
         retryAfterSeconds: 1,
@@ -149,8 +156,15 @@ export class ProxyCall {
     const phase = this.#phase
     if (phase.kind === 'interrupted') return
     this.#phase = { kind: 'interrupted', error }
-    if (phase.kind === 'attempting') phase.attempt.interrupt()
+    if (isInFlight(phase)) phase.attempt.interrupt()
     if (phase.kind === 'waiting') phase.stop(error)
+  }
+
+  #onDeadline(): void {
+    const phase = this.#phase
+    if (phase.kind !== 'relaying') return this.#interrupt(this.#deadlineError())
+    phase.permit.release()
+    phase.attempt.requireMinimumRate()
   }
 
   get #interruption(): Error | null {
@@ -175,10 +189,10 @@ export class ProxyCall {
       const sentAt = performance.now()
       let result: AttemptResult
       try {
-        result = await this.#send(token, body, sentAt)
+        result = await this.#send(token, permit, body, sentAt)
       } finally {
         permit.release()
-        if (this.#phase.kind === 'attempting') this.#phase = PREPARING
+        if (isInFlight(this.#phase)) this.#phase = PREPARING
       }
       switch (result.kind) {
         case 'relayed':
@@ -200,6 +214,7 @@ export class ProxyCall {
   // Not an async function: it would wrap the attempt's promise in a second one, which costs time in every call.
   #send(
     token: AccessToken,
+    permit: Permit,
     body: Buffer | AsyncIterable<Buffer> | null,
     sentAt: number,
   ): Promise<AttemptResult> | AttemptResult {
@@ -216,7 +231,7 @@ export class ProxyCall {
       },
     })
     this.#stats.attempts += 1
-    this.#phase = { kind: 'attempting', attempt }
+    this.#phase = { kind: 'attempting', attempt, permit }
     const headers = requestHeaders(request.rawHeaders, token.value)
     if (this.#post.headers.length > 0) headers.push(...this.#post.headers)
     const path = base.pathPrefix + this.#post.path
@@ -247,7 +262,7 @@ export class ProxyCall {
     }
     const verdict = afterStatus(status, retryAfterMs, this.#tries())
     if (verdict.kind === 'retry') return { retryInMs: verdict.delayMs }
-    clearTimeout(this.#deadline.timer)
+    if (this.#phase.kind === 'attempting') this.#phase = { ...this.#phase, kind: 'relaying' }
     const add = ['X-Request-Id', this.#call.requestId, 'Server-Timing', this.#serverTiming()]
     if (this.#post.addedKey !== null) add.push('X-RequestId', this.#post.addedKey)
     if (lacksRetryAfter) add.push('Retry-After', String(Math.ceil(defaultCoolDownMs / 1_000)))

@@ -1,0 +1,94 @@
+import { EventEmitter } from 'node:events'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { Attempt } from './attempt.ts'
+import type { CallerResponse } from './caller.ts'
+
+/** A response whose caller reads nothing while `isFull` is true. */
+class FakeResponse extends EventEmitter implements CallerResponse {
+  headersSent = false
+  writableEnded = false
+  destroyed = false
+  isFull = false
+  readonly statusCode = 200
+  readonly socket = null
+
+  get writableFinished(): boolean {
+    return this.writableEnded
+  }
+  writeInformation(): void {}
+  writeHead(): void {
+    this.headersSent = true
+  }
+  flushHeaders(): void {}
+  write(): boolean {
+    return !this.isFull
+  }
+  addTrailers(): void {}
+  end(): void {
+    this.writableEnded = true
+  }
+  destroy(): void {
+    this.destroyed = true
+  }
+}
+
+describe('a response that continues after the deadline', () => {
+  let response: FakeResponse
+  let attempt: Attempt
+  const abort = vi.fn()
+
+  beforeEach(() => {
+    vi.useFakeTimers()
+    abort.mockReset()
+    response = new FakeResponse()
+    const request = { rawHeaders: [], headers: {}, httpVersion: '1.1', complete: true }
+    attempt = new Attempt({ request, response, bearer: 'x', judge: () => ({ add: [] }) })
+    attempt.onStart({ isSent: true, pause() {}, resume() {}, abort })
+    attempt.onHeaders(200, [])
+    attempt.onData(Buffer.alloc(1_000_000))
+    attempt.requireMinimumRate()
+  })
+  afterEach(() => {
+    vi.useRealTimers()
+  })
+
+  /** Lets a minute pass in which the body arrives in 60 parts of this size. */
+  const minute = (bytesPerSecond: number): void => {
+    for (let second = 0; second < 60; second += 1) {
+      if (bytesPerSecond > 0) attempt.onData(Buffer.alloc(bytesPerSecond))
+      vi.advanceTimersByTime(1_000)
+    }
+  }
+
+  it('is cut if its body arrives at one byte per second, and the upstream request is aborted', async () => {
+    minute(1)
+    expect(await attempt.ended).toEqual({ kind: 'cut', status: 200 })
+    expect(response.destroyed).toBe(true)
+    expect(abort).toHaveBeenCalledOnce()
+  })
+
+  it('continues for an hour if its body arrives at 1 KiB per second', async () => {
+    for (let passed = 0; passed < 60; passed += 1) minute(1_024)
+    attempt.onEnd([])
+    expect(await attempt.ended).toEqual({ kind: 'relayed', status: 200 })
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  it('is cut after a fast minute if the next one is slow', async () => {
+    minute(1_024)
+    expect(response.destroyed).toBe(false)
+    minute(1)
+    expect(await attempt.ended).toEqual({ kind: 'cut', status: 200 })
+  })
+
+  it('continues while its caller reads slowly, because upstream is then not read', () => {
+    for (let passed = 0; passed < 10; passed += 1) {
+      response.isFull = true
+      attempt.onData(Buffer.alloc(1))
+      vi.advanceTimersByTime(30_000)
+      response.emit('drain')
+      vi.advanceTimersByTime(30_000)
+    }
+    expect(response.destroyed).toBe(false)
+  })
+})
