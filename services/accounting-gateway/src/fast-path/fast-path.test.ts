@@ -22,6 +22,8 @@ const HEAD = `Host: x\r\nAuthorization: Bearer ${KEY}\r\n`
 const get = (path = '/v3/company/1/x', more = ''): string =>
   `GET ${path} HTTP/1.1\r\n${HEAD}${more}\r\n`
 
+const CHUNKED = get('/v3/company/1/x', 'Transfer-Encoding: chunked\r\n')
+const TRAILERS = `0\r\n${'A: b\r\n'.repeat(1_001)}\r\n`
 const LAST_CHUNK = /(?:^|\r\n)0\r\n(?:.+\r\n)*\r\n/
 
 let opened: AsyncDisposableStack
@@ -112,6 +114,9 @@ describe('responses of the fast path and of node:http', () => {
     ['a health check', get('/health/live')],
     ['a path that does not exist', get('/v4')],
     ['version HTTP/1.0', get().replace('HTTP/1.1', 'HTTP/1.0')],
+    ['1,001 headers', get('/v3/company/1/x', 'A: b\r\n'.repeat(999))],
+    ['a chunked body with 1,001 trailers', CHUNKED + TRAILERS],
+    ['the transfer coding gzip', CHUNKED.replace('chunked', 'gzip, chunked') + TRAILERS],
     ['a folded header (obs-fold)', get('/v3/company/1/x', 'A: b\r\n c\r\n')],
     ['a head of more than 16 KiB', get('/v3/company/1/x', `A: ${'b'.repeat(17_000)}\r\n`)],
   ])('responds the same on both paths to %s', async (_what, request) => {

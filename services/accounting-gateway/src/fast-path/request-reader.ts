@@ -39,6 +39,12 @@ export class BodilessGet implements CallerRequest {
 /** The same limit as `maxHeaderSize` of the HTTP server, which responds 431 beyond it. */
 const MAX_HEAD_BYTES = 16_384
 
+/**
+ * The same limit as that of Node's HTTP server, which responds 431 beyond it. It is not a documented constant: Node
+ * derives it from the default of `maxHeadersCount`, 2,000 names and values.
+ */
+const MAX_HEADERS = 1_000
+
 /** A request has a body only with one of the first two (RFC 9112 §6.3). The others need more than one response. */
 const UNSUPPORTED_HEADERS = ['content-length', 'transfer-encoding', 'expect', 'upgrade']
 
@@ -71,7 +77,11 @@ export class RequestReader implements MessageReceiver {
   onHead(head: Head): 'body' | 'rejected' {
     this.#head = head
     const has = (name: string): boolean => headerValue(head.headers, name) !== null
-    const isSupported = !head.isUpgrade && this.#parser.isHttp11 && has('host')
+    const isSupported =
+      !head.isUpgrade &&
+      head.headers.length <= 2 * MAX_HEADERS &&
+      this.#parser.isHttp11 &&
+      has('host')
     return isSupported && !UNSUPPORTED_HEADERS.some(has) ? 'body' : 'rejected'
   }
 
