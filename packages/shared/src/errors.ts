@@ -46,6 +46,11 @@ export const errorCodes = {
 
   // accounting-gateway
   target_invalid: { status: 400, title: 'The request target is not acceptable', remedy: 'none' },
+  transfer_coding_unsupported: {
+    status: 501,
+    title: 'The transfer coding is not supported',
+    remedy: 'none',
+  },
   throttled: { status: 429, title: 'Too many calls for this realm', remedy: 'retry' },
   upstream_unreachable: {
     status: 502,

@@ -13,7 +13,7 @@ import type { BodilessGet } from './fast-path/request-reader.ts'
 import type { GatewayMetrics } from './gateway-metrics.ts'
 import type { CallerRequest, CallerResponse } from './proxy/caller.ts'
 import type { CallResult, CompanyCall } from './proxy/company-call.ts'
-import { headerFault } from './proxy/headers.ts'
+import { headerFault, transferCodingFault } from './proxy/headers.ts'
 import { ProxyCall, type ProxyCallDeps } from './proxy/proxy-call.ts'
 import { requestBody } from './proxy/request-body.ts'
 import { readTarget } from './proxy/target.ts'
@@ -48,6 +48,8 @@ export function createListener(deps: ListenerDeps): Listener {
   // An array, not a Set: after many additions and deletions V8 keeps a Set's outgrown tables linked to each other,
   // and these kept every finished call in memory until the next full garbage collection.
   const calls: ProxyCall[] = []
+  /** Connections that close after the response to a rejected request. Further requests on them are not served. */
+  const closing = new WeakSet<Socket>()
   let isShuttingDown = false
 
   /** Forwards one company call, sends the problem document if it failed, and records it. Returns the status. */
@@ -59,7 +61,10 @@ export function createListener(deps: ListenerDeps): Listener {
     try {
       const result = await call.run()
       if (result.error !== null && !response.headersSent)
-        respondProblem(request, response, result.error, requestId, call.problemHeaders())
+        respondProblem(request, response, result.error, {
+          requestId,
+          extraHeaders: call.problemHeaders(),
+        })
       // 499 is nginx's status for a caller that closed its connection.
       const status = result.isAbandoned ? 499 : response.statusCode
       const durationMs = performance.now() - startedAt
@@ -86,12 +91,13 @@ export function createListener(deps: ListenerDeps): Listener {
     response: ServerResponse,
     expectsContinue: boolean,
   ): void {
+    // Node parses pipelined requests behind a rejected one before it closes the connection.
+    if (closing.has(request.socket)) return
     const fault = requestFault(request)
+    if (fault !== null) return reject(request, response, fault)
     const target = readTarget(request.url ?? '')
-    if (fault !== null || target.kind === 'rejected') {
-      const reason = fault ?? (target.kind === 'rejected' ? target.reason : '')
-      return reject(request, response, new IntegrationError('target_invalid', reason))
-    }
+    if (target.kind === 'rejected')
+      return reject(request, response, new IntegrationError('target_invalid', target.reason))
     if (target.kind === 'own') {
       if (expectsContinue) response.writeContinue()
       return app(request, response)
@@ -145,9 +151,16 @@ export function createListener(deps: ListenerDeps): Listener {
     else logger.info(data, 'request')
   }
 
+  // Closes the connection, for three reasons: a caller without a key must not occupy it; after an upgrade or a faulty
+  // body the following bytes may not be requests; and Node does not serve requests that are pipelined behind an
+  // upgrade, which `Connection: close` reports to the caller (RFC 9112 §9.6).
   function reject(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {
     const requestId = randomUUID()
-    respondProblem(request, response, error, requestId)
+    closing.add(request.socket)
+    respondProblem(request, response, error, { requestId, isLast: true })
+    // Node may still find that the body is malformed, for example after an unknown transfer coding. It must not send a
+    // second response for that. (While an earlier pipelined response is incomplete, this one has no socket yet.)
+    response.socket?.end()
     const { statusCode: status } = response
     metrics.callCompleted(null, status, 0, 0)
     logger.info({ requestId, method: request.method, status, code: error.code }, 'request rejected')
@@ -171,10 +184,15 @@ export function createListener(deps: ListenerDeps): Listener {
 }
 
 /** Returns why a request is rejected before its target is read; `null` if it is not. */
-function requestFault({ method = '', httpVersion, rawHeaders }: IncomingMessage): string | null {
-  if (REJECTED_METHODS.has(method)) return `${method} is not served`
-  if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'the HTTP version is not served'
-  return headerFault(rawHeaders)
+function requestFault(request: IncomingMessage): IntegrationError | null {
+  const { method = '', httpVersion, rawHeaders } = request
+  const reason = REJECTED_METHODS.has(method)
+    ? `${method} is not served`
+    : httpVersion !== '1.1' && httpVersion !== '1.0'
+      ? 'the HTTP version is not served'
+      : headerFault(rawHeaders)
+  if (reason !== null) return new IntegrationError('target_invalid', reason)
+  return transferCodingFault(rawHeaders, httpVersion)
 }
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10
@@ -184,8 +202,16 @@ function respondProblem(
   request: CallerRequest,
   response: CallerResponse,
   error: IntegrationError,
-  requestId: string,
-  extraHeaders: readonly string[] = [],
+  {
+    requestId,
+    extraHeaders = [],
+    isLast = false,
+  }: {
+    readonly requestId: string
+    readonly extraHeaders?: readonly string[]
+    /** The connection closes after this response. */
+    readonly isLast?: boolean
+  },
 ): void {
   if (response.headersSent || response.destroyed) return
   const problem = problemOf(error)
@@ -202,7 +228,8 @@ function respondProblem(
   if (problem.status === 401) headers.push('WWW-Authenticate', 'Bearer realm="integration-host"') // RFC 6750 §3
   // RFC 9110 §15.5.9 recommends closing the connection after 408. It is also closed while a request body is still
   // arriving, because a slow sender could otherwise occupy the connection long after its response.
-  if (problem.status === 408 || isBodyArriving(request)) headers.push('Connection', 'close')
+  if (isLast || problem.status === 408 || isBodyArriving(request))
+    headers.push('Connection', 'close')
   response.writeHead(problem.status, headers)
   response.end(request.method === 'HEAD' ? undefined : body)
 }

@@ -48,7 +48,7 @@ async function attack(bytes: string) {
   return answer
 }
 const countResponses = (text: string): number =>
-  text.match(/^HTTP\/1\.1 (?!100)\d{3} /gm)?.length ?? 0
+  text.match(/HTTP\/1\.1 (?!100)\d{3} /g)?.length ?? 0
 
 // Request smuggling (RFC 9112 §6, §7.1, §11.2). The second request is for another realm and has no key. It could reach
 // upstream only if the gateway and upstream disagreed about where the first request's body ends.
@@ -135,7 +135,7 @@ describe('a smuggled request', () => {
       ).toEqual([])
       expect(upstream.seen.length).toBeLessThanOrEqual(1)
       // A rejection closes the connection: nothing after it is read as a request.
-      if (status === 400) expect(countResponses(text), text).toBe(1)
+      if (status === 400 || status === 501) expect(countResponses(text), text).toBe(1)
     },
   )
 })

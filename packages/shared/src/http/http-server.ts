@@ -58,7 +58,11 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
   })
   // Only malformed or late requests get a response here. Failed responses are logged by the app; a broken socket needs none.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    if (!socket.writable) return socket.destroy()
+    if (!socket.writable) {
+      // A socket that was ended after a response may still have that response in its buffer.
+      if (socket.writableLength === 0) return socket.destroy()
+      return socket.once('finish', () => socket.destroy())
+    }
     const status =
       error.code === 'HPE_HEADER_OVERFLOW'
         ? '431 Request Header Fields Too Large'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { headerFault, requestHeaders, responseHeaders } from './headers.ts'
+import { headerFault, requestHeaders, responseHeaders, transferCodingFault } from './headers.ts'
 
 const TOKEN = 'the-bearer-token-of-the-realm'
 const sent = (...raw: string[]) => requestHeaders(raw, TOKEN)
@@ -122,5 +122,32 @@ describe('ambiguous headers', () => {
 
   it('accepts the headers of an ordinary request', () => {
     expect(headerFault(['Host', 'a', 'Authorization', 'b', 'Accept', 'c'])).toBeNull()
+  })
+})
+
+describe('the Transfer-Encoding of a request', () => {
+  it.each([
+    ['is absent', '1.1', []],
+    ['is absent in HTTP/1.0', '1.0', []],
+    ['is chunked', '1.1', ['Transfer-Encoding', 'chunked']],
+    ['is chunked in another case', '1.1', ['TRANSFER-ENCODING', 'Chunked']],
+  ])('is accepted if it %s', (_what, version, raw) => {
+    expect(transferCodingFault(['Host', 'x', ...raw], version)).toBeNull()
+  })
+
+  it.each([
+    ['gzip before chunked', ['Transfer-Encoding', 'gzip, chunked']],
+    ['gzip alone', ['Transfer-Encoding', 'gzip']],
+    ['identity', ['Transfer-Encoding', 'identity']],
+    ['chunked with a parameter', ['Transfer-Encoding', 'chunked;q=1']],
+    ['gzip in a header of its own', ['Transfer-Encoding', 'gzip', 'Transfer-Encoding', 'chunked']],
+    ['an empty value', ['Transfer-Encoding', '']],
+  ])('is rejected with 501 if it is %s', (_what, raw) => {
+    expect(transferCodingFault(raw, '1.1')).toMatchObject({ code: 'transfer_coding_unsupported' })
+  })
+
+  it('is rejected with 400 in HTTP/1.0, which does not define it', () => {
+    const raw = ['Transfer-Encoding', 'chunked']
+    expect(transferCodingFault(raw, '1.0')).toMatchObject({ code: 'target_invalid' })
   })
 })

@@ -1,4 +1,5 @@
 /** Selects the headers that are forwarded in each direction. */
+import { IntegrationError } from '@integration-host/shared/errors'
 import type { HeaderList } from '@integration-host/shared/http/client/header-list'
 
 const at = (list: HeaderList, index: number): string => list[index] ?? ''
@@ -76,6 +77,28 @@ export function headerFault(raw: HeaderList): string | null {
   if (hosts > 1) return 'the Host header must be given once'
   if (authorizations > 1) return 'the Authorization header must be given once'
   return null
+}
+
+/**
+ * Returns why the framing of a request's body is rejected; `null` if it is not.
+ *
+ * The gateway forwards a body with a framing of its own and without `Transfer-Encoding`. It does not decode any coding
+ * but `chunked`, so with another one the accounting API would receive encoded bytes that are not marked as such.
+ */
+export function transferCodingFault(raw: HeaderList, httpVersion: string): IntegrationError | null {
+  let codings: string | null = null
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = at(raw, i)
+    if (name.length !== 17 || name.toLowerCase() !== 'transfer-encoding') continue
+    codings = codings === null ? at(raw, i + 1) : `${codings}, ${at(raw, i + 1)}`
+  }
+  if (codings === null) return null
+  // RFC 9112 §6.1: an HTTP/1.0 client does not know this header, so the framing of such a message is faulty.
+  if (httpVersion === '1.0')
+    return new IntegrationError('target_invalid', 'HTTP/1.0 has no Transfer-Encoding')
+  return codings.toLowerCase() === 'chunked'
+    ? null
+    : new IntegrationError('transfer_coding_unsupported', 'the only transfer coding is chunked')
 }
 
 // RFC 9110 §7.6.3: every gateway appends its own `Via` entry to a request.

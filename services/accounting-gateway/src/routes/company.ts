@@ -32,6 +32,7 @@ export function companyRoutes(): Hono {
           413: 'payload_too_large: the body is longer than the gateway accepts',
           424: 'credential_faulted: the company must be authorized again',
           429: 'throttled: no permit of the realm is possible before the deadline',
+          501: 'transfer_coding_unsupported: Transfer-Encoding has another value than chunked',
           502: 'upstream_unreachable',
           503: 'token_service_unavailable, provider_unavailable or shutting_down',
           504: 'upstream_timeout',

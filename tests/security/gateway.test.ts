@@ -1,0 +1,216 @@
+/** Attacks on the gateway as a process: by callers, by the accounting API and by the discovery document. */
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { AUTH, PATH, raw } from '../../services/accounting-gateway/test-support/callers.ts'
+import {
+  echo,
+  evilListener,
+  type FakeServer,
+  type FakeTokenService,
+  KEY,
+  startFakeServer,
+  startFakeTokenService,
+  startRawUpstream,
+} from '../../services/accounting-gateway/test-support/fake-servers.ts'
+import {
+  nothingReachable,
+  type Running,
+  startMain,
+} from '../../services/accounting-gateway/test-support/gateway-process.ts'
+
+const HEAD = `Host: x\r\n${AUTH}`
+const get = (headers = '', path = PATH): string => `GET ${path} HTTP/1.1\r\n${HEAD}${headers}\r\n`
+
+/** Returns the status of each response, also of one that directly follows the body of another. */
+const statuses = (text: string): number[] =>
+  [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status))
+
+let opened: AsyncDisposableStack
+let upstream: FakeServer
+let tokens: FakeTokenService
+
+beforeEach(async () => {
+  opened = new AsyncDisposableStack()
+  upstream = opened.use(await startFakeServer(echo))
+  tokens = opened.use(await startFakeTokenService(['1']))
+})
+afterEach(() => opened.disposeAsync())
+
+const start = (settings: Readonly<Record<string, string>>): Running =>
+  opened.use(
+    startMain({
+      ...nothingReachable,
+      ACCOUNTING_URL: upstream.url,
+      TOKEN_SERVICE_URL: tokens.url,
+      ...settings,
+    }),
+  )
+
+describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
+  const listening = async (settings: Readonly<Record<string, string>> = {}) => {
+    const url = await start({ FAST_PATH, ...settings }).url()
+    const call = (path: string) =>
+      fetch(url + path, { headers: { Authorization: `Bearer ${KEY}` } })
+    return { port: Number(new URL(url).port), call }
+  }
+
+  it('responds 501 to another transfer coding than chunked and sends nothing upstream', async () => {
+    const { port } = await listening()
+    for (const coding of [
+      'gzip, chunked',
+      'gzip',
+      'identity',
+      'gzip\r\nTransfer-Encoding: chunked',
+    ])
+      for (const method of ['GET', 'POST']) {
+        const headers = `${HEAD}Transfer-Encoding: ${coding}\r\n\r\n`
+        const { text } = await raw(
+          port,
+          `${method} ${PATH} HTTP/1.1\r\n${headers}0\r\n\r\n${get()}`,
+        )
+        expect([coding, statuses(text)]).toEqual([coding, [501]])
+        expect(text).toContain('\r\nConnection: close\r\n')
+        expect(text).toContain('"transfer_coding_unsupported"')
+      }
+    expect(upstream.seen).toEqual([])
+  })
+
+  it('responds 400 to Transfer-Encoding in HTTP/1.0, and serves no request that follows on the connection', async () => {
+    const { port } = await listening()
+    const head = `POST ${PATH} HTTP/1.0\r\n${HEAD}Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n`
+    const { text } = await raw(port, `${head}0\r\n\r\n${get()}`)
+    expect(statuses(text)).toEqual([400])
+    expect(text).toContain('\r\nConnection: close\r\n')
+    expect(upstream.seen).toEqual([])
+  })
+
+  it('closes the connection after a rejected upgrade, because requests pipelined behind it are not served', async () => {
+    const { port } = await listening()
+    const upgrade = get('Connection: upgrade\r\nUpgrade: websocket\r\n')
+    const { text } = await raw(port, get() + upgrade + get())
+    expect(statuses(text)).toEqual([200, 400])
+    expect(text.split('HTTP/1.1 400')[1]).toContain('\r\nConnection: close\r\n')
+    expect(upstream.seen).toHaveLength(1)
+  })
+
+  it('forwards 1,000 headers and responds 431 to 1,001', async () => {
+    const wire = opened.use(await startRawUpstream('HTTP/1.1 204 No Content\r\n\r\n'))
+    const { port } = await listening({ ACCOUNTING_URL: wire.url })
+    expect((await raw(port, get('A: b\r\n'.repeat(998)))).status).toBe(204)
+    expect(wire.connections()).toBe(1)
+    const { text } = await raw(port, get('A: b\r\n'.repeat(999)))
+    expect(statuses(text)).toEqual([431])
+    expect(wire.connections()).toBe(1)
+  })
+
+  it('sends no header upstream that a server could trust as set by a proxy, or that continues the trace of the caller', async () => {
+    const { port } = await listening()
+    const names = [
+      'Content_Length',
+      'Proxy',
+      'True-Client-IP',
+      'TRUE_CLIENT_IP',
+      'X-Client-IP',
+      'Client-IP',
+      'client_ip',
+      'X-Host',
+      'CF-Connecting-IP',
+      'X-Listed',
+      'traceparent',
+      'tracestate',
+    ]
+    const headers = names.map((name) => `${name}: 5\r\n`).join('')
+    const { status } = await raw(port, get(`${headers}Connection: X-Listed\r\nX-Kept: yes\r\n`))
+    expect(status).toBe(200)
+    expect(Object.keys(upstream.seen[0]?.headers ?? {}).toSorted()).toEqual([
+      'authorization',
+      'connection',
+      'host',
+      'via',
+      'x-kept',
+    ])
+  })
+
+  it('releases the only permit of a realm at the deadline while a response is still arriving', async () => {
+    const trickling = Promise.withResolvers<() => void>()
+    upstream.handle = (_request, response) => {
+      response.write('first')
+      trickling.resolve(() => response.end(' last'))
+    }
+    const { call } = await listening({ DEADLINE_SECONDS: '1', CONCURRENT_REQUESTS: '1' })
+    const slow = await call(PATH)
+    const finish = await trickling.promise
+    upstream.handle = echo
+    await eventually(async () => expect((await call(PATH)).status).toBe(200))
+    // A long download is not cut at the deadline.
+    finish()
+    expect(await slow.text()).toBe('first last')
+  })
+
+  it('closes the connection of a caller without a valid key after the response', async () => {
+    const { port } = await listening()
+    const { text } = await raw(port, get().replace(KEY, 'wrong') + get())
+    expect(statuses(text)).toEqual([401])
+    expect(text).toContain('\r\nConnection: close\r\n')
+    expect(upstream.seen).toEqual([])
+  })
+})
+
+describe('the address of the accounting API', () => {
+  const certificate = new URL(
+    '../../packages/shared/src/http/client/fixtures/localhost.',
+    import.meta.url,
+  )
+  const read = (name: string): string => readFileSync(new URL(`${certificate}${name}.pem`), 'utf8')
+
+  it.each(['http:', 'HTTP:'])(
+    'is rejected at start if an https discovery document names one of scheme %s, and no bearer is sent there',
+    async (scheme) => {
+      const plain = opened.use(await evilListener())
+      const document = { issuer: 'x', accounting_url: `${scheme}//localhost:${plain.port}` }
+      const provider = createServer(
+        { cert: read('crt'), key: read('key') },
+        (_request, response) => void response.end(JSON.stringify(document)),
+      )
+      provider.listen(0, '127.0.0.1')
+      await once(provider, 'listening')
+      opened.defer(() => void provider.close())
+      const gateway = start({
+        ACCOUNTING_URL: '',
+        DISCOVERY_URL: `https://localhost:${(provider.address() as AddressInfo).port}/x`,
+        NODE_EXTRA_CA_CERTS: fileURLToPath(new URL(`${certificate}crt.pem`)),
+      })
+      const { code } = await gateway.ended
+      expect([code, gateway.output()]).toEqual([
+        1,
+        expect.stringContaining('accounting_url of the discovery document is not https'),
+      ])
+      expect(plain.connections()).toBe(0)
+    },
+  )
+
+  it.each([
+    ['ACCOUNTING_URL', { ACCOUNTING_URL: 'http://accounting.invalid' }],
+    ['DISCOVERY_URL', { ACCOUNTING_URL: '', DISCOVERY_URL: 'http://provider.invalid/x' }],
+  ])(
+    'is reported once at start if %s is plain http outside the loopback interface',
+    async (name, settings) => {
+      const gateway = start(settings)
+      await gateway.url()
+      const warnings = gateway.output().match(/.*address is plain http.*/g) ?? []
+      expect(warnings).toHaveLength(1)
+      expect(JSON.parse(warnings[0] ?? '')).toMatchObject({ level: 'warn', setting: name })
+    },
+  )
+
+  it('is not reported if it is plain http on the loopback interface', async () => {
+    const gateway = start({})
+    await gateway.url()
+    expect(gateway.output()).not.toContain('address is plain http')
+  })
+})
