@@ -1,28 +1,33 @@
 /** Attacks on the gateway as a process: by callers, by the accounting API and by the discovery document. */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import {
+  type AddressInfo,
+  createServer as createTcpServer,
+  type Server,
+  type Socket,
+} from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { raw } from '@integration-host/shared/test-support/raw-http'
+import {
+  listeningUrl,
+  type StartedProcess,
+  startProcess,
+} from '@integration-host/shared/test-support/start-process'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { AUTH, PATH, raw } from '../../services/accounting-gateway/test-support/callers.ts'
-import {
-  echo,
-  evilListener,
-  type FakeServer,
-  type FakeTokenService,
-  KEY,
-  startFakeServer,
-  startFakeTokenService,
-  startRawUpstream,
-} from '../../services/accounting-gateway/test-support/fake-servers.ts'
-import {
-  nothingReachable,
-  type Running,
-  startMain,
-} from '../../services/accounting-gateway/test-support/gateway-process.ts'
+import { startHttpServer } from '../support/fakes/http-server.ts'
 
+const MAIN = fileURLToPath(
+  new URL('../../services/accounting-gateway/src/main.ts', import.meta.url),
+)
+// Port 1 (tcpmux) has no listener, and the system never assigns it.
+const UNREACHABLE = '127.0.0.1:1'
+const KEY = 'service-key-of-the-tests-0123456789abcdef'
+const AUTH = `Authorization: Bearer ${KEY}\r\n`
+const PATH = '/v3/company/1/x'
 const HEAD = `Host: x\r\n${AUTH}`
 const get = (headers = '', path = PATH): string => `GET ${path} HTTP/1.1\r\n${HEAD}${headers}\r\n`
 
@@ -31,29 +36,73 @@ const statuses = (text: string): number[] =>
   [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status))
 
 let opened: AsyncDisposableStack
-let upstream: FakeServer
-let tokens: FakeTokenService
+/** The requests that reached the accounting API. */
+let seen: IncomingMessage[]
+/** Sends the response of the accounting API. */
+let respond: (response: ServerResponse) => void
+let upstreamUrl: string
+let tokenServiceUrl: string
 
 beforeEach(async () => {
   opened = new AsyncDisposableStack()
-  upstream = opened.use(await startFakeServer(echo))
-  tokens = opened.use(await startFakeTokenService(['1']))
+  seen = []
+  respond = (response) => void response.end('ok')
+  const upstream = await startHttpServer((request, response) => {
+    seen.push(request)
+    respond(response)
+  })
+  upstreamUrl = opened.use(upstream).url
+  const token = {
+    Name: 'ACC-1',
+    Authenticator: 'token-of-the-realm-0123456789',
+    Expiry: new Date(Date.now() + 3_600_000).toISOString(),
+    Version: 1,
+  }
+  const tokenService = await startHttpServer((_request, response) => {
+    response.setHeader('Content-Type', 'application/json').end(JSON.stringify(token))
+  })
+  tokenServiceUrl = opened.use(tokenService).url
 })
 afterEach(() => opened.disposeAsync())
 
-const start = (settings: Readonly<Record<string, string>>): Running =>
+/** Starts a gateway without broker and Redis, which it does not need to serve calls. */
+const start = (settings: Readonly<Record<string, string>>): StartedProcess =>
   opened.use(
-    startMain({
-      ...nothingReachable,
-      ACCOUNTING_URL: upstream.url,
-      TOKEN_SERVICE_URL: tokens.url,
-      ...settings,
+    startProcess([MAIN], {
+      env: {
+        PORT: '0',
+        SERVICE_API_KEY: KEY,
+        ACCOUNTING_URL: upstreamUrl,
+        TOKEN_SERVICE_URL: tokenServiceUrl,
+        AMQP_URL: `amqp://${UNREACHABLE}`,
+        REDIS_URL: `redis://${UNREACHABLE}`,
+        ...settings,
+      },
     }),
   )
 
+/** Listens on a free loopback port until the test ends. Returns the port. */
+async function listenOnLoopback(server: Server): Promise<number> {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  opened.defer(() => void server.close())
+  return (server.address() as AddressInfo).port
+}
+
+/** Starts a server that counts its connections and responds to each of them with the same bytes. */
+async function startTcpServer(bytes: string) {
+  let connections = 0
+  const server = createTcpServer((socket: Socket) => {
+    connections += 1
+    socket.on('error', () => {})
+    socket.once('data', () => socket.end(bytes))
+  })
+  return { port: await listenOnLoopback(server), connections: () => connections }
+}
+
 describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
   const listening = async (settings: Readonly<Record<string, string>> = {}) => {
-    const url = await start({ FAST_PATH, ...settings }).url()
+    const url = await listeningUrl(start({ FAST_PATH, ...settings }))
     const call = (path: string) =>
       fetch(url + path, { headers: { Authorization: `Bearer ${KEY}` } })
     return { port: Number(new URL(url).port), call }
@@ -77,7 +126,7 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
         expect(text).toContain('\r\nConnection: close\r\n')
         expect(text).toContain('"transfer_coding_unsupported"')
       }
-    expect(upstream.seen).toEqual([])
+    expect(seen).toEqual([])
   })
 
   it('responds 400 to Transfer-Encoding in HTTP/1.0, and serves no request that follows on the connection', async () => {
@@ -86,7 +135,7 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     const { text } = await raw(port, `${head}0\r\n\r\n${get()}`)
     expect(statuses(text)).toEqual([400])
     expect(text).toContain('\r\nConnection: close\r\n')
-    expect(upstream.seen).toEqual([])
+    expect(seen).toEqual([])
   })
 
   it('closes the connection after a rejected upgrade, because requests pipelined behind it are not served', async () => {
@@ -95,12 +144,12 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     const { text } = await raw(port, get() + upgrade + get())
     expect(statuses(text)).toEqual([200, 400])
     expect(text.split('HTTP/1.1 400')[1]).toContain('\r\nConnection: close\r\n')
-    expect(upstream.seen).toHaveLength(1)
+    expect(seen).toHaveLength(1)
   })
 
   it('forwards 1,000 headers and responds 431 to 1,001', async () => {
-    const wire = opened.use(await startRawUpstream('HTTP/1.1 204 No Content\r\n\r\n'))
-    const { port } = await listening({ ACCOUNTING_URL: wire.url })
+    const wire = await startTcpServer('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')
+    const { port } = await listening({ ACCOUNTING_URL: `http://127.0.0.1:${wire.port}` })
     expect((await raw(port, get('A: b\r\n'.repeat(998)))).status).toBe(204)
     expect(wire.connections()).toBe(1)
     const { text } = await raw(port, get('A: b\r\n'.repeat(999)))
@@ -127,7 +176,7 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     const headers = names.map((name) => `${name}: 5\r\n`).join('')
     const { status } = await raw(port, get(`${headers}Connection: X-Listed\r\nX-Kept: yes\r\n`))
     expect(status).toBe(200)
-    expect(Object.keys(upstream.seen[0]?.headers ?? {}).toSorted()).toEqual([
+    expect(Object.keys(seen[0]?.headers ?? {}).toSorted()).toEqual([
       'authorization',
       'connection',
       'host',
@@ -138,14 +187,14 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
 
   it('releases the only permit of a realm at the deadline while a response is still arriving', async () => {
     const trickling = Promise.withResolvers<() => void>()
-    upstream.handle = (_request, response) => {
+    respond = (response) => {
       response.write('first')
       trickling.resolve(() => response.end(' last'))
     }
     const { call } = await listening({ DEADLINE_SECONDS: '1', CONCURRENT_REQUESTS: '1' })
     const slow = await call(PATH)
     const finish = await trickling.promise
-    upstream.handle = echo
+    respond = (response) => void response.end('ok')
     await eventually(async () => expect((await call(PATH)).status).toBe(200))
     // A long download is not cut at the deadline.
     finish()
@@ -157,33 +206,28 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     const { text } = await raw(port, get().replace(KEY, 'wrong') + get())
     expect(statuses(text)).toEqual([401])
     expect(text).toContain('\r\nConnection: close\r\n')
-    expect(upstream.seen).toEqual([])
+    expect(seen).toEqual([])
   })
 })
 
 describe('the address of the accounting API', () => {
-  const certificate = new URL(
-    '../../packages/shared/src/http/client/fixtures/localhost.',
-    import.meta.url,
-  )
-  const read = (name: string): string => readFileSync(new URL(`${certificate}${name}.pem`), 'utf8')
+  const fixture = (name: string): URL =>
+    new URL(`../../packages/shared/src/http/client/fixtures/${name}`, import.meta.url)
+  const read = (name: string): string => readFileSync(fixture(name), 'utf8')
 
   it.each(['http:', 'HTTP:'])(
     'is rejected at start if an https discovery document names one of scheme %s, and no bearer is sent there',
     async (scheme) => {
-      const plain = opened.use(await evilListener())
+      const plain = await startTcpServer('')
       const document = { issuer: 'x', accounting_url: `${scheme}//localhost:${plain.port}` }
       const provider = createServer(
-        { cert: read('crt'), key: read('key') },
+        { cert: read('localhost.crt.pem'), key: read('localhost.key.pem') },
         (_request, response) => void response.end(JSON.stringify(document)),
       )
-      provider.listen(0, '127.0.0.1')
-      await once(provider, 'listening')
-      opened.defer(() => void provider.close())
       const gateway = start({
         ACCOUNTING_URL: '',
-        DISCOVERY_URL: `https://localhost:${(provider.address() as AddressInfo).port}/x`,
-        NODE_EXTRA_CA_CERTS: fileURLToPath(new URL(`${certificate}crt.pem`)),
+        DISCOVERY_URL: `https://localhost:${await listenOnLoopback(provider)}/x`,
+        NODE_EXTRA_CA_CERTS: fileURLToPath(fixture('localhost.crt.pem')),
       })
       const { code } = await gateway.ended
       expect([code, gateway.output()]).toEqual([
@@ -201,7 +245,7 @@ describe('the address of the accounting API', () => {
     'is reported once at start if %s is plain http outside the loopback interface',
     async (name, settings) => {
       const gateway = start(settings)
-      await gateway.url()
+      await listeningUrl(gateway)
       const warnings = gateway.output().match(/.*address is plain http.*/g) ?? []
       expect(warnings).toHaveLength(1)
       expect(JSON.parse(warnings[0] ?? '')).toMatchObject({ level: 'warn', setting: name })
@@ -210,7 +254,7 @@ describe('the address of the accounting API', () => {
 
   it('is not reported if it is plain http on the loopback interface', async () => {
     const gateway = start({})
-    await gateway.url()
+    await listeningUrl(gateway)
     expect(gateway.output()).not.toContain('address is plain http')
   })
 })

@@ -1,7 +1,8 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { AUTH, raw } from '../test-support/callers.ts'
+import { raw } from '@integration-host/shared/test-support/raw-http'
+import { AUTH } from '../test-support/callers.ts'
 import {
   evilListener,
   type FakeServer,

@@ -2,7 +2,8 @@
 import { PerformanceObserver } from 'node:perf_hooks'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { AUTH, raw } from '../test-support/callers.ts'
+import { raw } from '@integration-host/shared/test-support/raw-http'
+import { AUTH } from '../test-support/callers.ts'
 import {
   bodyOf,
   evilListener,

@@ -4,7 +4,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createGatewayLimits } from './realm/process-rate-limiter.ts'
 import { generic } from '@integration-host/shared/provider-profile/generic'
-import { raw } from '../test-support/callers.ts'
+import { raw } from '@integration-host/shared/test-support/raw-http'
 import {
   bodyOf,
   echo,

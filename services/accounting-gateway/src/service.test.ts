@@ -5,7 +5,8 @@ import { Readable } from 'node:stream'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { raw, send, stalled } from '../test-support/callers.ts'
+import { raw } from '@integration-host/shared/test-support/raw-http'
+import { send, stalled } from '../test-support/callers.ts'
 import {
   bodyOf,
   echo,

@@ -4,7 +4,8 @@ import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { AUTH, PATH, raw, send, stalled } from '../test-support/callers.ts'
+import { raw } from '@integration-host/shared/test-support/raw-http'
+import { AUTH, PATH, send, stalled } from '../test-support/callers.ts'
 import {
   bodyOf,
   type FakeServer,

@@ -35,7 +35,7 @@ class FakeResponse extends EventEmitter implements CallerResponse {
 describe('a response that continues after the deadline', () => {
   let response: FakeResponse
   let attempt: Attempt
-  const abort = vi.fn()
+  const abort = vi.fn<() => void>()
 
   beforeEach(() => {
     vi.useFakeTimers()
