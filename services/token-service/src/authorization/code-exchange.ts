@@ -202,8 +202,24 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     return result
   }
 
-  /** Polls the claim of another caller until it has a result. */
-  async function awaitResult(code: string, first: CodeClaim): Promise<ExchangeResult> {
+  /** The polls in flight, by code. */
+  const polls = new Map<string, Promise<ExchangeResult>>()
+
+  /**
+   * Waits for the result of the caller that has claimed a code. All who wait for the same code share one poll, so that
+   * repeated callbacks cause no more reads of the store.
+   */
+  function awaitResult(code: string, claim: CodeClaim): Promise<ExchangeResult> {
+    if (claim.result !== null) return Promise.resolve(claim.result)
+    let poll = polls.get(code)
+    if (poll === undefined) {
+      poll = pollResult(code, claim).finally(() => polls.delete(code))
+      polls.set(code, poll)
+    }
+    return poll
+  }
+
+  async function pollResult(code: string, first: CodeClaim): Promise<ExchangeResult> {
     const until = performance.now() + CLAIM_TTL_MS
     for (
       let claim: CodeClaim | null = first;
