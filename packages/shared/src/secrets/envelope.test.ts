@@ -1,6 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { DecryptionError, generateKeyRing, parseKeyRing } from './envelope.ts'
+import {
+  DecryptionError,
+  generateKeyRing,
+  parseKeyRing,
+  watchDecryptionFailures,
+} from './envelope.ts'
 import { Secret } from './secret.ts'
 
 const key = (id: string): string => `${id}:${randomBytes(32).toString('base64')}`
@@ -91,4 +96,65 @@ describe('envelope of a secret at rest', () => {
       if (secretPart) expect(read).not.toThrow(secretPart)
     },
   )
+})
+
+describe('envelope that authenticates labels', () => {
+  const labels = '["2026-01-01T01:00:00.000Z"]'
+
+  it('returns the sealed text with the same labels, and cannot be opened with others', () => {
+    const envelope = ring.sealWithLabels('RT-1', place, labels)
+    expect(ring.openWithLabels(envelope, place, labels)).toEqual({
+      plaintext: 'RT-1',
+      hasLabels: true,
+    })
+    for (const others of ['', '[]', `${labels} `])
+      expect(() => ring.openWithLabels(envelope, place, others)).toThrow(DecryptionError)
+  })
+
+  it('can be opened by a reader that does not know labels', () => {
+    expect(ring.open(ring.sealWithLabels('RT-1', place, labels), place)).toBe('RT-1')
+  })
+
+  it('is distinguished from an envelope without labels, which opens with any', () => {
+    for (let count = 0; count < 1_000; count += 1) {
+      const opened = ring.openWithLabels(ring.seal('RT-1', place), place, labels)
+      expect(opened).toEqual({ plaintext: 'RT-1', hasLabels: false })
+    }
+  })
+
+  it('cannot be opened with another place or another nonce', () => {
+    const envelope = ring.sealWithLabels('RT-1', place, labels)
+    const [format = '', id = '', nonce = '', sealed = ''] = envelope.split('.')
+    for (const elsewhere of [{ name: 'ACC-222' }, { field: 'Authenticator' }, { version: 5 }])
+      expect(() => ring.openWithLabels(envelope, { ...place, ...elsewhere }, labels)).toThrow(
+        DecryptionError,
+      )
+    for (let at = 0; at < 12; at += 1) {
+      const flipped = Buffer.from(nonce, 'base64url')
+      flipped[at] = (flipped[at] ?? 0) ^ 1
+      const changed = [format, id, flipped.toString('base64url'), sealed].join('.')
+      expect(() => ring.openWithLabels(changed, place, labels)).toThrow(DecryptionError)
+    }
+  })
+
+  it('has another nonce for another text, place, label or key', () => {
+    const other = parseKeyRing(new Secret(key('k1')))
+    const envelopes = [
+      ring.sealWithLabels('RT-1', place, labels),
+      ring.sealWithLabels('RT-2', place, labels),
+      ring.sealWithLabels('RT-1', { ...place, version: 5 }, labels),
+      ring.sealWithLabels('RT-1', place, '[]'),
+      other.sealWithLabels('RT-1', place, labels),
+    ]
+    expect(new Set(envelopes.map((envelope) => envelope.split('.')[2])).size).toBe(5)
+  })
+
+  it('is reported once to a watched key ring if its labels were changed', () => {
+    let failures = 0
+    const watched = watchDecryptionFailures(ring, () => (failures += 1))
+    const envelope = watched.sealWithLabels('RT-1', place, labels)
+    expect(() => watched.openWithLabels(envelope, place, '')).toThrow(DecryptionError)
+    expect(() => watched.reject('any reason')).toThrow(DecryptionError)
+    expect(failures).toBe(2)
+  })
 })

@@ -1,6 +1,7 @@
 import {
   createCipheriv,
   createDecipheriv,
+  createHmac,
   createSecretKey,
   hkdfSync,
   type KeyObject,
@@ -11,12 +12,25 @@ import { Secret } from './secret.ts'
 /**
  * The envelope of a secret at rest: `1.<key id>.<nonce>.<ciphertext and tag>`, the last two in base64url.
  *
- * The algorithm is AES-256-GCM with a 12-byte random nonce and a 16-byte tag. The additional authenticated data is
- * the place of the secret (name, field, version), so an envelope that is copied to another place cannot be opened.
+ * The algorithm is AES-256-GCM with a 12-byte nonce and a 16-byte tag. The additional authenticated data is the place
+ * of the secret (name, field, version), so an envelope that is copied to another place cannot be opened.
+ *
+ * An envelope can also authenticate labels: text that is stored unencrypted beside it. The labels are not part of the
+ * additional data, because releases before the labels must be able to open such an envelope. Instead its nonce is not
+ * random but computed (a synthetic IV, as in RFC 5297):
+ *
+ *   bytes 0–4   a MAC of place and plaintext, which shows that the envelope has labels
+ *   bytes 5–11  a MAC of place, plaintext and labels
+ *
+ * The nonce is authenticated by AES-GCM. So without the key nobody can make an envelope without labels out of one with
+ * labels, or one that matches other labels (the chance is 2^-56 per attempt). Nonces of different plaintexts or places
+ * are as unlikely to be equal as random ones; equal inputs give an equal envelope, which shows only that they are
+ * equal. A random nonce looks like one with labels with a chance of 2^-40.
  */
 const FORMAT = '1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
+const MARK_BYTES = 5
 
 /** The place that an envelope is bound to: a credential, one of its fields, and the version of its token pair. */
 export interface Place {
@@ -35,6 +49,21 @@ export interface KeyRing {
   readonly activeKeyId: string
   /** Encrypts a text with the active key, bound to its place. */
   seal(plaintext: string, place: Place): string
+  /** Encrypts a text as `seal` does, and authenticates `labels`. */
+  sealWithLabels(plaintext: string, place: Place, labels: string): string
+  /**
+   * Decrypts an envelope. `hasLabels` is `false` for one that was sealed without labels, as earlier releases did;
+   * `labels` are not compared then.
+   *
+   * @throws {DecryptionError} also if the envelope was sealed with other labels.
+   */
+  openWithLabels(
+    envelope: string,
+    place: Place,
+    labels: string,
+  ): { readonly plaintext: string; readonly hasLabels: boolean }
+  /** @throws {DecryptionError} for a stored secret that contradicts the data beside it. */
+  reject(reason: string): never
   /** Returns whether an envelope was sealed with the active key. */
   isCurrent(envelope: string): boolean
   /** Decrypts an envelope. @throws {DecryptionError} */
@@ -52,7 +81,7 @@ export interface KeyRing {
  * @throws {TypeError} with the number of the entry that is wrong, never with a key.
  */
 export function parseKeyRing(list: Secret): KeyRing {
-  const keys = new Map<string, KeyObject>()
+  const keys = new Map<string, RingKey>()
   const entries = list.reveal().split(',')
   for (const [index, entry] of entries.entries()) {
     const [id = '', encoded = '', ...rest] = entry.trim().split(':')
@@ -63,15 +92,27 @@ export function parseKeyRing(list: Secret): KeyRing {
     const key = Buffer.from(encoded, 'base64')
     if (!/^[A-Za-z0-9+/]{43}=$/.test(encoded) || key.length !== 32)
       throw new TypeError(`${where} (${id}) must hold 32 bytes as base64`)
-    keys.set(id, createSecretKey(key))
+    keys.set(id, ringKey(key))
   }
   const [activeKeyId] = keys.keys()
   if (activeKeyId === undefined) throw new TypeError('at least one key is needed')
   return createKeyRing(activeKeyId, keys)
 }
 
-function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, KeyObject>): KeyRing {
-  const keyOf = (id: string): KeyObject => {
+/** A key of the ring, and the key derived from it that computes nonces. */
+interface RingKey {
+  readonly cipher: KeyObject
+  readonly nonce: KeyObject
+}
+
+const ringKey = (bytes: Buffer): RingKey => ({
+  cipher: createSecretKey(bytes),
+  // A key of its own: the same key must not be used with two algorithms.
+  nonce: createSecretKey(Buffer.from(hkdfSync('sha256', bytes, '', 'envelope nonce', 32))),
+})
+
+function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, RingKey>): KeyRing {
+  const keyOf = (id: string): RingKey => {
     const key = keys.get(id)
     if (key === undefined) throw new DecryptionError(`the key ring has no key ${id}`)
     return key
@@ -80,71 +121,111 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, KeyObject>
     activeKeyId,
     isCurrent: (envelope) => envelope.startsWith(`${FORMAT}.${activeKeyId}.`),
     derive(purpose) {
-      const derived = [...keys].map(([id, key]) => {
-        const bytes = hkdfSync('sha256', key, Buffer.alloc(0), purpose, 32)
-        return [id, createSecretKey(Buffer.from(bytes))] as const
+      const derived = [...keys].map(([id, { cipher }]) => {
+        const bytes = hkdfSync('sha256', cipher, Buffer.alloc(0), purpose, 32)
+        return [id, ringKey(Buffer.from(bytes))] as const
       })
       return createKeyRing(activeKeyId, new Map(derived))
     },
-    seal(plaintext, place) {
-      const nonce = randomBytes(NONCE_BYTES)
-      const cipher = createCipheriv('aes-256-gcm', keyOf(activeKeyId), nonce, {
-        authTagLength: TAG_BYTES,
-      })
-      cipher.setAAD(additionalData(place, activeKeyId))
-      const sealed = Buffer.concat([
-        cipher.update(plaintext, 'utf8'),
-        cipher.final(),
-        cipher.getAuthTag(),
-      ])
-      return [FORMAT, activeKeyId, nonce.toString('base64url'), sealed.toString('base64url')].join(
-        '.',
-      )
+    seal: (plaintext, place) =>
+      encrypt(keyOf(activeKeyId), activeKeyId, plaintext, place, randomBytes(NONCE_BYTES)),
+    sealWithLabels(plaintext, place, labels) {
+      const key = keyOf(activeKeyId)
+      const sealed = placeText(place, activeKeyId) + prefixed(plaintext)
+      const nonce = Buffer.concat([mark(key, sealed), labelsMac(key, sealed, labels)])
+      return encrypt(key, activeKeyId, plaintext, place, nonce)
     },
-    open(envelope, place) {
-      const [format, keyId = '', nonce = '', sealed = '', ...rest] = envelope.split('.')
-      if (format !== FORMAT || rest.length > 0)
-        throw new DecryptionError('the format of the envelope is not known')
-      const bytes = Buffer.from(sealed, 'base64url')
-      const iv = Buffer.from(nonce, 'base64url')
-      if (iv.length !== NONCE_BYTES || bytes.length < TAG_BYTES)
-        throw new DecryptionError('the envelope is truncated')
-      // Without authTagLength Node would accept a tag of 4 bytes, which can be guessed.
-      const decipher = createDecipheriv('aes-256-gcm', keyOf(keyId), iv, {
-        authTagLength: TAG_BYTES,
-      })
-      decipher.setAAD(additionalData(place, keyId))
-      decipher.setAuthTag(bytes.subarray(bytes.length - TAG_BYTES))
-      try {
-        return Buffer.concat([
-          decipher.update(bytes.subarray(0, -TAG_BYTES)),
-          decipher.final(),
-        ]).toString('utf8')
-      } catch {
-        throw new DecryptionError('the envelope belongs to another place or was changed')
-      }
+    open: (envelope, place) => decrypt(keyOf, envelope, place).plaintext,
+    openWithLabels(envelope, place, labels) {
+      const { plaintext, key, keyId, nonce } = decrypt(keyOf, envelope, place)
+      const sealed = placeText(place, keyId) + prefixed(plaintext)
+      // The nonce is not secret, so it need not be compared in constant time.
+      if (nonce.subarray(MARK_BYTES).equals(labelsMac(key, sealed, labels)))
+        return { plaintext, hasLabels: true }
+      if (nonce.subarray(0, MARK_BYTES).equals(mark(key, sealed)))
+        throw new DecryptionError('the data beside the envelope was changed')
+      return { plaintext, hasLabels: false }
+    },
+    reject(reason) {
+      throw new DecryptionError(reason)
     },
   }
 }
 
-// Each part is prefixed with its length, so that two different places never give the same bytes.
-function additionalData({ name, field, version }: Place, keyId: string): Buffer {
-  const parts = [FORMAT, keyId, name, field, String(version)]
-  return Buffer.from(parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join(''), 'utf8')
+function encrypt(
+  key: RingKey,
+  keyId: string,
+  plaintext: string,
+  place: Place,
+  nonce: Buffer,
+): string {
+  const cipher = createCipheriv('aes-256-gcm', key.cipher, nonce, { authTagLength: TAG_BYTES })
+  cipher.setAAD(Buffer.from(placeText(place, keyId), 'utf8'))
+  const sealed = Buffer.concat([
+    cipher.update(plaintext, 'utf8'),
+    cipher.final(),
+    cipher.getAuthTag(),
+  ])
+  return [FORMAT, keyId, nonce.toString('base64url'), sealed.toString('base64url')].join('.')
 }
 
-/** Returns a key ring that also calls `onFailure` for each envelope that it cannot open. */
-export const watchDecryptionFailures = (keys: KeyRing, onFailure: () => void): KeyRing => ({
-  ...keys,
-  open(envelope, place) {
+/** @throws {DecryptionError} */
+function decrypt(keyOf: (id: string) => RingKey, envelope: string, place: Place) {
+  const [format, keyId = '', encodedNonce = '', sealed = '', ...rest] = envelope.split('.')
+  if (format !== FORMAT || rest.length > 0)
+    throw new DecryptionError('the format of the envelope is not known')
+  const bytes = Buffer.from(sealed, 'base64url')
+  const nonce = Buffer.from(encodedNonce, 'base64url')
+  if (nonce.length !== NONCE_BYTES || bytes.length < TAG_BYTES)
+    throw new DecryptionError('the envelope is truncated')
+  const key = keyOf(keyId)
+  // Without authTagLength Node would accept a tag of 4 bytes, which can be guessed.
+  const decipher = createDecipheriv('aes-256-gcm', key.cipher, nonce, { authTagLength: TAG_BYTES })
+  decipher.setAAD(Buffer.from(placeText(place, keyId), 'utf8'))
+  decipher.setAuthTag(bytes.subarray(bytes.length - TAG_BYTES))
+  try {
+    const plaintext = Buffer.concat([
+      decipher.update(bytes.subarray(0, -TAG_BYTES)),
+      decipher.final(),
+    ]).toString('utf8')
+    return { plaintext, key, keyId, nonce }
+  } catch {
+    throw new DecryptionError('the envelope belongs to another place or was changed')
+  }
+}
+
+// The two parts of a nonce of an envelope with labels, see the head of this file.
+const mark = (key: RingKey, sealed: string): Buffer => mac(key, sealed).subarray(0, MARK_BYTES)
+const labelsMac = (key: RingKey, sealed: string, labels: string): Buffer =>
+  mac(key, sealed + prefixed(labels)).subarray(0, NONCE_BYTES - MARK_BYTES)
+
+const mac = (key: RingKey, text: string): Buffer =>
+  createHmac('sha256', key.nonce).update(text, 'utf8').digest()
+
+/** The place and key of an envelope as text, in which each part has its length, so that no two places are equal. */
+const placeText = ({ name, field, version }: Place, keyId: string): string =>
+  [FORMAT, keyId, name, field, String(version)].map(prefixed).join('')
+
+const prefixed = (part: string): string => `${Buffer.byteLength(part)}:${part}`
+
+/** Returns a key ring that also calls `onFailure` for each stored secret that it cannot open, or that is rejected. */
+export function watchDecryptionFailures(keys: KeyRing, onFailure: () => void): KeyRing {
+  const watched = <T>(open: () => T): T => {
     try {
-      return keys.open(envelope, place)
+      return open()
     } catch (error) {
       onFailure()
       throw error
     }
-  },
-})
+  }
+  return {
+    ...keys,
+    open: (envelope, place) => watched(() => keys.open(envelope, place)),
+    openWithLabels: (envelope, place, labels) =>
+      watched(() => keys.openWithLabels(envelope, place, labels)),
+    reject: (reason) => watched(() => keys.reject(reason)),
+  }
+}
 
 /** Generates a key ring for a first start: `k1:base64(32 random bytes)`. */
 export const generateKeyRing = (): Secret => new Secret(`k1:${randomBytes(32).toString('base64')}`)
