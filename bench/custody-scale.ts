@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type KeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import { changeRecord } from '@integration-host/shared/test-support/change-record'
 import type { Redis } from 'ioredis'
 import { type Custody, startCustody } from './support/custody.ts'
 import { startPrivateRedis } from './support/private-redis.ts'
@@ -130,9 +131,8 @@ async function readTokens(from: Custody, size: number): Promise<void> {
 /** Returns the milliseconds from when some realms become due until the service has refreshed all of them. */
 async function refreshDue(store: Redis): Promise<number> {
   // The service checks the due time in the record as well as in the index, so both are changed.
-  const expired = store.pipeline()
-  for (let n = 0; n < DUE; n += 1) expired.hset(nameOf(n), 'Expiry', new Date().toISOString())
-  await expired.exec()
+  for (let n = 0; n < DUE; n += 1)
+    await changeRecord(store, keys, nameOf(n), { Expiry: new Date().toISOString() })
   const startedAt = performance.now()
   await makeDue(store)
   // A completed refresh postpones the due time by most of a day, a claim without a refresh by less than a

@@ -207,7 +207,7 @@ function opens(keys: KeyRing, [name, flat]: StoredRecord): boolean {
   const fields = Object.fromEntries(
     flat.flatMap((field, at) => (at % 2 === 0 ? [[field, flat[at + 1] ?? '']] : [])),
   )
-  return fields['Name'] === name && isDecryptable(keys, fields)
+  return isDecryptable(keys, name, fields)
 }
 
 const [command, folder, ...rest] = process.argv.slice(2)

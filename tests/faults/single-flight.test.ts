@@ -3,6 +3,7 @@
  * token endpoint lets a test decide when the provider responds.
  */
 import type { AccessTokenView } from '@integration-host/shared/contracts/credential'
+import { changeRecord } from '@integration-host/shared/test-support/change-record'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -83,10 +84,10 @@ describe.each(personalities)(
     /** Makes their access tokens expire and their proactive refreshes due. */
     async function expire(all: readonly string[]): Promise<void> {
       const now = Date.now()
-      const batch = redis.pipeline()
-      for (const one of all) batch.hset(nameOf(one), 'Expiry', new Date(now).toISOString())
-      batch.zadd('credentials:due', ...all.flatMap((one) => [now, nameOf(one)]))
-      await batch.exec()
+      const Expiry = new Date(now).toISOString()
+      for (const one of all)
+        await changeRecord(redis, system.credentialKeys, nameOf(one), { Expiry })
+      await redis.zadd('credentials:due', ...all.flatMap((one) => [now, nameOf(one)]))
     }
 
     async function expectOneToken(
@@ -127,13 +128,13 @@ describe.each(personalities)(
       const expiry = (await redis.hget(name, 'Expiry')) ?? ''
       // The test acts as the replica that refreshes: it holds the lease and stores the token.
       await redis.set(lease, 'the test:1')
-      await redis.hset(name, 'Expiry', new Date().toISOString())
+      await changeRecord(redis, system.credentialKeys, name, { Expiry: new Date().toISOString() })
       const before = await fences()
       let responded = 0
       const requests = requestByAllCallers().map((call) => call.finally(() => (responded += 1)))
       await untilAllAccepted()
       expect(responded).toBe(0)
-      await redis.hset(name, 'Expiry', expiry)
+      await changeRecord(redis, system.credentialKeys, name, { Expiry: expiry })
       await expectOneToken(requests, 1)
       expect(await redis.get(lease)).toBe('the test:1')
       expect(await fences()).toBe(before)

@@ -12,6 +12,9 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
+import { type KeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sandboxClient } from '../support/clients/sandbox.ts'
@@ -131,6 +134,7 @@ describe('the secrets of a system', () => {
   const processes: { readonly name: string; readonly process: ServiceProcess }[] = []
   const recorded: WrittenData[] = []
   let system: System
+  let keys: KeyRing
   let settings: Partial<Record<ServiceName, Record<string, string>>>
   let provider: RecordingProvider
   let messages: MessageRecorder
@@ -230,8 +234,7 @@ describe('the secrets of a system', () => {
 
   async function expire(name: string): Promise<void> {
     const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
-    const Expiry = new Date(Date.now() - 1_000).toISOString()
-    await redis.hset(name, { Expiry, RefreshedAt: new Date(Date.now() - 3_600_000).toISOString() })
+    await changeRecord(redis, keys, name, expiringIn(-1_000))
     redis.disconnect()
   }
 
@@ -265,6 +268,7 @@ describe('the secrets of a system', () => {
     register('service key', system.serviceKey)
     const CLIENT_SECRET = register('client secret', random('client-secret'))
     const key = randomBytes(32)
+    keys = parseKeyRing(new Secret(`k1:${key.toString('base64')}`))
     register('encryption key', key)
     register('encryption key as configured', key.toString('base64'))
     const database = new URL(system.databaseUrl)

@@ -8,6 +8,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import {
+  generateKeyRing,
+  type KeyRing,
+  parseKeyRing,
+} from '@integration-host/shared/secrets/envelope'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
@@ -39,6 +44,8 @@ export interface System extends AsyncDisposable {
   readonly databaseUrl: string
   readonly amqpPrefix: string
   readonly redisKeyPrefix: string
+  /** The key ring of the token-service, unless a test starts it with other CREDENTIAL_KEYS. */
+  readonly credentialKeys: KeyRing
   url(name: ServiceName): string
   service(name: ServiceName): ServiceProcess
   /** Starts a service, without waiting until it is ready. Default of `entry`: its main. */
@@ -78,6 +85,7 @@ export async function startSystem(
   const id = `t${randomBytes(5).toString('hex')}`
   const dataDir = await mkdtemp(join(tmpdir(), 'integration-host-'))
   const serviceKey = `test-key-${randomBytes(24).toString('base64url')}`
+  const credentialKeys = generateKeyRing()
   const clientSecret = randomBytes(24).toString('base64url')
   const ports = new Map<ServiceName, number>()
   for (const name of serviceNames) ports.set(name, await freePort())
@@ -107,7 +115,7 @@ export async function startSystem(
       ...amqp,
       ...provider,
       ...client,
-      CREDENTIAL_KEYS: `k1:${randomBytes(32).toString('base64')}`,
+      CREDENTIAL_KEYS: credentialKeys.reveal(),
       ...profile,
     },
     'accounting-gateway': {
@@ -155,6 +163,7 @@ export async function startSystem(
     databaseUrl,
     amqpPrefix: prefix,
     redisKeyPrefix: prefix,
+    credentialKeys: parseKeyRing(credentialKeys),
     url,
     service(name) {
       const process = processes.get(name)

@@ -2,6 +2,7 @@
  * Which fault a credential gets, what stays stored and how many requests are sent if the token endpoint responds
  * unusually, over real HTTP and Redis. adapters/openid/provider.test.ts has more responses, tested on the adapter.
  */
+import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
 import { gzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Scripted, startScriptedProvider } from '../test-support/scripted-provider.ts'
@@ -166,14 +167,7 @@ async function open() {
     custody: () =>
       redis.redis.hmget(NAME, 'Version', 'Authenticator', 'RefreshToken', 'StoreA', 'Previous'),
     /** Sets the record as if its access token had expired a second ago. */
-    expire: () =>
-      redis.redis.hset(
-        NAME,
-        'Expiry',
-        new Date(Date.now() - 1_000).toISOString(),
-        'RefreshedAt',
-        new Date(Date.now() - 3_601_000).toISOString(),
-      ),
+    expire: () => changeRecord(redis.redis, keys, NAME, expiringIn(-1_000)),
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }
 }
@@ -191,8 +185,8 @@ describe('a refresh after an unusual response', () => {
     'keeps the stored token pair after $what, and reports the response in the fault',
     async (row) => {
       const { provider, service, custody } = harness
-      const before = await custody()
       await harness.expire()
+      const before = await custody()
       provider.script(...Array<Scripted>(row.calls.refresh).fill(row.answer))
       const refused = await service.ask(`/credentials/${NAME}/token`)
       expect([refused.status, refused.body['code']]).toEqual(

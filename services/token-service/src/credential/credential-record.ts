@@ -1,10 +1,22 @@
 /**
  * The stored form of a credential, the same in every store: named text fields. Each secret is an envelope that is
- * bound to its credential, field and version. The empty string stands for an absent secret.
+ * bound to the credential's name, its field and its version. The empty string stands for an absent secret.
+ *
+ * B1  A record opens only under the name that was requested, so a record that is copied to another name does not open.
+ * B2  Every envelope of a token pair authenticates the plain fields that are written with the pair (`labelsOf`).
+ * B3  `Fault` is written later than the pair, so an envelope of its own, `FaultSeal`, authenticates it.
+ * B4  Records of earlier releases have envelopes without labels, and no `FaultSeal`. They open without B2 and B3, and
+ *     the next token pair brings both. Envelopes without labels cannot be made without the key, so only an old record
+ *     that is put back avoids B2 and B3.
+ * B5  A replica of an earlier release that runs during an upgrade may store a fault without `FaultSeal` beside a pair
+ *     with labels. Such a fault stays in effect, because ignoring it could send a refresh token of a grant that has
+ *     ended or was exported. But its texts are not shown.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import { parseJsonAs } from '@integration-host/shared/json'
+import { type FaultClass, faultClasses } from './fault.ts'
 import type { Credential, CredentialSummary, ExpiryNoticeDays, Grant } from './credential.ts'
 
 export type StoredFields = Readonly<Record<string, string>>
@@ -20,6 +32,8 @@ export const summaryFields = [
   'HardExpiry',
   'ExpiryNotice',
   'Fault',
+  'FaultSeal',
+  'Status',
   'Attempts',
   'NextTryAt',
 ] as const
@@ -28,18 +42,31 @@ export const summaryFields = [
 export const secretFields = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
 
 /** The fields that a failed or unfinished refresh adds to a token pair, and that the next pair removes. */
-export const overlayFields = ['Fault', 'Attempts', 'NextTryAt', 'Intent'] as const
+export const overlayFields = ['Fault', 'FaultSeal', 'Attempts', 'NextTryAt', 'Intent'] as const
+
+/** The plain fields that are written together with a token pair, in the order in which they are authenticated (B2). */
+const labelFields = [
+  'Environment',
+  'Expiry',
+  'RefreshedAt',
+  'IdleExpiry',
+  'HardExpiry',
+  'ExpiryNotice',
+] as const
+
+/** The labels of one envelope of a record. Name and version are in its place already. */
+const labelsOf = (fields: StoredFields, field: string): string =>
+  JSON.stringify(
+    [...labelFields, ...(field === 'Previous' ? ['PreviousRetiredAt'] : [])].map(
+      (label) => fields[label] ?? '',
+    ),
+  )
 
 /** Returns the fields to store for a new token pair. */
 export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredFields {
-  const seal = (field: string, secret: Secret | null): string =>
-    secret === null ? '' : keys.seal(secret.reveal(), { name: grant.name, field, version })
-  return {
+  const plain: StoredFields = {
     Name: grant.name,
-    Authenticator: seal('Authenticator', grant.accessToken),
     Expiry: new Date(grant.expiresAt).toISOString(),
-    RefreshToken: seal('RefreshToken', grant.refreshToken),
-    StoreA: seal('StoreA', grant.idToken),
     Environment: grant.environment,
     Version: String(version),
     Status: 'active',
@@ -47,11 +74,39 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
     IdleExpiry: new Date(grant.idleExpiresAt).toISOString(),
     HardExpiry: grant.hardExpiresAt === null ? '' : new Date(grant.hardExpiresAt).toISOString(),
     ExpiryNotice: grant.expiryNoticeDays === null ? '' : String(grant.expiryNoticeDays),
-    Previous: seal('Previous', grant.previous?.token ?? null),
     PreviousRetiredAt:
       grant.previous === null ? '' : new Date(grant.previous.retiredAt).toISOString(),
   }
+  const seal = (field: string, secret: Secret | null): string =>
+    secret === null
+      ? ''
+      : keys.sealWithLabels(
+          secret.reveal(),
+          { name: grant.name, field, version },
+          labelsOf(plain, field),
+        )
+  return {
+    ...plain,
+    Authenticator: seal('Authenticator', grant.accessToken),
+    RefreshToken: seal('RefreshToken', grant.refreshToken),
+    StoreA: seal('StoreA', grant.idToken),
+    Previous: seal('Previous', grant.previous?.token ?? null),
+  }
 }
+
+/** Returns the fields to store for a fault of a version (B3). */
+export function sealFault(
+  keys: KeyRing,
+  name: string,
+  version: number,
+  fault: Fault,
+): { readonly Fault: string; readonly FaultSeal: string; readonly Status: string } {
+  const text = JSON.stringify(fault)
+  return { Fault: text, FaultSeal: faultSeal(keys, name, version, text), Status: 'faulted' }
+}
+
+const faultSeal = (keys: KeyRing, name: string, version: number, text: string): string =>
+  keys.sealWithLabels('', { name, field: 'FaultSeal', version }, text)
 
 /** Reads the fields of a record that are not secret. */
 export function summaryOf(fields: StoredFields): CredentialSummary {
@@ -70,20 +125,85 @@ export function summaryOf(fields: StoredFields): CredentialSummary {
   }
 }
 
-/** Reads a record and decrypts its access token. @throws {DecryptionError} */
-export function openCredential(keys: KeyRing, fields: StoredFields): Credential {
-  return { ...summaryOf(fields), accessToken: openField(keys, fields, 'Authenticator') }
+/**
+ * Reads the record of `name` and decrypts its access token.
+ *
+ * @throws {DecryptionError} The record was changed by another program, is that of another name, or was encrypted with a
+ * key that the ring does not have.
+ */
+export function openCredential(keys: KeyRing, name: string, fields: StoredFields): Credential {
+  const access = openField(keys, name, fields, 'Authenticator')
+  // A record without an access token is authenticated by its refresh token.
+  const carrier = access ?? openField(keys, name, fields, 'RefreshToken')
+  if (fields['Name'] !== name) keys.reject('the record has another name')
+  const accessToken = access?.secret ?? null
+  if (carrier?.hasLabels !== true) return { ...summaryOf(fields), accessToken } // B4
+  const hasFault = Boolean(fields['Fault'])
+  if (fields['Status'] !== (hasFault ? 'faulted' : 'active'))
+    keys.reject('Status contradicts the fault')
+  const fault = hasFault ? openFault(keys, name, fields) : null
+  return { ...summaryOf(fields), fault, accessToken }
 }
+
+/**
+ * Reads the record of `name` for a list. A record that cannot be opened must not hide the others, so it is returned
+ * with a fault that says so, and with no other text of the record.
+ */
+export function openForList(keys: KeyRing, name: string, fields: StoredFields): CredentialSummary {
+  try {
+    const { accessToken: _, ...summary } = openCredential(keys, name, fields)
+    return summary
+  } catch (error) {
+    if (!(error instanceof DecryptionError)) throw error
+    const version = Number(fields['Version'])
+    return {
+      ...summaryOf({}),
+      name,
+      version: Number.isSafeInteger(version) && version > 0 ? version : 1,
+      fault: {
+        Code: 'record_rejected',
+        Message: `The record of ${name} cannot be opened: it was changed by another program, or encrypted with a key that is not in CREDENTIAL_KEYS.`,
+        At: new Date(0).toISOString(),
+        Attempts: 0,
+        Remedy:
+          'Set the key that encrypted the record, restore the record from a backup of this version, or remove the credential and connect the company again.',
+      },
+    }
+  }
+}
+
+/** @throws {DecryptionError} for a fault that no release of this service can have stored. */
+function openFault(keys: KeyRing, name: string, fields: StoredFields): Fault {
+  const text = fields['Fault'] ?? ''
+  const place = { name, field: 'FaultSeal', version: Number(fields['Version']) }
+  const parsed = parseJsonAs(Fault, text)
+  try {
+    const { hasLabels } = keys.openWithLabels(fields['FaultSeal'] ?? '', place, text)
+    if (hasLabels && parsed !== null) return parsed
+  } catch (error) {
+    if (!(error instanceof DecryptionError)) throw error
+  }
+  if (parsed === null || !(parsed.Code in faultClasses))
+    return keys.reject('the fault was not stored by this service')
+  const { TraceId: _, ...effect } = parsed
+  const { remedy } = faultClasses[parsed.Code as FaultClass]
+  return { ...effect, Message: UNAUTHENTICATED_FAULT, Remedy: remedy } // B5
+}
+
+const UNAUTHENTICATED_FAULT =
+  'The text of this fault is not authenticated, so it is not shown. A replica of an earlier release has stored the fault, or another program has changed the record.'
 
 /** Decrypts the secrets that only a refresh or a revocation needs. @throws {DecryptionError} */
 export function openGrantSecrets(
   keys: KeyRing,
+  name: string,
   fields: StoredFields,
 ): Pick<Grant, 'refreshToken' | 'idToken' | 'previous'> {
-  const previous = openField(keys, fields, 'Previous')
+  const open = (field: string) => openField(keys, name, fields, field)?.secret ?? null
+  const previous = open('Previous')
   return {
-    refreshToken: openField(keys, fields, 'RefreshToken'),
-    idToken: openField(keys, fields, 'StoreA'),
+    refreshToken: open('RefreshToken'),
+    idToken: open('StoreA'),
     previous:
       previous === null
         ? null
@@ -91,42 +211,61 @@ export function openGrantSecrets(
   }
 }
 
-function openField(keys: KeyRing, fields: StoredFields, field: string): Secret | null {
+/** Decrypts one secret of the record of `name`; `null` if it is absent. B1, B2. */
+function openField(
+  keys: KeyRing,
+  name: string,
+  fields: StoredFields,
+  field: string,
+): { readonly secret: Secret; readonly hasLabels: boolean } | null {
   const sealed = fields[field] ?? ''
   if (sealed === '') return null
-  const place = { name: fields['Name'] ?? '', field, version: Number(fields['Version']) }
-  return new Secret(keys.open(sealed, place))
+  const place = { name, field, version: Number(fields['Version']) }
+  const { plaintext, hasLabels } = keys.openWithLabels(sealed, place, labelsOf(fields, field))
+  return { secret: new Secret(plaintext), hasLabels }
 }
 
 /**
- * Re-encrypts the secrets of a record that another key than the active one has encrypted. Returns their fields;
- * `null` if there are none.
+ * Re-encrypts the envelopes of the record of `name` that another key than the active one has encrypted. Returns their
+ * fields; `null` if there are none. Needs all fields of the record.
  *
  * @throws {DecryptionError}
  */
-export function resealed(keys: KeyRing, fields: StoredFields): StoredFields | null {
+export function resealed(keys: KeyRing, name: string, fields: StoredFields): StoredFields | null {
   const stale = secretFields.filter((field) => fields[field] && !keys.isCurrent(fields[field]))
-  if (stale.length === 0) return null
-  const name = fields['Name'] ?? ''
+  const hasStaleFault = Boolean(fields['FaultSeal']) && !keys.isCurrent(fields['FaultSeal'] ?? '')
+  if (stale.length === 0 && !hasStaleFault) return null
+  // Also verifies the plain fields, before they are sealed again.
+  const { fault } = openCredential(keys, name, fields)
   const version = Number(fields['Version'])
-  return Object.fromEntries(
-    stale.map((field) => {
-      const place = { name, field, version }
-      return [field, keys.seal(keys.open(fields[field] ?? '', place), place)]
-    }),
-  )
+  const secrets = stale.map((field) => {
+    const text = openField(keys, name, fields, field)?.secret.reveal() ?? ''
+    return [field, keys.sealWithLabels(text, { name, field, version }, labelsOf(fields, field))]
+  })
+  return {
+    ...(Object.fromEntries(secrets) as StoredFields),
+    // A fault that is not authenticated (B5) must not get a seal.
+    ...(fault !== null &&
+      fault.Message !== UNAUTHENTICATED_FAULT && {
+        FaultSeal: faultSeal(keys, name, version, fields['Fault'] ?? ''),
+      }),
+  }
 }
 
-/** Returns whether every secret of a record can be decrypted. */
-export function isDecryptable(keys: KeyRing, fields: StoredFields): boolean {
+/** Returns whether every secret of the record of `name` can be decrypted. Needs all fields of the record. */
+export function isDecryptable(keys: KeyRing, name: string, fields: StoredFields): boolean {
   try {
-    for (const field of secretFields) openField(keys, fields, field)
+    openCredential(keys, name, fields)
+    openGrantSecrets(keys, name, fields)
     return true
   } catch (error) {
     if (error instanceof DecryptionError) return false
     throw error
   }
 }
+
+/** Every field that a reader of a whole record needs. */
+export const recordFields = [...summaryFields, ...secretFields, 'PreviousRetiredAt'] as const
 
 /**
  * Returns the age of a record's intent, which is stored as `version:fence:epoch ms`; `null` if there is none for

@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
+import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
@@ -32,6 +33,9 @@ const settlement = (overrides: Partial<Settlement> = {}): Settlement => ({
   ...overrides,
 })
 
+/** The stored fields of each credential, by name. */
+export type StoredRecords = Record<string, Record<string, string>>
+
 /**
  * The tests that every credential store must pass. `open` creates an empty store; `reopen` opens the same one again,
  * as after a restart.
@@ -41,7 +45,13 @@ export function credentialStoreContract(
   {
     open,
     reopen,
-  }: { open: () => Promise<CredentialStore>; reopen: () => Promise<CredentialStore> },
+    edit,
+  }: {
+    readonly open: () => Promise<CredentialStore>
+    readonly reopen: () => Promise<CredentialStore>
+    /** Changes the stored records as another program could; resolves with the store on the changed records. */
+    readonly edit: (change: (records: StoredRecords) => void) => Promise<CredentialStore>
+  },
 ): void {
   describe(`${storeKind} as a credential store`, () => {
     let store: CredentialStore
@@ -434,6 +444,47 @@ export function credentialStoreContract(
         'decryptable',
         'absent',
       ])
+    })
+
+    it('rejects a record that was copied to another name', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await store.put(grantOf('ACC-2', 'two'), START, auditContextOf('granted'))
+      store = await edit((records) => {
+        records['ACC-2'] = { ...records['ACC-1'] }
+      })
+      await expect(store.get('ACC-2')).rejects.toBeInstanceOf(DecryptionError)
+      await expect(store.acquire('ACC-2', 'a', 1_000)).rejects.toBeInstanceOf(DecryptionError)
+      expect(await store.checkDecryption('ACC-2')).toBe('refused')
+      expect((await store.list({ after: '', limit: 10 })).map((each) => each.fault?.Code)).toEqual([
+        undefined,
+        'record_rejected',
+      ])
+      expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
+    })
+
+    it('rejects a record whose expiry was changed by another program', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      store = await edit((records) => {
+        records['ACC-1'] = { ...records['ACC-1'], Expiry: '2040-01-01T00:00:00.000Z' }
+      })
+      await expect(store.get('ACC-1')).rejects.toBeInstanceOf(DecryptionError)
+      await expect(store.acquire('ACC-1', 'a', 1_000)).rejects.toBeInstanceOf(DecryptionError)
+      // A new authorization replaces the record.
+      await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
+      expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access new')
+    })
+
+    it('hides the text of a fault that was changed by another program', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
+      expect((await store.get('ACC-1'))?.fault).toEqual(fault)
+      store = await edit((records) => {
+        const Fault = JSON.stringify({ ...fault, Message: 'phishing' })
+        records['ACC-1'] = { ...records['ACC-1'], Fault }
+      })
+      const changed = (await store.get('ACC-1'))?.fault
+      expect(changed).toMatchObject({ Code: 'invalid_grant' })
+      expect(changed?.Message).toContain('not authenticated')
     })
 
     it('continues after the version of an imported credential if that is the higher one', async () => {

@@ -11,6 +11,7 @@ import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
+import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import {
@@ -53,13 +54,7 @@ async function start(options: Partial<ServiceOptions> = {}): Promise<TestService
 
 /** Changes the record of a credential so that its access token has expired. */
 async function expire(name = NAME): Promise<void> {
-  await redis.redis.hset(
-    name,
-    'Expiry',
-    new Date(Date.now() - 1_000).toISOString(),
-    'RefreshedAt',
-    new Date(Date.now() - 3_601_000).toISOString(),
-  )
+  await changeRecord(redis.redis, keys, name, expiringIn(-1_000))
 }
 const refreshes = () => provider.requests.filter(({ grant }) => grant === 'refresh_token')
 const events = async (): Promise<string[]> => {
@@ -131,14 +126,7 @@ describe('single flight (I1)', () => {
     const before = (await service.ask(`/credentials/${NAME}/token`)).body
     const gate = Promise.withResolvers<void>()
     provider.script({ until: gate.promise })
-    const soon = new Date(Date.now() + 60_000).toISOString()
-    await redis.redis.hset(
-      NAME,
-      'Expiry',
-      soon,
-      'RefreshedAt',
-      new Date(Date.now() - 3_540_000).toISOString(),
-    )
+    await changeRecord(redis.redis, keys, NAME, expiringIn(60_000))
     const during = await Promise.all(
       Array.from({ length: 5 }, () => service.ask(`/credentials/${NAME}/token`)),
     )
@@ -435,8 +423,8 @@ describe('a token endpoint that fails', () => {
   it('leads to a fault with the documented message once the access token has expired, and to a retry with back-off', async () => {
     const service = await start()
     await service.connect('1')
-    const before = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
     await expire()
+    const before = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
     provider.script({ status: 500, body: 'boom' }, { status: 500, body: 'boom' })
     const rejected = await service.call(`/credentials/${NAME}/token`)
     expect([rejected.status, Number(rejected.headers.get('Retry-After'))]).toEqual([
@@ -472,13 +460,7 @@ describe('a token endpoint that fails', () => {
     await service.connect('1')
     const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
     provider.script({ status: 503, body: '' }, { status: 503, body: '' })
-    await redis.redis.hset(
-      NAME,
-      'Expiry',
-      new Date(Date.now() + 60_000).toISOString(),
-      'RefreshedAt',
-      new Date(Date.now() - 3_540_000).toISOString(),
-    )
+    await changeRecord(redis.redis, keys, NAME, expiringIn(60_000))
     expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(token)
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Attempts')).toBe('1'))
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
@@ -548,8 +530,8 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     })
     const service = await start({ bus, timing: { rejectedGrantRetryDelaysMs: [20, 20] } })
     await service.connect('1')
-    const stored = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
     await expire()
+    const stored = await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')
     provider.revokeAll()
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
     await eventually(async () => expect(await fault()).toMatchObject({ Final: true }))

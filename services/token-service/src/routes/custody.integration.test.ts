@@ -13,6 +13,7 @@ import {
   parseKeyRing,
 } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
   type ScriptedProvider,
@@ -36,6 +37,7 @@ let cleanup: AsyncDisposableStack
 
 interface Installation {
   readonly redis: TestRedis
+  readonly keys: KeyRing
   readonly service: TestService
 }
 
@@ -57,7 +59,7 @@ async function install(
   const service = cleanup.use(
     await startTestService({ provider, store, authorizations, keys, ...rest }),
   )
-  return { redis, service }
+  return { redis, service, keys }
 }
 
 interface Answer<Body> {
@@ -73,8 +75,8 @@ async function post(
   const answer = await service.call(path, json(body))
   return { status: answer.status, body: await answer.json() }
 }
-const expire = ({ redis }: Installation, name: string): Promise<number> =>
-  redis.redis.hset(name, 'Expiry', new Date(Date.now() - 1_000).toISOString())
+const expire = ({ redis, keys }: Installation, name: string): Promise<void> =>
+  changeRecord(redis.redis, keys, name, expiringIn(-1_000))
 const refreshes = () => provider.requests.filter(({ grant }) => grant === 'refresh_token').length
 const credential = async ({ service }: Installation, name: string) =>
   (await service.ask(`/credentials/${name}`)).body
@@ -471,7 +473,9 @@ describe('a grant that the provider will end', () => {
   ])('faults a credential as %s once the provider has ended its grant', async (code, field) => {
     const here = await install()
     await here.service.connect('1')
-    await here.redis.redis.hset('ACC-1', field, new Date(Date.now() - 1_000).toISOString())
+    await changeRecord(here.redis.redis, here.keys, 'ACC-1', {
+      [field]: new Date(Date.now() - 1_000).toISOString(),
+    })
     provider.revokeAll()
     expect(await here.service.ask('/credentials/ACC-1/refresh', json({}))).toMatchObject({
       status: 424,

@@ -5,7 +5,10 @@ import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { auditContextOf, grantOf } from '../../../test-support/grants.ts'
 import { openTestFile, testKeys } from '../../../test-support/service-fixture.ts'
-import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
+import {
+  credentialStoreContract,
+  type StoredRecords,
+} from '../../credential/credential-store.contract.ts'
 import { createFileCredentialStore } from './credential-store.ts'
 
 const keys = testKeys()
@@ -24,13 +27,23 @@ async function open() {
   return current
 }
 
+async function reopen() {
+  await current?.store[Symbol.asyncDispose]()
+  const again = await createFileCredentialStore(current?.folder ?? '', keys)
+  reopened = again
+  return again
+}
+
 credentialStoreContract('the credential file', {
   open: async () => (await open()).store,
-  async reopen() {
+  reopen,
+  async edit(change) {
     await current?.store[Symbol.asyncDispose]()
-    const again = await createFileCredentialStore(current?.folder ?? '', keys)
-    reopened = again
-    return again
+    const path = join(current?.folder ?? '', 'credentials.json')
+    const state = JSON.parse(await readFile(path, 'utf8')) as { credentials: StoredRecords }
+    change(state.credentials)
+    await writeFile(path, JSON.stringify(state))
+    return reopen()
   },
 })
 

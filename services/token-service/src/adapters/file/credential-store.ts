@@ -4,11 +4,13 @@ import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import {
   openCredential,
+  openForList,
   openGrantSecrets,
   intentOf,
   isDecryptable,
   overlayFields,
   resealed,
+  sealFault,
   type StoredFields,
   sealGrant,
   summaryOf,
@@ -99,7 +101,7 @@ function openStore(
   return {
     async get(name) {
       const fields = fieldsOf(name)
-      return fields === undefined ? null : openCredential(keys, fields)
+      return fields === undefined ? null : openCredential(keys, name, fields)
     },
 
     async list({ after, limit }) {
@@ -107,7 +109,7 @@ function openStore(
         .filter((name) => name > after)
         .toSorted()
         .slice(0, limit)
-        .map((name) => summaryOf(fieldsOf(name) ?? {}))
+        .map((name) => openForList(keys, name, fieldsOf(name) ?? {}))
     },
 
     async counts() {
@@ -130,7 +132,7 @@ function openStore(
         if (over !== undefined && here?.['Version'] !== over?.toString())
           throw new VersionConflict()
         if (here !== undefined && id !== '' && here['PutId'] === id)
-          return unchanged(openCredential(keys, here))
+          return unchanged(openCredential(keys, name, here))
         const last = Number(current.credentials[name]?.['Version'] ?? current.removed[name] ?? 0)
         const version = Math.max(last, atLeast) + 1
         const credential = credentialOf(grant, version)
@@ -159,13 +161,13 @@ function openStore(
           const fields = current.credentials[name]
           if (fields === undefined) return unchanged({ kind: 'absent' })
           if ((leases.get(name)?.until ?? 0) > now()) return unchanged({ kind: 'busy' })
-          const credential = openCredential(keys, fields)
+          const credential = openCredential(keys, name, fields)
           const fence = current.fence + 1
           const lease: Lease = { name, owner, fence, version: credential.version }
           const leased = {
             lease,
             credential,
-            ...openGrantSecrets(keys, fields),
+            ...openGrantSecrets(keys, name, fields),
             intent: intentOf(fields, now()),
           }
           acquired = lease
@@ -236,7 +238,7 @@ function openStore(
           ...fields,
           Attempts: String(settlement.attempts),
           NextTryAt: nextTryAt === null ? '' : new Date(nextTryAt).toISOString(),
-          ...(fault !== null && { Fault: JSON.stringify(fault), Status: 'faulted' }),
+          ...(fault !== null && sealFault(keys, lease.name, lease.version, fault)),
         }
         if (!settlement.keepsIntent) delete settled['Intent']
         if (isHeld(lease)) leases.delete(lease.name)
@@ -284,7 +286,7 @@ function openStore(
         const fields = current.credentials[name]
         if (fields === undefined) return unchanged('absent')
         try {
-          const renewed = resealed(keys, fields)
+          const renewed = resealed(keys, name, fields)
           if (renewed === null) return unchanged('current')
           const credentials = { ...current.credentials, [name]: { ...fields, ...renewed } }
           return { next: { ...current, credentials }, result: 'resealed' }
@@ -297,7 +299,7 @@ function openStore(
     async checkDecryption(name) {
       const fields = fieldsOf(name)
       if (fields === undefined) return 'absent'
-      return isDecryptable(keys, fields) ? 'decryptable' : 'refused'
+      return isDecryptable(keys, name, fields) ? 'decryptable' : 'refused'
     },
   }
 }

@@ -16,12 +16,28 @@ import {
   usable,
 } from '../../../test-support/service-fixture.ts'
 import { auditFactOf } from '../../credential/outbox.ts'
-import { credentialStoreContract } from '../../credential/credential-store.contract.ts'
+import {
+  credentialStoreContract,
+  type StoredRecords,
+} from '../../credential/credential-store.contract.ts'
 
 const { open, openUsable, firstPrefix } = redisStoresPerTest()
+let opened: TestRedis
 
 credentialStoreContract('Redis', {
-  open: async () => (await openUsable()).store,
+  async open() {
+    opened = await openUsable()
+    return opened.store
+  },
+  async edit(change) {
+    const { redis, store } = opened
+    const names = await redis.zrange('credentials:names', '0', '-1')
+    const records: StoredRecords = {}
+    for (const name of names) records[name] = await redis.hgetall(name)
+    change(records)
+    for (const [name, fields] of Object.entries(records)) await redis.hset(name, fields)
+    return store
+  },
   reopen: async () => (await openUsable(firstPrefix())).store,
 })
 

@@ -3,12 +3,14 @@ import type { Redis } from 'ioredis'
 import { type KeyRing, DecryptionError } from '@integration-host/shared/secrets/envelope'
 import {
   openCredential,
+  openForList,
   openGrantSecrets,
   intentOf,
   isDecryptable,
   overlayFields,
   resealed,
-  secretFields,
+  recordFields,
+  sealFault,
   type StoredFields,
   sealGrant,
   summaryFields,
@@ -27,7 +29,7 @@ import { retireKeyCheckValues } from './key-check-value.ts'
 import { keysOf, KEYS } from './key-names.ts'
 import { createRedisOutbox } from './outbox.ts'
 
-const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator'] as const
+const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator', 'RefreshToken'] as const
 
 export interface RedisCredentialStoreOptions {
   readonly redis: Redis
@@ -53,7 +55,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async get(name) {
       const fields = await read(name, CREDENTIAL_FIELDS)
-      return fields === null ? null : openCredential(keys, fields)
+      return fields === null ? null : openCredential(keys, name, fields)
     },
 
     async list({ after, limit }) {
@@ -67,10 +69,10 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         if (names.length === 0) break
         from = `(${names.at(-1)}`
         const batch = redis.pipeline()
-        for (const name of names) batch.hmget(name, ...summaryFields)
-        for (const values of await commands.pipelined(batch)) {
-          const fields = toFields(summaryFields, values as (string | null)[])
-          if (fields !== null) found.push(summaryOf(fields))
+        for (const name of names) batch.hmget(name, ...CREDENTIAL_FIELDS)
+        for (const [index, values] of (await commands.pipelined(batch)).entries()) {
+          const fields = toFields(CREDENTIAL_FIELDS, values as (string | null)[])
+          if (fields !== null) found.push(openForList(keys, names[index] ?? '', fields))
         }
       }
       return found
@@ -109,7 +111,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         if (outcome === 'stored') return credential
         if (outcome === 'stored before') {
           const fields = await read(name, CREDENTIAL_FIELDS)
-          return fields === null ? credential : openCredential(keys, fields)
+          return fields === null ? credential : openCredential(keys, name, fields)
         }
         if (over !== undefined) throw new VersionConflict()
         // Another process stored a version in between. This grant still replaces it, with the version after that
@@ -132,8 +134,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           kind: 'acquired',
           leased: {
             lease,
-            credential: openCredential(keys, fields),
-            ...openGrantSecrets(keys, fields),
+            credential: openCredential(keys, name, fields),
+            ...openGrantSecrets(keys, name, fields),
             intent: intentOf(fields, storeNow),
           },
         }
@@ -186,7 +188,9 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           dueAt: String(nextTryAt),
           nextTryAt: new Date(nextTryAt).toISOString(),
         }),
-        ...(fault !== null && { fault: JSON.stringify(fault) }),
+        ...(fault !== null && {
+          faultFields: flat(sealFault(keys, lease.name, lease.version, fault)),
+        }),
         keepsIntent: settlement.keepsIntent,
         isGrantRejected: isGrantRejected(fault),
         entry: JSON.stringify(entry),
@@ -219,10 +223,10 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async reseal(name) {
       for (;;) {
-        const fields = await read(name, ['Name', 'Version', ...secretFields])
+        const fields = await read(name, recordFields)
         if (fields === null) return 'absent'
         try {
-          const renewed = resealed(keys, fields)
+          const renewed = resealed(keys, name, fields)
           if (renewed === null) return 'current'
           const changes = Object.entries(renewed).flatMap(([field, sealed]) => [
             field,
@@ -240,9 +244,9 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     },
 
     async checkDecryption(name) {
-      const fields = await read(name, ['Name', 'Version', ...secretFields])
+      const fields = await read(name, recordFields)
       if (fields === null) return 'absent'
-      return isDecryptable(keys, fields) ? 'decryptable' : 'refused'
+      return isDecryptable(keys, name, fields) ? 'decryptable' : 'refused'
     },
 
     retireKeys: () => using(() => retireKeyCheckValues(redis, keys)),

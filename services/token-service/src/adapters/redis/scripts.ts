@@ -145,8 +145,8 @@ redis.call('HSET', K.credential, 'Attempts', a.attempts, 'NextTryAt', a.nextTryA
 if not a.keepsIntent then redis.call('HDEL', K.credential, 'Intent') end
 if a.dueAt then redis.call('ZADD', K.due, a.dueAt, a.name) else redis.call('ZREM', K.due, a.name) end
 if not a.dueAt or a.isGrantRejected then redis.call('ZREM', K.expiry, a.name) end
-if a.fault then
-  redis.call('HSET', K.credential, 'Fault', a.fault, 'Status', 'faulted')
+if a.faultFields then
+  redis.call('HSET', K.credential, unpack(a.faultFields))
   redis.call('SADD', K.faulted, a.name)
 end
 redis.call('XADD', K.outbox, '*', 'entry', a.entry)
@@ -213,7 +213,7 @@ const reseal = define(
   `
 if redis.call('HGET', K.credential, 'Version') ~= a.version then return 'changed' end
 for index = 1, #a.changes, 3 do
-  if redis.call('HGET', K.credential, a.changes[index]) ~= a.changes[index + 1] then return 'changed' end
+  if (redis.call('HGET', K.credential, a.changes[index]) or '') ~= a.changes[index + 1] then return 'changed' end
 end
 for index = 1, #a.changes, 3 do redis.call('HSET', K.credential, a.changes[index], a.changes[index + 2]) end
 return 'resealed'
