@@ -8,7 +8,7 @@ import { prompt, createTable, isInteractive, print, notify, type Terminal } from
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 500
-const CredentialPage = z.object({
+export const CredentialPage = z.object({
   items: z.array(CredentialView),
   next_cursor: z.string().nullable(),
 })

@@ -19,6 +19,7 @@ import {
   examineReadiness,
   type Service,
 } from '../doctor/services.ts'
+import { examineVersions } from '../doctor/versions.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { readServices, secretsOf, usable } from '../settings.ts'
 import { type Colour, counted, createTable, painter, plain, print, notify } from '../terminal.ts'
@@ -60,7 +61,8 @@ export const doctor: Command = {
   summary: 'check backends, provider and services, and print how to fix problems',
   usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
   help: `Checks every backend (version, important settings, migrations, queues and policies), the clocks of all machines,
-the provider and the key pair, each service, and whether the stored credentials can be decrypted. It changes nothing.
+the provider and the key pair, each service, whether the stored credentials can be decrypted, and whether their versions
+are those of the audit log. It changes nothing.
 With --json one check result on each line.
 
   --only SUBJECT,…    check only these of ${subjects.join(', ')}
@@ -108,9 +110,10 @@ Examples:
       provider: given(settings.DISCOVERY_URL, 'DISCOVERY_URL', (url) =>
         examineProvider(url, clientOf(settings), signal),
       ),
-      'token-service': examineWith(services['token-service'], signal, (service) =>
-        examineKeyRing(service, signal),
-      ),
+      'token-service': examineWith(services['token-service'], signal, async (service) => [
+        ...(await examineKeyRing(service, signal)),
+        ...(await examineVersions(service, signal)),
+      ]),
       'accounting-gateway': examineWith(services['accounting-gateway'], signal),
       coordinator: examineWith(
         services.coordinator,

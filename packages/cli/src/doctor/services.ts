@@ -80,7 +80,7 @@ export async function examineReadiness(
 }
 
 /** Requests JSON with the service key; returns a check result if there is no usable response. */
-async function query<T>(
+export async function query<T>(
   { name, url, key }: Service,
   path: string,
   schema: z.ZodType<T>,
