@@ -85,8 +85,9 @@ describe.each(personalities)(
     async function expire(all: readonly string[]): Promise<void> {
       const now = Date.now()
       const Expiry = new Date(now).toISOString()
-      for (const one of all)
-        await changeRecord(redis, system.credentialKeys, nameOf(one), { Expiry })
+      await Promise.all(
+        all.map((one) => changeRecord(redis, system.credentialKeys, nameOf(one), { Expiry })),
+      )
       await redis.zadd('credentials:due', ...all.flatMap((one) => [now, nameOf(one)]))
     }
 
