@@ -1,11 +1,13 @@
-import { execFile, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import {
+  runProcess,
+  type StartedProcess,
+  startProcess,
+} from '@integration-host/shared/test-support/start-process'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Host, hostReady, startHost } from './host.ts'
 import { tellStory } from './story.ts'
@@ -129,34 +131,16 @@ describe('the embedded host', () => {
 
   it('starts again after SIGKILL with the transactions that were queued before', async () => {
     const main = fileURLToPath(new URL('main.ts', import.meta.url))
-    const run = () => {
-      const child = spawn(process.execPath, [main, '--free-ports'], {
-        env: { PATH: process.env['PATH'], DATA_DIR: dataDir },
-        stdio: ['ignore', 'ignore', 'pipe'],
-      })
-      const demoApi = new Promise<string>((resolve, reject) => {
-        let told = ''
-        child.stderr.on('data', (data: Buffer) => {
-          told += data.toString()
-          const url = /demo-api\s+(\S+)/.exec(told)?.[1]
-          if (url !== undefined) resolve(url)
-        })
-        child.on('exit', () => reject(new Error(told)))
-      })
-      const kill = async (): Promise<void> => {
-        child.kill('SIGKILL')
-        await once(child, 'exit')
-      }
-      return { demoApi, kill }
-    }
-    const first = run()
+    const run = () => startProcess([main, '--free-ports'], { env: { DATA_DIR: dataDir } })
+    const demoApiOf = async (started: StartedProcess): Promise<string> =>
+      (await started.waitForOutput(/demo-api\s+(\S+)/))[1] ?? ''
+    await using first = run()
     const ask = async (path: string): Promise<string> => (await fetch(path)).text()
-    expect(await ask(`${await first.demoApi}/queue?number=66`)).toBe('Enqueued 66')
-    await first.kill()
-    const second = run()
-    const replay = `${await second.demoApi}/replay?number=66`
+    expect(await ask(`${await demoApiOf(first)}/queue?number=66`)).toBe('Enqueued 66')
+    await first.stop('SIGKILL')
+    await using second = run()
+    const replay = `${await demoApiOf(second)}/replay?number=66`
     await eventually(async () => expect(await ask(replay)).toBe('Replay started for 66'))
-    await second.kill()
   })
 
   it('refuses to start if the keys of stored credentials are missing, and generates no new keys', async () => {
@@ -200,9 +184,8 @@ describe('the embedded host', () => {
 
   it('npm run demo prints each step of the demo and exits with code 0', async () => {
     const demo = fileURLToPath(new URL('demo.ts', import.meta.url))
-    const { stdout } = await promisify(execFile)(process.execPath, [demo], {
-      env: { PATH: process.env['PATH'], DATA_DIR: dataDir },
-    })
+    const { code, stdout } = await runProcess([demo], { env: { DATA_DIR: dataDir } })
+    expect(code).toBe(0)
     for (const told of [
       'ACC-4620816365291 stored',
       'Rosewood Interiors',

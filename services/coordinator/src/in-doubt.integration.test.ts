@@ -1,7 +1,6 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { until } from '@integration-host/shared/test-support/eventually'
+import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chargeProcess } from '../test-support/charge-process.ts'
 import { type Backends, openBackends, serviceKey, startFixture } from '../test-support/fixture.ts'
@@ -18,8 +17,7 @@ describe('a call whose outcome is unknown', () => {
   afterAll(() => backends[Symbol.asyncDispose]())
 
   const startCharging = () =>
-    spawn(process.execPath, [main], {
-      stdio: ['ignore', 'ignore', 'inherit'],
+    startProcess([main], {
       env: {
         PORT: '0',
         LOG_LEVEL: 'error',
@@ -49,15 +47,14 @@ describe('a call whose outcome is unknown', () => {
     target.on('/charges/by-key', found)
 
     const id = crypto.randomUUID()
-    const child = startCharging()
+    const charging = startCharging()
     try {
       await (await backends.openSource())[Symbol.asyncDispose]() // opening the source creates the tables
       await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData")
         values ('Charge', ${id}, ${JSON.stringify(target.url)}::text::jsonb)`
       await until(() => target.callsTo('/charges').length === 1)
     } finally {
-      child.kill('SIGKILL')
-      await once(child, 'exit')
+      await charging.stop('SIGKILL')
     }
 
     await using host = await startFixture(backends, {

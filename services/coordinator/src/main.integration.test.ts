@@ -1,11 +1,10 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
+import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url))
@@ -15,14 +14,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dataDir, { recursive: true }))
 
-function run(env: Readonly<Record<string, string>>) {
-  const child = spawn(process.execPath, [main], { env, stdio: ['ignore', 'pipe', 'pipe'] })
-  let output = ''
-  child.stdout.on('data', (data) => (output += String(data)))
-  child.stderr.on('data', (data) => (output += String(data)))
-  const exit = once(child, 'exit').then(([code]) => code as number | null)
-  return { child, exit, output: () => output }
-}
+const run = (env: Readonly<Record<string, string>>) => startProcess([main], { env })
 
 describe('the coordinator as a process', () => {
   const key = 'k'.repeat(40)
@@ -33,7 +25,7 @@ describe('the coordinator as a process', () => {
   }
 
   it('exits with 1 and names every invalid or missing setting, without its value, in one message', async () => {
-    const { exit, output } = run({
+    await using started = run({
       SERVICE_API_KEY: 'short-secret',
       AMQP_URL: 'http://user:secret-3@x',
       PORT: '7219x',
@@ -44,7 +36,7 @@ describe('the coordinator as a process', () => {
       PREFETCH: '0',
       AMQP_PREFIX: 'a b',
     })
-    expect(await exit).toBe(1)
+    expect(await started.ended).toMatchObject({ code: 1 })
     for (const name of [
       'SERVICE_API_KEY',
       'AMQP_URL',
@@ -57,29 +49,29 @@ describe('the coordinator as a process', () => {
       'PREFETCH',
       'AMQP_PREFIX',
     ])
-      expect(output()).toContain(name)
-    expect(output()).not.toMatch(/secret|7219x|often|ftp/)
-    expect(output().match(/not usable/g)).toHaveLength(1)
+      expect(started.output()).toContain(name)
+    expect(started.output()).not.toMatch(/secret|7219x|often|ftp/)
+    expect(started.output().match(/not usable/g)).toHaveLength(1)
   })
 
   it('starts without DATABASE_URL on the memory source, and names a damaged file if it cannot start', async () => {
     const path = join(dataDir, 'ITSourceMemory.json')
     await writeFile(path, 'damaged')
-    const { exit, output } = run({
+    await using started = run({
       ...nowhere,
       DATABASE_URL: '',
       TRANSACTION_SOURCE: 'memory',
       DATA_DIR: dataDir,
       PORT: '0',
     })
-    expect(await exit).toBe(1)
-    expect(output()).toContain(`${path} is damaged`)
+    expect(await started.ended).toMatchObject({ code: 1 })
+    expect(started.output()).toContain(`${path} is damaged`)
     await rm(path)
   })
 
   it('starts while PostgreSQL and RabbitMQ are unreachable, names both in /health/ready, and exits with 0 on SIGTERM', async () => {
     const port = String(await freePort())
-    const { child, exit, output } = run({ ...nowhere, DATA_DIR: dataDir, PORT: port })
+    await using started = run({ ...nowhere, DATA_DIR: dataDir, PORT: port })
     const url = `http://127.0.0.1:${port}`
     await until(async () => (await fetch(`${url}/health/live`).catch(() => null))?.ok === true)
     await until(async () => {
@@ -99,8 +91,7 @@ describe('the coordinator as a process', () => {
       body: '{"TransactionID":"1","InitialData":1}',
     })
     expect([queued.status, queued.headers.get('Retry-After')]).toEqual([503, '2'])
-    child.kill('SIGTERM')
-    expect(await exit).toBe(0)
-    expect(output()).not.toMatch(/secret-|kkkk/)
+    expect(await started.stop('SIGTERM')).toBe(0)
+    expect(started.output()).not.toMatch(/secret-|kkkk/)
   })
 })

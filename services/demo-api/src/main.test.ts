@@ -1,32 +1,29 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import {
+  listeningUrl,
+  type StartedProcess,
+  startProcess,
+} from '@integration-host/shared/test-support/start-process'
 import { afterEach, describe, expect, it } from 'vitest'
 
 const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
 const KEY = 'a-service-key-that-must-not-appear-anywhere'
 
 describe('the process of the demo API', () => {
-  let child: ChildProcess
-  let written = ''
+  let started: StartedProcess
 
-  const start = (env: Readonly<Record<string, string>>): Promise<[number | null]> => {
-    written = ''
-    child = spawn(process.execPath, [MAIN], { env: { PORT: '0', ...env } })
-    child.stdout?.on('data', (data: Buffer) => (written += data.toString()))
-    child.stderr?.on('data', (data: Buffer) => (written += data.toString()))
-    return once(child, 'close') as Promise<[number | null]>
-  }
-  afterEach(() => void child.kill('SIGKILL'))
+  const start = (env: Readonly<Record<string, string>>): StartedProcess =>
+    (started = startProcess([MAIN], { env: { PORT: '0', ...env } }))
+  afterEach(() => started.stop('SIGKILL'))
 
   it('reports every invalid setting in one message without values, and exits with code 1', async () => {
-    const [code] = await start({
+    const { code, stderr: written } = await start({
       PORT: '7216abc',
       LOG_LEVEL: 'loud',
       COORDINATOR_URL: 'ftp://hidden/',
       SERVICE_API_KEY: 'short-one',
       ALLOWED_HOSTS: 'fine,not/fine',
-    })
+    }).ended
     expect(code).toBe(1)
     expect(written).toMatch(/^DemoAPI: The settings are not usable:\n/)
     for (const name of [
@@ -44,13 +41,15 @@ describe('the process of the demo API', () => {
   })
 
   it('exits with code 1 if SERVICE_API_KEY is missing', async () => {
-    expect(await start({})).toEqual([1, null])
-    expect(written).toContain('SERVICE_API_KEY: is missing')
+    const { code, stderr } = await start({}).ended
+    expect(code).toBe(1)
+    expect(stderr).toContain('SERVICE_API_KEY: is missing')
   })
 
   it('listens while the coordinator is unavailable, reports that in /health/ready, and exits with code 0 on SIGTERM', async () => {
-    const gone = start({ SERVICE_API_KEY: KEY, COORDINATOR_URL: 'http://127.0.0.1:9' })
-    const url = await listening()
+    const url = await listeningUrl(
+      start({ SERVICE_API_KEY: KEY, COORDINATOR_URL: 'http://127.0.0.1:9' }),
+    )
     const live = await fetch(`${url}/health/live`)
     const ready = await fetch(`${url}/health/ready`)
     const queued = await fetch(`${url}/queue?number=66`)
@@ -58,8 +57,8 @@ describe('the process of the demo API', () => {
       info: { title: string }
     }
     const metrics = await (await fetch(`${url}/metrics`)).text()
-    child.kill('SIGTERM')
-    expect(await gone).toEqual([0, null])
+    expect(await started.stop('SIGTERM')).toBe(0)
+    const written = started.output()
     expect([live.status, ready.status, queued.status]).toEqual([200, 503, 503])
     expect(await ready.json()).toHaveProperty('dependencies.coordinator.reason')
     const { service } = JSON.parse(written.split('\n')[0] ?? '') as { service: unknown }
@@ -70,12 +69,4 @@ describe('the process of the demo API', () => {
     expect(written).toContain('waiting for dependency')
     expect(written).not.toContain(KEY)
   })
-
-  async function listening(): Promise<string> {
-    for (;;) {
-      const url = /"url":"([^"]+)"/.exec(written)?.[1]
-      if (url !== undefined) return url
-      await once(child.stdout ?? child, 'data')
-    }
-  }
 })

@@ -1,16 +1,18 @@
 /** The service as a process: invalid settings, a start without backends, memory when idle, and shutdown. */
-import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
-import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { connect } from 'amqplib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { generateKeyRing } from '@integration-host/shared/secrets/envelope'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
+import {
+  type StartedProcess,
+  startProcess,
+} from '@integration-host/shared/test-support/start-process'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import {
   CLIENT_ID,
@@ -27,16 +29,8 @@ beforeEach(() => {
 })
 afterEach(() => cleanup.disposeAsync())
 
-function run(
-  env: Record<string, string>,
-): ChildProcess & { readonly output: Promise<string>; readonly errors: Promise<string> } {
-  const child = spawn(process.execPath, [main], {
-    env: { PATH: process.env['PATH'] ?? '', ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  cleanup.defer(() => void child.kill('SIGKILL'))
-  return Object.assign(child, { output: text(child.stdout), errors: text(child.stderr) })
-}
+const run = (env: Record<string, string>): StartedProcess =>
+  cleanup.use(startProcess([main], { env }))
 
 describe('token-service as a process', () => {
   it('reports all bad settings in one message without their values, and exits with 1', async () => {
@@ -47,9 +41,8 @@ describe('token-service as a process', () => {
       SERVICE_API_KEY: 'canary',
       CREDENTIAL_KEYS: 'k1:canary',
     })
-    const [code] = (await once(child, 'exit')) as [number]
+    const { code, stderr: told, stdout } = await child.ended
     expect(code).toBe(1)
-    const told = await child.errors
     for (const name of [
       'PORT',
       'CLIENT_SECRET',
@@ -63,7 +56,7 @@ describe('token-service as a process', () => {
     ]) {
       expect(told).toMatch(new RegExp(`^  ${name}\\b`, 'm'))
     }
-    expect(told + (await child.output)).not.toContain('canary')
+    expect(told + stdout).not.toContain('canary')
   })
 
   it('reports a port that is in use, and exits with 1', async () => {
@@ -71,11 +64,8 @@ describe('token-service as a process', () => {
     cleanup.defer(() => void taken.close())
     await once(taken, 'listening')
     const child = run(settings({ PORT: String((taken.address() as AddressInfo).port) }))
-    const [code] = (await once(child, 'exit')) as [number]
-    expect([code, await child.errors]).toEqual([
-      1,
-      expect.stringContaining('is taken by another process'),
-    ])
+    const { code, stderr } = await child.ended
+    expect([code, stderr]).toEqual([1, expect.stringContaining('is taken by another process')])
   })
 
   const settings = (env: Record<string, string>): Record<string, string> => ({
@@ -163,10 +153,8 @@ describe('token-service as a process', () => {
     await eventually(async () => expect(await ready()).toEqual({ status: 200, waiting: [] }))
     expect((await call('/credentials/ACC-1/token')).status).toBe(200)
 
-    child.kill('SIGTERM')
-    const [code] = (await once(child, 'exit')) as [number]
-    expect(code).toBe(0)
-    const output = await child.output
+    expect(await child.stop('SIGTERM')).toBe(0)
+    const output = child.output()
     expect(output).toContain('waiting for dependency')
     expect(output).toContain('service has shut down')
     expect(output).not.toMatch(/at-[0-9a-f]{48}|rt-[0-9a-f]{48}|code-[0-9a-f]{48}/)
@@ -193,8 +181,7 @@ describe('token-service as a process', () => {
     const metrics = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
     const residentMb =
       Number(/^process_resident_memory_bytes\{[^}]*\} (\S+)$/m.exec(metrics)?.[1]) / 2 ** 20
-    child.kill('SIGTERM')
-    await once(child, 'exit')
+    await child.stop('SIGTERM')
     const connection = await connect(process.env['TEST_AMQP_URL'] ?? '')
     const channel = await connection.createChannel()
     await channel.deleteExchange(`${prefix}.integration.credentials`)
