@@ -1,7 +1,8 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
+import { Hono } from 'hono'
 import { expect, it } from 'vitest'
-import { listen } from './http-server.ts'
+import { honoListener, listen, rawResponse } from './http-server.ts'
 
 it('shuts down immediately if a client opened a connection in advance and never used it', async () => {
   const server = await listen((_request, response) => response.end(), {
@@ -34,4 +35,37 @@ it('closes every connection after the drain time, also one that is not served by
   await server[Symbol.asyncDispose]()
   await closed
   expect(theirs.destroyed).toBe(true)
+})
+
+it('sends the headers of all middleware before the body that a handler writes to the raw response', async () => {
+  const app = new Hono()
+  app.use(async (c, next) => {
+    await next()
+    c.res.headers.set('X-Later', 'yes')
+  })
+  app.get('/', (c) =>
+    rawResponse(c, { 'Content-Type': 'text/plain' }, (outgoing) => () => void outgoing.end('body')),
+  )
+  await using server = await listen(honoListener(app), { host: '127.0.0.1', port: 0 })
+  const response = await fetch(server.url)
+  expect([response.status, response.headers.get('X-Later'), await response.text()]).toEqual([
+    200,
+    'yes',
+    'body',
+  ])
+  const head = await fetch(server.url, { method: 'HEAD' })
+  expect([head.status, head.headers.get('X-Later'), await head.text()]).toEqual([200, 'yes', ''])
+})
+
+it('responds with the error of a handler whose raw response could not be opened', async () => {
+  const app = new Hono()
+  app.onError((_, c) => c.text('full', 503))
+  app.get('/', (c) =>
+    rawResponse(c, {}, () => {
+      throw new Error('no place left')
+    }),
+  )
+  await using server = await listen(honoListener(app), { host: '127.0.0.1', port: 0 })
+  const response = await fetch(server.url)
+  expect([response.status, await response.text()]).toEqual([503, 'full'])
 })

@@ -6,7 +6,7 @@ import {
   type Socket,
 } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
-import type { Hono } from 'hono'
+import type { Context, Hono } from 'hono'
 
 export type NodeListener = (request: IncomingMessage, response: ServerResponse) => void
 
@@ -27,10 +27,42 @@ export interface ListenOptions {
   readonly onSocket?: (socket: Socket, serve: () => void) => void
 }
 
+/** What `@hono/node-server` gives a handler as `c.env`, and what `rawResponse` adds. */
+interface NodeEnv {
+  readonly incoming: IncomingMessage
+  readonly outgoing: ServerResponse
+  startWriting?: () => void
+}
+
 /** Returns a `node:http` listener for a Hono app, without replacing the global Request and Response. */
 export const honoListener = (app: Hono): NodeListener => {
-  const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
+  const respond = async (request: Request, env: NodeEnv): Promise<Response> => {
+    const response = await app.fetch(request, env)
+    if (env.startWriting === undefined || !response.ok) return response
+    env.outgoing.writeHead(response.status, Object.fromEntries(response.headers))
+    env.startWriting()
+    return new Response(null, { headers: { 'x-hono-already-sent': 'true' } })
+  }
+  const listener = getRequestListener((request, env) => respond(request, env as NodeEnv), {
+    overrideGlobalObjects: false,
+  })
   return (request, response) => void listener(request, response)
+}
+
+/**
+ * Returns a 200 response whose body a handler writes to Node's response by itself: a Web stream for each of many slow
+ * clients costs several times as much. `open` is called at once; the function it returns is called when the head has
+ * been sent with the headers of all middleware. For HEAD neither is called. Works behind `honoListener` only.
+ */
+export function rawResponse(
+  c: Context,
+  headers: Record<string, string>,
+  open: (outgoing: ServerResponse) => () => void,
+): Response {
+  const env = c.env as NodeEnv
+  if (env.incoming.method !== 'HEAD') env.startWriting = open(env.outgoing)
+  // Never read: `honoListener` responds itself. It only marks a response that has a body.
+  return c.body(new ReadableStream(), 200, headers)
 }
 
 /**
