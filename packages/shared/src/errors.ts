@@ -70,6 +70,7 @@ export const errorCodes = {
 
   // coordinator
   process_not_found: { status: 404, title: 'No such process', remedy: 'none' },
+  too_many_watchers: { status: 503, title: 'Too many clients read the events', remedy: 'retry' },
   transaction_not_found: { status: 404, title: 'No such transaction', remedy: 'none' },
   step_not_found: { status: 400, title: 'The process has no such step', remedy: 'none' },
   transaction_conflict: { status: 409, title: 'The id is used for other data', remedy: 'none' },

@@ -4,20 +4,17 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
-import { eventRoutes } from './routes/events.ts'
+import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
 import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
 import { transactionRoutes, type TransactionRouteDeps } from './routes/transactions.ts'
-import type { TransitionFeed } from './worker/transition-feed.ts'
 
-export interface AppDeps extends TransactionRouteDeps, ProcessRouteDeps, IntegrityRouteDeps {
+export interface AppDeps
+  extends TransactionRouteDeps, ProcessRouteDeps, IntegrityRouteDeps, EventRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
   readonly keys: readonly Secret[]
-  readonly feed: TransitionFeed
-  /** Aborts on shutdown. The streams of `/events` end then, because they never end by themselves. */
-  readonly shutdown: AbortSignal
 }
 
 export const createApp = (deps: AppDeps) =>

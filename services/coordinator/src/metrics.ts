@@ -1,6 +1,7 @@
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { ProcessDefinition } from './process/definition.ts'
+import type { CutReason } from './routes/event-streams.ts'
 import type { Audit } from './transaction/transaction-source.ts'
 import type { StepQueue } from './worker/step-queue.ts'
 
@@ -10,6 +11,9 @@ export interface CoordinatorMetrics {
   readonly countSwept: (count: number) => void
   readonly countRecovered: (count: number) => void
   readonly setOnline: (isOnline: boolean) => void
+  readonly countCutStream: (reason: CutReason) => void
+  /** Registers the function that returns the number of open event streams at each scrape. */
+  readonly watchStreams: (count: () => number) => void
   readonly setAudit: (audit: Audit) => Promise<void>
 }
 
@@ -54,6 +58,12 @@ export function createCoordinatorMetrics(
     'coordinator_runs_adopted_total',
     'Runs whose lease a lost coordinator let expire, and that were made due again',
   )
+  const watchers = metrics.gauge('coordinator_event_watchers', 'Clients that read /events now')
+  const cutStreams = metrics.counter(
+    'coordinator_event_streams_cut_total',
+    'Streams of /events that were cut off because the client did not read, by limit',
+    ['reason'],
+  )
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
 
   return {
@@ -64,6 +74,8 @@ export function createCoordinatorMetrics(
     countSwept: (count) => swept.inc(count),
     countRecovered: (count) => recovered.inc(count),
     setOnline: (isOnline) => online.set(isOnline ? 1 : 0),
+    countCutStream: (reason) => cutStreams.inc({ reason }),
+    watchStreams: (count) => metrics.beforeEach(() => watchers.set(count())),
     async setAudit(audit) {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)
       for (const status of headerStatuses)

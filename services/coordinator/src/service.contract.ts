@@ -711,12 +711,18 @@ export function coordinatorContract(
         'Completed csv',
       ])
       first.stop()
-      const missed = await watchEvents(host, id, first.ids[1])
+      const missed = await watchEvents(host, id, { lastId: first.ids[1] })
       await until(() => missed.seen.some(({ Status }) => Status === 'Completed'))
       // The stream repeats the events of the second before Last-Event-ID, because another replica may have sent them in
       // another order.
       expect(missed.ids.filter((eventId) => eventId !== first.ids[0])).toEqual(first.ids.slice(2))
-      const lost = await watchEvents(host, id, 'an id of long ago')
+      const others = await watchEvents(host, id, {
+        lastId: first.ids[1],
+        query: '?process=OrderProcess',
+      })
+      await until(() => others.seen.some(({ Status }) => Status === 'Completed'))
+      expect(others.ids).toEqual(missed.ids)
+      const lost = await watchEvents(host, id, { lastId: 'an id of long ago' })
       await until(() => lost.text().includes('event: reset'))
       await host[Symbol.asyncDispose]()
       fixture = undefined

@@ -23,6 +23,7 @@ import { createOperations } from './worker/operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
+import { createEventStreams } from './routes/event-streams.ts'
 import { createTransitionFeed } from './worker/transition-feed.ts'
 import { createTransitionPublisher } from './worker/transition-publisher.ts'
 import { createWorker, type WorkerDeps } from './worker/worker.ts'
@@ -158,7 +159,12 @@ export async function startCoordinator(
       onRecovered: metrics.countRecovered,
     }),
   )
-  const shutdown = new AbortController()
+  const streams = createEventStreams({
+    feed,
+    now: () => performance.now(),
+    onCut: metrics.countCutStream,
+  })
+  metrics.watchStreams(() => streams.size)
   const app = createApp({
     logger: log,
     health,
@@ -169,13 +175,13 @@ export async function startCoordinator(
     worker,
     queue,
     processes,
-    feed,
-    shutdown: shutdown.signal,
+    streams,
   })
   const server = stack.use(
     await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
   )
-  stack.defer(() => shutdown.abort())
+  // Ended before the server stops, which waits for responses in flight: these streams never end by themselves.
+  stack.use(streams)
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }

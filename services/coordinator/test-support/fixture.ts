@@ -222,9 +222,13 @@ export async function startFixture(
  * Connects to `/events` and collects the events of one transaction, because runs of previous tests may still publish.
  * `isWholeAtEnd` is false if the stream was truncated.
  */
-export async function watchEvents(host: Fixture, transactionId: string, lastId?: string) {
+export async function watchEvents(
+  host: Fixture,
+  transactionId: string,
+  { lastId, query = '' }: { readonly lastId?: string | undefined; readonly query?: string } = {},
+) {
   const controller = new AbortController()
-  const response = await host.call('/events', {
+  const response = await host.call(`/events${query}`, {
     signal: controller.signal,
     headers: lastId === undefined ? {} : { 'Last-Event-ID': lastId },
   })

@@ -67,6 +67,7 @@ describe('the routes of the coordinator', () => {
     ['/processes?name=OrderProcess', 'name'],
     ['/integrity?process=OrderProcess', 'process'],
     ['/events?since=0', 'since'],
+    ['/events?proces=OrderProcess', 'proces'],
   ])('GET %s is rejected because of the unknown query parameter %s', async (path, name) => {
     const response = await host.call(path)
     expect([response.status, await response.json()]).toMatchObject([
@@ -82,6 +83,24 @@ describe('the routes of the coordinator', () => {
     expect(document.paths['/processes/{process}/transactions']?.['post']).toMatchObject({
       requestBody: { content: { 'application/json': { schema: {} } } },
     })
+  })
+
+  it('responds to HEAD /events without opening a stream', async () => {
+    const response = await host.call('/events', { method: 'HEAD' })
+    expect([response.status, response.headers.get('Content-Type')]).toEqual([
+      200,
+      'text/event-stream',
+    ])
+    const metrics = await (await fetch(`${host.url}/metrics`)).text()
+    expect(metrics).toContain('coordinator_event_watchers{service="coordinator"} 0')
+  })
+
+  it('rejects the events of an unknown process with 404', async () => {
+    const response = await host.call('/events?process=Unknown')
+    expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([
+      404,
+      'process_not_found',
+    ])
   })
 
   it('responds to an unsupported method with 405 and Allow', async () => {

@@ -1,0 +1,246 @@
+import { EventEmitter } from 'node:events'
+import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { createTransitionFeed, eventId } from '../worker/transition-feed.ts'
+import {
+  createEventStreams,
+  type CutReason,
+  type EventStreams,
+  MAX_WATCHERS,
+  type StreamOptions,
+} from './event-streams.ts'
+
+const event = (n: number, Process = 'Orders', StepName = 'order'): TransactionEvent => ({
+  Process,
+  TransactionID: String(n),
+  ReplayID: 0,
+  Status: 'Running',
+  StepName,
+  Version: 1,
+  At: new Date(Date.UTC(2026, 10, 20) + n).toISOString(),
+})
+/** An event of about 300 KB, of which four exceed the limit for unread bytes. */
+const large = (n: number) => event(n, 'Orders', 'x'.repeat(300_000))
+
+/** A response whose client reads only while `isRead`; it records what was written. */
+class FakeResponse extends EventEmitter {
+  readonly written: Buffer[] = []
+  readonly socket = { resetAndDestroy: () => (this.close(), this.socket) as never }
+  destroyed = false
+  isEnded = false
+  isRead = true
+  write(chunk: Buffer): boolean {
+    this.written.push(chunk)
+    return this.isRead
+  }
+  end(): never {
+    this.isEnded = true
+    return this as never
+  }
+  close(): void {
+    this.destroyed = true
+    this.emit('close')
+  }
+  read(): void {
+    this.isRead = true
+    this.emit('drain')
+  }
+  get text(): string {
+    return Buffer.concat(this.written).toString()
+  }
+  get ids(): string[] {
+    return [...this.text.matchAll(/^id: \w+\/(\d+)\//gm)].map(([, id]) => id ?? '')
+  }
+}
+
+describe('the streams of /events', () => {
+  const feed = createTransitionFeed()
+  let streams: EventStreams
+  let cuts: CutReason[]
+
+  beforeEach(() => {
+    vi.useFakeTimers()
+    cuts = []
+    streams = createEventStreams({
+      feed,
+      now: () => performance.now(),
+      onCut: (reason) => cuts.push(reason),
+    })
+  })
+  afterEach(() => {
+    streams[Symbol.dispose]()
+    vi.useRealTimers()
+  })
+
+  function open(options: Partial<StreamOptions> = {}): FakeResponse {
+    const response = new FakeResponse()
+    streams.open(response as never, { process: null, lastId: null, ...options })()
+    return response
+  }
+  /** Adds events and lets the current batch be written. */
+  function publish(...events: readonly TransactionEvent[]): void {
+    for (const one of events) feed.add(one)
+    vi.advanceTimersByTime(MAX_WATCHERS)
+  }
+
+  it('writes one Buffer with all events of a burst, the same to every stream', () => {
+    const [first, second] = [open(), open()]
+    publish(event(1), event(2), event(3))
+    expect(first.text).toBe(`: connected\n\n${[1, 2, 3].map(blockOf).join('')}`)
+    expect(first.written).toHaveLength(2)
+    expect(second.written[1]).toBe(first.written[1])
+  })
+
+  it('serialises an event once for any number of streams and reconnects', () => {
+    const stringify = vi.spyOn(JSON, 'stringify')
+    const [one, two] = [event(11), event(12)]
+    for (const options of [{}, {}, { process: 'Orders' }]) open(options)
+    publish(one, two)
+    open({ lastId: eventId(one) })
+    expect(stringify.mock.calls.filter(([value]) => value === one || value === two)).toHaveLength(2)
+    stringify.mockRestore()
+  })
+
+  it('writes the first event after a pause at once, and with 40 streams the next ones after 40 ms', () => {
+    const [response] = Array.from({ length: 40 }, () => open()) as [FakeResponse]
+    vi.advanceTimersByTime(1_000)
+    feed.add(event(1))
+    vi.advanceTimersByTime(1)
+    expect(response.ids).toEqual(['1'])
+    feed.add(event(2))
+    vi.advanceTimersByTime(38)
+    expect(response.ids).toEqual(['1'])
+    vi.advanceTimersByTime(2)
+    expect(response.ids).toEqual(['1', '2'])
+  })
+
+  it('writes only the events of the process that a stream names', () => {
+    const [all, orders, invoices] = [
+      open(),
+      open({ process: 'Orders' }),
+      open({ process: 'Invoices' }),
+    ]
+    publish(event(1), event(2, 'Invoices'))
+    publish(event(3))
+    expect([all.ids, orders.ids, invoices.ids]).toEqual([['1', '2', '3'], ['1', '3'], ['2']])
+    expect(invoices.written).toHaveLength(2) // no empty write for the batch without its events
+  })
+
+  it('stops writing to a client that does not read, and continues in order when it reads', () => {
+    const response = open()
+    response.isRead = false
+    publish(event(1))
+    publish(event(2))
+    publish(event(3))
+    expect(response.ids).toEqual(['1'])
+    response.read()
+    expect(response.ids).toEqual(['1', '2', '3'])
+    expect(cuts).toEqual([])
+  })
+
+  it('cuts off a client with more than 1 MB unread, and no other', () => {
+    const [slow, reading] = [open(), open()]
+    slow.isRead = false
+    for (let n = 1; n <= 4; n += 1) publish(large(n))
+    expect(slow.destroyed).toBe(false)
+    publish(large(5))
+    expect([slow.destroyed, cuts, streams.size]).toEqual([true, ['unread_bytes'], 1])
+    expect(reading.ids).toEqual(['1', '2', '3', '4', '5'])
+  })
+
+  it('cuts off a client that has read nothing for 5 s, and not one that reads within that time', () => {
+    const [stalled, slow] = [open(), open()]
+    stalled.isRead = slow.isRead = false
+    publish(event(1))
+    vi.advanceTimersByTime(4_000)
+    slow.read()
+    expect(cuts).toEqual([])
+    vi.advanceTimersByTime(2_000)
+    expect([stalled.destroyed, slow.destroyed, cuts]).toEqual([true, false, ['unread_time']])
+  })
+
+  it('sends a client that was cut off the events since its Last-Event-ID when it reconnects', () => {
+    const first = open()
+    publish(event(5_000))
+    first.isRead = false
+    publish(event(7_001))
+    vi.advanceTimersByTime(6_000)
+    expect(first.destroyed).toBe(true)
+    publish(event(7_002))
+    const second = open({ lastId: eventId(event(5_000)) })
+    publish(event(7_003))
+    expect(second.ids).toEqual(['7001', '7002', '7003'])
+  })
+
+  it('sends missed events of any size slice by slice as the client reads, before newer ones', () => {
+    const start = 100_000
+    const missed = Array.from({ length: 1_200 }, (_, n) =>
+      event(start + n * 10, 'Orders', 'x'.repeat(2_000)),
+    )
+    for (const one of missed) feed.add(one)
+    const response = new FakeResponse()
+    response.isRead = false
+    streams.open(response as never, {
+      process: null,
+      lastId: eventId(missed[0] as TransactionEvent),
+    })()
+    publish(event(200_000))
+    expect(response.ids.length).toBeLessThan(600)
+    response.read()
+    expect(response.ids).toEqual(
+      [...missed.slice(1), event(200_000)].map((one) => one.TransactionID),
+    )
+    expect(cuts).toEqual([])
+  })
+
+  it('reports with a reset that the events since a Last-Event-ID are not known', () => {
+    expect(open({ lastId: 'Orders/unknown/0/1' }).text).toBe('event: reset\ndata: {}\n\n')
+  })
+
+  it('sends no event twice to a stream that is opened while a batch waits', () => {
+    open()
+    publish(event(300_000))
+    feed.add(event(300_001))
+    const late = open({ lastId: eventId(event(300_000)) })
+    vi.advanceTimersByTime(100)
+    expect(late.ids).toEqual(['300001'])
+  })
+
+  it('rejects a further stream when 100 are open, and accepts one when a client has left', () => {
+    const responses = Array.from({ length: MAX_WATCHERS }, () => open())
+    expect(() => open()).toThrow(
+      expect.objectContaining({ code: 'too_many_watchers', retryAfterSeconds: 5 }),
+    )
+    responses[0]?.close()
+    expect(streams.size).toBe(MAX_WATCHERS - 1)
+    open()
+  })
+
+  it('counts no stream whose client left before its response began', () => {
+    const response = new FakeResponse()
+    response.destroyed = true
+    streams.open(response as never, { process: null, lastId: null })
+    expect(streams.size).toBe(0)
+  })
+
+  it('writes a comment to a stream that was idle for 15 s', () => {
+    const response = open()
+    vi.advanceTimersByTime(14_000)
+    expect(response.text).toBe(': connected\n\n')
+    vi.advanceTimersByTime(2_000)
+    expect(response.text).toBe(': connected\n\n: still here\n\n')
+  })
+
+  it('ends its streams on disposal after the last events, and resets those that are not read', () => {
+    const [reading, stalled] = [open(), open()]
+    stalled.isRead = false
+    publish(event(1))
+    feed.add(event(2))
+    streams[Symbol.dispose]()
+    expect([reading.ids, reading.isEnded]).toEqual([['1', '2'], true])
+    expect([stalled.isEnded, stalled.destroyed, cuts]).toEqual([false, true, []])
+  })
+})
+
+const blockOf = (n: number): string =>
+  `event: transaction\nid: Orders/${n}/0/1\ndata: ${JSON.stringify(event(n))}\n\n`
