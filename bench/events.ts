@@ -1,0 +1,152 @@
+/**
+ * What clients of `GET /events` cost the orders that run meanwhile: orders per second with 0, 10 and 100 clients that
+ * read, and with 300 that read nothing. Prints a table with medians and ratios.
+ *
+ *   npm run bench -- events [--rounds 5] [--orders 2000]
+ *   npm run bench -- events --against <checkout>      the coordinator of another checkout instead of this one's
+ *
+ * Uses the PostgreSQL and RabbitMQ on this machine's standard ports. The clients are a process of their own. On a
+ * machine with few cores they compete with the coordinator, so its processor time per order is the better measure.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import setupBackends from '@integration-host/tests/backends'
+import { startSystem } from '@integration-host/tests/system'
+import { startStub } from './order-process/stub.ts'
+import { otherCheckout } from './support/checkout.ts'
+import { cpuSeconds, residentMb } from './support/process-usage.ts'
+import { median } from './support/statistics.ts'
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '5' },
+    orders: { type: 'string', default: '2000' },
+    against: { type: 'string' },
+  },
+})
+const ROUNDS = Number(values.rounds)
+const ORDERS = Number(values.orders)
+const DEADLINE_MS = 300_000
+const WATCHERS = fileURLToPath(new URL('events/watchers.ts', import.meta.url))
+const scenarios = [
+  { name: 'no watcher', count: 0, mode: 'read' },
+  { name: '10 watchers', count: 10, mode: 'read' },
+  { name: '100 watchers', count: 100, mode: 'read' },
+  { name: '300 that read nothing', count: 300, mode: 'idle' },
+] as const
+type Scenario = (typeof scenarios)[number]
+
+interface Measured {
+  readonly perSecond: number
+  /** Processor time of the coordinator for each order. */
+  readonly cpuMs: number
+  readonly residentMb: number
+}
+
+await using opened = new AsyncDisposableStack()
+process.env['TEST_BACKENDS'] ??= 'local'
+opened.defer(await setupBackends())
+const stub = opened.use(await startStub())
+const system = opened.use(
+  await startSystem(
+    [],
+    values.against === undefined ? {} : { checkout: otherCheckout(values.against) },
+  ),
+)
+const coordinator = system.start('coordinator', { DEMO_API_URL: stub.url, LOG_LEVEL: 'warn' })
+await system.ready('coordinator')
+
+await runOrders() // V8 compiles the hot functions
+const measured = new Map<Scenario, Measured[]>(scenarios.map((scenario) => [scenario, []]))
+for (let round = 0; round < ROUNDS; round += 1)
+  for (const [scenario, results] of measured) {
+    const result = await measure(scenario)
+    results.push(result)
+    console.log(`${scenario.name}: ${result.perSecond.toFixed(0)}/s`)
+  }
+console.table(Object.fromEntries(scenarios.map((scenario) => [scenario.name, rowOf(scenario)])))
+
+async function measure({ count, mode }: Scenario): Promise<Measured> {
+  await using watchers = await startWatchers(count, mode)
+  void watchers
+  const before = cpuSeconds(coordinator.pid)
+  const seconds = await runOrders()
+  return {
+    perSecond: ORDERS / seconds,
+    cpuMs: ((cpuSeconds(coordinator.pid) - before) / ORDERS) * 1_000,
+    residentMb: residentMb(coordinator.pid),
+  }
+}
+
+/** Resolves when all watchers have their response. */
+async function startWatchers(count: number, mode: Scenario['mode']): Promise<AsyncDisposable> {
+  const args = [WATCHERS, coordinator.url, system.serviceKey, String(count), mode]
+  const child: ChildProcess = spawn(process.execPath, args, {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const gone = once(child, 'exit')
+  if (child.stdout !== null) await once(child.stdout, 'data')
+  return {
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGKILL')
+      await gone
+    },
+  }
+}
+
+/** Queues the orders in one request; returns the seconds until all are completed. */
+async function runOrders(): Promise<number> {
+  const run = crypto.randomUUID()
+  const done = (await completedOrders()) + ORDERS
+  const lines = Array.from({ length: ORDERS }, (_, n) =>
+    JSON.stringify({ TransactionID: `${run}-${n}`, InitialData: n }),
+  )
+  const startedAt = performance.now()
+  const response = await system.call(
+    `${coordinator.url}/processes/OrderProcess/transactions/bulk`,
+    {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/x-ndjson' },
+      body: lines.join('\n'),
+    },
+  )
+  if (!response.ok) throw new Error(`the orders were not queued: ${response.status}`)
+  await response.body?.cancel()
+  while ((await completedOrders()) < done) {
+    if (performance.now() - startedAt > DEADLINE_MS)
+      throw new Error('the orders were not completed')
+    await delay(50)
+  }
+  return (performance.now() - startedAt) / 1_000
+}
+
+/** The number of completed last steps, by the metrics of the coordinator. */
+async function completedOrders(): Promise<number> {
+  const text = await (await fetch(`${coordinator.url}/metrics`)).text()
+  const line = text
+    .split('\n')
+    .find((each) => /^coordinator_steps_total\{.*step="csv",outcome="completed"/.test(each))
+  return Number(line?.split(' ').at(-1) ?? 0)
+}
+
+function rowOf(scenario: Scenario): Record<string, string | number> {
+  const results = measured.get(scenario) ?? []
+  const alone = measured.get(scenarios[0]) ?? []
+  const middle = (of: (result: Measured, index: number) => number): number =>
+    median(results.map(of))
+  const base = (index: number): Measured | undefined => alone[index]
+  return {
+    'orders per second': Math.round(middle(({ perSecond }) => perSecond)),
+    'rate : no watcher': middle(
+      ({ perSecond }, index) => perSecond / (base(index)?.perSecond ?? Number.NaN),
+    ).toFixed(3),
+    'CPU ms per order': middle(({ cpuMs }) => cpuMs).toFixed(2),
+    'CPU : no watcher': middle(
+      ({ cpuMs }, index) => cpuMs / (base(index)?.cpuMs ?? Number.NaN),
+    ).toFixed(3),
+    'MB at the end': middle((result) => result.residentMb).toFixed(0),
+  }
+}
