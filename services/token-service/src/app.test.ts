@@ -650,7 +650,7 @@ describe('the credential routes', () => {
   beforeEach(() => open())
   afterEach(() => closing.disposeAsync())
 
-  it('list each credential once, page by page, in the order of names', async () => {
+  it('lists each credential once, page by page, in the order of names', async () => {
     for (const realm of ['5', '3', '1', '4', '2']) await service.connect(realm)
     const seen: unknown[] = []
     let query = '?limit=2'
@@ -663,7 +663,7 @@ describe('the credential routes', () => {
     expect(seen).toEqual(['ACC-1', 'ACC-2', 'ACC-3', 'ACC-4', 'ACC-5'])
   })
 
-  it('issue an access token as the contract AccessTokenView, with Cache-Control: no-store', async () => {
+  it('issues an access token as the contract AccessTokenView, with Cache-Control: no-store', async () => {
     await service.connect('1')
     const answer = await service.call('/credentials/ACC-1/token')
     expect([answer.status, answer.headers.get('Cache-Control')]).toEqual([200, 'no-store'])
@@ -680,7 +680,7 @@ describe('the credential routes', () => {
     ['rejects the revocation', 400, 'unconfirmed'],
     ['is unavailable', 503, 'unconfirmed'],
   ])(
-    'remove a credential if the provider %s, and report that in the header Revocation',
+    'removes a credential if the provider %s, and reports that in the header Revocation',
     async (_, status, revocation) => {
       await service.connect('1')
       provider.knobs.revocationStatus = status
@@ -692,7 +692,7 @@ describe('the credential routes', () => {
     },
   )
 
-  it('have no realm in their metrics by default', async () => {
+  it('has no realm in its metrics by default', async () => {
     await service.connect('4620816365291')
     await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })
     const metrics = await (await fetch(`${service.url}/metrics`)).text()
@@ -703,7 +703,7 @@ describe('the credential routes', () => {
     expect(metrics).not.toContain('4620816365291')
   })
 
-  it('write no token, code, verifier or key to the log', async () => {
+  it('writes no token, code, verifier or key to the log', async () => {
     const started = await startInBrowser()
     const code = provider.authorize(started.consent)
     await callback({ code, realmId: '1', state: started.state }, started.cookie)

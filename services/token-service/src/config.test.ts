@@ -24,7 +24,7 @@ const problems = (env: Record<string, string>): string => {
 }
 
 describe('the settings of token-service', () => {
-  it('keep addresses exactly as written and client secrets in order, and have the documented defaults', () => {
+  it('keeps addresses exactly as written and client secrets in order, and has the documented defaults', () => {
     const config = readConfig(good)
     expect(config).toMatchObject({
       HOST: '127.0.0.1',
@@ -39,12 +39,12 @@ describe('the settings of token-service', () => {
     expect(JSON.stringify(config)).not.toContain('one, two')
   })
 
-  it('need no address of Redis or RabbitMQ if the service is embedded', () => {
+  it('requires no address of Redis or RabbitMQ for an embedded service', () => {
     const { REDIS_URL: _, AMQP_URL: __, ...embedded } = good
     expect(readEmbeddedConfig(embedded).PORT).toBe(7217)
   })
 
-  it('report every missing setting in one error', () => {
+  it('reports every missing setting in one error', () => {
     const message = problems({})
     for (const name of Object.keys(good)) expect(message).toContain(`${name}: is missing`)
   })
@@ -66,7 +66,7 @@ describe('the settings of token-service', () => {
     ['REDIS_URL', 'http://canary'],
     ['AMQP_URL', 'canary'],
     ['RETURN_TO_ORIGINS', 'https://canary.example.com/path'],
-  ])('reject a bad %s without showing its value', (name, value) => {
+  ])('rejects an invalid %s without its value in the error', (name, value) => {
     const message = problems({ ...good, [name]: value })
     expect(message).toMatch(new RegExp(`^  ${name}(\\.0)?: `, 'm'))
     expect(message.toLowerCase()).not.toContain('canary')

@@ -62,7 +62,7 @@ export interface CodeExchangeDeps {
     readonly traceId: string | null
     /** The OAuth error code of a rejected code. */
     readonly error?: string
-    /** What is wrong with the id token. */
+    /** The invalid member of the id token. */
     readonly member?: string
   }) => void
 }
@@ -107,7 +107,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     return work
   }
 
-  // E2
+  // E2: retries only for holders of a service key, and only if no usable response arrived.
   async function obtain(wanted: CodeToExchange): Promise<{
     readonly outcome: ExchangeOutcome
     readonly startedAt: number
@@ -128,7 +128,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     }
   }
 
-  // E3
+  // E3: retries until the store is available or the process shuts down.
   async function storeGrant(grant: Grant, who: string): Promise<CredentialView> {
     const id = randomUUID()
     for (let attempt = 1; ; attempt += 1) {
@@ -152,7 +152,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   ): Promise<ExchangeResult> {
     if (outcome.kind !== 'granted') return { kind: 'failed', ...failureOf(outcome) }
     const { tokens } = outcome
-    // E4
+    // E4: the id token decides, because the user of the browser can change the callback.
     if (tokens.realm !== null && tokens.realm !== realm) {
       const detail = 'the provider issued tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }

@@ -27,20 +27,23 @@ describe('a sealed authorization request', () => {
   it.each([
     ['smallest', smallest, 155],
     ['largest', largest, 1_027],
-  ])('is opened by another replica, and has few characters if it is the %s', (_, request, size) => {
-    const state = createRequestSeal(ring(fresh)).seal(request)
-    expect(createRequestSeal(ring(fresh)).open(state)).toEqual(request)
-    expect(state).toMatch(/^[\w.-]+$/)
-    expect(state.length).toBeLessThanOrEqual(size)
-  })
+  ])(
+    'opens the state of the %s request at another replica, and needs few characters for it',
+    (_, request, size) => {
+      const state = createRequestSeal(ring(fresh)).seal(request)
+      expect(createRequestSeal(ring(fresh)).open(state)).toEqual(request)
+      expect(state).toMatch(/^[\w.-]+$/)
+      expect(state.length).toBeLessThanOrEqual(size)
+    },
+  )
 
-  it('is opened after a key rotation while the ring has the old key, and not after that', () => {
+  it('opens a state after a key rotation while the ring has the old key, and not after that', () => {
     const state = createRequestSeal(ring(old)).seal(largest)
     expect(createRequestSeal(ring(fresh, old)).open(state)).toEqual(largest)
     expect(createRequestSeal(ring(fresh)).open(state)).toBeNull()
   })
 
-  it('shows neither nonce nor verifier', () => {
+  it('encrypts nonce and verifier in the state', () => {
     const state = createRequestSeal(ring(fresh)).seal(largest)
     const text = state
       .split('.')
@@ -49,7 +52,7 @@ describe('a sealed authorization request', () => {
     expect(`${state} ${text}`).not.toMatch(/nnnn|vvvv/)
   })
 
-  it('is not opened with a changed character anywhere, nor in another spelling', () => {
+  it('does not open a state with a changed character or in another base64url spelling', () => {
     const seal = createRequestSeal(ring(fresh))
     const state = seal.seal(smallest)
     for (let at = 0; at < state.length; at += 1) {
@@ -68,7 +71,7 @@ describe('a sealed authorization request', () => {
       expect(seal.open(other), other).toBeNull()
   })
 
-  it('cannot be made from an envelope that the credential keys themselves have sealed', () => {
+  it('does not open an envelope that was sealed with the credential keys themselves', () => {
     const keys = ring(fresh)
     const place = { name: 'authorization', field: 'state', version: 1 }
     const text = JSON.stringify([smallest.expiresAt, 'n', null, null, null, null])

@@ -196,7 +196,7 @@ describe('a state', () => {
 })
 
 describe('concurrent code exchanges of browsers', () => {
-  it('run at most 8 at a time, wait in a queue of 32, and get a busy page beyond', async () => {
+  it('runs at most 8 code exchanges of browsers at a time, queues 32, and responds with a busy page beyond', async () => {
     const gate = Promise.withResolvers<void>()
     provider.script(...Array.from({ length: 8 }, () => ({ until: gate.promise })))
     const started = await Promise.all(Array.from({ length: 41 }, () => startInBrowser()))
@@ -224,7 +224,7 @@ describe('concurrent code exchanges of browsers', () => {
     expect(provider.mostAtOnce).toBeLessThanOrEqual(9)
   })
 
-  it('are sent once, also if the provider gives no usable response', async () => {
+  it('sends the code of a browser once, also if the provider gives no usable response', async () => {
     provider.script({ status: 500, body: 'x' })
     expect((await callBackFor(await startInBrowser())).status).toBe(502)
     expect(exchanges()).toHaveLength(1)
@@ -339,7 +339,7 @@ describe('a parameter of a callback', () => {
 })
 
 describe('failed code exchanges of browsers', () => {
-  it('make one audit entry a second with their count, and without the names that the callers chose', async () => {
+  it('writes one audit entry a second for failed code exchanges of browsers, with their count and without names', async () => {
     await service.connect('77')
     const failures = Array.from({ length: 6 }, async (_, index) => {
       const started = await startInBrowser()

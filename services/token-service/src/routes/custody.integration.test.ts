@@ -116,7 +116,7 @@ describe('the audit log', () => {
     expect(head).toEqual({ Seq: items.at(-1)?.Seq, Hash: items.at(-1)?.Hash })
   })
 
-  it('has each entry once and stays one hash chain if replicas write concurrently', async () => {
+  it('keeps each audit entry once, in one hash chain, while replicas write concurrently', async () => {
     const keys = testKeys()
     const first = await install({ keys })
     const replicas = [
