@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { connectionState, trackRequest } from '@integration-host/shared/http/connections'
 import type { NodeListener } from '@integration-host/shared/http/http-server'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { problemOf } from '@integration-host/shared/http/problem'
@@ -106,6 +107,7 @@ export function createListener(deps: ListenerDeps): Listener {
       const detail = 'present a service key as Authorization: Bearer …'
       return reject(request, response, new IntegrationError('unauthorized', detail))
     }
+    connectionState(request.socket).isAuthenticated = true
     if (isShuttingDown) {
       const error = new IntegrationError('shutting_down', 'the gateway is shutting down', {
         retryAfterSeconds: 1,
@@ -170,7 +172,10 @@ export function createListener(deps: ListenerDeps): Listener {
     onRequest: (request, response) => onNodeRequest(request, response, false),
     onFastPathRequest,
     attach(server) {
-      server.on('checkContinue', (request, response) => onNodeRequest(request, response, true))
+      server.on('checkContinue', (request, response) => {
+        trackRequest(request, response)
+        onNodeRequest(request, response, true)
+      })
       server.on('connect', (_request: IncomingMessage, socket: Socket) => {
         socket.on('error', () => {})
         socket.end(CONNECT_RESPONSE)

@@ -90,6 +90,7 @@ export async function startAccountingGateway(
       host: config.HOST,
       port: config.PORT,
       drainMs: DRAIN_MS,
+      metrics,
       ...(fastPath && { onSocket: (socket, serve) => fastPath.accept(socket, serve) }),
     }),
   )

@@ -178,7 +178,11 @@ export async function startCoordinator(
     streams,
   })
   const server = stack.use(
-    await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
+    await listen(honoListener(app), {
+      host: config.HOST,
+      port: config.PORT,
+      metrics: serviceMetrics,
+    }),
   )
   // Ended before the server stops, which waits for responses in flight: these streams never end by themselves.
   stack.use(streams)

@@ -40,6 +40,7 @@ export async function startDemoApi(config: Config, deps: ServiceDeps): Promise<R
   const server = await listen(honoListener(app), {
     host: config.HOST,
     port: config.PORT,
+    metrics,
   })
   const closing = new AbortController()
   const probe = { ...coordinator, deadlineMs: PROBE.deadlineMs }

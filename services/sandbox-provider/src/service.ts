@@ -43,7 +43,7 @@ export async function startSandboxProvider(
     addresses,
     now,
   })
-  const server = await listen(honoListener(app), { host: config.HOST, port: config.PORT })
+  const server = await listen(honoListener(app), { host: config.HOST, port: config.PORT, metrics })
   listensAt = server.url
   return {
     url: server.url,

@@ -231,7 +231,7 @@ export async function startTokenService(
   opened.use(watchCredentials(metrics, { store, uncommittedCount, now, onError }))
 
   const server = opened.use(
-    await listen(honoListener(app), { host: config.HOST, port: config.PORT }),
+    await listen(honoListener(app), { host: config.HOST, port: config.PORT, metrics }),
   )
   opened.defer(() => shutdown.abort())
   const running = opened.move()

@@ -7,6 +7,8 @@ import {
 } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
+import type { Metrics } from '../observability/metrics.ts'
+import { Connections, trackRequest } from './connections.ts'
 
 export type NodeListener = (request: IncomingMessage, response: ServerResponse) => void
 
@@ -23,6 +25,8 @@ export interface ListenOptions {
   readonly port: number
   /** Milliseconds that responses in flight get at shutdown before their connections are closed. */
   readonly drainMs?: number
+  /** Where the connections that the server closes are counted. */
+  readonly metrics?: Metrics
   /** Gets every accepted connection in place of the HTTP server; `serve` gives it to that. */
   readonly onSocket?: (socket: Socket, serve: () => void) => void
 }
@@ -48,6 +52,9 @@ export const honoListener = (app: Hono): NodeListener => {
   })
   return (request, response) => void listener(request, response)
 }
+
+const MAX_CONNECTIONS = 4_096
+const CHECK_INTERVAL_MS = 1_000
 
 /**
  * Returns a 200 response whose body a handler writes to Node's response by itself: a Web stream for each of many slow
@@ -77,17 +84,25 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
       headersTimeout: 10_000, // 408 beyond; a slow client only occupies its socket
       requestTimeout: 30_000,
       keepAliveTimeout: 65_000,
-      connectionsCheckingInterval: 1_000,
+      connectionsCheckingInterval: CHECK_INTERVAL_MS,
     },
-    listener,
+    (request, response) => {
+      trackRequest(request, response)
+      listener(request, response)
+    },
   )
   const acceptor = options.onSocket === undefined ? server : acceptorFor(server, options.onSocket)
-  acceptor.maxConnections = 4_096
-  const sockets = new Set<Socket>()
-  acceptor.on('connection', (socket: Socket) => {
-    sockets.add(socket)
-    socket.on('close', () => sockets.delete(socket))
-  })
+  const closedConnections = options.metrics?.counter(
+    'http_connections_closed_total',
+    'Connections that the server closed because they were idle without a key, to make room, or because it was full',
+    ['reason'],
+  )
+  const connections = new Connections(MAX_CONNECTIONS, (reason) =>
+    closedConnections?.inc({ reason }),
+  )
+  acceptor.on('connection', (socket: Socket) => connections.add(socket))
+  const idleCheck = setInterval(() => connections.closeExpired(), CHECK_INTERVAL_MS)
+  idleCheck.unref()
   // Only malformed or late requests get a response here. Failed responses are logged by the app; a broken socket needs none.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable) {
@@ -122,15 +137,16 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
       const sweep = setInterval(() => {
         server.closeIdleConnections()
         // Node does not count a connection as idle that a client opened in advance and never used.
-        for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
+        for (const socket of connections.all) if (socket.bytesRead === 0) socket.destroy()
       }, 20)
       // `closeAllConnections` of Node does not know the sockets that the gateway serves itself.
       const cut = setTimeout(() => {
-        for (const socket of sockets) socket.destroy()
+        for (const socket of connections.all) socket.destroy()
       }, options.drainMs ?? 5_000)
       await closed
       clearTimeout(cut)
       clearInterval(sweep)
+      clearInterval(idleCheck)
     },
   }
 }

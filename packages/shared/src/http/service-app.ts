@@ -7,8 +7,10 @@ import { IntegrationError } from '../errors.ts'
 import { type Health, HealthReport } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Metrics } from '../observability/metrics.ts'
+import { type ConnectionState, connectionState, KEYLESS_IDLE_MS } from './connections.ts'
 import { type Content, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
+import type { HttpBindings } from '@hono/node-server'
 import type { Secret } from '../secrets/secret.ts'
 import { serveTraced, tracing } from '../observability/telemetry.ts'
 
@@ -81,6 +83,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     // The unread rest of a body would be parsed as the next request, so the connection is closed.
     const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
     if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
+    else if (connectionOf(c)?.isAuthenticated === false) limitKeepAlive(c, deps.keys !== null)
     const durationMs = performance.now() - startedAt
     const route = routeOf(c)
     latency.observe({ method, route, status: String(c.res.status) }, durationMs / 1_000)
@@ -205,11 +208,32 @@ function requireServiceKey(
   openPaths: ReadonlySet<string>,
 ): MiddlewareHandler {
   return async (c, next) => {
-    if (!openPaths.has(c.req.path) && !isAuthorized(c.req.header('Authorization'), keys)) {
+    if (isAuthorized(c.req.header('Authorization'), keys)) {
+      const connection = connectionOf(c)
+      if (connection !== null) connection.isAuthenticated = true
+    } else if (!openPaths.has(c.req.path)) {
       throw new IntegrationError('unauthorized', 'present a service key as Authorization: Bearer …')
     }
     await next()
   }
+}
+
+const bindingsOf = (c: Context): Partial<HttpBindings> => (c.env ?? {}) as Partial<HttpBindings>
+
+/** Returns the state of the request's connection; `null` if the app is called without a server. */
+function connectionOf(c: Context): ConnectionState | null {
+  const { incoming } = bindingsOf(c)
+  return incoming === undefined ? null : connectionState(incoming.socket)
+}
+
+/**
+ * Limits how long a connection that has shown no valid key can be kept open. If the service has keys, the connection
+ * closes after the response. Otherwise no caller can show one, so the client is told the shorter idle time instead.
+ */
+function limitKeepAlive(c: Context, hasKeys: boolean): void {
+  if (hasKeys) c.res.headers.set('Connection', 'close')
+  else if (bindingsOf(c).outgoing?.shouldKeepAlive === true)
+    c.res.headers.set('Keep-Alive', `timeout=${KEYLESS_IDLE_MS / 1_000}`)
 }
 
 /** Whether an `Authorization` header has one of the keys. Compares all of them, each in constant time. */

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { type ConnectionState, connectionState } from '@integration-host/shared/http/connections'
 import type { CallerResponse } from '../proxy/caller.ts'
 import type { BodilessGet, RequestReader } from './request-reader.ts'
 import { FastPathResponse, KEEP_ALIVE_TIMEOUT_MS } from './response.ts'
@@ -19,6 +20,8 @@ export interface FastPathConnectionDeps {
 export class FastPathConnection {
   readonly #socket: Socket
   readonly #deps: FastPathConnectionDeps
+  /** The server closes connections by this state if too many are open. */
+  readonly #state: ConnectionState
   /** The response to the request in flight; `null` if the connection is idle. */
   #response: FastPathResponse | null = null
   /** The `Authorization` value of the last request that was served. */
@@ -32,6 +35,7 @@ export class FastPathConnection {
   constructor(socket: Socket, deps: FastPathConnectionDeps) {
     this.#socket = socket
     this.#deps = deps
+    this.#state = connectionState(socket)
     socket.on('data', this.#onData)
     socket.on('drain', this.#onDrain)
     socket.on('end', this.#onEnd)
@@ -51,6 +55,8 @@ export class FastPathConnection {
     this.#response = new FastPathResponse(this.#socket, this)
     if (!this.#deps.serve(request, this.#response)) return this.#handOver(bytes)
     this.#accepted = request.authorization
+    this.#state.isAuthenticated = true
+    this.#state.begin(null)
   }
 
   readonly #onDrain = (): void => {
@@ -91,6 +97,7 @@ export class FastPathConnection {
   onResponseEnd(): void {
     const response = this.#response
     this.#response = null
+    this.#state.end()
     // An attempt may still wait for the socket to drain. `close` tells it that the response is complete, as in Node.
     response?.emit('close')
     this.#idleSince = performance.now()

@@ -1,0 +1,118 @@
+import type { IncomingMessage } from 'node:http'
+import { Socket } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { type ClosingReason, Connections, connectionState } from './connections.ts'
+
+const LIMIT = 3
+
+let connections: Connections
+let closed: ClosingReason[]
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  closed = []
+  connections = new Connections(LIMIT, (reason) => void closed.push(reason))
+})
+afterEach(() => void vi.useRealTimers())
+
+const wait = (ms: number): void => void vi.advanceTimersByTime(ms)
+
+/** Opens a connection. If `isKeyed`, it has shown a key; if `served`, its first request has been responded to. */
+function open({ isKeyed = false, served = false } = {}): Socket {
+  const socket = new Socket()
+  connections.add(socket)
+  const state = connectionState(socket)
+  state.isAuthenticated = isKeyed
+  if (served || isKeyed) {
+    state.begin(null)
+    state.end()
+  }
+  return socket
+}
+
+const begin = (socket: Socket, request: { readonly complete: boolean } | null = null): void =>
+  connectionState(socket).begin(request as IncomingMessage | null)
+
+const openOnes = (sockets: readonly Socket[]): boolean[] =>
+  sockets.map(({ destroyed }) => !destroyed)
+
+describe('a new connection at the limit', () => {
+  it('replaces the connection without a key that has been idle longest', () => {
+    const sockets = [open({ served: true }), open(), open({ served: true })]
+    wait(10)
+    begin(sockets[0] as Socket)
+    connectionState(sockets[0] as Socket).end()
+    sockets.push(open())
+    expect(openOnes(sockets)).toEqual([true, false, true, true])
+    expect(closed).toEqual(['room'])
+  })
+
+  it('replaces a connection without a key before one with a key that has been idle longer', () => {
+    const sockets = [open({ isKeyed: true }), open({ isKeyed: true })]
+    wait(60_000)
+    sockets.push(open(), open())
+    expect(openOnes(sockets)).toEqual([true, true, false, true])
+  })
+
+  it('replaces the connection with a key that has been idle longest if all others are in flight', () => {
+    const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
+    begin(sockets[0] as Socket)
+    wait(1_000)
+    sockets.push(open())
+    expect(openOnes(sockets)).toEqual([true, false, true, true])
+  })
+
+  it('replaces a connection without a key whose request body has not arrived', () => {
+    const sockets = [open({ isKeyed: true }), open(), open({ isKeyed: true })]
+    begin(sockets[1] as Socket, { complete: false })
+    wait(60_000)
+    sockets.push(open())
+    expect(openOnes(sockets)).toEqual([true, false, true, true])
+  })
+
+  it.each<[string, (socket: Socket) => void]>([
+    ['a request in flight', begin],
+    ['a request whose body is arriving', (socket) => begin(socket, { complete: false })],
+    [
+      'a response that is not sent completely',
+      (socket) => void Object.defineProperty(socket, 'writableLength', { value: 1 }),
+    ],
+  ])('is closed itself if all others have a key and %s', (_, occupy) => {
+    const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
+    sockets.forEach(occupy)
+    wait(3_600_000)
+    sockets.push(open())
+    expect(openOnes(sockets)).toEqual([true, true, true, false])
+    expect(closed).toEqual(['full'])
+  })
+
+  it('is closed itself if all others have a key and had a response within the last second', () => {
+    const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
+    wait(999)
+    sockets.push(open())
+    expect(openOnes(sockets)).toEqual([true, true, true, false])
+  })
+
+  it('replaces a request without a key after ten seconds in flight if nothing else can be closed', () => {
+    const sockets = Array.from({ length: LIMIT }, () => open())
+    for (const socket of sockets) begin(socket)
+    wait(9_999)
+    sockets.push(open())
+    expect(openOnes(sockets)).toEqual([true, true, true, false])
+    wait(1)
+    sockets.push(open())
+    expect(openOnes(sockets)).toEqual([false, true, true, false, true])
+  })
+})
+
+it('closes a connection without a key five seconds after its last response, and no other', () => {
+  const idle = open({ served: true })
+  const others = [open({ isKeyed: true }), open({ served: true })]
+  begin(others[1] as Socket)
+  wait(4_999)
+  connections.closeExpired()
+  expect(closed).toEqual([])
+  wait(1)
+  connections.closeExpired()
+  expect(openOnes([idle, ...others])).toEqual([false, true, true])
+  expect(closed).toEqual(['idle'])
+})

@@ -1,0 +1,157 @@
+/** Connections of strangers must not keep a service from serving a caller with a key, or a health probe. */
+import { once } from 'node:events'
+import { request } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { connectCompany } from '../support/clients/user-actions.ts'
+import { type ServiceName, serviceNames, startSystem, type System } from '../support/system.ts'
+
+/** The number of connections that a service keeps open. */
+const LIMIT = 4_096
+const REALM = '9341453908059889'
+const KEYED = ['token-service', 'accounting-gateway', 'coordinator'] as const
+
+let system: System
+beforeAll(async () => {
+  system = await startSystem()
+  await connectCompany(system, REALM)
+})
+afterAll(() => system[Symbol.asyncDispose]())
+
+let held: Held[]
+beforeEach(() => {
+  held = []
+})
+afterEach(() => {
+  for (const { socket } of held) socket.destroy()
+})
+
+interface Held {
+  readonly socket: Socket
+  /** Everything that the service has sent. */
+  received: string
+  isClosed: boolean
+}
+
+/** Opens connections, `text` being the first bytes of each, without waiting for responses. */
+async function hold(name: ServiceName, count: number, text: string): Promise<readonly Held[]> {
+  const port = Number(new URL(system.url(name)).port)
+  const opened = Array.from({ length: count }, () => {
+    const socket = connect({ port, host: '127.0.0.1' })
+    const one: Held = { socket, received: '', isClosed: false }
+    socket.on('data', (bytes: Buffer) => (one.received += bytes.toString('latin1')))
+    socket.on('error', () => {})
+    socket.on('close', () => (one.isClosed = true))
+    socket.once('connect', () => socket.write(text))
+    return one
+  })
+  held.push(...opened)
+  // A connection that was closed at once has its `close` instead.
+  await eventually(() =>
+    expect(opened.every(({ socket, isClosed }) => isClosed || !socket.connecting)).toBe(true),
+  )
+  return opened
+}
+
+/**
+ * Opens connections that send nothing, or a part of a request, until the service closes some to make room. By then it
+ * has as many as it accepts; the kernel alone may report a connection before the service has accepted it.
+ */
+async function fill(name: ServiceName): Promise<void> {
+  const before = await closedBy(name, 'room')
+  while ((await closedBy(name, 'room')) === before) {
+    await hold(name, 200, '')
+    await hold(name, 200, 'GET / HTTP/1.1\r\nX: ')
+  }
+}
+
+const openOnes = (connections: readonly Held[]): readonly Held[] =>
+  connections.filter(({ isClosed }) => !isClosed)
+
+async function expectServed(name: ServiceName): Promise<void> {
+  const probe = await fetch(`${system.url(name)}/health/live`, { headers: { Connection: 'close' } })
+  expect([name, probe.status]).toEqual([name, 200])
+  await probe.body?.cancel()
+  if (!KEYED.some((keyed) => keyed === name)) return
+  const call = await system.call(`${system.url(name)}/nowhere`, {
+    headers: { Connection: 'close' },
+  })
+  expect([name, call.status]).toEqual([name, 404])
+  await call.body?.cancel()
+}
+
+/** Returns how many connections a service has closed for this reason. */
+async function closedBy(name: ServiceName, reason: string): Promise<number> {
+  const metrics = await (await fetch(`${system.url(name)}/metrics`)).text()
+  const count = new RegExp(
+    `^http_connections_closed_total\\{[^}]*reason="${reason}"[^}]*\\} (\\d+)$`,
+    'm',
+  ).exec(metrics)?.[1]
+  return Number(count ?? 0)
+}
+
+const PROBE = 'GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n'
+const WITHOUT_KEY = 'GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n'
+
+describe.each(KEYED)('%s', (name) => {
+  it.each([
+    ['a probe', PROBE, 'HTTP/1.1 200 '],
+    ['a request without a key', WITHOUT_KEY, 'HTTP/1.1 401 '],
+  ])('closes a connection after its response to %s', async (_, text, status) => {
+    const connections = await hold(name, 100, text)
+    await eventually(() => expect(openOnes(connections)).toEqual([]))
+    for (const { received } of connections) {
+      expect(received.startsWith(status)).toBe(true)
+      expect(received).toMatch(/\r\nconnection: close\r\n/i)
+    }
+  })
+})
+
+it.each(serviceNames)(
+  '%s serves a probe and a keyed call while more connections than it accepts send no request',
+  async (name) => {
+    await fill(name)
+    await expectServed(name)
+  },
+)
+
+describe.each(['demo-api', 'sandbox-provider'] as const)('%s, which has no keys', (name) => {
+  it('serves a probe while 4,096 connections are idle, and closes them after five seconds', async () => {
+    const connections = await hold(name, LIMIT, PROBE)
+    await expectServed(name)
+    await eventually(() => expect(openOnes(connections)).toEqual([]))
+    expect(await closedBy(name, 'idle')).toBeGreaterThan(0)
+  })
+})
+
+it.each([
+  ['token-service', '/imports', 400],
+  ['accounting-gateway', `/v3/company/${REALM}/invoice`, 200],
+  ['coordinator', '/processes/OrderProcess/transactions', 400],
+] as const)(
+  '%s closes no keyed connection whose request is in flight',
+  async (name, path, status) => {
+    const { port } = new URL(system.url(name))
+    const outgoing = request({
+      host: '127.0.0.1',
+      port,
+      method: 'POST',
+      path,
+      headers: {
+        Authorization: `Bearer ${system.serviceKey}`,
+        'Content-Type': 'application/json',
+        'Content-Length': '2',
+        Expect: '100-continue',
+      },
+    })
+    const response = once(outgoing, 'response')
+    outgoing.flushHeaders()
+    await once(outgoing, 'continue')
+    await fill(name)
+    await expectServed(name)
+    outgoing.end('{}')
+    const [{ statusCode }] = (await response) as [{ statusCode: number }]
+    expect(statusCode).toBe(status)
+  },
+)
