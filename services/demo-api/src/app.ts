@@ -42,6 +42,8 @@ export function createApp(deps: AppDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
+      // The calls of steps. Browsers may call the other paths.
+      continuesTraces: (path) => path === '/order' || path === '/report',
       errorResponses: TEXT_ERRORS,
     },
     (app) => {

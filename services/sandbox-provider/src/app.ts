@@ -75,6 +75,8 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
+      // It replaces the provider in development, where its spans complete the trace of a call.
+      continuesTraces: () => true,
       maxBodyBytes: MAX_BODY_BYTES,
     },
     (app) => {

@@ -25,6 +25,11 @@ export interface ServiceAppDeps {
   readonly keys: readonly Secret[] | null
   /** Exact paths that need no key, in addition to the documentation, health and metrics. */
   readonly openPaths?: readonly string[]
+  /**
+   * Whether only other services call a path without a key, so that a request to it continues the caller's trace. For
+   * all other paths that takes a valid key: a stranger could otherwise choose what is sampled and what traces contain.
+   */
+  readonly continuesTraces?: (path: string) => boolean
   /** The largest body accepted, in bytes. */
   readonly maxBodyBytes?: number
   /** Larger limits for exact paths. */
@@ -66,6 +71,12 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
       dependencyUp.set({ dependency }, status === 'up' ? 1 : 0)
   })
 
+  const { keys, continuesTraces = () => false } = deps
+  const callersTrace = (c: Context): Record<string, string> => {
+    const hasKey = keys !== null && isAuthorized(c.req.header('Authorization'), keys)
+    return hasKey || continuesTraces(c.req.path) ? c.req.header() : {}
+  }
+
   app.use(async (c, next) => {
     const startedAt = performance.now()
     const requestId = crypto.randomUUID()
@@ -73,7 +84,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     const isQuiet = OPEN_PATHS.includes(c.req.path)
     if (tracing === undefined || isQuiet) await next()
     else
-      await serveTraced(tracing, { method, headers: c.req.header() }, async () => {
+      await serveTraced(tracing, { method, headers: callersTrace(c) }, async () => {
         await next()
         return { status: c.res.status, route: routeOf(c) }
       })

@@ -28,7 +28,10 @@ export interface SpanDescription {
   readonly name: string
   readonly kind: 'server' | 'client' | 'producer' | 'consumer' | 'internal'
   readonly attributes?: SpanAttributes
-  /** The headers of a request or message from another process. The span continues the trace that they name, or begins one. */
+  /**
+   * The headers of a request or message from another process. The span continues the trace that their `traceparent`
+   * names, or begins one. Their `tracestate` is ignored: it would be sent on to the provider.
+   */
   readonly from?: Readonly<Record<string, unknown>>
 }
 
@@ -52,7 +55,7 @@ export interface Served {
   readonly route: string
 }
 
-/** Serves a request in a span that continues the caller's trace. */
+/** Serves a request in a span that continues the trace in `headers`; empty headers begin a new trace. */
 export async function serveTraced(
   traces: Tracing,
   { method, headers }: { readonly method: string; readonly headers: Record<string, unknown> },

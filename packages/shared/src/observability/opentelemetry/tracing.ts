@@ -1,6 +1,7 @@
 /** Tracing by OpenTelemetry's SDK, which takes 44 MB of memory: this module is loaded only if a collector is configured. */
 import { setTimeout as delay } from 'node:timers/promises'
 import {
+  type Context,
   context,
   diag,
   DiagLogLevel,
@@ -62,7 +63,7 @@ export function startOpenTelemetry(
   return {
     span({ name, kind, attributes = {}, from }, work) {
       if (kind === 'client' && trace.getActiveSpan() === undefined) return work()
-      const parent = from === undefined ? context.active() : propagation.extract(ROOT_CONTEXT, from)
+      const parent = from === undefined ? context.active() : traceOf(from)
       const options = { kind: kinds[kind], attributes }
       return tracer.startActiveSpan(name, options, parent, async (span) => {
         try {
@@ -88,6 +89,13 @@ export function startOpenTelemetry(
     },
   }
 }
+
+/**
+ * Returns the context of the trace that headers continue. Without `tracestate` (W3C Trace Context §3.3): vendors put
+ * data of their own there, and everything that is read here is sent on to the provider.
+ */
+const traceOf = ({ traceparent }: Readonly<Record<string, unknown>>): Context =>
+  propagation.extract(ROOT_CONTEXT, { traceparent })
 
 /** Returns the message of a diagnostic line, which the SDK writes as JSON with a stack and the collector's response. */
 function messageOf(text: string): string {
