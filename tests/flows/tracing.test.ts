@@ -140,7 +140,8 @@ describe('the trace of a call to the accounting API', () => {
 
   it('the trace of a gateway call contains the refresh if the provider rejects the access token', async () => {
     const expiry = `${system.url('sandbox-provider')}/sandbox/realms/${REALM}/expire`
-    expect((await fetch(expiry, { method: 'POST' })).status).toBe(200)
+    const headers = { 'Content-Type': 'application/json' }
+    expect((await fetch(expiry, { method: 'POST', headers })).status).toBe(200)
     await expectTree([
       'accounting-gateway: GET /v3/company/:realm/*',
       '  accounting-gateway: GET',

@@ -54,7 +54,7 @@ export function createApp(deps: AppDeps): Hono {
             421: 'the host name is not served',
           }),
         }),
-        allowOwnHosts(deps.allowedHosts),
+        allowOwnHosts(deps.allowedHosts, 'ALLOWED_HOSTS'),
         rejectCrossSite,
       )
       app.use('/queue', allowMethods('GET', 'POST'))

@@ -17,6 +17,7 @@ import { accountingRoutes } from './routes/accounting.ts'
 import type { Addresses } from './routes/addresses.ts'
 import { authorizeRoutes } from './routes/authorize.ts'
 import type { Client } from './routes/client-authentication.ts'
+import { controlGuard } from './routes/control-guard.ts'
 import { discoveryRoutes } from './routes/discovery.ts'
 import { identityRoutes } from './routes/identity.ts'
 import { revocationRoutes } from './routes/revocation.ts'
@@ -100,6 +101,7 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       app.route('/', revocationRoutes(shared))
       app.route('/', identityRoutes(shared))
       app.route('/', accountingRoutes(shared))
+      app.route('/', controlGuard(deps.addresses))
       app.route('/', sandboxRoutes(shared))
     },
   )

@@ -114,10 +114,8 @@ export async function startProvider(
     sandbox: (method, path, body) =>
       fetch(`${url}/sandbox/${path}`, {
         method,
-        ...(body !== undefined && {
-          headers: { 'Content-Type': 'application/json' },
-          body: JSON.stringify(body),
-        }),
+        headers: { 'Content-Type': 'application/json' },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
       }),
     counters: async () =>
       (await (await provider.sandbox('GET', 'counters')).json()) as CountersView,

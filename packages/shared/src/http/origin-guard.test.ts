@@ -5,7 +5,7 @@ import { allowOwnHosts, rejectCrossSite } from './origin-guard.ts'
 import { problemResponse } from './problem.ts'
 
 const app = new Hono()
-  .use(allowOwnHosts(['demo-api']), rejectCrossSite)
+  .use(allowOwnHosts(['demo-api'], 'ALLOWED_HOSTS'), rejectCrossSite)
   .get('/', (c) => c.text('served'))
   .onError((error, c) => {
     if (!(error instanceof IntegrationError)) throw error

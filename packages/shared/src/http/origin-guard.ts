@@ -9,15 +9,18 @@ import { isLoopback } from './loopback.ts'
 
 const HOST = /^(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?$/
 
-/** Rejects a request with 421 unless its `Host` is a loopback name or one of `further`, with or without a port. */
-export function allowOwnHosts(further: readonly string[]): MiddlewareHandler {
+/**
+ * Rejects a request with 421 unless its `Host` is a loopback name or one of `further`, with or without a port. The
+ * text of the response names the `setting` that adds host names.
+ */
+export function allowOwnHosts(further: readonly string[], setting: string): MiddlewareHandler {
   const isServed = (host: string): boolean => isLoopback(host) || further.includes(host)
   return async (c, next) => {
     const host = HOST.exec((c.req.header('Host') ?? '').toLowerCase())?.[1]
     // The absolute form of a request target overrides the header (RFC 9112 §3.2.2).
     const target = new URL(c.req.url).hostname
     if (host === undefined || !isServed(host) || !isServed(target)) {
-      return c.text('This host name is not served here; ALLOWED_HOSTS adds names', 421)
+      return c.text(`This host name is not served here; ${setting} adds names`, 421)
     }
     return next()
   }

@@ -15,10 +15,13 @@ export type Company = z.output<typeof Company>
 export interface Companies {
   list(): readonly Company[]
   find(realm: string): Company | null
-  /** Adds a company, or renames an existing one. */
-  put(company: Company): void
+  /** Adds a company, or renames an existing one; returns `false` if {@link MAX_COMPANIES} leaves no room for it. */
+  put(company: Company): boolean
   reset(): void
 }
+
+/** The limit on companies: anybody can add one, because the authorization endpoint needs no sign-in. */
+export const MAX_COMPANIES = 2_000
 
 // Realm ids of Intuit can exceed the precision of a double: parsed as a number, the first one would become another id.
 const ALWAYS_THERE: readonly Company[] = [
@@ -41,7 +44,11 @@ export function createCompanies(companies: CompaniesMemory): Companies {
   return {
     list: () => [...companies.values()],
     find: (realm) => companies.get(realm) ?? null,
-    put: (company) => void companies.set(company.realm, company),
+    put(company) {
+      if (companies.size >= MAX_COMPANIES && !companies.has(company.realm)) return false
+      companies.set(company.realm, company)
+      return true
+    },
     reset,
   }
 }

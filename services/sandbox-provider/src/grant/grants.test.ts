@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { createCounters } from '../control/counters.ts'
 import { createSettings } from '../control/settings.ts'
-import { createGrants, type Issued } from './grants.ts'
+import { createGrants, type Issued, MAX_GRANTS } from './grants.ts'
 
 const REALM = '9341453908059889'
 const consent = {
@@ -34,19 +34,24 @@ describe('the grants of the provider', () => {
     })
   })
 
-  const connect = (): Issued => present(grants.exchangeCode(grants.issueCode(consent), proof))
+  const issueCode = (realm = REALM): string => {
+    const code = grants.issueCode({ ...consent, realm })
+    if (code === null) throw new Error('no code was issued')
+    return code
+  }
+  const connect = (): Issued => present(grants.exchangeCode(issueCode(), proof))
   const refresh = (token: string): Issued => present(grants.refresh(token))
   const ofRealm = () => counters.view().realms[REALM]
 
   describe('a code', () => {
     it('rejects an authorization code after ten minutes', () => {
-      const code = grants.issueCode(consent)
+      const code = issueCode()
       now += 600 * SECOND
       expect(grants.exchangeCode(code, proof)).toBeNull()
     })
 
     it('rejects a code with another redirect URI, and still accepts it with the redirect URI of the request', () => {
-      const code = grants.issueCode(consent)
+      const code = issueCode()
       expect(
         grants.exchangeCode(code, { ...proof, redirectUri: 'http://127.0.0.1/other' }),
       ).toBeNull()
@@ -54,7 +59,7 @@ describe('the grants of the provider', () => {
     })
 
     it('ends the grant if its code is used a second time', () => {
-      const code = grants.issueCode(consent)
+      const code = issueCode()
       const { accessToken, refreshToken } = present(grants.exchangeCode(code, proof))
 
       expect(grants.exchangeCode(code, proof)).toBeNull()
@@ -66,7 +71,7 @@ describe('the grants of the provider', () => {
 
     it('rejects a code verifier for a code that was requested without a challenge (RFC 9700 §4.8.2)', () => {
       settings.change({ pkce: true })
-      const code = grants.issueCode(consent)
+      const code = issueCode()
       expect(grants.exchangeCode(code, { ...proof, codeVerifier: 'v'.repeat(43) })).toBeNull()
     })
   })
@@ -185,6 +190,30 @@ describe('the grants of the provider', () => {
     })
   })
 
+  describe('the limit on grants', () => {
+    it('issues no code beyond the limit until codes have expired', () => {
+      for (let n = 0; n < MAX_GRANTS; n++) issueCode()
+      expect(grants.issueCode(consent)).toBeNull()
+      now += 600 * SECOND
+      expect(grants.issueCode(consent)).not.toBeNull()
+    })
+
+    it('drops ended grants at the limit, and keeps valid grants and their refresh tokens', () => {
+      const kept = connect()
+      const ended = Array.from({ length: MAX_GRANTS - 1 }, () => {
+        const issued = present(grants.exchangeCode(issueCode('other'), proof))
+        now += 600 * SECOND // the code expires, so that only grants count
+        return issued
+      })
+      expect(grants.issueCode(consent)).toBeNull()
+      expect(grants.revokeRealm('other')).toBe(MAX_GRANTS - 1)
+      expect(grants.issueCode(consent)).not.toBeNull()
+      expect(grants.realmOf(ended[0]?.refreshToken ?? '')).toBeNull()
+      expect(grants.realmOf(kept.refreshToken)).toBe(REALM)
+      expect(grants.refresh(kept.refreshToken)).not.toBeNull()
+    })
+  })
+
   describe('the end of a grant', () => {
     it.each(['accessToken', 'refreshToken'] as const)(
       'ends the grant if its %s is revoked',
@@ -208,9 +237,7 @@ describe('the grants of the provider', () => {
     })
 
     it('revokeRealm ends all grants of the realm and none of another realm', () => {
-      const other = present(
-        grants.exchangeCode(grants.issueCode({ ...consent, realm: 'other' }), proof),
-      )
+      const other = present(grants.exchangeCode(issueCode('other'), proof))
       connect()
       connect()
       expect(grants.revokeRealm(REALM)).toBe(2)

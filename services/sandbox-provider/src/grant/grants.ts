@@ -52,8 +52,11 @@ export interface AccessTokenState {
 }
 
 export interface Grants {
-  /** Returns a new authorization code, valid once and for ten minutes. */
-  issueCode(consent: Consent): string
+  /**
+   * Returns a new authorization code, valid once and for ten minutes; `null` if there are {@link MAX_GRANTS} valid
+   * codes and grants.
+   */
+  issueCode(consent: Consent): string | null
   /** Exchanges a code for tokens; `null` if the code or the proof is invalid (`invalid_grant`). */
   exchangeCode(
     code: string,
@@ -123,6 +126,8 @@ interface AccessToken {
   expiresAt: number
 }
 
+/** The limit on codes and grants: anybody can add one, because the authorization endpoint needs no sign-in. */
+export const MAX_GRANTS = 5_000
 const CODE_MS = 600_000
 const DAY_MS = 86_400_000
 const HARD_EXPIRY_MS = 5 * 365 * DAY_MS // from the consent, regardless of refreshes
@@ -214,6 +219,16 @@ export function createGrants({
     return (grant.superseded.get(token) ?? Infinity) > now() ? grant : null
   }
 
+  /** Drops grants that have ended or expired, with their refresh tokens, which are unknown tokens from then on. */
+  function forgetEndedGrants(): void {
+    for (const grant of grants) {
+      if (!grant.isEnded && grant.refreshExpiresAt > now()) continue
+      grants.delete(grant)
+      for (const token of [grant.current.token, ...grant.superseded.keys()])
+        refreshTokens.delete(token)
+    }
+  }
+
   const standing = (realm: string): Grant[] =>
     [...grants].filter((grant) => grant.realm === realm && !grant.isEnded)
 
@@ -223,6 +238,8 @@ export function createGrants({
         if (expiresAt > now()) break // a Map iterates in insertion order, so all later codes are valid
         codes.delete(code)
       }
+      if (codes.size + grants.size >= MAX_GRANTS) forgetEndedGrants()
+      if (codes.size + grants.size >= MAX_GRANTS) return null
       const code = `sandbox-code-${random()}`
       codes.set(code, { consent, expiresAt: now() + CODE_MS, spentOn: null })
       return code

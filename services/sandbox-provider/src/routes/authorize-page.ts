@@ -105,7 +105,7 @@ export const authorizePage = ({ action, carried, companies, freshRealm, problem 
       </form>`,
   )
 
-/** Returns the error page for a request whose redirect URI cannot be trusted, so that the browser is not redirected. */
+/** Returns the error page for a request that does not redirect the browser: its redirect URI is not trusted, or the sandbox is full. */
 export const rejectedPage = (reason: string) =>
   page(
     'Not possible (sandbox)',

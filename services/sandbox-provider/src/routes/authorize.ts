@@ -9,9 +9,9 @@ import {
 } from '../authorization/authorization-request.ts'
 import { isCompanyNamed } from '../authorization/company-scopes.ts'
 import { readDecision } from '../authorization/decision.ts'
-import type { Companies } from '../company/companies.ts'
+import { type Companies, MAX_COMPANIES } from '../company/companies.ts'
 import type { SettingsControl } from '../control/settings.ts'
-import type { Grants } from '../grant/grants.ts'
+import { type Grants, MAX_GRANTS } from '../grant/grants.ts'
 import { type Addresses, issuerOf, paths } from './addresses.ts'
 import { authorizePage, pagePolicy, rejectedPage } from './authorize-page.ts'
 
@@ -58,8 +58,7 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
 
   switch (reading.kind) {
     case 'rejected':
-      c.header('Content-Security-Policy', pagePolicy(null))
-      return c.html(rejectedPage(reading.reason), 400)
+      return errorPage(c, reading.reason, 400)
     case 'error':
       return redirect(reading.redirectUri, {
         error: reading.error,
@@ -81,12 +80,19 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
       return ask(c, parameters, request, deps, decision.reason)
     case 'connect': {
       const { company } = decision
-      companies.put(company)
-      const code = grants.issueCode({ ...request, realm: company.realm })
+      const code = companies.put(company)
+        ? grants.issueCode({ ...request, realm: company.realm })
+        : null
+      if (code === null) return errorPage(c, FULL, 503)
       const realmId = isCompanyNamed(request.scope, settings) ? company.realm : null
       return redirect(request.redirectUri, { code, state: request.state, realmId })
     }
   }
+}
+
+function errorPage(c: Context, reason: string, status: 400 | 503) {
+  c.header('Content-Security-Policy', pagePolicy(null))
+  return c.html(rejectedPage(reason), status)
 }
 
 function ask(
@@ -113,6 +119,8 @@ function ask(
   )
 }
 
+const FULL = `The sandbox is full: it stores at most ${MAX_COMPANIES} companies and ${MAX_GRANTS} grants. POST /sandbox/reset deletes all of them.`
+
 const DESCRIPTION = {
   tags: ['provider'],
   summary: 'Authorization endpoint',
@@ -135,5 +143,6 @@ const DESCRIPTION = {
       'a page: client or redirect URI are not known, or the choice is not a company',
       'text/html',
     ),
+    503: textResponse('a page: the limit on companies or grants is reached', 'text/html'),
   },
 }

@@ -40,7 +40,7 @@ describe('a memory file', () => {
       codeChallenge: null,
     }
     const issued = await withGrants(path, (grants) =>
-      grants.exchangeCode(grants.issueCode(consent), {
+      grants.exchangeCode(grants.issueCode(consent) ?? '', {
         redirectUri: consent.redirectUri,
         codeVerifier: null,
       }),

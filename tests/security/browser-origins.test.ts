@@ -1,0 +1,171 @@
+/**
+ * What a web page of another origin can reach: the demo API and the control routes of the sandbox provider need no
+ * service key, so they must recognise requests that a browser sends for another site.
+ */
+import { request } from 'node:http'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { sandboxClient } from '../support/clients/sandbox.ts'
+import { startSystem, type System } from '../support/system.ts'
+
+/** Headers of a request that a browser sends for a page on another port of the same machine. */
+const OTHER_PORT = { 'Sec-Fetch-Site': 'same-site', 'Sec-Fetch-Mode': 'no-cors' }
+/** Headers of a request that a browser sends for a page of another site. */
+const OTHER_SITE = { 'Sec-Fetch-Site': 'cross-site', Origin: 'https://evil.example' }
+const JSON_TYPE = { 'Content-Type': 'application/json' }
+
+interface Sent {
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+/** Sends a request with any headers and resolves with the status; fetch would reject `Host` and `Sec-Fetch-Site`. */
+const statusOf = (url: string, { method = 'GET', headers = {}, body }: Sent): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const outgoing = request(url, { method, headers, agent: false }, (incoming) => {
+      incoming.resume()
+      incoming.on('end', () => resolve(incoming.statusCode ?? 0))
+    })
+    outgoing.on('error', reject)
+    outgoing.end(body)
+  })
+
+let system: System
+
+beforeAll(async () => {
+  system = await startSystem(['demo-api', 'coordinator', 'sandbox-provider'])
+})
+afterAll(() => system[Symbol.asyncDispose]())
+
+describe('the demo API', () => {
+  const isQueued = async (number: string): Promise<boolean> => {
+    const run = `${system.url('coordinator')}/processes/OrderProcess/transactions/${number}`
+    const response = await system.call(run)
+    await response.body?.cancel()
+    return response.status === 200
+  }
+
+  it.each([
+    ['GET of a page on another port', 'origin-1', { headers: OTHER_PORT }, 403],
+    [
+      'form POST of a page on another port',
+      'origin-2',
+      { method: 'POST', headers: OTHER_PORT },
+      403,
+    ],
+    ['GET of a page of another site', 'origin-3', { headers: OTHER_SITE }, 403],
+    [
+      'GET with a host name that resolves to loopback',
+      'origin-4',
+      { headers: { Host: 'evil.example' } },
+      421,
+    ],
+  ])('rejects a %s and queues nothing', async (_, number, sent, status) => {
+    const url = `${system.url('demo-api')}/queue?number=${number}`
+    expect(await statusOf(url, sent)).toBe(status)
+    expect(await isQueued(number)).toBe(false)
+  })
+
+  it.each([
+    ['an address that the user typed', 'origin-5', { 'Sec-Fetch-Site': 'none' }],
+    ['a page of the demo API itself', 'origin-6', { 'Sec-Fetch-Site': 'same-origin' }],
+    ['a client that is not a browser', 'origin-7', {}],
+  ])('queues a transaction for %s', async (_, number, headers) => {
+    const url = `${system.url('demo-api')}/queue?number=${number}`
+    expect(await statusOf(url, { headers })).toBe(200)
+    expect(await isQueued(number)).toBe(true)
+  })
+})
+
+describe('the control routes of the sandbox provider', () => {
+  const changes = [
+    ['POST', 'reset', undefined],
+    ['PUT', 'settings', '{"latencyMs":1}'],
+    ['POST', 'faults', '{"target":"api","status":500}'],
+    ['DELETE', 'faults', undefined],
+    ['POST', 'realms/9341453908059889/revoke', undefined],
+    ['POST', 'realms/9341453908059889/expire', undefined],
+  ] as const
+  const settings = async (): Promise<unknown> =>
+    (await fetch(`${system.url('sandbox-provider')}/sandbox/settings`)).json()
+
+  it.each(
+    changes.flatMap(([method, path, body]) =>
+      (
+        [
+          ['of a page on another port', { ...JSON_TYPE, ...OTHER_PORT }, 403],
+          ['of a page of another site', { ...JSON_TYPE, ...OTHER_SITE }, 403],
+          [
+            'with a host name that resolves to loopback',
+            { ...JSON_TYPE, Host: 'evil.example' },
+            421,
+          ],
+          // A page can send these two to any address without a CORS preflight (Fetch standard, "CORS-safelisted").
+          ['without a content type', {}, 415],
+          ['with the content type text/plain', { 'Content-Type': 'text/plain' }, 415],
+        ] as const
+      ).map(([sender, headers, status]) => [method, path, sender, headers, status, body] as const),
+    ),
+  )(
+    '%s /sandbox/%s %s is rejected without effect',
+    async (method, path, _, headers, status, body) => {
+      await sandboxClient(system).set({ accessTokenSeconds: 77 })
+      const before = await settings()
+      const url = `${system.url('sandbox-provider')}/sandbox/${path}`
+      expect(await statusOf(url, { method, headers, ...(body !== undefined && { body }) })).toBe(
+        status,
+      )
+      expect(await settings()).toEqual(before)
+    },
+  )
+
+  it('rejects a request of another site for the counters, which contain realm ids', async () => {
+    const url = `${system.url('sandbox-provider')}/sandbox/counters`
+    expect(await statusOf(url, { headers: OTHER_SITE })).toBe(403)
+    expect(await statusOf(url, { headers: { Host: 'evil.example' } })).toBe(421)
+  })
+
+  it('accepts a change in JSON from a client that is not a browser', async () => {
+    await sandboxClient(system).set({ accessTokenSeconds: 77 })
+    await sandboxClient(system).reset()
+    expect(await settings()).toMatchObject({ accessTokenSeconds: 3_600 })
+  })
+})
+
+describe('the authorization endpoint of the sandbox provider', () => {
+  const MAX_COMPANIES = 2_000
+  const authorize = async (realm: string): Promise<Response> => {
+    const url = new URL(`${system.url('sandbox-provider')}/connect/oauth2`)
+    url.search = new URLSearchParams({
+      response_type: 'code',
+      client_id: 'integration-host',
+      redirect_uri: `${system.url('token-service')}/callback`,
+      scope: 'openid com.intuit.quickbooks.accounting',
+      state: 'a-state',
+      sandbox_company: realm,
+    }).toString()
+    return fetch(url, { redirect: 'manual' })
+  }
+
+  it('rejects new companies with 503 beyond its limit, and still connects the existing ones', async () => {
+    await sandboxClient(system).reset()
+    let next = 0
+    let rejected = 0
+    const connectMany = async (): Promise<void> => {
+      while (next < MAX_COMPANIES) {
+        const response = await authorize(`stranger-${next++}`)
+        await response.body?.cancel()
+        if (response.status === 503) rejected++
+      }
+    }
+    await Promise.all(Array.from({ length: 20 }, connectMany))
+    expect(rejected).toBe(3) // the built-in companies count too
+    const beyond = await authorize('one-more')
+    expect([beyond.status, beyond.headers.get('Location')]).toEqual([503, null])
+    expect(await beyond.text()).toContain('POST /sandbox/reset')
+    const existing = await authorize('9341453908059889')
+    expect(existing.headers.get('Location')).toContain('code=')
+    await sandboxClient(system).reset()
+    expect((await authorize('one-more')).status).toBe(302)
+  })
+})
