@@ -20,6 +20,11 @@ export interface ChainReport {
   readonly first: number | null
   /** The newest entry that was checked. */
   readonly head: AuditHead
+  /**
+   * How many entries were trimmed before they could be checked: those between the expected head, or without one the
+   * start of the log, and the oldest entry in the log.
+   */
+  readonly missing: number
   /** `null` if every entry is chained to the previous one. */
   readonly broken: { readonly seq: number; readonly reason: string } | null
 }
@@ -34,12 +39,13 @@ export async function verifyChain(
 ): Promise<ChainReport> {
   let checked = 0
   let first: number | null = null
+  let missing = 0
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
   /** The sequence number of the head in the last response without further entries; `null` after any other response. */
-  let missing: number | null = null
+  let unreadHead: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {
-    return { checked, first, head: last, broken: reason === null ? null : { seq, reason } }
+    return { checked, first, head: last, missing, broken: reason === null ? null : { seq, reason } }
   }
 
   for (;;) {
@@ -48,11 +54,12 @@ export async function verifyChain(
     if (oldest !== undefined) {
       // The oldest entries are trimmed, also while this reads. The entry before the first remaining one is unknown.
       if (oldest.Seq > last.Seq + 1 && (await isTrimmedBefore(read, oldest.Seq))) {
-        last = { Seq: oldest.Seq - 1, Hash: oldest.Previous }
-        if (expected !== null && !isExpectedMet && expected.Seq < last.Seq) {
-          const reason = `it cannot be compared: the log begins with entry ${oldest.Seq} now`
-          return report(expected.Seq, reason)
-        }
+        const trimmed = oldest.Seq - 1
+        // Entries up to the expected head were checked by an earlier run.
+        missing += Math.max(0, trimmed - Math.max(last.Seq, expected?.Seq ?? 0))
+        // An expected head among the trimmed entries cannot be compared. The rest of the chain is checked nevertheless.
+        if (expected !== null && expected.Seq < trimmed) isExpectedMet = true
+        last = { Seq: trimmed, Hash: oldest.Previous }
       }
       first ??= oldest.Seq
     }
@@ -79,9 +86,9 @@ export async function verifyChain(
     }
     if (items.length > 0) continue
     // An entry written between reading the entries and the head is in the next response.
-    if (head.Seq < last.Seq || missing !== null)
+    if (head.Seq < last.Seq || unreadHead !== null)
       return report(head.Seq, `the log ends with entry ${last.Seq}, and names this one as its head`)
-    missing = head.Seq
+    unreadHead = head.Seq
   }
 }
 

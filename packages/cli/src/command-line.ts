@@ -84,7 +84,7 @@ SERVICE_API_KEY or SERVICE_API_KEY_FILE gives the service key; without them it i
 (data/secrets/service_api_key).
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential or transaction, 4 the credential is faulted,
-5 the service cannot be reached or rejects the key.`
+5 the service cannot be reached or rejects the key, 6 audit entries after the expected one are no longer kept.`
 
 /** Runs the command that the arguments name. Prints expected failures and resolves with the exit code. */
 export async function runCommandLine(args: readonly string[], terminal: Terminal): Promise<number> {

@@ -6,6 +6,7 @@ export const exitCodes = {
   notFound: 3,
   faulted: 4,
   unreachable: 5,
+  auditGap: 6,
 } as const
 
 /** A command failed. Its message is printed unchanged and must not contain a secret. */

@@ -81,7 +81,7 @@ describe('audit verify', () => {
     expect([code, err]).toEqual([0, ''])
     expect(out).toBe(`2500 audit entries, 1 to 2500: the chain is whole.\n${spelled(last)}\n`)
     expect((await verify('--json')).json).toEqual([
-      { Checked: LENGTH, First: 1, Head: spelled(last), Break: null },
+      { Checked: LENGTH, First: 1, Head: spelled(last), Missing: 0, Break: null },
     ])
   })
 
@@ -89,17 +89,18 @@ describe('audit verify', () => {
     log = []
     expect(await verify('--json')).toMatchObject({
       code: 0,
-      json: [{ Checked: 0, First: null, Head: spelled(auditStart), Break: null }],
+      json: [{ Checked: 0, First: null, Head: spelled(auditStart), Missing: 0, Break: null }],
     })
   })
 
-  it('audit verify starts with the oldest entry if earlier entries were trimmed', async () => {
+  it('audit verify starts with the oldest entry and reports how many earlier entries were trimmed', async () => {
     log = whole.slice(700)
-    const { code, json } = await verify('--json')
+    const { code, json, err } = await verify('--json')
     expect([code, json]).toEqual([
       0,
-      [{ Checked: 1_800, First: 701, Head: spelled(last), Break: null }],
+      [{ Checked: 1_800, First: 701, Head: spelled(last), Missing: 700, Break: null }],
     ])
+    expect(err).toContain('The chain is whole from entry 701 on; 700 entries before it')
   })
 
   it('audit verify accepts that entries are trimmed or written between its requests', async () => {
@@ -107,7 +108,10 @@ describe('audit verify', () => {
     between = (call) => {
       if (call === 2) log = whole.slice(1_400)
     }
-    expect(await verify('--json')).toMatchObject({ code: 0, json: [{ First: 1, Break: null }] })
+    expect(await verify('--json')).toMatchObject({
+      code: 0,
+      json: [{ First: 1, Missing: 400, Break: null }],
+    })
   })
 
   it('audit verify accepts an entry that was written between reading the entries and the head', async () => {
@@ -213,10 +217,35 @@ describe('audit verify', () => {
       },
     )
 
-    it('says when the entry is kept no longer', async () => {
+    it.each([
+      [699, 1],
+      [495, 205],
+      [0, 700],
+    ])(
+      'audit verify --expect exits with code 6 if entry %i and %i entries after it were trimmed',
+      async (seq, missing) => {
+        log = whole.slice(700)
+        const expected = spelled(seq === 0 ? auditStart : entry(seq))
+        const { code, json, err } = await verify('--json', '--expect', expected)
+        expect([code, json]).toEqual([
+          6,
+          [{ Checked: 1_800, First: 701, Head: spelled(last), Missing: missing, Break: null }],
+        ])
+        expect(err).toContain(`after the expected entry ${seq} were not checked`)
+      },
+    )
+
+    it('audit verify --expect reports a broken chain also if the expected entry was trimmed', async () => {
+      log = whole.slice(700).toSpliced(100, 1)
+      const { code, err } = await expecting(495)
+      expect([code, err]).toEqual([1, expect.stringContaining('broken at entry 802')])
+    })
+
+    it('audit verify --expect ignores trimmed entries before the expected one', async () => {
       log = whole.slice(700)
-      const { code, err } = await expecting(699)
-      expect([code, err]).toEqual([1, expect.stringContaining('the log begins with entry 701')])
+      const { code, json, err } = await verify('--json', '--expect', spelled(entry(1_200)))
+      expect([code, err]).toEqual([0, ''])
+      expect(json).toMatchObject([{ Missing: 0, Break: null }])
     })
   })
 })

@@ -73,9 +73,10 @@ Examples:
 export const auditVerify: Command = {
   summary: 'verify the hash chain of the audit log',
   usage: '[--expect SEQ:HASH]',
-  help: `Recomputes the hash chain of the audit log and prints its head as SEQ:HASH. Exit code 1 when an entry was
-changed, removed or inserted. A client that can write to the store could rewrite or truncate the whole log: save the
-head elsewhere, and compare with it next time.
+  help: `Recomputes the hash chain of the audit log and prints its head as SEQ:HASH. Exit code 1 if an entry was changed,
+removed or inserted. A client that can write to the store could rewrite or truncate the whole log: save the head
+elsewhere, and compare with it next time. The log keeps the newest entries (AUDIT_ENTRIES). Exit code 6 if entries
+after the expected one were trimmed before this check.
 
   --expect SEQ:HASH   the log must have this entry: the head that an earlier run printed
 
@@ -89,13 +90,16 @@ Examples:
     const expected = values.expect === undefined ? null : headOf(values.expect)
     const read = readerOf(openTokenService(values.url, terminal))
     const progress = createProgress(terminal)
-    const { checked, first, head, broken } = await verifyChain(read, expected, (count) =>
+    const { checked, first, head, missing, broken } = await verifyChain(read, expected, (count) =>
       progress.update(`${count} entries checked`),
     ).finally(() => progress.end())
     const Head = `${head.Seq}:${head.Hash}`
     if (values.json) {
       const Break = broken === null ? null : { Seq: broken.seq, Reason: broken.reason }
-      await print(terminal, JSON.stringify({ Checked: checked, First: first, Head, Break }))
+      await print(
+        terminal,
+        JSON.stringify({ Checked: checked, First: first, Head, Missing: missing, Break }),
+      )
     } else if (broken === null) {
       const range = first === null ? '' : `, ${first} to ${head.Seq}`
       await print(
@@ -106,7 +110,17 @@ Examples:
     } else {
       notify(terminal, `The audit log is broken at entry ${broken.seq}: ${broken.reason}.`)
     }
-    return broken === null ? exitCodes.ok : exitCodes.failed
+    if (broken !== null) return exitCodes.failed
+    if (missing === 0) return exitCodes.ok
+    const range = `The chain is whole from entry ${first ?? head.Seq + 1} on`
+    const entries = counted(missing, 'entry', 'entries')
+    notify(
+      terminal,
+      expected === null
+        ? `${range}; ${entries} before it were not checked, because the log no longer keeps them.`
+        : `${range}; ${entries} after the expected entry ${expected.Seq} were not checked, because the log no longer keeps them.`,
+    )
+    return expected === null ? exitCodes.ok : exitCodes.auditGap
   },
 }
 
