@@ -48,8 +48,10 @@ try {
   if (bin !== undefined && !existsSync(join(modules, '.bin', bin))) {
     throw new CannotStart(`No installed package has a program named ${bin}.`)
   }
-  const program = bin === undefined ? node : join(modules, '.bin', bin)
-  process.exitCode = await run(program, args, {
+  // Without the flag SIGUSR1 opens Node's inspector, through which another process of the user could read keys and tokens.
+  const [program, programArgs] =
+    bin === undefined ? [node, ['--disable-sigusr1', ...args]] : [join(modules, '.bin', bin), args]
+  process.exitCode = await run(program, programArgs, {
     stdio: 'inherit',
     env: {
       ...process.env,

@@ -44,7 +44,7 @@ beforeEach(() => {
          process.on(signal, () => { console.log('got ' + signal); clearInterval(wait); process.exitCode = 7 })
        }
      }
-     console.log(JSON.stringify({ started: process.argv.slice(2), cwd: process.cwd(), bundled: process.env.BUNDLED_NODE === 'yes' }))`,
+     console.log(JSON.stringify({ started: process.argv.slice(2), flags: process.execArgv, cwd: process.cwd(), bundled: process.env.BUNDLED_NODE === 'yes' }))`,
   )
   write(
     'tools/npx',
@@ -263,6 +263,10 @@ describe('running', () => {
     await shell.waitForOutput(/started/)
     shell.signal('SIGKILL')
     await expect(shell.waitForOutput(/got SIGTERM/)).resolves.toBeTruthy()
+  })
+
+  it('runs the program without the inspector that SIGUSR1 opens', async () => {
+    expect((await bootstrap('app/entry.mjs')).out).toContain('"flags":["--disable-sigusr1"]')
   })
 
   it('runs the program in the root of the repository from any working directory', async () => {

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { errorCodes } from '@integration-host/shared/errors'
 import { describe, expect, it } from 'vitest'
 
@@ -33,6 +33,14 @@ describe('the documents', () => {
     expect(missing).toEqual([])
     for (const [, file = ''] of text.matchAll(/`([\w./-]+\.test\.ts)`/g))
       expect(references.map(([named]) => named)).toContain(file)
+  })
+
+  it('no command in a document passes a service key as an argument, which other users could see', async () => {
+    const names = (await readdir(new URL('../docs/', import.meta.url))).filter((name) =>
+      name.endsWith('.md'),
+    )
+    for (const path of ['README.md', 'CONTRIBUTING.md', ...names.map((name) => `docs/${name}`)])
+      expect(await read(path), path).not.toMatch(/(-H|--header) ?["'][^"']*Bearer \$/)
   })
 
   it('docs/settings.md lists every setting that a service reads, and no other setting', async () => {

@@ -9,7 +9,11 @@ export function banner(host: Host): string {
     ['coordinator', host.coordinator],
     ['sandbox-provider', host.sandboxProvider],
   ]
-  const key = host.serviceKeyFile === null ? '$SERVICE_API_KEY' : `$(cat ${host.serviceKeyFile})`
+  // curl reads the header with the key from standard input: other users of the machine can see arguments.
+  const authorization =
+    host.serviceKeyFile === null
+      ? `printf 'Authorization: Bearer %s\\n' "$SERVICE_API_KEY"`
+      : `sed 's/^/Authorization: Bearer /' '${host.serviceKeyFile}'`
   const addresses = rows
     .filter(([, url]) => url !== null)
     .map(([name, url]) => `  ${name.padEnd(19)} ${url}`)
@@ -22,13 +26,13 @@ Try:
 
   curl '${host.demoApi}/queue?number=66'
   curl '${host.demoApi}/replay?number=66'
-  curl -H "Authorization: Bearer ${key}" ${host.coordinator}/processes/OrderProcess/transactions/66
+  ${authorization} | curl -H @- ${host.coordinator}/processes/OrderProcess/transactions/66
 
 The CSV files are in ${host.dataDir}/OrderCSV. Each service documents its API at /docs.
 
 Connect a company in a browser at ${host.tokenService}/authorize, then read it by its realm id:
 
-  curl -H "Authorization: Bearer ${key}" -H 'Accept: application/json' '${host.accountingGateway}/v3/company/<realm>/query?query=select%20*%20from%20CompanyInfo'
+  ${authorization} | curl -H @- -H 'Accept: application/json' '${host.accountingGateway}/v3/company/<realm>/query?query=select%20*%20from%20CompanyInfo'
 
 `
 }

@@ -9,6 +9,7 @@ import {
   startProcess,
 } from '@integration-host/shared/test-support/start-process'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { banner } from './banner.ts'
 import { type Host, hostReady, startHost } from './host.ts'
 import { tellStory } from './story.ts'
 
@@ -180,6 +181,25 @@ describe('the embedded host', () => {
       message: expect.stringContaining('credentials.json'),
     })
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
+  })
+
+  it('prints commands that pass the service key to curl by standard input, not as an argument', async () => {
+    await using host = await start()
+    const commands = banner(host)
+      .split('\n')
+      .flatMap((line) => /^ {2}(.*) \| curl -H @- /.exec(line)?.[1] ?? [])
+    expect(commands).toHaveLength(2)
+    for (const command of commands) {
+      const { stdout } = await promisify(execFile)('sh', ['-c', command])
+      expect(stdout.trim()).toBe(`Authorization: Bearer ${host.serviceKey}`)
+    }
+    expect(banner(host)).not.toContain(host.serviceKey)
+    const key = { SERVICE_API_KEY: host.serviceKey }
+    const [command = ''] =
+      / {2}(printf .*) \| curl/.exec(banner({ ...host, serviceKeyFile: null })) ?? []
+    const printed = command.replace(/ \| curl$/, '')
+    const { stdout } = await promisify(execFile)('sh', ['-c', printed], { env: key })
+    expect(stdout).toBe(`Authorization: Bearer ${host.serviceKey}\n`)
   })
 
   it('npm run demo prints each step of the demo and exits with code 0', async () => {
