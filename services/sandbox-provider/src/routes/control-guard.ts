@@ -27,7 +27,8 @@ export function controlGuard(addresses: () => Addresses) {
       },
     }),
     async (c, next) => {
-      const own = Object.values(addresses()).map((address) => new URL(address).hostname)
+      const { base, browser } = addresses()
+      const own = [new URL(base).hostname, new URL(browser).hostname]
       return allowOwnHosts(own, 'BASE_URL or BROWSER_URL')(c, next)
     },
     rejectCrossSite,
