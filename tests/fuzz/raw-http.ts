@@ -6,6 +6,11 @@ const CLOSE_DEADLINE_MS = 15_000
 export interface ExchangeOptions {
   /** How long the server may be quiet before the connection is ended. Default: 40 ms. */
   readonly quietMs?: number
+  /**
+   * Makes a round trip to the server on another connection. With it, the connection is ended once nothing was received
+   * during two round trips, instead of after `quietMs`: a server under load can be quiet for longer than any pause.
+   */
+  readonly roundTrip?: () => Promise<unknown>
   /** Whether the last response may be incomplete. A client notices that, because its length is missing. */
   readonly mayBeCut?: boolean
 }
@@ -24,13 +29,25 @@ export interface RawResponse {
 export async function exchange(
   port: number,
   input: Buffer,
-  { quietMs = 40, mayBeCut = false }: ExchangeOptions = {},
+  { quietMs = 40, roundTrip, mayBeCut = false }: ExchangeOptions = {},
 ): Promise<readonly RawResponse[]> {
   const { promise, resolve, reject } = Promise.withResolvers<readonly RawResponse[]>()
   let received = ''
   const socket = connect(port, '127.0.0.1')
   const mayLackBody = input.includes('HEAD')
-  let quiet = setTimeout(() => socket.end(), quietMs)
+  let quiet: NodeJS.Timeout | undefined
+  const startQuiet = (): void => {
+    clearTimeout(quiet)
+    if (roundTrip === undefined) quiet = setTimeout(() => socket.end(), quietMs)
+  }
+  async function endWhenQuiet(visit: () => Promise<unknown>): Promise<void> {
+    for (let before = -1; before !== received.length && !socket.closed;) {
+      before = received.length
+      await visit()
+      await visit()
+    }
+    socket.end()
+  }
   const deadline = setTimeout(() => {
     reject(
       new Error(`the server did not close the connection within ${CLOSE_DEADLINE_MS / 1_000} s`),
@@ -39,8 +56,7 @@ export async function exchange(
   }, CLOSE_DEADLINE_MS)
   socket.on('data', (data) => {
     received += data.toString('latin1')
-    clearTimeout(quiet)
-    quiet = setTimeout(() => socket.end(), quietMs)
+    startQuiet()
   })
   // A server may reset a connection with unread bytes.
   socket.on('error', () => {})
@@ -53,7 +69,10 @@ export async function exchange(
       reject(error)
     }
   })
-  socket.write(input)
+  startQuiet()
+  socket.write(input, () => {
+    if (roundTrip !== undefined) endWhenQuiet(roundTrip).catch(reject)
+  })
   return promise
 }
 

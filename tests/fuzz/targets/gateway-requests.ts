@@ -61,8 +61,9 @@ export async function gatewayRequests(): Promise<Target> {
     input: Buffer,
   ): Promise<readonly string[]> {
     seen = []
-    await exchange(gateway.port, input)
-    await control(gateway.url, `m${(count += 1)}`)
+    const roundTrip = (): Promise<void> => control(gateway.url, `m${(count += 1)}`)
+    await exchange(gateway.port, input, { roundTrip })
+    await roundTrip()
     return seen
   }
   for (const gateway of gateways.all) {
