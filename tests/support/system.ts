@@ -18,6 +18,7 @@ import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { DEVIATION } from './openapi/deviations.ts'
 import {
+  listeningUrl,
   type StartedProcess,
   startProcess,
 } from '@integration-host/shared/test-support/start-process'
@@ -176,13 +177,15 @@ export async function startSystem(
       return started
     },
     async replica(name, env = {}) {
-      const started = startAt(name, await freePort(), env)
-      await untilReady(name, started.url, () => started.output())
+      // The system chooses the port, so that no other process can have bound it in the meantime.
+      const listening = startAt(name, 0, env)
+      const started = { ...listening, url: await listeningUrl(listening) }
+      await untilReady(name, started)
       return started
     },
     async ready(...wanted) {
       await Promise.all(
-        wanted.map((name) => untilReady(name, url(name), () => system.service(name).output())),
+        wanted.map((name) => untilReady(name, { ...system.service(name), url: url(name) })),
       )
     },
     call: (target, init = {}) =>
@@ -230,9 +233,16 @@ export function backend(
   return url
 }
 
-async function untilReady(name: ServiceName, url: string, output: () => string): Promise<void> {
+async function untilReady(
+  name: ServiceName,
+  { url, output, ended }: Pick<ServiceProcess, 'url' | 'output' | 'ended'>,
+): Promise<void> {
   const deadline = Date.now() + READY_DEADLINE_MS
+  let hasEnded = false
+  void ended.then(() => (hasEnded = true))
   while (Date.now() < deadline) {
+    // Without this check, another process that listens on the port could be taken for this one.
+    if (hasEnded) throw new Error(`${name} ended before it was ready; output:\n${output()}`)
     const response = await fetch(`${url}/health/ready`).catch(() => null)
     await response?.body?.cancel()
     if (response?.ok) return
