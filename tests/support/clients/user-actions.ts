@@ -22,7 +22,27 @@ export async function consentInBrowser(
   const started = await fetch(`${system.url('token-service')}/authorize`, { redirect: 'manual' })
   const cookies = started.headers.getSetCookie().map((header) => header.split(';')[0])
   const cookie = cookies.join('; ')
-  const consent = new URL(started.headers.get('Location') ?? '')
+  return consentAt(started.headers.get('Location') ?? '', realm, company, cookie)
+}
+
+/** Requests the consent of a company's owner by a link that an application starts with its service key. */
+export async function consentByLink(system: System, realm: string): Promise<GrantedConsent> {
+  const started = await system.call(`${system.url('token-service')}/authorizations`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: '{}',
+  })
+  const { url } = (await started.json()) as { url: string }
+  return consentAt(url, realm, 'Test Company', '')
+}
+
+async function consentAt(
+  url: string,
+  realm: string,
+  company: string,
+  cookie: string,
+): Promise<GrantedConsent> {
+  const consent = new URL(url)
   consent.searchParams.set('sandbox_company', `${realm}:${company}`)
   const granted = await fetch(consent, { redirect: 'manual' })
   const callback = new URL(granted.headers.get('Location') ?? '')
