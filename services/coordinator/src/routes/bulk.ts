@@ -32,6 +32,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
           404: 'no such process',
           413: 'too large',
           415: 'neither NDJSON nor JSON',
+          503: 'the store is unavailable, or did not respond in time; repeat the request',
         }),
       },
     }),
