@@ -116,3 +116,16 @@ it('closes a connection without a key five seconds after its last response, and 
   expect(openOnes([idle, ...others])).toEqual([false, true, true])
   expect(closed).toEqual(['idle'])
 })
+
+it('closes a connection without a key on which no request has begun for 30 seconds', () => {
+  const silent = open()
+  const others = [open({ isKeyed: true }), open()]
+  begin(others[1] as Socket)
+  wait(29_999)
+  connections.closeExpired()
+  expect(closed).toEqual([])
+  wait(1)
+  connections.closeExpired()
+  expect(openOnes([silent, ...others])).toEqual([false, true, true])
+  expect(closed).toEqual(['idle'])
+})

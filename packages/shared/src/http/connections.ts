@@ -1,8 +1,8 @@
 /**
  * The open connections of an HTTP server, and which of them are closed so that strangers cannot occupy all of them.
  *
- * C1  A connection that has shown no valid service key is closed once it was idle for 5 s after a response. All others
- *     are closed by `node:http` after its keep-alive timeout.
+ * C1  A connection that has shown no valid service key is closed once it was idle for 5 s after a response, or 30 s after
+ *     it was opened if no request has begun by then. All others are closed by `node:http` after its keep-alive timeout.
  * C2  At the limit, a connection is closed for each new one: the one without a key that has kept the server waiting
  *     longest; if there is none, the longest idle one with a key; if there is none, the oldest request without a key
  *     that has been in flight for 10 s, such as one whose response is not read.
@@ -14,6 +14,13 @@ import type { Socket } from 'node:net'
 
 /** How long a connection that has shown no valid service key may be idle after a response. */
 export const KEYLESS_IDLE_MS = 5_000
+/**
+ * How long such a connection may be open before its first request. Longer than `node:http` and the fast path of the
+ * gateway together wait for the head of a request, so it only ends connections that those two leave open: after the
+ * 400 to a malformed request, the 417 to an unknown `Expect` and the response to CONNECT, none of which is tracked
+ * here, a client that does not close its side could otherwise keep the connection for as long as it likes.
+ */
+const KEYLESS_FIRST_REQUEST_MS = 30_000
 const KEYED_MIN_IDLE_MS = 1_000
 const KEYLESS_MAX_BUSY_MS = 10_000
 
@@ -48,8 +55,8 @@ export class ConnectionState {
 
   /** C1. @param now milliseconds of the monotonic clock */
   hasExpired(socket: Socket, now: number): boolean {
-    const isIdle = this.#hasServed && !this.isAuthenticated && !this.#isBusy(socket)
-    return isIdle && now - this.#since >= KEYLESS_IDLE_MS
+    const maxIdleMs = this.#hasServed ? KEYLESS_IDLE_MS : KEYLESS_FIRST_REQUEST_MS
+    return !this.isAuthenticated && !this.#isBusy(socket) && now - this.#since >= maxIdleMs
   }
 
   /** C2. Returns the order in which connections are closed to make room, lowest first; `null` if this one is not. */

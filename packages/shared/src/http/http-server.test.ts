@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { Hono } from 'hono'
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { honoListener, listen, rawResponse } from './http-server.ts'
 
 it('shuts down immediately if a client opened a connection in advance and never used it', async () => {
@@ -69,3 +69,34 @@ it('responds with the error of a handler whose raw response could not be opened'
   const response = await fetch(server.url)
   expect([response.status, await response.text()]).toEqual([503, 'full'])
 })
+
+it.each([
+  ['400 to a malformed request', 'malformed\r\n\r\n', 400],
+  ['417 to an unknown Expect', 'GET / HTTP/1.1\r\nHost: x\r\nExpect: all\r\n\r\n', 417],
+])(
+  'closes a connection after 30 s whose client keeps it open after a %s',
+  async (_, text, status) => {
+    vi.useFakeTimers({ toFake: ['performance', 'setInterval', 'clearInterval'] })
+    try {
+      await using server = await listen((_request, response) => response.end(), {
+        host: '127.0.0.1',
+        port: 0,
+      })
+      // `allowHalfOpen`: this client does not close its side when the server closes its own.
+      const client = connect({ port: server.port, host: '127.0.0.1', allowHalfOpen: true })
+      const accepted = once(server.server, 'connection')
+      client.on('error', () => {})
+      client.write(text)
+      const [theirs] = (await accepted) as [Socket]
+      const [response] = (await once(client, 'data')) as [Buffer]
+      expect(response.toString()).toContain(`HTTP/1.1 ${status} `)
+      vi.advanceTimersByTime(29_000)
+      expect(theirs.destroyed).toBe(false)
+      vi.advanceTimersByTime(2_000)
+      expect(theirs.destroyed).toBe(true)
+      client.destroy()
+    } finally {
+      vi.useRealTimers()
+    }
+  },
+)
