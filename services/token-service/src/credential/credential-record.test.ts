@@ -153,6 +153,19 @@ describe('credential record of this release', () => {
     const changed = { ...faulted, Expiry: '2030-01-01T00:00:00.000Z' }
     expect(() => resealed(both, NAME, changed)).toThrow(DecryptionError)
   })
+
+  it.each<[string, StoredFields]>([
+    ['the seal of another fault text', { Fault: JSON.stringify({ ...fault, Attempts: 2 }) }],
+    ['a seal and no fault', { Fault: '', Status: 'active' }],
+  ])('is re-encrypted in one pass if it has %s', (_, changes) => {
+    const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
+    const left = { ...faulted, ...changes }
+    const renewed = { ...left, ...resealed(both, NAME, left) }
+    expect(resealed(both, NAME, renewed)).toBeNull()
+    expect(openCredential(both, NAME, renewed).fault).toEqual(
+      openCredential(both, NAME, left).fault,
+    )
+  })
 })
 
 describe('credential record of release 0.1.0', () => {

@@ -244,6 +244,8 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
   })
   return {
     ...(Object.fromEntries(secrets) as StoredFields),
+    // A seal that authenticates no fault is removed: it would count as sealed with an old key in every further pass.
+    ...(hasStaleFault && { FaultSeal: '' }),
     // A fault that is not authenticated (B5) must not get a seal.
     ...(fault !== null &&
       fault.Message !== UNAUTHENTICATED_FAULT && {
