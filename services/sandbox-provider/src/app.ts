@@ -31,15 +31,15 @@ export interface SandboxProviderDeps {
   readonly client: Client
   /** The registered redirect URIs; `null` accepts any redirect URI with a loopback host. */
   readonly redirectUris: readonly string[] | null
-  /** The personality at the start, which a reset restores. */
+  /** The personality with which the provider starts, and which a reset of the sandbox restores. */
   readonly personality: PersonalityName
   readonly signer: IdentitySigner
-  /** Returns the addresses of the provider, which are known when it listens. */
+  /** Returns the provider's addresses. They are known only after the server has started to listen. */
   readonly addresses: () => Addresses
   /** Returns the time in epoch milliseconds. */
   readonly now: () => number
   readonly memory: SandboxMemory
-  /** Called after each request that may have changed the memory. */
+  /** Called after each request that may have changed the provider's state. */
   readonly changed: () => void
 }
 
@@ -76,7 +76,8 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      // It replaces the provider in development, where its spans complete the trace of a call.
+      // The sandbox replaces the real provider in development. There the spans of the sandbox complete the trace of a
+      // call.
       continuesTraces: () => true,
       maxBodyBytes: MAX_BODY_BYTES,
     },
@@ -84,7 +85,8 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       app.use(async (c, next) => {
         await next()
         if (!c.req.path.startsWith('/v3/')) deps.changed()
-        // Intuit sends intuit_tid with every response, and its support requests the value in a report.
+        // Intuit sends the header intuit_tid with every response, and Intuit's support asks for the value of this
+        // header.
         if (!c.res.headers.has('intuit_tid')) c.res.headers.set('intuit_tid', traceId(deps.now()))
       })
       app.route('/', discoveryRoutes(shared))

@@ -13,9 +13,15 @@ const Settings = z.object({
   /** The only client that is registered with this provider. */
   CLIENT_ID: z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be 1 to 256 printable characters'),
   CLIENT_SECRET: secret(),
-  /** The provider whose behaviour is imitated (control/personalities.ts); `PUT /sandbox/settings` changes it at run time. */
+  /**
+   * The personality: the provider whose behaviour is imitated (control/personalities.ts). `PUT /sandbox/settings`
+   * changes the personality at run time.
+   */
   PERSONALITY: z.enum(personalityNames).default('intuit'),
-  /** Registered redirect URIs, compared character by character. Unset, any redirect URI with a loopback host is accepted. */
+  /**
+   * The registered redirect URIs, compared character by character. If the setting is missing, any redirect URI with a
+   * loopback host is accepted.
+   */
   REDIRECT: z
     .string()
     .transform((list) => list.split(',').map((uri) => uri.trim()))
@@ -23,7 +29,10 @@ const Settings = z.object({
     .optional(),
   /** The address at which services reach this provider: the base of the issuer and of all endpoints that services call. */
   BASE_URL: httpUrl().optional(),
-  /** The file that stores grants and companies over a restart. Unset, they are lost when the process ends. */
+  /**
+   * The file that stores grants and companies across restarts. If the setting is missing, grants and companies are lost
+   * when the process ends.
+   */
   STATE_FILE: z.string().optional(),
   /** The address at which a browser reaches this provider: the base of the authorization endpoint. */
   BROWSER_URL: httpUrl().optional(),

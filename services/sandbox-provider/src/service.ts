@@ -17,7 +17,10 @@ export interface ServiceDeps {
   readonly now?: () => number
 }
 
-/** Starts the sandbox provider with a new signing key. Without `STATE_FILE` its memory is lost when the process ends. */
+/**
+ * Starts the sandbox provider with a new signing key. If `STATE_FILE` is not set, grants and companies are lost when
+ * the process ends.
+ */
 export async function startSandboxProvider(
   config: Config,
   deps: ServiceDeps,

@@ -24,7 +24,7 @@ export interface ProviderFixture extends AsyncDisposable {
   moveTime(ms: number): void
   /** Returns the URL of a valid authorization request; `parameters` override its parameters, and `null` removes one. */
   authorizeUrl(parameters?: Readonly<Record<string, string | null>>): string
-  /** Obtains an authorization code for the realm without the page. */
+  /** Obtains an authorization code for the realm by the parameter `sandbox_company`, without the authorization page. */
   code(realm?: string, parameters?: Readonly<Record<string, string>>): Promise<string>
   token(
     form: Readonly<Record<string, string>>,
@@ -39,7 +39,10 @@ export interface ProviderFixture extends AsyncDisposable {
   counters(): Promise<CountersView>
 }
 
-/** Returns HTTP Basic credentials with id and secret form-encoded (RFC 6749 §2.3.1). */
+/**
+ * Returns an HTTP Basic header value. The client id and the secret are form-encoded before they are joined (RFC 6749
+ * §2.3.1).
+ */
 export const basic = (id: string, secret: string): string =>
   `Basic ${Buffer.from([id, secret].map((part) => new URLSearchParams({ v: part }).toString().slice(2)).join(':')).toString('base64')}`
 

@@ -1,20 +1,20 @@
 /**
- * The accounting API's errors: status, code and message of each, and the three formats of an error body.
+ * The accounting API's errors: the status, code and message of each error, and the three formats of an error body.
  *
- * - The service's own errors are `{"Fault": {"Error": […]}, "time": "…"}` in JSON, or XML unless the request's
- *   `Accept` names `application/json`: XML is what Intuit's API defaults to.
+ * - The accounting service's own errors are `{"Fault": {"Error": […]}, "time": "…"}` in JSON if the request's `Accept`
+ *   names `application/json`. Otherwise they are XML, the default format of Intuit's API.
  * - Intuit's API gateway, in front of the service, sends a JSON envelope with a lower-case `fault` in which every other
- *   member is `null`. For 401 and 403 users report both this envelope and XML, and Intuit does not document when it
- *   sends which. Here `Accept` decides, as above.
- * - The error of a throttled call is always XML; users report this also for requests that accept JSON. This sandbox
- *   sends XML for failures of the gateway itself (5xx) as well, because that is the harder case for a client.
+ *   member is `null`. For 401 and 403 users report both this envelope and XML, and Intuit does not document when the
+ *   gateway sends which format. In this sandbox the `Accept` header of the request selects one of the two.
+ * - The error of a throttled call is always XML. Users report XML even for requests that accept JSON. This sandbox also
+ *   sends XML for failures of the gateway itself (5xx), because XML is harder to handle for a client that expects JSON.
  *
- * A text with the comment "ours" is not from a source: it was written for this sandbox.
+ * The comment "ours" marks texts that were written for this sandbox and do not come from Intuit.
  */
 export interface ApiError {
   readonly status: number
   readonly origin: 'service' | 'gateway' | 'gateway-xml'
-  /** `type` of the fault. */
+  /** The value of the member `type` in the error body. */
   readonly type: string
   readonly code: string
   readonly message: string
@@ -22,7 +22,7 @@ export interface ApiError {
   readonly element: string | null
 }
 
-/** An error with an error code of Intuit, which a fault can request by that code. */
+/** An error with one of Intuit's error codes. A configured fault of the sandbox can select the error by this code. */
 interface NumberedError extends ApiError {
   readonly status: 400 | 401 | 403 | 429
 }
@@ -43,10 +43,12 @@ const validation = (code: string, { message, detail, element = '' }: Words): Num
   element,
 })
 
-/** The errors that a fault of the sandbox can request (`{"target": "api", "fault": "5020"}`), by their code. */
+/**
+ * The errors that a configured fault of the sandbox can return (`{"target": "api", "fault": "5020"}`), by error code.
+ */
 export const apiErrors = {
   '120': {
-    // Users report the status 500 for this code as well.
+    // Users report error code 120 with status 500 as well.
     status: 401,
     origin: 'service',
     type: 'AuthorizationFault',
@@ -143,7 +145,7 @@ export type ApiErrorCode = keyof typeof apiErrors
 /** The error codes in ascending order. */
 export const apiErrorCodes = Object.keys(apiErrors) as ApiErrorCode[]
 
-/** Returns the error that the API sends for a status if no error code is specified. */
+/** Returns the API's error for an HTTP status, for a fault that specifies a status but no error code. */
 export function apiErrorOf(status: number): ApiError {
   const known = STATUSES[status]
   if (known !== undefined) return apiErrors[known]

@@ -31,19 +31,22 @@ const ENTITIES = [
 
 export type Entity = (typeof ENTITIES)[number]
 
-/** Returns the entity that a path (`salesreceipt`) or a query names; `null` if the sandbox does not know it. */
+/**
+ * Returns the kind of entity that a path (`salesreceipt`) or a query names; `null` if the sandbox does not support the
+ * kind.
+ */
 export const entityOf = (name: string): Entity | null =>
   ENTITIES.find((entity) => entity.toLowerCase() === name.toLowerCase()) ?? null
 
 interface NameRule {
-  /** The member whose value must be unique among the entities of the kinds in `among`. */
+  /** The member whose value must be unique across all entities of the kinds in `among`. */
   readonly member: 'DisplayName' | 'Name'
   readonly among: readonly Entity[]
 }
 
 const PEOPLE: NameRule = { member: 'DisplayName', among: ['Customer', 'Vendor', 'Employee'] }
 
-/** The uniqueness rules for names within a company. Names are compared without case. */
+/** The rules that make names unique within a company. The comparison of names ignores upper and lower case. */
 export const uniqueNames: Partial<Readonly<Record<Entity, NameRule>>> = {
   Customer: PEOPLE,
   Vendor: PEOPLE,

@@ -18,10 +18,10 @@ export interface PostRequest {
 
 export interface PostedEntities {
   /**
-   * Creates an entity, or updates or deletes the entity that the body names by `Id` and `SyncToken`. A request whose
-   * `requestId` succeeded before for the company changes nothing and returns the first response. Intuit does not
-   * document how long it remembers a `requestId`, nor whether the `requestId` of a failed request may be used again;
-   * here it may.
+   * Creates an entity, or updates or deletes the entity that the body names by `Id` and `SyncToken`. If an earlier
+   * request of the company with the same `requestId` succeeded, nothing is changed and the first response is returned.
+   * Intuit documents neither how long it remembers a `requestId` nor whether a client may reuse the `requestId` of a
+   * failed request. This sandbox accepts such a reuse.
    */
   post(request: PostRequest, body: Body, now: Date): Posted
   find(realm: string, entity: Entity, id: string): Body | null
@@ -37,7 +37,8 @@ interface Stored {
 }
 
 const MAX_REQUEST_ID = 50
-// The oldest entries are dropped, so that a load test does not exhaust the memory of the process.
+// The numbers of remembered responses and of stored entities are limited, so that a load test does not exhaust the
+// memory of the process. At a limit the oldest response or entity is dropped.
 const PLAYED_BACK_REQUESTS = 10_000
 const STORED_ENTITIES = 10_000
 

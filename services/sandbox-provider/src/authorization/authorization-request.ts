@@ -12,7 +12,10 @@ export interface AuthorizationRequest {
 
 export type Reading =
   | { readonly kind: 'valid'; readonly request: AuthorizationRequest }
-  /** The client or the redirect URI is invalid: the browser gets an error page and no redirect (RFC 6749 §4.1.2.1). */
+  /**
+   * The client or the redirect URI is invalid. The browser gets an error page and is not redirected (RFC 6749
+   * §4.1.2.1).
+   */
   | { readonly kind: 'rejected'; readonly reason: string }
   /** The request is invalid, and the application gets an error response by redirect. */
   | {
@@ -25,7 +28,7 @@ export type Reading =
 
 export interface Registration extends RegisteredRedirectUris {
   readonly clientId: string
-  /** Whether an S256 challenge is required; if not, challenges are ignored. */
+  /** `true` if an S256 challenge is required, `false` if challenges are ignored. */
   readonly pkce: boolean
 }
 
@@ -39,7 +42,7 @@ export const supportedScopes = [
   'com.intuit.quickbooks.payment',
 ] as const
 
-/** The parameters of the request. The form of the page sends them again as hidden fields. */
+/** The parameters of an authorization request. The form of the authorization page repeats them as hidden fields. */
 export const requestParameters = [
   'client_id',
   'redirect_uri',
@@ -93,12 +96,13 @@ export function readAuthorizationRequest(
   if (!scope.every((name) => (supportedScopes as readonly string[]).includes(name))) {
     return error('invalid_scope', 'scope contains an unknown value')
   }
-  // Intuit's FAQ requires `state` but does not say how a request without it is rejected; this response is our choice.
+  // Intuit's FAQ requires `state` but does not say how Intuit rejects a request without `state`. The response of this
+  // sandbox is an assumption.
   if (state === null) return error('invalid_request', 'state is missing')
   const codeChallenge = registration.pkce ? value('code_challenge') : null
   if (registration.pkce) {
     if (codeChallenge === null) return error('invalid_request', 'code_challenge is missing')
-    // A missing method means `plain` (RFC 7636 §4.3), which this provider does not support.
+    // A request without a challenge method means `plain` (RFC 7636 §4.3). This provider does not support `plain`.
     if (value('code_challenge_method') !== 'S256') {
       return error('invalid_request', 'code_challenge_method must be S256')
     }
@@ -118,7 +122,7 @@ export function readAuthorizationRequest(
   }
 }
 
-/** Returns the redirect URI with the parameters of the response added; a query of the redirect URI is kept. */
+/** Returns the redirect URI with the response parameters added to its query. Existing query parameters are kept. */
 export function redirectTo(
   redirectUri: string,
   response: Readonly<Record<string, string | null>>,

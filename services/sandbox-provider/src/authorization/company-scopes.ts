@@ -2,7 +2,7 @@ const COMPANY_SCOPES = ['com.intuit.quickbooks.accounting', 'com.intuit.quickboo
 
 /**
  * Returns whether the callback (`realmId`) and the id token (`realmid`) name the company. Users report that Intuit's
- * callback names it only for an accounting or payment scope. We assume the same of its id token.
+ * callback contains `realmId` only if an accounting or payment scope was requested. We assume the same for `realmid`.
  */
 export const isCompanyNamed = (
   scope: readonly string[],

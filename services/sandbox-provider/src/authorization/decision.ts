@@ -5,11 +5,14 @@ import { type Companies, type Company, CompanyName } from '../company/companies.
 export type Decision =
   | { readonly kind: 'connect'; readonly company: Company }
   | { readonly kind: 'deny' }
-  /** The request contains no decision yet, so the page is shown. */
+  /** The request contains no decision yet, so the provider shows the authorization page. */
   | { readonly kind: 'open' }
   | { readonly kind: 'invalid'; readonly reason: string }
 
-/** The value of the field `company` if the user enters a new company. It is not a valid realm id. */
+/**
+ * The value of the form field `company` if the user enters a new company. The plus sign makes this value an invalid
+ * realm id, so no existing company can have it.
+ */
 export const INVENTED = '+invented'
 
 /**

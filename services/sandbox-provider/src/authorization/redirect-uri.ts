@@ -43,7 +43,10 @@ export function isRegistered(
 }
 
 export interface RegisteredRedirectUris {
-  /** Compared character by character; `null` accepts any redirect URI with a loopback host. */
+  /**
+   * The registered redirect URIs, compared character by character. `null` accepts any redirect URI with a loopback
+   * host.
+   */
   readonly redirectUris: readonly string[] | null
   readonly rules: RedirectUriRules
 }

@@ -15,15 +15,22 @@ export type Company = z.output<typeof Company>
 export interface Companies {
   list(): readonly Company[]
   find(realm: string): Company | null
-  /** Adds a company, or renames an existing one; returns `false` if {@link MAX_COMPANIES} leaves no room for it. */
+  /**
+   * Adds a company or renames an existing one. Returns `false` if the company is new and {@link MAX_COMPANIES} is
+   * reached.
+   */
   put(company: Company): boolean
   reset(): void
 }
 
-/** The limit on companies: anybody can add one, because the authorization endpoint needs no sign-in. */
+/**
+ * The maximum number of companies. It limits the memory use, because the authorization endpoint needs no sign-in and
+ * therefore lets any client add companies.
+ */
 export const MAX_COMPANIES = 2_000
 
-// Realm ids of Intuit can exceed the precision of a double: parsed as a number, the first one would become another id.
+// Realm ids are strings, because Intuit's realm ids can exceed the precision of a double. The first realm id below
+// would change if it were parsed as a number.
 const ALWAYS_THERE: readonly Company[] = [
   { realm: '9341453908059889', name: 'Northwind Trading' },
   { realm: '4620816365291', name: 'Rosewood Interiors' },

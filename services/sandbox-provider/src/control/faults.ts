@@ -4,7 +4,8 @@ import { apiErrorCodes } from '../accounting/api-errors.ts'
 export const faultTargets = ['token', 'api', 'revoke', 'discovery'] as const
 export type FaultTarget = (typeof faultTargets)[number]
 
-// These headers delimit the response on the connection, so a fault that set them would send an invalid HTTP message.
+// These headers delimit the response on the connection. A fault that sets one of them would produce an invalid HTTP
+// message, so they are rejected.
 const FRAMING = ['content-length', 'transfer-encoding', 'connection', 'content-type']
 const HeaderName = z
   .string()
@@ -12,7 +13,7 @@ const HeaderName = z
   .refine((name) => !FRAMING.includes(name.toLowerCase()), 'must not be a framing header')
 const HeaderValue = z.string().regex(/^[\x20-\x7e]{0,1024}$/, 'must be printable ASCII')
 
-/** A fault: how the next `calls` calls of `target` fail or are delayed. */
+/** A fault makes the next `calls` calls of `target` fail, or delays their responses. */
 export const Fault = z
   .strictObject({
     target: z.enum(faultTargets),
@@ -64,7 +65,10 @@ export type Fault = z.output<typeof Fault>
 export interface Faults {
   /** Appends a fault to the queue. */
   add(fault: Fault): void
-  /** Returns the first fault for `target` and counts one of its calls as used; `null` if no fault is queued. */
+  /**
+   * Returns the first queued fault for `target` and counts one of its `calls` as used; `null` if no such fault is
+   * queued.
+   */
   take(target: FaultTarget): Fault | null
   waiting(): readonly Fault[]
   clear(): void

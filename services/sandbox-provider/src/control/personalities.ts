@@ -1,14 +1,14 @@
 /**
- * The providers whose behaviour this sandbox can imitate, one object for each. A comment marks behaviour that the
- * provider's documentation does not specify or that its sources contradict.
+ * The providers whose behaviour this sandbox can imitate, one object for each provider. A comment marks each value that
+ * the provider's documentation does not specify or on which its documents disagree.
  */
 import { supportedScopes } from '../authorization/authorization-request.ts'
 import type { Behaviour } from './behaviour.ts'
 
 export interface Personality {
-  /** The description in the reference of the settings. */
+  /** The description of the personality in the generated documentation of the settings. */
   readonly description: string
-  /** Values of all settings. `PUT /sandbox/settings` can change each at run time. */
+  /** The initial value of each behaviour setting. `PUT /sandbox/settings` can change the values at run time. */
   readonly behaviour: Behaviour
   /** Members of the discovery document that are neither endpoints nor determined by a setting. */
   readonly discovery: Readonly<Record<string, readonly string[]>>
@@ -21,24 +21,27 @@ const intuit: Personality = {
   description: 'Intuit as documented',
   behaviour: {
     accessTokenSeconds: 3_600,
-    // Intuit's current sample responses have 101 days; its text says 100.
+    // Intuit's current sample responses show a lifetime of 101 days, but the text of Intuit's documentation says 100
+    // days.
     refreshTokenSeconds: 101 * DAY_SECONDS,
     rotation: 'daily',
-    // Sources disagree: according to the newest, the previous value becomes invalid when the new one is issued; according
-    // to older ones it stays valid for 24 hours.
+    // Intuit's documents disagree about the previous refresh token after a rotation. The newest document says that the
+    // previous token becomes invalid at once. Older documents say that the previous token stays valid for 24 hours.
     graceSeconds: 0,
-    // Intuit's FAQ says only that repeated attempts with an old value may invalidate the refresh token.
+    // Intuit's FAQ says only that repeated requests with an old refresh token value may invalidate the refresh token.
+    // The FAQ does not say that the whole grant ends.
     revokeOnReuse: false,
     latencyMs: 0,
-    // Intuit does not document PKCE. A client that sends a challenge is not rejected; whether a verifier is checked is
-    // unknown.
+    // Intuit does not document PKCE. Intuit accepts requests with a code challenge, but whether Intuit checks the code
+    // verifier is unknown.
     pkce: false,
-    // No sample id token of Intuit contains a nonce, and `claims_supported` does not list it.
+    // None of Intuit's sample id tokens contains a nonce, and `claims_supported` does not list the nonce.
     nonce: false,
     responseIssuer: false,
     realmIdNeedsScope: true,
     redirectUris: 'intuit',
-    // Intuit advertises client_secret_post, but no SDK of Intuit uses it, so whether it is accepted is unknown.
+    // Intuit advertises client_secret_post, but none of Intuit's SDKs uses this method. Whether Intuit accepts
+    // client_secret_post is unknown.
     clientSecretPost: true,
     revocationBody: 'json',
     discoveryNamesAccountingUrl: false,

@@ -15,7 +15,7 @@ const proof = { redirectUri: consent.redirectUri, codeVerifier: null }
 const SECOND = 1_000
 const DAY = 86_400 * SECOND
 
-describe('the grants of the provider', () => {
+describe('grants of the sandbox provider', () => {
   let now: number
   let settings: ReturnType<typeof createSettings>
   let counters: ReturnType<typeof createCounters>
@@ -43,14 +43,14 @@ describe('the grants of the provider', () => {
   const refresh = (token: string): Issued => present(grants.refresh(token))
   const ofRealm = () => counters.view().realms[REALM]
 
-  describe('a code', () => {
+  describe('an authorization code', () => {
     it('rejects an authorization code after ten minutes', () => {
       const code = issueCode()
       now += 600 * SECOND
       expect(grants.exchangeCode(code, proof)).toBeNull()
     })
 
-    it('rejects a code with another redirect URI, and still accepts it with the redirect URI of the request', () => {
+    it('rejects a code with a wrong redirect URI and then accepts the same code with the right redirect URI', () => {
       const code = issueCode()
       expect(
         grants.exchangeCode(code, { ...proof, redirectUri: 'http://127.0.0.1/other' }),
@@ -77,7 +77,7 @@ describe('the grants of the provider', () => {
   })
 
   describe('an access token', () => {
-    it('accepts an access token for exactly the seconds of expires_in', () => {
+    it('accepts an access token until exactly expires_in seconds have passed', () => {
       settings.change({ accessTokenSeconds: 10 })
       const { accessToken, accessTokenSeconds } = connect()
       expect(accessTokenSeconds).toBe(10)
@@ -94,8 +94,8 @@ describe('the grants of the provider', () => {
     })
   })
 
-  describe('rotation', () => {
-    it('returns a new refresh token at every refresh with rotation: always', () => {
+  describe('refresh token rotation', () => {
+    it('returns a new refresh token at every refresh if rotation is set to always', () => {
       settings.change({ rotation: 'always' })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -103,7 +103,7 @@ describe('the grants of the provider', () => {
       expect(new Set([first, second, third].map(({ refreshToken }) => refreshToken)).size).toBe(3)
     })
 
-    it('returns the same refresh token for 24 hours and then a new one with rotation: daily', () => {
+    it('returns the same refresh token for 24 hours and then a new one if rotation is set to daily', () => {
       settings.change({ rotation: 'daily' })
       const first = connect()
       now += DAY - 1
@@ -115,7 +115,7 @@ describe('the grants of the provider', () => {
       expect(refresh(rotated).refreshToken).toBe(rotated)
     })
 
-    it('returns the same refresh token at every refresh with rotation: never', () => {
+    it('returns the same refresh token at every refresh if rotation is set to never', () => {
       settings.change({ rotation: 'never' })
       const first = connect()
       now += 90 * DAY
@@ -133,7 +133,7 @@ describe('the grants of the provider', () => {
       expect(ofRealm()).toMatchObject({ refreshes: 2, tokenReuses: 1, refreshesRefused: 0 })
     })
 
-    it('rejects a superseded refresh token after the grace period, and keeps the current one valid', () => {
+    it('rejects a superseded refresh token after the grace period and keeps the current refresh token valid', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -143,7 +143,7 @@ describe('the grants of the provider', () => {
       expect(ofRealm()).toMatchObject({ tokenReuses: 1, refreshesRefused: 1 })
     })
 
-    it('ends the grant if a superseded refresh token is used after the grace period with revokeOnReuse', () => {
+    it('ends the grant on use of a superseded refresh token after the grace period if revokeOnReuse is set', () => {
       settings.change({ rotation: 'always', revokeOnReuse: true })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -153,8 +153,8 @@ describe('the grants of the provider', () => {
     })
   })
 
-  describe('the life of a refresh token', () => {
-    it('counts the life of a refresh token from its rotation, also over refreshes that return the same value', () => {
+  describe('refresh token lifetime', () => {
+    it('counts the lifetime of a refresh token from its rotation, even if later refreshes return the same token', () => {
       const issued = connect()
       expect(issued.refreshTokenSeconds).toBe(101 * 86_400)
       now += 3_600 * SECOND
@@ -166,7 +166,7 @@ describe('the grants of the provider', () => {
       expect(refresh(issued.refreshToken).refreshTokenSeconds).toBe(101 * 86_400)
     })
 
-    it('counts the life of a refresh token from its last use if it never rotates', () => {
+    it('counts the lifetime of a refresh token from its last use if rotation is set to never', () => {
       settings.change({ refreshTokenSeconds: 100, rotation: 'never' })
       const { refreshToken } = connect()
       now += 99 * SECOND
@@ -190,15 +190,15 @@ describe('the grants of the provider', () => {
     })
   })
 
-  describe('the limit on grants', () => {
-    it('issues no code beyond the limit until codes have expired', () => {
+  describe('the maximum number of codes and grants', () => {
+    it('issues no code while the maximum number of unexpired codes is reached', () => {
       for (let n = 0; n < MAX_GRANTS; n++) issueCode()
       expect(grants.issueCode(consent)).toBeNull()
       now += 600 * SECOND
       expect(grants.issueCode(consent)).not.toBeNull()
     })
 
-    it('drops ended grants at the limit, and keeps valid grants and their refresh tokens', () => {
+    it('deletes ended grants when the maximum is reached, and keeps valid grants with their refresh tokens', () => {
       const kept = connect()
       const ended = Array.from({ length: MAX_GRANTS - 1 }, () => {
         const issued = present(grants.exchangeCode(issueCode('other'), proof))
@@ -214,7 +214,7 @@ describe('the grants of the provider', () => {
     })
   })
 
-  describe('the end of a grant', () => {
+  describe('revocation and expiry of grants', () => {
     it.each(['accessToken', 'refreshToken'] as const)(
       'ends the grant if its %s is revoked',
       (which) => {
@@ -226,7 +226,7 @@ describe('the grants of the provider', () => {
       },
     )
 
-    it('keeps the grant if a superseded refresh token or an expired access token is revoked', () => {
+    it('keeps the grant if a client revokes a superseded refresh token or an expired access token', () => {
       settings.change({ rotation: 'always', accessTokenSeconds: 1 })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -236,7 +236,7 @@ describe('the grants of the provider', () => {
       expect(grants.refresh(second.refreshToken)).not.toBeNull()
     })
 
-    it('revokeRealm ends all grants of the realm and none of another realm', () => {
+    it('revokeRealm ends all grants of the realm and keeps the grants of other realms', () => {
       const other = present(grants.exchangeCode(issueCode('other'), proof))
       connect()
       connect()

@@ -1,19 +1,21 @@
 /**
  * The grants that users have given to the application, with their codes and tokens.
  *
- * A code is exchanged once for a grant, which is for one company. A grant has one current refresh token and any number
- * of access tokens; a refresh does not invalidate earlier access tokens.
+ * A code is exchanged once for a grant of access to one company. A grant has one current refresh token and any number
+ * of access tokens. A refresh does not invalidate earlier access tokens.
  *
- * G1 A refresh either rotates (the presented token is superseded) or returns the current token again.
- * G2 A superseded token is accepted within the grace period and returns the current one, so that a client can recover
- *    from a lost response. After the grace period it is invalid, for a refresh and for a revocation.
- * G3 A code that is used again is rejected and ends its grant (RFC 6749 §4.1.2, as Intuit's FAQ warns).
+ * G1 A refresh either rotates the refresh token, which makes the presented token superseded, or returns the presented
+ * token again.
+ * G2 During the grace period, a refresh with a superseded token succeeds and returns the current refresh token. This
+ * lets a client recover from a lost response. After the grace period, a superseded token is rejected by refresh and
+ * revocation.
+ * G3 The second use of a code is rejected and ends the grant (RFC 6749 §4.1.2, as Intuit's FAQ warns).
  * G4 When a grant ends, all its tokens become invalid.
- * G5 A refresh token is valid for `refreshTokenSeconds` from the rotation that issued it; with rotation `never`, from
- *    its last use. Every grant ends five years after its consent.
+ * G5 A refresh token is valid for `refreshTokenSeconds` from the rotation that issued the token. If `rotation` is
+ * `never`, this time counts from the last use of the token. Every grant ends five years after the user's consent.
  *
- * Intuit does not document three choices made here: after a refresh, earlier access tokens stay valid until they expire;
- * a second authorization of a company does not end the first grant; a code is valid for ten minutes.
+ * Intuit does not document three rules that this sandbox applies. Access tokens stay valid after a refresh until they
+ * expire. A second authorization of a company does not end the first grant. A code is valid for ten minutes.
  */
 import { createHash } from 'node:crypto'
 import type { Counters } from '../control/counters.ts'
@@ -28,7 +30,7 @@ export interface Consent {
   readonly codeChallenge: string | null
 }
 
-/** The content of a successful token response. Durations count from now. */
+/** The content of a successful token response. All durations are seconds from now. */
 export interface Issued {
   /** The realm claim of the id token; `null` if the id token does not name the company. */
   readonly realm: string | null
@@ -53,18 +55,18 @@ export interface AccessTokenState {
 
 export interface Grants {
   /**
-   * Returns a new authorization code, valid once and for ten minutes; `null` if there are {@link MAX_GRANTS} valid
-   * codes and grants.
+   * Returns a new authorization code, which can be used once within ten minutes; `null` if {@link MAX_GRANTS} codes and
+   * grants are valid already.
    */
   issueCode(consent: Consent): string | null
-  /** Exchanges a code for tokens; `null` if the code or the proof is invalid (`invalid_grant`). */
+  /** Exchanges a code for tokens; `null` if code, redirect URI or code verifier is invalid (`invalid_grant`). */
   exchangeCode(
     code: string,
     proof: { readonly redirectUri: string | null; readonly codeVerifier: string | null },
   ): Issued | null
-  /** Issues tokens for a refresh token; `null` if it is invalid (`invalid_grant`). */
+  /** Issues tokens for a refresh token; `null` if the refresh token is invalid (`invalid_grant`). */
   refresh(refreshToken: string): Issued | null
-  /** Returns the realm of a refresh token, also of an invalid one; `null` if this provider did not issue it. */
+  /** Returns the realm of a refresh token, even of an invalid one; `null` if this provider did not issue the token. */
   realmOf(refreshToken: string): string | null
   /** Returns the grant of an access token; `null` if the token is unknown or expired, or its grant has ended. */
   accessToken(token: string): AccessTokenState | null
@@ -80,7 +82,7 @@ export interface Grants {
 export interface GrantsDeps {
   /** Returns the time in epoch milliseconds. */
   readonly now: () => number
-  /** Returns a text that cannot be guessed. */
+  /** Returns a random string that cannot be guessed. */
   readonly random: () => string
   readonly settings: () => Behaviour
   readonly counters: Counters
@@ -105,7 +107,7 @@ export const emptyGrants = (): GrantsMemory => ({
 interface Code {
   readonly consent: Consent
   readonly expiresAt: number
-  /** The grant that the code was exchanged for; `null` before the exchange. */
+  /** The grant that was created when the code was exchanged; `null` before the exchange. */
   spentOn: Grant | null
 }
 
@@ -115,7 +117,7 @@ interface Grant {
   readonly subject: string
   readonly grantedAt: number
   current: { readonly token: string; readonly rotatedAt: number }
-  /** Superseded refresh tokens, oldest first, with the end of their grace period in epoch milliseconds. */
+  /** Superseded refresh tokens, oldest first. Each has the end of its grace period in epoch milliseconds. */
   readonly superseded: Map<string, number>
   refreshExpiresAt: number
   isEnded: boolean
@@ -126,12 +128,18 @@ interface AccessToken {
   expiresAt: number
 }
 
-/** The limit on codes and grants: anybody can add one, because the authorization endpoint needs no sign-in. */
+/**
+ * The maximum number of codes and grants. It limits the memory use, because the authorization endpoint needs no sign-in
+ * and therefore lets any client obtain codes.
+ */
 export const MAX_GRANTS = 5_000
 const CODE_MS = 600_000
 const DAY_MS = 86_400_000
 const HARD_EXPIRY_MS = 5 * 365 * DAY_MS // from the consent, regardless of refreshes
-/** How many superseded refresh tokens of a grant are stored; older ones are unknown tokens. */
+/**
+ * The maximum number of superseded refresh tokens that are stored for a grant. Older refresh tokens are rejected as
+ * unknown.
+ */
 const SUPERSEDED = 100
 
 export function createGrants({
@@ -219,7 +227,10 @@ export function createGrants({
     return (grant.superseded.get(token) ?? Infinity) > now() ? grant : null
   }
 
-  /** Drops grants that have ended or expired, with their refresh tokens, which are unknown tokens from then on. */
+  /**
+   * Deletes ended and expired grants together with their refresh tokens. A deleted refresh token is rejected as
+   * unknown.
+   */
   function forgetEndedGrants(): void {
     for (const grant of grants) {
       if (!grant.isEnded && grant.refreshExpiresAt > now()) continue
@@ -328,7 +339,10 @@ export function createGrants({
   }
 }
 
-/** Returns the subject of a company's fictitious user: a UUID derived from the realm, the same at every consent. */
+/**
+ * Returns the subject (`sub`) of a company's fictitious user. The subject is a UUID that is derived from the realm, so
+ * that it is the same at every consent.
+ */
 const subjectOf = (realm: string): string =>
   createHash('sha256')
     .update(`sandbox subject ${realm}`)

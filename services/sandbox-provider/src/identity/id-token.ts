@@ -23,7 +23,7 @@ export const idTokenClaims = (
   ...(issued.nonce !== null && { nonce: issued.nonce }),
 })
 
-/** Returns the claims of the userinfo endpoint for the granted scopes, with Intuit's names of the members. */
+/** Returns the claims of the userinfo response for the granted scopes. The claims have Intuit's member names. */
 export const userInfo = (
   subject: string,
   scope: readonly string[],

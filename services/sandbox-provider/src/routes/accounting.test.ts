@@ -21,7 +21,7 @@ afterAll(() => provider[Symbol.asyncDispose]())
 const queryPath = (statement: string, realm = REALM) =>
   `/v3/company/${realm}/query?query=${encodeURIComponent(statement)}&minorversion=75`
 
-describe('the query of CompanyInfo', () => {
+describe('queries for CompanyInfo', () => {
   it.each([
     'select * from CompanyInfo',
     'SELECT * FROM companyinfo',
@@ -38,7 +38,7 @@ describe('the query of CompanyInfo', () => {
     })
   })
 
-  it('accepts a query as text in the body of a POST', async () => {
+  it('accepts a query statement as the text body of a POST request', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/query`, accessToken, {
       method: 'POST',
       body: 'select * from CompanyInfo',
@@ -72,7 +72,7 @@ describe('the query of CompanyInfo', () => {
   })
 })
 
-describe('a call of the accounting API', () => {
+describe('authorization of accounting API calls', () => {
   const failed401 = {
     fault: {
       error: [
@@ -96,7 +96,7 @@ describe('a call of the accounting API', () => {
     expect([answer.status, await answer.json()]).toMatchObject([401, failed401])
   })
 
-  it('rejects a call with an expired access token with 401 and counts it', async () => {
+  it('rejects a call with an expired access token with 401 and counts the call', async () => {
     provider.moveTime(3_600_000)
     const answer = await provider.api(queryPath('select * from CompanyInfo'), accessToken)
     expect([answer.status, await answer.json()]).toMatchObject([401, failed401])
@@ -123,7 +123,7 @@ describe('a call of the accounting API', () => {
   })
 })
 
-describe('creating an entity', () => {
+describe('entity creation in the accounting API', () => {
   const post = (requestId: string | null, body: string) =>
     provider.api(
       `/v3/company/${REALM}/invoice${requestId === null ? '' : `?requestid=${requestId}`}`,
@@ -131,14 +131,14 @@ describe('creating an entity', () => {
       { method: 'POST', body },
     )
 
-  it('returns a created entity with the members that the provider adds', async () => {
+  it('returns a created entity with the members that the accounting API adds', async () => {
     const answer = await post(null, '{"DocNumber":"1001"}')
     expect(await answer.json()).toMatchObject({
       Invoice: { DocNumber: '1001', Id: '1', SyncToken: '0', domain: 'QBO' },
     })
   })
 
-  it('returns the first response again for a repeated requestid, and creates nothing', async () => {
+  it('returns the first response for a repeated requestid and creates no second entity', async () => {
     const first = await (await post('r1', '{"DocNumber":"1"}')).text()
     provider.moveTime(1_000)
     expect(await (await post('r1', '{"DocNumber":"2"}')).text()).toBe(first)
@@ -159,14 +159,14 @@ describe('creating an entity', () => {
     },
   )
 
-  it('stores a body with the member __proto__ like any other', async () => {
+  it('stores a body member named __proto__ like any other member', async () => {
     const answer = await post(null, '{"__proto__":{"polluted":1}}')
     expect(answer.status).toBe(200)
     expect(({} as { polluted?: number }).polluted).toBeUndefined()
   })
 })
 
-describe('a posted entity', () => {
+describe('entities posted to the accounting API', () => {
   const at = (path: string) => `/v3/company/${REALM}/${path}`
   const post = (entity: string, body: object) =>
     provider.api(at(entity), accessToken, { method: 'POST', body: JSON.stringify(body) })
@@ -179,7 +179,7 @@ describe('a posted entity', () => {
     ...((await response.json()) as { Fault: { Error: { code: string }[] } }).Fault.Error[0],
   })
 
-  it('returns a posted entity by its id, only for its own company and kind', async () => {
+  it('returns a posted entity by id only to requests for the same company and kind of entity', async () => {
     await post('salesreceipt', { DocNumber: '1' })
     expect(await get('salesreceipt/1')).toMatchObject({
       status: 200,
@@ -195,7 +195,7 @@ describe('a posted entity', () => {
     }
   })
 
-  it('updates an entity with its current SyncToken, fully or sparsely', async () => {
+  it('accepts a full or a sparse update of an entity with the current SyncToken', async () => {
     await post('invoice', { DocNumber: '1', PrivateNote: 'a' })
     const sparse = { Id: '1', SyncToken: '0', sparse: true, PrivateNote: 'b' }
     expect(await (await post('invoice', sparse)).json()).toMatchObject({
@@ -234,7 +234,7 @@ describe('a posted entity', () => {
     ['customer', { DisplayName: 'Tea & Sons' }, 'vendor', { DisplayName: 'Tea & Sons ' }],
     ['item', { Name: 'Tea' }, 'item', { Name: 'Tea' }],
   ])(
-    'after a %s with %j, rejects a %s with the duplicate name %j',
+    'if a %s with %j exists, rejects a %s with the duplicate name %j',
     async (kind, first, other, second) => {
       expect((await post(kind, first)).status).toBe(200)
       expect(await faultOf(await post(other, second))).toMatchObject({
@@ -246,7 +246,7 @@ describe('a posted entity', () => {
     },
   )
 
-  it('accepts an update that keeps the name, and rejects one to the name of another entity', async () => {
+  it('accepts an update that keeps the name, and rejects an update to the name of another entity', async () => {
     await post('customer', { DisplayName: 'A' })
     await post('customer', { DisplayName: 'B' })
     const same = await post('customer', { Id: '1', SyncToken: '0', DisplayName: 'A' })
@@ -255,7 +255,7 @@ describe('a posted entity', () => {
     expect(await faultOf(taken)).toMatchObject({ code: '6240' })
   })
 
-  it('accepts the requestid of a rejected request again', async () => {
+  it('accepts a request with the requestid of an earlier rejected request', async () => {
     await post('customer', { DisplayName: 'A' })
     expect((await post('customer?requestid=r', { DisplayName: 'A' })).status).toBe(400)
     expect((await post('customer?requestid=r', { DisplayName: 'B' })).status).toBe(200)
@@ -284,7 +284,7 @@ describe('a posted entity', () => {
   })
 })
 
-describe('an error body', () => {
+describe('error bodies of the accounting API', () => {
   const errorTo = async (accept: string | null, token = accessToken) => {
     const response = await fetch(`${provider.url}/v3/company/${REALM}/invoice/9`, {
       headers: { Authorization: `Bearer ${token}`, ...(accept !== null && { Accept: accept }) },

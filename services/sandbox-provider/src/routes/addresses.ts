@@ -6,7 +6,7 @@ export interface Addresses {
   readonly browser: string
 }
 
-/** Returns the issuer. As at Intuit, its path differs from that of the discovery document. */
+/** Returns the issuer. Its path differs from the path of the discovery document, as at Intuit. */
 export const issuerOf = ({ base }: Addresses): string => `${base}/op/v1`
 
 export const paths = {

@@ -14,13 +14,14 @@ code { color: #555 }
 .problem { color: #a00 }
 `
 
-// The style sheet is a plain string, which formatters do not change: the policy contains the digest of exactly this text.
+// The style sheet is a plain string so that formatters do not change it. The Content-Security-Policy contains the
+// digest of exactly this text.
 const STYLE_ELEMENT = raw(['<style>', STYLE, '</style>'].join(''))
 
 /**
- * Returns the Content-Security-Policy of the page, which allows its style sheet and no other resource. Browsers apply
- * `form-action` to the redirects after a form too. So it lists the origin of the application, and the loopback hosts to
- * which the application may redirect next.
+ * Returns the Content-Security-Policy of the page, which allows the page's style sheet and no other resource. Browsers
+ * apply `form-action` also to redirects after a submitted form. The directive therefore lists the origin of the
+ * application, and the loopback hosts to which the application may redirect next.
  */
 export function pagePolicy(redirectUri: string | null): string {
   const style = createHash('sha256').update(STYLE).digest('base64')
@@ -55,11 +56,14 @@ export interface Question {
   readonly companies: readonly Company[]
   /** An unused realm id that the form proposes for a new company. */
   readonly freshRealm: string
-  /** The reason why the previous form was rejected; `null` for the first page. */
+  /** The reason why the submitted form was rejected; `null` when the page is shown for the first time. */
   readonly problem: string | null
 }
 
-/** Returns the page on which the user chooses a company and grants or denies access. Plain HTML without script. */
+/**
+ * Returns the page on which the user chooses a company and grants or denies access. The page is plain HTML without
+ * scripts.
+ */
 export const authorizePage = ({ action, carried, companies, freshRealm, problem }: Question) =>
   page(
     'Connect a company (sandbox)',
@@ -105,7 +109,10 @@ export const authorizePage = ({ action, carried, companies, freshRealm, problem 
       </form>`,
   )
 
-/** Returns the error page for a request that does not redirect the browser: its redirect URI is not trusted, or the sandbox is full. */
+/**
+ * Returns the error page that replaces a redirect if the redirect URI is not trusted or a limit of the sandbox is
+ * reached.
+ */
 export const rejectedPage = (reason: string) =>
   page(
     'Not possible (sandbox)',

@@ -27,7 +27,10 @@ const get = (url: string) => fetch(url, { redirect: 'manual' })
 const location = (answer: Response): URL => new URL(answer.headers.get('Location') ?? '')
 const answered = (answer: Response) => Object.fromEntries(location(answer).searchParams)
 
-/** Submits the form of the page as a browser would, with the pressed button and the fields that the user changed. */
+/**
+ * Submits the form of the authorization page as a browser would, with the pressed button and the fields that the user
+ * changed.
+ */
 async function submit(page: Response, typed: Readonly<Record<string, string>>): Promise<Response> {
   const text = await page.text()
   const [, action = ''] = /<form method="post" action="([^"]*)"/.exec(text) ?? []
@@ -66,7 +69,7 @@ describe('the authorization page', () => {
     })
   })
 
-  it('connects a new company that the user enters, and offers it on later pages', async () => {
+  it('connects a new company that the user enters, and offers the new company on later pages', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -93,7 +96,7 @@ describe('the authorization page', () => {
     expect(answered(answer)).toEqual({ error: 'access_denied', state: 'a state' })
   })
 
-  it('shows the authorization page again with the reason if the realm id is invalid', async () => {
+  it('shows the authorization page again with the reason if the entered realm id is invalid', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -114,7 +117,7 @@ describe('the authorization page', () => {
     expect(page).toContain('&lt;script&gt;alert(1)&lt;/script&gt;&quot; onfocus=&quot;x')
   })
 
-  it('sends a Content-Security-Policy that forbids scripts, loads and framing, and allows the style sheet', async () => {
+  it('sends a Content-Security-Policy that allows the style sheet and forbids scripts, other resources and framing', async () => {
     const page = await get(provider.authorizeUrl())
     const text = await page.text()
     const policy = page.headers.get('Content-Security-Policy') ?? ''
@@ -128,7 +131,7 @@ describe('the authorization page', () => {
   })
 })
 
-describe('the way for scripts', () => {
+describe('authorization without a page (sandbox_company)', () => {
   it('redirects without a page if sandbox_company names a company', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: '55:A: B' }))
     expect(answer.status).toBe(302)
@@ -175,7 +178,7 @@ describe('the authorization response', () => {
   })
 })
 
-describe('an authorization request', () => {
+describe('validation of authorization requests', () => {
   const scripted = { sandbox_company: REALM }
 
   it.each<[string, Record<string, string | null>]>([
@@ -258,7 +261,7 @@ describe('an authorization request', () => {
     expect(answered(answer)).toMatchObject({ error: 'invalid_request' })
   })
 
-  it('shows an error page without a redirect for two redirect URIs', async () => {
+  it('shows an error page without a redirect if the request has two redirect URIs', async () => {
     const answer = await get(
       `${provider.authorizeUrl(scripted)}&redirect_uri=http%3A%2F%2F127.0.0.1%2Fother`,
     )
@@ -267,7 +270,7 @@ describe('an authorization request', () => {
   })
 })
 
-describe('the redirect URIs', () => {
+describe('validation of redirect URIs', () => {
   const uris = {
     https: 'https://app.example/callback',
     localhost: 'http://localhost:1/cb',
@@ -285,7 +288,7 @@ describe('the redirect URIs', () => {
   }
 
   it.each(['intuit', 'strict'])(
-    'personality %s: accepts those configured redirect URIs that its rules allow',
+    'personality %s: accepts only the configured redirect URIs that the rules of the personality allow',
     async (name) => {
       await using held = await startProvider({ PERSONALITY: name, REDIRECT })
       const scripted = { sandbox_company: REALM, ...challenge }
@@ -298,7 +301,7 @@ describe('the redirect URIs', () => {
     },
   )
 
-  it('keeps the query of a redirect URI in the redirect', async () => {
+  it('keeps the query of a redirect URI when redirecting to the application', async () => {
     const redirect_uri = 'http://localhost:1/cb?a=1'
     const scripted = { sandbox_company: REALM, ...challenge, redirect_uri }
     expect(answered(await get(strict.authorizeUrl(scripted)))).toMatchObject({
@@ -307,7 +310,7 @@ describe('the redirect URIs', () => {
     })
   })
 
-  it('compares redirect URIs character by character', async () => {
+  it('compares the redirect URI of a request with the registered redirect URIs character by character', async () => {
     await using held = await startProvider({
       REDIRECT: 'https://app.example/callback, http://localhost:1/cb',
     })
@@ -366,7 +369,7 @@ describe('the discovery document', () => {
     })
   })
 
-  it('the discovery document has BROWSER_URL in the authorization endpoint and BASE_URL in all others', async () => {
+  it('the discovery document uses BROWSER_URL for the authorization endpoint and BASE_URL for all other endpoints', async () => {
     await using behind = await startProvider({
       PERSONALITY: 'strict',
       BASE_URL: 'http://sandbox-provider:7220',
@@ -381,7 +384,7 @@ describe('the discovery document', () => {
     ).toEqual([])
   })
 
-  it('the discovery document changes with single settings', async () => {
+  it('the discovery document reflects each changed setting', async () => {
     await using changed = await startProvider({ PERSONALITY: 'strict' })
     await changed.sandbox('PUT', 'settings', {
       pkce: false,
@@ -403,12 +406,12 @@ describe('the discovery document', () => {
   })
 })
 
-it('rejects an authorization request whose client_id has an additional space', async () => {
+it('rejects an authorization request whose client_id has a trailing space', async () => {
   const answer = await get(provider.authorizeUrl({ client_id: `${CLIENT_ID} ` }))
   expect(answer.status).toBe(400)
 })
 
-it('rejects a posted authorization form whose body is not a form', async () => {
+it('rejects a POST to the authorization endpoint whose body is not form-encoded', async () => {
   const status = await new Promise((resolve, reject) => {
     const outgoing = sendHttp(`${provider.url}/connect/oauth2`, { method: 'POST' }, (incoming) => {
       incoming.resume()

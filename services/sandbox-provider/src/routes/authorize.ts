@@ -52,7 +52,8 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
   })
   // RFC 9207 requires `iss` in error responses too.
   const iss = settings.responseIssuer ? issuerOf(deps.addresses()) : null
-  // After a form, 303 makes the browser use GET: it must not post the form again to the application (RFC 9700 §4.12).
+  // After a submitted form, the status 303 makes the browser follow the redirect with GET. With another status the
+  // browser could post the form data to the application (RFC 9700 §4.12).
   const redirect = (to: string, response: Readonly<Record<string, string | null>>) =>
     c.redirect(redirectTo(to, { ...response, iss }), c.req.method === 'POST' ? 303 : 302)
 
@@ -72,7 +73,8 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
   const decision = readDecision(parameters, companies)
   switch (decision.kind) {
     case 'deny':
-      // Intuit does not document whether it sends `state` with a denial; RFC 6749 §4.1.2.1 requires it.
+      // Intuit does not document whether it sends `state` when the user denies access. RFC 6749 §4.1.2.1 requires
+      // `state`.
       return redirect(request.redirectUri, { error: 'access_denied', state: request.state })
     case 'open':
       return ask(c, parameters, request, deps, null)

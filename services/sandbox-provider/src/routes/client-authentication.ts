@@ -49,7 +49,10 @@ export async function readForm(c: Context): Promise<ReadonlyMap<string, string> 
   return form.size === fields.length ? form : null
 }
 
-/** Returns the media type of a request without parameters: `application/json` for `Application/JSON; charset=utf-8`. */
+/**
+ * Returns the media type of a request body without its parameters: `application/json` for `Application/JSON;
+ * charset=utf-8`.
+ */
 export const mediaType = (c: Context): string =>
   (c.req.header('Content-Type') ?? '').split(';')[0]?.trim().toLowerCase() ?? ''
 

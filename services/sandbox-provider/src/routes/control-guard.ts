@@ -9,10 +9,13 @@ import { mediaType } from './client-authentication.ts'
 const CHANGES = ['POST', 'PUT', 'DELETE']
 
 /**
- * Rejects requests that a web page of another origin causes on the control routes, which need no key. A host name other
- * than those of the provider's own addresses may have been resolved to loopback (DNS rebinding). The content type
- * `application/json` on every change, also on one without a body, makes a browser ask with a CORS preflight first, which
- * this provider does not answer; older browsers send no other header that identifies such a request.
+ * Rejects requests to the control routes that a web page of another origin made. The control routes need no key, so
+ * browsers must not give such pages access to them.
+ *
+ * The host name of a request must be one of the provider's own: an attacker can make another host name resolve to a
+ * loopback address (DNS rebinding). Every change must have the content type `application/json`, even a change without a
+ * body. For this content type a browser first sends a CORS preflight, which this provider does not accept. Older
+ * browsers need the preflight, because they send no other header that identifies a cross-site request.
  */
 export function controlGuard(addresses: () => Addresses) {
   return new Hono().use(

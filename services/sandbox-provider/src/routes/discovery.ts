@@ -9,7 +9,8 @@ export interface DiscoveryDeps extends UnderFaultsDeps {
   readonly addresses: () => Addresses
 }
 
-// Intuit's documents and SDKs, and other integrations, use these names; none is the well-known suffix of RFC 8414.
+// Intuit's documents and SDKs, and other integrations, request the discovery document under these names. RFC 8414
+// specifies another well-known name, which none of them uses.
 const SPELLINGS = [
   'openid_configuration',
   'openid-configuration',

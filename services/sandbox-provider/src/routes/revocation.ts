@@ -21,9 +21,9 @@ export interface RevocationDeps extends UnderFaultsDeps {
 /**
  * `POST /v2/oauth2/tokens/revoke` with HTTP Basic. Revoking the access token or the refresh token ends the grant.
  *
- * Intuit's documentation shows a JSON body, and contradicts itself about a form; with the personality intuit a form is
- * rejected. For a token that was revoked before, users report 400 with an empty body. We assume the same response for
- * every other invalid token. The bodies of the other errors are our assumption too.
+ * Intuit's documentation shows a JSON body and contradicts itself about whether a form is accepted. The personality
+ * intuit rejects a form. If a token was revoked before, Intuit responds with 400 and an empty body, as users report. We
+ * assume the same response for every other invalid token. The bodies of the other errors are also assumptions.
  */
 export function revocationRoutes(deps: RevocationDeps) {
   return new Hono().post(

@@ -14,7 +14,7 @@ afterAll(() => provider[Symbol.asyncDispose]())
 
 const companyInfo = `/v3/company/${REALM}/companyinfo/${REALM}`
 
-describe('the settings', () => {
+describe('the behaviour settings of the sandbox', () => {
   const current = async () => (await (await provider.sandbox('GET', 'settings')).json()) as object
   const intuit = {
     personality: 'intuit',
@@ -51,14 +51,14 @@ describe('the settings', () => {
     discoveryNamesAccountingUrl: true,
   }
 
-  it('changes one setting for later requests and keeps the others', async () => {
+  it('changes one setting for later requests and keeps the other settings', async () => {
     const answer = await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     expect(await answer.json()).toEqual({ ...intuit, accessTokenSeconds: 7 })
     expect(await provider.tokens()).toMatchObject({ expires_in: 7 })
     expect(await current()).toMatchObject({ accessTokenSeconds: 7 })
   })
 
-  it('applies all settings of a personality, overridden by settings of the same and of later requests', async () => {
+  it('applies all settings of a personality except those that the same or a later request sets explicitly', async () => {
     await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     const chosen = { personality: 'strict', rotation: 'daily' }
     expect(await (await provider.sandbox('PUT', 'settings', chosen)).json()).toEqual({
@@ -73,7 +73,7 @@ describe('the settings', () => {
     expect(await current()).toEqual(intuit)
   })
 
-  it('restores the personality of PERSONALITY at a reset', async () => {
+  it('a reset restores the personality that the setting PERSONALITY names', async () => {
     await using started = await startProvider({ PERSONALITY: 'strict' })
     const read = async () => (await started.sandbox('GET', 'settings')).json()
     expect(await read()).toEqual(strict)
@@ -104,10 +104,10 @@ describe('the settings', () => {
   })
 })
 
-describe('a fault', () => {
+describe('faults of the sandbox', () => {
   const fault = (body: unknown) => provider.sandbox('POST', 'faults', body)
 
-  it('a fault replaces the responses of the number of calls that it specifies', async () => {
+  it('a fault with calls: 2 replaces the responses of the next two calls', async () => {
     const { access_token: token } = await provider.tokens()
     await fault({ target: 'api', calls: 2, status: 503 })
     const statuses = []
@@ -117,7 +117,7 @@ describe('a fault', () => {
     expect(await provider.counters()).toMatchObject({ faultsServed: { api: 2 }, apiCalls: 3 })
   })
 
-  it('a fault at the token endpoint does not use the refresh token', async () => {
+  it('a fault at the token endpoint leaves the presented refresh token unused', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', status: 500 })
     expect((await provider.refresh(token)).status).toBe(500)
@@ -150,7 +150,7 @@ describe('a fault', () => {
     ['6190', 400, 'ValidationFault'],
     ['6240', 400, 'ValidationFault'],
   ])(
-    'a fault with the error code %s has the status %i and the type %s, in JSON and in XML',
+    'a fault with the error code %s returns the status %i and the type %s, both in JSON and in XML',
     async (code, status, type) => {
       await fault({ target: 'api', calls: 2, fault: code })
       const json = await provider.api(companyInfo, 'x')
@@ -164,7 +164,7 @@ describe('a fault', () => {
     },
   )
 
-  it('a fault with the error code 3001 has the status 429, and a fault can set another status for an error code', async () => {
+  it('a fault with the error code 3001 returns 429, and a fault can override the status of an error code', async () => {
     await fault({ target: 'api', fault: '3001', headers: { 'Retry-After': '7' } })
     const throttled = await provider.api(companyInfo, 'x')
     expect([throttled.status, throttled.headers.get('Retry-After')]).toEqual([429, '7'])
@@ -174,7 +174,7 @@ describe('a fault', () => {
     expect(await succeeded.json()).toHaveProperty('Fault.Error.0.code', '6190')
   })
 
-  it('a fault with status 400 at the token endpoint has the body of a rejected refresh token', async () => {
+  it('a fault with status 400 at the token endpoint returns the body of a rejected refresh token', async () => {
     await fault({ target: 'token', status: 400 })
     expect(await (await provider.refresh('x')).json()).toEqual({
       error: 'invalid_grant',
@@ -190,7 +190,7 @@ describe('a fault', () => {
       '{"error":"invalid_grant","error_description":"x"}',
     ],
     ['', 'text/plain', ''],
-  ])('a fault sends its body %j with its content type', async (body, contentType, text) => {
+  ])('a fault with the body %j returns this body with the content type %s', async (body, contentType, text) => {
     await fault({ target: 'token', status: 400, body, contentType })
     const answer = await provider.refresh('x')
     expect([answer.headers.get('Content-Type'), await answer.text()]).toEqual([contentType, text])
@@ -214,7 +214,7 @@ describe('a fault', () => {
     expect((await fetch(`${provider.url}/health/live`)).status).toBe(200)
   })
 
-  it('a fault can delay a response until after the rotation', async () => {
+  it('a fault can delay the response after the refresh token was rotated', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', latencyMs: 60_000 })
     const calling = provider.refresh(token)
@@ -227,7 +227,7 @@ describe('a fault', () => {
     calling.catch(() => {})
   })
 
-  it('faults apply to the revocation endpoint and the discovery document', async () => {
+  it('a fault can target the revocation endpoint or the discovery document', async () => {
     await fault({ target: 'discovery', status: 503 })
     const discovery = `${provider.url}/.well-known/openid_configuration`
     expect([(await fetch(discovery)).status, (await fetch(discovery)).status]).toEqual([503, 200])
@@ -236,7 +236,7 @@ describe('a fault', () => {
     expect(answer.status).toBe(500)
   })
 
-  it('queues faults in order, lists them, and deletes them', async () => {
+  it('queues faults in order, lists the queued faults, and deletes them', async () => {
     await fault({ target: 'api', status: 500 })
     await fault({ target: 'api', calls: 3, drop: 'before' })
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({
@@ -273,20 +273,20 @@ describe('a fault', () => {
       { target: 'api', status: 500, headers: { X: 'a\r\nb' } },
     ],
     ['a fault with an unknown member', { target: 'api', status: 500, often: true }],
-  ])('rejects %s and does not queue it', async (_, body) => {
+  ])('rejects %s and queues no fault', async (_, body) => {
     expect((await fault(body)).status).toBe(400)
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({ waiting: [] })
   })
 
-  it.each([204, 304])('a fault with status %i has no body', async (status) => {
+  it.each([204, 304])('a fault with status %i returns a response without a body', async (status) => {
     await fault({ target: 'api', status })
     const answer = await provider.api(companyInfo, 'x')
     expect([answer.status, await answer.text()]).toEqual([status, ''])
   })
 })
 
-describe('a realm', () => {
-  it('revokes all tokens of a realm and none of another realm', async () => {
+describe("revocation and expiry of a realm's tokens by the control routes", () => {
+  it('revokes all tokens of a realm and keeps the tokens of other realms', async () => {
     const [tokens, others] = [await provider.tokens(), await provider.tokens('4620816365291')]
     const answer = await provider.sandbox('POST', `realms/${REALM}/revoke`)
     expect(await answer.json()).toEqual({ revoked: 1 })
@@ -315,7 +315,7 @@ describe('a realm', () => {
   })
 })
 
-it('a reset restores settings, faults, counters, companies and grants to those of the start', async () => {
+it('a reset restores the initial settings, faults, counters, companies and grants', async () => {
   const before = await provider.counters()
   await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
   await provider.sandbox('POST', 'faults', { target: 'api', status: 500 })

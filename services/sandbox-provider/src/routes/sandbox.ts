@@ -152,7 +152,10 @@ export function sandboxRoutes(deps: SandboxDeps) {
     )
 }
 
-/** Returns an object without its undefined members, which would overwrite values when the object is spread. */
+/**
+ * Returns a copy of the object without members that are undefined. When the object is spread, such a member would
+ * overwrite an existing value.
+ */
 const defined = <Part extends object>(part: Part) =>
   Object.fromEntries(Object.entries(part).filter(([, value]) => value !== undefined)) as {
     [Key in keyof Part]?: Exclude<Part[Key], undefined>

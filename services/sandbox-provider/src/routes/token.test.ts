@@ -34,8 +34,8 @@ const verified = (idToken: string) =>
     algorithms: ['RS256'],
   })
 
-describe('the exchange of a code', () => {
-  it('exchanges a code for tokens and a signed id token for this client, request and realm', async () => {
+describe('authorization code exchange', () => {
+  it('exchanges a code for tokens and a signed id token that names the client and the realm', async () => {
     const code = await provider.code(REALM, { nonce: 'the nonce' })
     const answer = await provider.exchange(code)
     const tokens = (await answer.json()) as Tokens
@@ -51,7 +51,7 @@ describe('the exchange of a code', () => {
       id_token: expect.any(String),
     })
     const { payload, protectedHeader } = await verified(tokens.id_token ?? '')
-    // Intuit's sample id tokens have no nonce, also if the request had one, and no `typ` in the header.
+    // As in Intuit's samples, the id token has no nonce although the request had a nonce, and its header has no `typ`.
     expect(protectedHeader).toEqual({ alg: 'RS256', kid: expect.any(String) })
     expect(payload).toEqual({
       sub: expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/),
@@ -82,7 +82,7 @@ describe('the exchange of a code', () => {
     expect(await (await provider.exchange(code)).json()).not.toHaveProperty('id_token')
   })
 
-  it('returns the hard expiry of the refresh token to a client that requests it by header', async () => {
+  it('returns the hard expiry of the refresh token if a request header asks for it', async () => {
     const form = {
       grant_type: 'refresh_token',
       refresh_token: (await provider.tokens()).refresh_token,
@@ -91,7 +91,7 @@ describe('the exchange of a code', () => {
     expect(await answer.json()).toMatchObject({ x_refresh_token_hard_expires_in: 157_680_000 })
   })
 
-  it('rejects the second use of a code and ends the grant of the first use', async () => {
+  it('rejects the second use of a code and ends the grant that the first use created', async () => {
     const code = await provider.code()
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     const second = await provider.exchange(code)
@@ -112,7 +112,7 @@ describe('the exchange of a code', () => {
     expect([answer.status, await answer.json()]).toEqual([400, INVALID_CODE])
   })
 
-  describe('that was announced with a challenge', () => {
+  describe('authorization code exchange with a code challenge (PKCE)', () => {
     const verifier = 'a-verifier-of-forty-three-characters-or-more'
     const challenge = {
       code_challenge: createHash('sha256').update(verifier).digest('base64url'),
@@ -149,12 +149,12 @@ describe('the exchange of a code', () => {
   })
 })
 
-describe('a refresh', () => {
+describe('refresh at the token endpoint', () => {
   const DAY_MS = 86_400_000
   const refreshed = async (token: string) =>
     (await (await provider.refresh(token)).json()) as Tokens
 
-  it('a refresh returns an id token of the same subject without a nonce', async () => {
+  it('a refresh returns an id token with the same subject and without a nonce', async () => {
     await provider.sandbox('PUT', 'settings', { nonce: true })
     const code = await provider.code(REALM, { nonce: 'n' })
     const first = (await (await provider.exchange(code)).json()) as Tokens
@@ -166,7 +166,7 @@ describe('a refresh', () => {
     expect(after?.payload).not.toHaveProperty('nonce')
   })
 
-  it('personality intuit: rotates the refresh token after 24 hours and then rejects the previous one', async () => {
+  it('personality intuit: rotates the refresh token after 24 hours and then rejects the previous refresh token', async () => {
     const first = await provider.tokens()
     provider.moveTime(DAY_MS - 1_000)
     const same = await refreshed(first.refresh_token)
@@ -184,7 +184,7 @@ describe('a refresh', () => {
     expect((await provider.refresh(next.refresh_token)).status).toBe(200)
   })
 
-  it('personality strict: rotates the refresh token at every refresh and ends the grant on reuse of a previous one', async () => {
+  it('personality strict: rotates the refresh token at every refresh and ends the grant if an old one is reused', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const first = await provider.tokens()
     const second = await refreshed(first.refresh_token)
@@ -193,7 +193,7 @@ describe('a refresh', () => {
     expect((await provider.refresh(second.refresh_token)).status).toBe(400)
   })
 
-  it('accepts the previous refresh token within the grace period and rejects it afterwards', async () => {
+  it('accepts the previous refresh token within the grace period and rejects it after the grace period', async () => {
     await provider.sandbox('PUT', 'settings', { rotation: 'always', graceSeconds: 30 })
     const first = await provider.tokens()
     const lost = await refreshed(first.refresh_token)
@@ -205,7 +205,7 @@ describe('a refresh', () => {
     expect([late.status, await late.json()]).toEqual([400, INVALID_REFRESH_TOKEN])
   })
 
-  it('counts the maximum of concurrent refreshes of a realm', async () => {
+  it('counts the maximum number of concurrent refreshes of a realm', async () => {
     await provider.sandbox('PUT', 'settings', { latencyMs: 100 })
     const { refresh_token: token } = await provider.tokens()
     await Promise.all([provider.refresh(token), provider.refresh(token), provider.refresh(token)])
@@ -217,10 +217,10 @@ describe('a refresh', () => {
   })
 })
 
-describe('client authentication', () => {
+describe('client authentication at the token endpoint', () => {
   const form = { grant_type: 'refresh_token', refresh_token: 'x' }
 
-  it('form-decodes the client id and secret after splitting them at the colon (RFC 6749 §2.3.1)', async () => {
+  it('form-decodes the client id and the secret after splitting the credentials at the colon (RFC 6749 §2.3.1)', async () => {
     const answer = await provider.token(form, { Authorization: basic(CLIENT_ID, CLIENT_SECRET) })
     expect(await answer.json()).toEqual(INVALID_REFRESH_TOKEN)
   })
@@ -230,7 +230,7 @@ describe('client authentication', () => {
     ['intuit', 'wrong', 401],
     ['strict', CLIENT_SECRET, 401],
   ])(
-    'personality %s: responds to client_secret_post with the secret %s with %i',
+    'personality %s: client_secret_post with the secret %s receives the status %i',
     async (personality, client_secret, status) => {
       await provider.sandbox('PUT', 'settings', { personality })
       const response = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`, {
@@ -268,7 +268,7 @@ describe('client authentication', () => {
   })
 })
 
-describe('a token call', () => {
+describe('validation of token requests', () => {
   it.each<[string, Record<string, string>, string]>([
     ['a token request without grant_type', {}, 'invalid_request'],
     [
@@ -278,7 +278,7 @@ describe('a token call', () => {
     ],
     ['a code exchange without code', { grant_type: 'authorization_code' }, 'invalid_request'],
     ['a refresh without refresh_token', { grant_type: 'refresh_token' }, 'invalid_request'],
-  ])('responds to %s with 400', async (_, form, error) => {
+  ])('rejects %s with 400', async (_, form, error) => {
     const answer = await provider.token(form)
     expect([answer.status, await answer.json()]).toEqual([400, { error }])
   })
@@ -299,13 +299,13 @@ describe('a token call', () => {
     expect([answer.status, await answer.json()]).toEqual([400, { error: 'invalid_request' }])
   })
 
-  it('responds to GET at the token endpoint with 405', async () => {
+  it('rejects a GET request to the token endpoint with 405', async () => {
     const answer = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`)
     expect([answer.status, answer.headers.get('Allow')]).toEqual([405, 'POST'])
   })
 })
 
-describe('revocation', () => {
+describe('the token revocation endpoint', () => {
   const revoke = (body: string, type: string, header = basic(CLIENT_ID, CLIENT_SECRET)) =>
     fetch(`${provider.url}/v2/oauth2/tokens/revoke`, {
       method: 'POST',
@@ -327,11 +327,11 @@ describe('revocation', () => {
     { personality: 'strict', body: asForm, otherBody: asJson, ofInvalidToken: [200, ''] },
   ]
 
-  describe.each(personalities)('for $personality', ({ personality, ...expected }) => {
+  describe.each(personalities)('token revocation with the personality $personality', ({ personality, ...expected }) => {
     beforeEach(() => provider.sandbox('PUT', 'settings', { personality, pkce: false }))
 
     it.each(['refresh_token', 'access_token'] as const)(
-      'revoking the %s ends the grant',
+      'a revocation of the %s ends the grant',
       async (which) => {
         const tokens = await provider.tokens()
         expect((await revoke(...expected.body(tokens[which]))).status).toBe(200)
@@ -352,7 +352,7 @@ describe('revocation', () => {
       expect((await provider.refresh(token)).status).toBe(200)
     })
 
-    it('responds to the revocation of an invalid token as its personality specifies', async () => {
+    it('responds to the revocation of an invalid token as the personality specifies', async () => {
       const { refresh_token: token } = await provider.tokens()
       await revoke(...expected.body(token))
       for (const invalid of [token, 'unknown']) {
@@ -368,7 +368,7 @@ describe('revocation', () => {
       ['an empty JSON body', '', 'application/json'],
       ['an empty form', '', FORM],
       ['a form with two tokens', 'token=a&token=b', FORM],
-    ])('responds to a revocation with %s with 400', async (_, body, type) => {
+    ])('responds with 400 to a revocation request with %s', async (_, body, type) => {
       expect((await revoke(body, type)).status).toBe(400)
     })
   })
@@ -381,7 +381,7 @@ describe('revocation', () => {
   })
 })
 
-describe('userinfo', () => {
+describe('the userinfo endpoint', () => {
   const userinfo = (token: string) => provider.api('/v1/openid_connect/userinfo', token)
 
   it('userinfo returns the subject of the id token', async () => {

@@ -20,7 +20,10 @@ import {
   type UnderFaultsDeps,
 } from './under-faults.ts'
 
-/** Intuit's names of headers and members, from the profile that the services use; every personality uses them. */
+/**
+ * Intuit's names of request headers and response members, from the provider profile that the services use. All
+ * personalities use these names.
+ */
 const names = intuit.token
 
 export interface TokenDeps extends UnderFaultsDeps {

@@ -15,13 +15,13 @@ export interface UnderFaultsDeps {
 }
 
 export interface AnsweredEnv {
-  /** Called when the response is sent or the connection was reset. */
+  /** Called when the response has been sent or the connection has been reset. */
   Variables: { answered?: () => void }
 }
 
 /**
- * Returns the middleware that applies the next fault for `target`, in place of the route or after it. A delay follows
- * the effect of the call, so that a client that times out has changed the provider nevertheless.
+ * Returns the middleware that applies the next fault for `target`, either instead of the route or after the route. A
+ * response is delayed after the route has run, so a call takes effect even if the client times out.
  */
 export function underFaults(
   target: FaultTarget,
@@ -59,7 +59,7 @@ export const responsesUnderFaults = (statuses: Readonly<Record<number, string>>)
 })
 
 function resetConnection(c: Context): Response {
-  // @hono/node-server provides `incoming`; with app.request() there is no connection.
+  // @hono/node-server provides `incoming`. It is undefined under app.request(), which uses no connection.
   const { incoming } = c.env as { incoming?: IncomingMessage }
   incoming?.socket.resetAndDestroy()
   return new Response(null)

@@ -10,7 +10,7 @@ import { openMemoryFile } from './memory-file.ts'
 const folder = mkdtempSync(join(tmpdir(), 'sandbox-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** Opens the memory file, calls `work` with the grants in it, and closes the file. */
+/** Opens the memory file, calls `work` with the grants that were read from the file, and closes the file. */
 async function withGrants<T>(
   path: string,
   work: (grants: ReturnType<typeof createGrants>) => T,
@@ -29,8 +29,8 @@ async function withGrants<T>(
   return result
 }
 
-describe('a memory file', () => {
-  it('keeps the grant of a company over a restart', async () => {
+describe('the state file of the sandbox provider', () => {
+  it('keeps the grant of a company across a restart', async () => {
     const path = join(folder, 'kept')
     const consent = {
       realm: '1',
@@ -49,8 +49,8 @@ describe('a memory file', () => {
       expect(grants.accessToken(issued?.accessToken ?? '')).toMatchObject({ realm: '1' })
       return grants.refresh(issued?.refreshToken ?? '')
     })
-    // After reading the file, the maps of tokens must still refer to one grant object: revoking one token invalidates
-    // the tokens that were issued before the restart and after it.
+    // After the file has been read, all tokens of a grant must still refer to one grant object. Otherwise revoking a
+    // token issued after the restart would not invalidate the tokens issued before the restart.
     await withGrants(path, (grants) => {
       grants.revokeToken(next?.refreshToken ?? '')
       expect(grants.accessToken(issued?.accessToken ?? '')).toBeNull()

@@ -4,28 +4,34 @@ import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomi
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { emptyMemory, type SandboxMemory } from '../../memory.ts'
 
-/** The provider's memory, stored in a file so that companies stay connected over a restart. Disposing writes the file. */
+/**
+ * The provider's state, stored in a file so that companies stay connected across a restart. Disposing writes the file.
+ */
 export interface MemoryFile extends AsyncDisposable {
   readonly memory: SandboxMemory
-  /** Schedules a write of the memory to the file within 100 ms. Changes within that time share one write. */
+  /** Schedules a write of the state to the file within 100 ms. Changes within these 100 ms share one write. */
   changed(): void
 }
 
 const FORMAT = 'integration-host sandbox 1'
 const WRITE_DELAY_MS = 100
 
-/** Returns a memory without a file, which is lost when the process ends. */
+/** Returns a state that is held in memory only and is lost when the process ends. */
 export const volatileMemory = (): MemoryFile => ({
   memory: emptyMemory(),
   changed() {},
   async [Symbol.asyncDispose]() {},
 })
 
-/** Reads the memory from a file, or starts with an empty one. @throws {StartupError} the file is not a memory file; it is not changed. */
+/**
+ * Reads the state from the file, or starts with an empty state if the file does not exist.
+ *
+ * @throws {StartupError} the file does not contain a stored state; the file is left unchanged.
+ */
 export function openMemoryFile(path: string): MemoryFile {
   const memory = read(path)
   let timer: NodeJS.Timeout | null = null
-  // Writes run one after the other, because they use the same temporary file.
+  // Writes run one after the other, because all of them use the same temporary file.
   let written = Promise.resolve()
   const write = (): Promise<void> => {
     timer = null
@@ -46,7 +52,8 @@ export function openMemoryFile(path: string): MemoryFile {
 
 function read(path: string): SandboxMemory {
   try {
-    // V8's serialisation format restores Maps, and keeps a grant one object if several Maps refer to it. JSON does neither.
+    // V8's serialisation format restores Maps, and restores a grant in several Maps as one shared object. JSON does
+    // neither.
     const { format, memory } = deserialize(readFileSync(path)) as {
       format: unknown
       memory: SandboxMemory
