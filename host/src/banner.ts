@@ -9,7 +9,8 @@ export function banner(host: Host): string {
     ['coordinator', host.coordinator],
     ['sandbox-provider', host.sandboxProvider],
   ]
-  // curl reads the header with the key from standard input: other users of the machine can see arguments.
+  // The printed commands pass the header with the service key to curl by standard input, because other users of the
+  // machine can read the arguments of a process.
   const authorization =
     host.serviceKeyFile === null
       ? `printf 'Authorization: Bearer %s\\n' "$SERVICE_API_KEY"`

@@ -1,4 +1,4 @@
-// `npm run demo`: runs the demo on embedded backends and prints each step; exits with code 0 if all of it worked.
+// `npm run demo`: runs the demo on embedded backends and prints each step; exits with code 0 if every step succeeded.
 import { createWriteStream, mkdirSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -34,7 +34,7 @@ async function embedded(): Promise<void> {
   const log = createWriteStream(logFile, { flags: 'a', mode: 0o600 })
   try {
     narrator.stage('Starting the services and a sandbox provider in this process')
-    // The environment is empty so that settings of another installation do not change the demo.
+    // The embedded host gets an empty environment, so that settings of another installation do not change the demo.
     const env = {}
     await using host = await startHost({
       dataDir,

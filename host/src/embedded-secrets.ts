@@ -14,10 +14,12 @@ const secrets = [
 ] as const
 
 /**
- * Returns `X_FILE` settings for the secrets that the environment does not set. The first start generates them in
- * `<dataDir>/secrets` (mode 0600), outside the file of the credentials that they encrypt; later starts reuse them.
+ * Returns `X_FILE` settings for the secrets that the environment does not set. The first start generates these secrets
+ * in `<dataDir>/secrets` (mode 0600), and later starts reuse them. The encryption keys are not in the file of the
+ * credentials that they encrypt.
  *
- * @throws {StartupError} credentials are stored, but the file of their keys is missing: new keys could not decrypt them.
+ * @throws {StartupError} the data folder has stored credentials but no file with their keys; newly generated keys could
+ * not decrypt the credentials.
  */
 export function embeddedSecrets(dataDir: string, env: Environment): Environment {
   const folder = join(dataDir, 'secrets')

@@ -59,7 +59,7 @@ describe('the embedded host', () => {
     )
   })
 
-  it('ignores the settings of a real provider if DISCOVERY_URL is empty and the sandbox is used', async () => {
+  it('uses the sandbox and ignores the settings of a real provider if DISCOVERY_URL is empty', async () => {
     await using host = await start({
       CLIENT_ID: 'real',
       REDIRECT: 'https://app.example/callback',
@@ -69,7 +69,7 @@ describe('the embedded host', () => {
     expect(await tellStory(host, silent)).toEqual({ realm: REALM, number: '66' })
   })
 
-  it('keeps the connected company and the orders over a restart', async () => {
+  it('keeps the connected company and the orders across a restart', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -85,7 +85,7 @@ describe('the embedded host', () => {
     expect([answer.status, await answer.text()]).toEqual([200, 'Replay started for 66'])
   })
 
-  it('stores tokens and keys encrypted or in files that only their owner can read, and logs none', async () => {
+  it('logs neither token nor key, stores no plain token, and gives only the owner access to the files with secrets', async () => {
     await using host = await start()
     await tellStory(host, silent)
     const token = (await (
@@ -105,7 +105,7 @@ describe('the embedded host', () => {
     }
   })
 
-  it('refuses to start on a data folder that a running host uses', async () => {
+  it('refuses to start on a data folder that another running host uses', async () => {
     await using host = await start()
     await expect(start()).rejects.toMatchObject({
       name: 'StartupError',
@@ -132,7 +132,7 @@ describe('the embedded host', () => {
     },
   )
 
-  it('starts again after SIGKILL with the transactions that were queued before', async () => {
+  it('restarts after SIGKILL with the transactions that were queued before the signal', async () => {
     const main = fileURLToPath(new URL('main.ts', import.meta.url))
     const run = () => startProcess([main, '--free-ports'], { env: { DATA_DIR: dataDir } })
     const demoApiOf = async (started: StartedProcess): Promise<string> =>

@@ -32,9 +32,9 @@ import { embeddedSecrets } from './embedded-secrets.ts'
 import type { Installation } from './story.ts'
 
 export interface HostOptions {
-  /** The folder of the stores, `OrderCSV/` and the generated secrets. */
+  /** The folder for the files of the stores, the folder `OrderCSV/` and the generated secrets. */
   readonly dataDir: string
-  /** `standard`: ports 7216 to 7220. `free`: ports that no other process uses. */
+  /** `standard` assigns the ports 7216 to 7220; `free` assigns ports that no other process uses. */
   readonly ports: 'standard' | 'free'
   readonly env: Environment
   readonly logLevel: LogLevel
@@ -77,8 +77,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
   const isSandbox = !options.env['DISCOVERY_URL']
-  // With the sandbox, the settings of a real provider are ignored, so that the two are not mixed. An empty
-  // DISCOVERY_URL counts as unset.
+  // If the sandbox provider is used, the settings of a real provider are ignored, so that no service combines the two
+  // providers. An empty DISCOVERY_URL counts as unset.
   const sandbox: Environment = {
     CLIENT_ID: 'integration-host',
     DISCOVERY_URL: `${at('sandboxProvider')}/.well-known/openid_configuration`,
@@ -90,7 +90,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
   }
   const settings = (name: ServiceName): Environment => ({
     REDIRECT: `${at('tokenService')}/callback`,
-    // The environment overrides the defaults, but not the addresses, which this process assigns.
+    // Settings of the environment override the defaults. They do not override the addresses of the services, because
+    // this process assigns the addresses.
     ...options.env,
     ...secrets,
     ...(isSandbox && sandbox),
@@ -169,7 +170,7 @@ function makeFolder(dataDir: string): void {
   }
 }
 
-/** Returns unused ports. All of them are bound at the same time, so that no port is returned twice. */
+/** Returns unused ports. All ports are bound at the same time, so that no port is returned twice. */
 async function freePorts(): Promise<Record<ServiceName, number>> {
   const servers = SERVICES.map(() => createServer().listen(0, '127.0.0.1'))
   await Promise.all(servers.map((server) => once(server, 'listening')))

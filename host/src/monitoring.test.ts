@@ -25,10 +25,10 @@ import { parse } from 'yaml'
 /** The label names of each exported time series, by the name of the series. */
 type Exported = ReadonlyMap<string, ReadonlySet<string>>
 
-/** Labels of every series: Prometheus adds `job` and `instance`, createMetrics adds `service`. */
+/** The labels of every series. Prometheus adds `job` and `instance`; createMetrics adds `service`. */
 const EVERYWHERE = ['job', 'instance', 'service']
 
-/** Creates metrics that add the name and the labels of each registered metric to `into`. */
+/** Returns metrics of a service that record the name and the labels of each registered metric in `into`. */
 function recorded(service: string, into: Map<string, Set<string>>): Metrics {
   const metrics = createMetrics(service)
   const note = (name: string, labels: readonly string[] = []): void =>
@@ -52,7 +52,10 @@ function recorded(service: string, into: Map<string, Set<string>>): Metrics {
   }
 }
 
-/** Starts every service that Prometheus scrapes, without its backends, and returns the metrics that they register. */
+/**
+ * Starts every service that Prometheus scrapes, without the backends of the service, and returns all registered
+ * metrics.
+ */
 async function exportedNames(): Promise<Exported> {
   const names = new Map<string, Set<string>>([['up', new Set(['job', 'instance'])]])
   const dataDir = await mkdtemp(join(tmpdir(), 'monitoring-'))
@@ -91,13 +94,16 @@ async function exportedNames(): Promise<Exported> {
 
 const GRAFANA_INTERVAL = '$__rate_interval'
 
-/** Returns the faults of a PromQL query: syntax errors, series that no service exports, and labels that a series lacks. */
+/**
+ * Returns the faults of a PromQL query: syntax errors, series that no service exports, and labels that the selected
+ * series do not have.
+ */
 function faultsOf(query: string, exported: Exported): string[] {
   const text = query.replaceAll(GRAFANA_INTERVAL, '5m')
   const tree = parser.parse(text)
   const faults: string[] = []
   const within = (node: { from: number; to: number }): string => text.slice(node.from, node.to)
-  /** Returns the names of the series that are selected between two offsets of the query. */
+  /** Returns the names of the series that the query selects between two character offsets of its text. */
   const namesIn = (from: number, to: number): string[] => {
     const names: string[] = []
     tree.iterate({
@@ -220,7 +226,7 @@ describe('the dashboard', () => {
   })
 })
 
-describe('the check of queries', () => {
+describe('the PromQL check that these tests use', () => {
   const some: Exported = new Map([['a_total', new Set(['kind'])]])
   it.each([
     ['sum(rate(b_total[5m]))', 'b_total is not exported'],

@@ -5,7 +5,7 @@ import { errorsTable, settingsTables, withGenerated } from './reference-tables.t
 const read = (name: string): Promise<string> =>
   readFile(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
 
-describe('the generated references', () => {
+describe('the generated reference tables', () => {
   it.each([
     ['errors.md', 'errors', errorsTable],
     ['settings.md', 'settings', settingsTables],
@@ -14,7 +14,7 @@ describe('the generated references', () => {
     expect(withGenerated(document, mark, make())).toBe(document)
   })
 
-  it('settings tables show missing defaults, permitted values and ranges', () => {
+  it('settings tables mark required settings and show permitted values and ranges', () => {
     const [tokenService = ''] = settingsTables().split('### accounting-gateway')
     expect(tokenService).toContain('| `CREDENTIAL_KEYS` | **required** |')
     expect(tokenService).toContain('| `REFRESH_AHEAD_SECONDS` | `600` | 0 to 86400 |')

@@ -32,13 +32,13 @@ export const errorsTable = (): string =>
     ]),
   )
 
-/** Returns the settings of each service, from its schema, as one Markdown table for each service. */
+/** Returns one Markdown table for each service, with the settings from the schema of the service. */
 export const settingsTables = (): string =>
   Object.entries(services)
     .map(([name, schema]) => `### ${name}\n\n${tableOf(HEAD, rowsOf(schema))}`)
     .join('\n\n')
 
-/** Returns a document with the text between its marks replaced. @throws {Error} the document has no such marks. */
+/** Returns the document with the text between the two marks replaced. @throws {Error} the document lacks the marks. */
 export function withGenerated(document: string, mark: string, content: string): string {
   const begin = `<!-- ${mark}: generated -->`
   const [before, rest, ...more] = document.split(begin)
@@ -61,7 +61,8 @@ interface Shown {
 }
 
 function rowsOf(schema: z.ZodObject): string[][] {
-  // A setting is text in the environment and may be a number after parsing; limits can be declared for either form.
+  // A setting is a string in the environment and may be a number after parsing. Its schema can declare limits for the
+  // string or for the number.
   const side = (io: 'input' | 'output') =>
     z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as {
       readonly properties: Readonly<Record<string, Shown>>

@@ -1,6 +1,6 @@
 /**
  * The stages of the demo: connect a company, read its CompanyInfo, queue an order, print each step as it completes,
- * replay the order. All of it uses HTTP only, so it runs against any installation that uses the sandbox provider.
+ * replay the order. The demo uses only HTTP, so that it can run against any installation with the sandbox provider.
  */
 import type { HeaderView, TransactionView } from '@integration-host/shared/contracts/transaction'
 
@@ -22,7 +22,7 @@ export interface Story {
   readonly number: string
 }
 
-/** A stage of the demo failed; the message says which one and what the response was. */
+/** A stage of the demo failed. The message names the stage and describes the response. */
 export class StoryFailed extends Error {
   override readonly name = 'StoryFailed'
 }
@@ -86,7 +86,7 @@ async function readCompanyInfo(at: Installation, narrator: Narrator): Promise<vo
   )
 }
 
-/** The first order number from 66 on that no earlier run has used. */
+/** Returns the lowest order number, starting at 66, that no earlier run has used. */
 async function freeNumber(at: Installation): Promise<string> {
   for (let number = 66; ; number++) {
     const response = await fetch(transactionUrl(at, String(number)), { headers: keyed(at) })
@@ -96,7 +96,7 @@ async function freeNumber(at: Installation): Promise<string> {
   }
 }
 
-/** Prints each step as it completes, until the run has ended. */
+/** Prints each step when it completes, until the run has ended. */
 async function watch(
   at: Installation,
   number: string,
