@@ -1,9 +1,10 @@
 /**
- * Verifies the hash chain of the audit log: reads the log page by page from its oldest entry to its head and recomputes
- * every hash.
+ * Verifies the hash chain of the audit log. The log is read page by page from its oldest entry to its head, and every
+ * hash is recomputed.
  *
- * An intact chain does not prove that the log is complete: a client that can write to the store could rewrite or truncate
- * the whole log. Only the comparison with a head that was saved earlier, outside the store, reveals that.
+ * An intact chain does not prove that the log is complete, because a client that can write to the store could rewrite
+ * or truncate the whole log. Only a comparison with a head that was saved earlier outside the store reveals such a
+ * change.
  */
 import {
   type AuditHead,
@@ -16,14 +17,11 @@ export type ReadAudit = (after: number, limit: number) => Promise<AuditPage>
 
 export interface ChainReport {
   readonly checked: number
-  /** The oldest entry in the log; `null` if it is empty. */
+  /** The sequence number of the oldest entry in the log; `null` if the log is empty. */
   readonly first: number | null
   /** The newest entry that was checked. */
   readonly head: AuditHead
-  /**
-   * How many entries were trimmed before they could be checked: those between the expected head, or without one the
-   * start of the log, and the oldest entry in the log.
-   */
+  /** The number of trimmed entries that neither this run nor the run that saved the expected head has checked. */
   readonly missing: number
   /** `null` if every entry is chained to the previous one. */
   readonly broken: { readonly seq: number; readonly reason: string } | null
@@ -42,7 +40,10 @@ export async function verifyChain(
   let missing = 0
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
-  /** The sequence number of the head in the last response without further entries; `null` after any other response. */
+  /**
+   * The sequence number of the head in an earlier response that lacked the entry of this head; `null` if every response
+   * so far had the entry or further entries to read.
+   */
   let unreadHead: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {
     return { checked, first, head: last, missing, broken: reason === null ? null : { seq, reason } }
@@ -52,12 +53,13 @@ export async function verifyChain(
     const { items, head } = await read(last.Seq, PAGE)
     const [oldest] = items
     if (oldest !== undefined) {
-      // The oldest entries are trimmed, also while this reads. The entry before the first remaining one is unknown.
+      // The service trims the oldest entries, possibly while this function reads the log. The chain then continues from
+      // the hash that the oldest remaining entry has for the trimmed entry before it.
       if (oldest.Seq > last.Seq + 1 && (await isTrimmedBefore(read, oldest.Seq))) {
         const trimmed = oldest.Seq - 1
-        // Entries up to the expected head were checked by an earlier run.
+        // An earlier run has checked the entries up to the expected head, so these entries do not count as missing.
         missing += Math.max(0, trimmed - Math.max(last.Seq, expected?.Seq ?? 0))
-        // An expected head among the trimmed entries cannot be compared. The rest of the chain is checked nevertheless.
+        // If the expected head was trimmed, its hash cannot be compared. The remaining chain is still verified.
         if (expected !== null && expected.Seq < trimmed) isExpectedMet = true
         last = { Seq: trimmed, Hash: oldest.Previous }
       }
@@ -85,7 +87,8 @@ export async function verifyChain(
         : report(expected.Seq, `it is missing: the log ends with entry ${last.Seq}`)
     }
     if (items.length > 0) continue
-    // An entry written between reading the entries and the head is in the next response.
+    // A head without its entry is accepted once. If an entry is written after the service has read the entries but
+    // before it reads the head, the next response contains the entry.
     if (head.Seq < last.Seq || unreadHead !== null)
       return report(head.Seq, `the log ends with entry ${last.Seq}, and names this one as its head`)
     unreadHead = head.Seq

@@ -16,7 +16,7 @@ const commands = [...groups].flatMap(([group, { commands: words }]) =>
   [...words.keys()].map((word) => [group, word] as const),
 )
 
-describe('help', () => {
+describe('help of the command line', () => {
   it.each([[], ['credentials'], ['audit']])(
     'help of %j lists the commands with examples',
     async (...path) => {
@@ -40,7 +40,7 @@ describe('help', () => {
   )
 })
 
-describe('help of a command without a group', () => {
+describe('help of commands without a group', () => {
   it.each([...single.keys()])(
     'help of the command %s shows usage, examples and exit codes',
     async (word) => {
@@ -54,7 +54,7 @@ describe('help of a command without a group', () => {
   )
 })
 
-describe('wrong usage', () => {
+describe('invalid arguments', () => {
   it.each([
     [[], 'A command is needed'],
     [
@@ -100,7 +100,7 @@ describe('wrong usage', () => {
   })
 })
 
-describe('reaching token-service', () => {
+describe('requests to token-service', () => {
   let service: FakeService
   let folder: string
   beforeEach(async () => {
@@ -138,7 +138,7 @@ describe('reaching token-service', () => {
     ['ACC-cut', 5, 'cannot be reached'],
     ['ACC-steer', 1, 'red�[31m and more'],
   ])(
-    'a failed request for %s exits with code %i and prints the reason on standard error',
+    'credentials show %s exits with code %i and prints the reason on standard error',
     async (name, expected, message) => {
       const { code, out, err } = await run(['credentials', 'show', name], service)
       expect({ code, out }).toEqual({ code: expected, out: '' })
@@ -180,7 +180,7 @@ describe('reaching token-service', () => {
     expect(err).toContain('SERVICE_API_KEY_FILE: the file cannot be read (ENOENT)')
   })
 
-  it("uses the embedded host's service key if none is set, for loopback addresses only", async () => {
+  it("uses the embedded host's service key only for loopback addresses and only if no service key is set", async () => {
     const secrets = join(folder, 'secrets')
     const { mkdir } = await import('node:fs/promises')
     await mkdir(secrets)
@@ -192,7 +192,7 @@ describe('reaching token-service', () => {
     expect(err).toContain('A service key is needed')
   })
 
-  it('aborts a request on SIGINT and exits with the code of the signal', async () => {
+  it('aborts a request on SIGINT and exits with the exit code of the signal', async () => {
     const stop = AbortSignal.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
     const { code, err } = await run(list, { ...service, stop })
     expect([code, err]).toEqual([130, 'Stopped by SIGINT.\n'])

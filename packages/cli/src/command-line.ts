@@ -90,7 +90,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential or transaction
 export async function runCommandLine(args: readonly string[], terminal: Terminal): Promise<number> {
   const path: string[] = []
   try {
-    // The name of the command precedes its options.
+    // The arguments start with the name of the command. Its options follow.
     const firstOption = args.findIndex((arg) => arg.startsWith('-'))
     const [first, second] = firstOption === -1 ? args : args.slice(0, firstOption)
     const group = groups.get(first ?? '')

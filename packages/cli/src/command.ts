@@ -38,7 +38,7 @@ export function parse<const Options extends ParseArgsOptionsConfig>(
   }
 }
 
-/** Checks that no positional argument is left. @throws {UsageError} there is one. */
+/** Checks that no positional argument is left. @throws {UsageError} a positional argument is left. */
 export function expectNone(positionals: readonly string[]): void {
   if (positionals[0] !== undefined) throw new UsageError(`Unexpected argument '${positionals[0]}'`)
 }

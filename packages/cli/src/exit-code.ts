@@ -9,7 +9,7 @@ export const exitCodes = {
   auditGap: 6,
 } as const
 
-/** A command failed. Its message is printed unchanged and must not contain a secret. */
+/** A command failed. The error message is printed unchanged and must not contain a secret. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed'
   readonly exitCode: number

@@ -6,9 +6,11 @@ import { reasonOf } from '@integration-host/shared/observability/health'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 
 /**
- * A file of exported credentials with one document per line and mode 0600. Documents are written to `<path>.part`, which
- * is moved to `<path>` when it is complete. After an export the source no longer uses the credentials, so the file may
- * have the only usable copy: each document is flushed to disk before the next one is requested.
+ * A file of exported credentials with one document per line and mode 0600. Documents are written to `<path>.part`,
+ * which is moved to `<path>` when the export is complete.
+ *
+ * After an export the source no longer uses the credentials, so this file may be the only usable copy. Each document is
+ * therefore flushed to disk before the next document is requested.
  */
 export interface ExportFile {
   append(document: ExportDocument): Promise<void>

@@ -12,14 +12,16 @@ import { plain, type Terminal } from './terminal.ts'
 /** Every method throws {@link CommandFailed} with the exit code of the failure. */
 export interface ServiceApi {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>
-  /** Posts a JSON body and returns the parsed response. With `isLong` the response may take minutes. */
+  /** Posts a JSON body and returns the parsed response. `isLong` allows the response to take minutes. */
   post<T>(
     path: string,
     body: unknown,
     schema: z.ZodType<T>,
     options?: { readonly isLong: boolean },
   ): Promise<T>
-  /** Posts a JSON body and returns the status with the parsed response, for routes whose status tells outcomes apart. */
+  /**
+   * Posts a JSON body and returns the status with the parsed response, for routes whose outcomes differ in the status.
+   */
   postForStatus<T>(
     path: string,
     body: unknown,
@@ -33,7 +35,8 @@ export interface ServiceApi {
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
 }
 
-// A refresh may wait for the refresh of another caller, and then for the provider, which has 10 s for each call.
+// The deadline must allow for a refresh that first waits for another caller's refresh and then calls the provider. Each
+// call of the provider may take 10 s.
 const DEADLINE_MS = 60_000
 const LONG_DEADLINE_MS = 5 * 60_000
 
@@ -114,7 +117,8 @@ function openService(
         {},
       ),
     async *postForLines(path, schema) {
-      // The response has no overall deadline. fetch aborts it if no data arrives for five minutes (undici's bodyTimeout).
+      // No deadline applies to the whole response. fetch aborts the response if no data arrives for five minutes
+      // (undici's bodyTimeout).
       const response = await call('POST', path, async (begun) => begun, { deadlineMs: null })
       const lines = linesOf(response)
       for (;;) {
@@ -136,7 +140,7 @@ async function* linesOf(response: Response): AsyncGenerator<string> {
   if (rest !== '') yield rest
 }
 
-/** Returns the failure of the command for an error that fetch threw. */
+/** Converts an error that fetch threw into the error with which the command fails. */
 async function reaching<T>(
   { service, url }: Connection,
   { signal }: Terminal,

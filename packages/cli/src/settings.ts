@@ -38,8 +38,8 @@ export interface Connection {
 }
 
 /**
- * Returns a service's address and key, from `--url` or the environment. Without a key in the environment, the key
- * that the embedded host stores in its data folder is used.
+ * Returns a service's address and key, from `--url` or the environment. If the environment has no key, the key that the
+ * embedded host stores in its data folder is used.
  *
  * @throws {UsageError} names the invalid or missing setting.
  */
@@ -91,7 +91,7 @@ export function readServices(
   }
 }
 
-/** Returns the secrets of `CLIENT_SECRET`, a comma list; token-service tries them in this order. */
+/** Returns the secrets in `CLIENT_SECRET`, a comma-separated list, in the order in which token-service tries them. */
 export const secretsOf = (list: Secret): Secret[] =>
   list
     .reveal()
@@ -107,10 +107,13 @@ export function usable<T>(read: () => T): T {
   }
 }
 
-/** Returns the embedded host's key. It listens on the loopback interface only, so its key is not sent to other hosts. */
+/**
+ * Returns the service key of the embedded host if `url` has a loopback host; otherwise `null`. The embedded host
+ * listens on the loopback interface only, so sending its key to another host would only disclose the key.
+ */
 function embeddedKey(url: string, env: Environment): Secret | null {
   if (!isLoopback(new URL(url).hostname)) return null
-  // A relative DATA_DIR is resolved against the root of the checkout, as the host does.
+  // A relative DATA_DIR is resolved against the root of the checkout, as in the embedded host.
   const file = join(resolve(ROOT, env['DATA_DIR'] || 'data'), 'secrets', 'service_api_key')
   try {
     return serviceKeys().parse(readFileSync(file, 'utf8').trim())[0]

@@ -13,7 +13,7 @@ function terminal(isTTY: boolean) {
   return { one, stdout: streams.stdout, written, pass: (ms: number) => (at += ms) }
 }
 
-describe('progress', () => {
+describe('the progress line of a command', () => {
   it('prints progress as a line every ten seconds without a terminal', () => {
     const { one, written, pass } = terminal(false)
     const progress = createProgress(one)
@@ -38,7 +38,7 @@ describe('progress', () => {
   })
 })
 
-describe('output', () => {
+describe('the output of a command', () => {
   it('removes line breaks and terminal control characters from text of a response', () => {
     expect(plain('a\tb\r\nc\u001b]0;title\u0007\u009b31m\u202e')).toBe('a b c�]0;title��31m�')
     expect(createTable(['A', 'B'])([['x\ny', 'z']])).toEqual(['A    B', 'x y  z'])

@@ -40,8 +40,8 @@ export const counted = (count: number, noun: string, plural = `${noun}s`): strin
   `${count} ${count === 1 ? noun : plural}`
 
 /**
- * Returns a function that formats rows as lines with aligned columns. The first call starts with the header line;
- * later calls use at least the column widths of earlier calls.
+ * Returns a function that formats rows as lines with aligned columns. The first call also returns the header line. In
+ * later calls each column is at least as wide as in earlier calls.
  */
 export function createTable(
   header: readonly string[],
@@ -66,7 +66,10 @@ export function createTable(
 const codes = { green: 32, yellow: 33, red: 31, dim: 2 } as const
 export type Colour = keyof typeof codes
 
-/** Returns a function that colours text, on a terminal only and unless NO_COLOR is set (no-color.org). */
+/**
+ * Returns a function that colours text. Without a terminal or with NO_COLOR set (no-color.org), the function returns
+ * the text unchanged.
+ */
 export function painter({ stdout, env }: Terminal): (colour: Colour, text: string) => string {
   const isColoured = stdout.isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb'
   return (colour, text) => (isColoured ? `\x1b[${codes[colour]}m${text}\x1b[0m` : text)
@@ -75,10 +78,13 @@ export function painter({ stdout, env }: Terminal): (colour: Colour, text: strin
 const REDRAW_MS = 100
 const CALM_MS = 10_000
 
-/** Shows the progress of long work: one line that is redrawn on a terminal, otherwise a line every ten seconds. */
+/**
+ * Shows the progress of a long operation. On a terminal one line is redrawn; otherwise a new line is printed every ten
+ * seconds.
+ */
 export function createProgress({ stderr, now }: Terminal): {
   update(text: string): void
-  /** Clears the line. It must be called before other text is written to standard error. */
+  /** Clears the progress line. This method must be called before other text is written to standard error. */
   end(): void
 } {
   const isDrawn = stderr.isTTY === true
@@ -102,11 +108,11 @@ export function createProgress({ stderr, now }: Terminal): {
 export const isInteractive = ({ stdin, stderr }: Terminal): boolean =>
   stdin.isTTY === true && stderr.isTTY === true
 
-/** Prompts for a line with echo. */
+/** Prompts for one line of input. The terminal echoes the input. */
 export const prompt = (terminal: Terminal, question: string): Promise<string> =>
   promptOn(terminal, terminal.stderr, question)
 
-/** Prompts without echo. */
+/** Prompts for one line of input. The terminal does not echo the input. */
 export async function promptSecret(terminal: Terminal, question: string): Promise<Secret> {
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() })
   terminal.stderr.write(question)

@@ -1,6 +1,6 @@
 /**
- * Reads the secret that encrypts exported credentials. It is never an argument, because every process on the machine
- * can read the arguments of another.
+ * Reads the secret that encrypts exported credentials. The secret is never passed as an argument, because every process
+ * on the machine can read the arguments of another process.
  */
 import { readFile } from 'node:fs/promises'
 import { parseConfig, secret } from '@integration-host/shared/process/config'
@@ -27,7 +27,8 @@ const MIN_LENGTH = 12
 const Settings = z.object({ EXPORT_PASSPHRASE: secret().optional() })
 
 /**
- * Returns the passphrase or key, from a file, the environment or a prompt. With `isNew` the prompt is repeated.
+ * Returns the passphrase or key, from a file, the environment or a prompt. If `isNew` is set, the user must enter the
+ * passphrase twice.
  *
  * @throws {UsageError} the secret is missing or invalid.
  */

@@ -15,13 +15,13 @@ export interface ReceivedRequest {
   readonly route: string
   readonly query: URLSearchParams
   readonly headers: IncomingHttpHeaders
-  /** The parsed body, which was JSON or a form. */
+  /** The parsed request body, which is JSON or a form. */
   readonly body: Record<string, unknown>
 }
 
 export interface FakeResponse {
   readonly status?: number
-  /** The body, sent as JSON; a string is sent unchanged. */
+  /** The response body, sent as JSON. A string is sent unchanged. */
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
   /** Whether the connection is closed after the body, before the response is complete. */
@@ -54,7 +54,7 @@ export const problem = (status: number, code: string, members: object = {}): Fak
   body: { type: `urn:integration-host:error:${code}`, title: code, status, code, ...members },
 })
 
-/** Starts a fake service. With `key` null it requires no service key. */
+/** Starts a fake service. If `key` is null, the fake service requires no service key. */
 export async function startFakeService(
   routes: Routes,
   key: string | null = SERVICE_KEY,

@@ -14,7 +14,7 @@ export interface Run {
 export interface Surroundings {
   readonly url?: string
   readonly env?: Readonly<Record<string, string>>
-  /** The user's input, one text for each prompt. Standard input is a terminal only if this is set. */
+  /** The user's input, one text for each prompt. Standard input is a terminal only if this member is set. */
   readonly typed?: readonly (string | (() => string))[]
   readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
   /** Called with each chunk that is written to standard error. */

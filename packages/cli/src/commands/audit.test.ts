@@ -31,7 +31,7 @@ let service: FakeService
 let log: readonly AuditEntry[]
 /** The head that the fake service reports; `null` means the newest entry of the log. */
 let head: AuditHead | null
-/** Called with the number of the request, before each response. */
+/** Called before each response with the number of the request, counted from 1. */
 let between: (call: number) => void
 
 beforeEach(async () => {
@@ -93,7 +93,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('audit verify starts with the oldest entry and reports how many earlier entries were trimmed', async () => {
+  it('audit verify starts with the oldest remaining entry and reports the number of trimmed entries', async () => {
     log = whole.slice(700)
     const { code, json, err } = await verify('--json')
     expect([code, json]).toEqual([
@@ -103,7 +103,7 @@ describe('audit verify', () => {
     expect(err).toContain('The chain is whole from entry 701 on; 700 entries before it')
   })
 
-  it('audit verify accepts that entries are trimmed or written between its requests', async () => {
+  it('audit verify accepts that entries are trimmed or written while it reads the log', async () => {
     log = whole.slice(0, 2_000)
     between = (call) => {
       if (call === 2) log = whole.slice(1_400)
@@ -114,7 +114,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('audit verify accepts an entry that was written between reading the entries and the head', async () => {
+  it('audit verify accepts a head that is newer than the last entry if the next response contains the entry of this head', async () => {
     log = whole.slice(0, 10)
     head = entry(11)
     between = (call) => {
@@ -172,29 +172,29 @@ describe('audit verify', () => {
     })
   })
 
-  it('audit verify reports that the newest entries are missing if the head still names them', async () => {
+  it('audit verify reports missing newest entries if the head still names the last of them', async () => {
     log = whole.slice(0, 2_400)
     head = last
     const { code, err } = await verify()
     expect([code, err]).toEqual([1, expect.stringContaining('the log ends with entry 2400')])
   })
 
-  it('audit verify reports a head whose hash is not that of the newest entry', async () => {
+  it('audit verify reports a head whose hash differs from the hash of the newest entry', async () => {
     head = { Seq: LENGTH, Hash: 'f'.repeat(64) }
     expect((await verify()).err).toContain('names another one as its head')
   })
 
-  describe('with --expect', () => {
+  describe('audit verify --expect', () => {
     const expecting = (seq: number) => verify('--expect', spelled(entry(seq)))
 
     it.each([1, 1_000, 1_001, LENGTH])(
-      'audit verify --expect accepts the unchanged entry %i',
+      'audit verify --expect accepts entry %i if the log is unchanged',
       async (seq) => {
         expect((await expecting(seq)).code).toBe(0)
       },
     )
 
-    it('audit verify --expect accepts the newest trimmed entry, whose hash the first kept entry contains', async () => {
+    it('audit verify --expect accepts the newest trimmed entry, because the oldest remaining entry contains its hash', async () => {
       log = whole.slice(700)
       expect((await expecting(700)).code).toBe(0)
     })
@@ -208,7 +208,7 @@ describe('audit verify', () => {
       ['all entries were removed', [], 'it is missing: the log ends with entry 0'],
       ['the newest entries were rewritten', rewritten, 'it is another one than was expected'],
     ])(
-      'audit verify --expect reports that %s, which the chain alone does not show',
+      'audit verify --expect reports that %s although the hash chain is intact',
       async (_, broken, reason) => {
         log = broken
         expect((await verify()).code).toBe(0)
@@ -222,7 +222,7 @@ describe('audit verify', () => {
       [495, 205],
       [0, 700],
     ])(
-      'audit verify --expect exits with code 6 if entry %i and %i entries after it were trimmed',
+      'audit verify --expect exits with code 6 if entry %i and the next %i entries were trimmed',
       async (seq, missing) => {
         log = whole.slice(700)
         const expected = spelled(seq === 0 ? auditStart : entry(seq))
@@ -235,13 +235,13 @@ describe('audit verify', () => {
       },
     )
 
-    it('audit verify --expect reports a broken chain also if the expected entry was trimmed', async () => {
+    it('audit verify --expect reports a broken chain even if the expected entry was trimmed', async () => {
       log = whole.slice(700).toSpliced(100, 1)
       const { code, err } = await expecting(495)
       expect([code, err]).toEqual([1, expect.stringContaining('broken at entry 802')])
     })
 
-    it('audit verify --expect ignores trimmed entries before the expected one', async () => {
+    it('audit verify --expect accepts that entries before the expected entry were trimmed', async () => {
       log = whole.slice(700)
       const { code, json, err } = await verify('--json', '--expect', spelled(entry(1_200)))
       expect([code, err]).toEqual([0, ''])

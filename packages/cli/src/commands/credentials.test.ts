@@ -168,7 +168,7 @@ describe('credentials remove', () => {
     },
   )
 
-  it('credentials remove does nothing without a terminal and without --yes', async () => {
+  it('credentials remove does nothing if standard input is not a terminal and --yes is missing', async () => {
     expect((await run(remove, service)).code).toBe(2)
     expect(routes()).toEqual([])
   })

@@ -7,7 +7,8 @@ import {
 } from '../../test-support/fake-service.ts'
 import { run, type Surroundings } from '../../test-support/run.ts'
 
-// tests/flows/cli-doctor.test.ts runs doctor against a whole system; these tests cover what that test cannot produce.
+// tests/flows/cli-doctor.test.ts runs doctor against a whole system. The tests in this file cover situations that the
+// whole system cannot produce.
 let document: Record<string, string>
 let provider: FakeService
 let answer: FakeResponse
@@ -52,14 +53,14 @@ describe('doctor', () => {
     ])
   })
 
-  describe('the key pair', () => {
+  describe('the check of client id and secret', () => {
     const keyPair = async (env: Readonly<Record<string, string>> = {}) => {
       const { json, out } = await doctor(['--json'], { env })
       expect(out).not.toMatch(/a-secret|canary/)
       return json.find((line) => (line as { Check: string }).Check === 'key pair')
     }
 
-    it('checks the key pair by presenting a made-up code with HTTP Basic', async () => {
+    it('checks client id and secret by presenting a made-up code with HTTP Basic', async () => {
       expect(await keyPair({ CLIENT_ID: 'a:b' })).toMatchObject({ Verdict: 'ok' })
       const [request] = provider.requests.filter(({ route }) => route === 'POST /token')
       expect(request?.body).toMatchObject({
@@ -81,14 +82,14 @@ describe('doctor', () => {
       [{ status: 429, body: '' }, 'warning', 'not clear: 429, empty body'],
       [{ body: '{', isCut: true }, 'problem', /^not checked: no response/],
     ])(
-      'judges the key pair by the token endpoint response %j',
+      'judges client id and secret by the token endpoint response %j',
       async (response, Verdict, found) => {
         tokenResponse = response
         expect(await keyPair()).toMatchObject({ Verdict, Found: expect.stringMatching(found) })
       },
     )
 
-    it('accepts the key pair if the provider accepts one of several client secrets', async () => {
+    it('reports client id and secret as valid if the provider accepts one of several client secrets', async () => {
       await provider[Symbol.asyncDispose]()
       const right = `Basic ${Buffer.from('client:new-secret').toString('base64')}`
       provider = await startFakeService(
@@ -108,7 +109,7 @@ describe('doctor', () => {
       })
     })
 
-    it('reports the key pair as skipped if it is not set', async () => {
+    it('reports the check of client id and secret as skipped if CLIENT_ID and CLIENT_SECRET are empty', async () => {
       const { code, json, err } = await doctor(['--json'], {
         env: { CLIENT_ID: '', CLIENT_SECRET: '' },
       })
@@ -143,7 +144,7 @@ describe('doctor', () => {
     },
   )
 
-  it('reports a clock that differs by minutes as a problem, by seconds as a warning', async () => {
+  it('reports a clock difference of minutes as a problem and of seconds as a warning', async () => {
     const ahead = (seconds: number) => new Date(Date.now() + seconds * 1_000).toUTCString()
     answer = { body: document, headers: { Date: ahead(300) } }
     expect(await doctor(['--json'])).toMatchObject({ code: 1, err: '1 problem, 0 warnings.\n' })
@@ -152,7 +153,7 @@ describe('doctor', () => {
     expect((await doctor(['--strict'])).code).toBe(1)
   })
 
-  it('prints a check result on each line with --json', async () => {
+  it('prints each check result as one line of JSON with --json', async () => {
     answer = { status: 500 }
     const { json } = await doctor(['--json'])
     expect(json[1]).toEqual({
@@ -164,7 +165,7 @@ describe('doctor', () => {
     })
   })
 
-  it('colours the table only on a terminal, and not with NO_COLOR', async () => {
+  it('colours the table only on a terminal and only if NO_COLOR is not set', async () => {
     const typed: string[] = []
     expect((await doctor([], { typed })).out).toContain('\u001b[32mok\u001b[0m')
     expect((await doctor([], { typed, env: { NO_COLOR: '1' } })).out).not.toContain('\u001b')

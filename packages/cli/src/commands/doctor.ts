@@ -54,7 +54,7 @@ const subjects = [
 type Subject = (typeof subjects)[number]
 
 const DEFAULT_SECONDS = 15
-/** Milliseconds after the deadline in which an examination may still return partial results and close its connection. */
+/** The milliseconds after the deadline during which an examination may still return partial results and close its connection. */
 const GRACE_MS = 1_000
 
 export const doctor: Command = {
@@ -95,8 +95,9 @@ Examples:
     const settings = usable(() => parseConfig(Settings, terminal.env))
     const services = readServices(terminal.env)
     const signal = AbortSignal.any([terminal.signal, AbortSignal.timeout(seconds * 1_000)])
-    // The check of RabbitMQ needs the coordinator's processes, whose steps have the queues. The coordinator gets half of
-    // the time, so that the other half is left for RabbitMQ if the coordinator does not respond.
+    // The check of RabbitMQ needs the list of processes from the coordinator, because each step of a process has a
+    // queue. The request to the coordinator may use half of the time, so that the other half is left for RabbitMQ if
+    // the coordinator does not respond.
     const coordinator = examineCoordinator(
       services.coordinator,
       AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),
@@ -228,7 +229,10 @@ const examineWith =
     return isReached(results) ? [...results, ...(await more(service))] : results
   }
 
-/** Returns the results until the deadline, or a problem if the examination does not end even then. */
+/**
+ * Returns the check results of an examination at the deadline at the latest. If the examination has not ended even
+ * then, the result is a problem.
+ */
 async function inTime(
   work: Promise<readonly CheckResult[]>,
   signal: AbortSignal,

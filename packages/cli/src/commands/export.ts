@@ -76,7 +76,9 @@ Examples:
   },
 }
 
-/** Returns the names of all credentials with a refresh token; the others cannot be transferred. */
+/**
+ * Returns the names of all credentials with a refresh token. Credentials without a refresh token cannot be exported.
+ */
 async function allNames(service: ServiceApi, terminal: Terminal): Promise<string[]> {
   const names: string[] = []
   for await (const items of credentialPages(service)) {
@@ -93,7 +95,10 @@ async function allNames(service: ServiceApi, terminal: Terminal): Promise<string
 
 const FEW = 20
 
-/** Lists up to 20 names; of more names, which are sorted, returns the number, the first and the last one. */
+/**
+ * Returns a text with all names if there are at most 20. For more names, which must be sorted, the text has their
+ * number, the first name and the last name.
+ */
 function summaryOf(names: readonly string[]): string {
   if (names.length <= FEW) return names.join(', ')
   return `${names.length} credentials, ${names[0]} to ${names.at(-1)}`

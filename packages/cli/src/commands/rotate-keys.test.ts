@@ -63,7 +63,7 @@ describe('credentials rotate-keys', () => {
   it.each([
     ['ends early', ndjson(line({})), 1, 'interrupted after 500 credentials'],
     ['is cut off', { ...ndjson(line({})), isCut: true }, 5, 'cannot be reached'],
-    ['does not begin', problem(503, 'store_unavailable'), 1, 'store_unavailable'],
+    ['has the status 503', problem(503, 'store_unavailable'), 1, 'store_unavailable'],
   ])('fails if the response of a key rotation %s', async (_, response, expected, message) => {
     const { code, out, err } = await rotate(response)
     expect({ code, out }).toEqual({ code: expected, out: '' })

@@ -30,7 +30,10 @@ const documentOf = (names: readonly string[]): ExportDocument => ({
 let service: FakeService
 let folder: string
 let stored: string[]
-/** Returns the failure response of an export or import by its number from 1; `undefined` if it succeeds. */
+/**
+ * Returns the error response to an export or import request, given the request's number counted from 1; `undefined`
+ * lets the request succeed.
+ */
 let failing: (call: number) => FakeResponse | undefined
 const sent = (): readonly ReceivedRequest[] =>
   service.requests.filter(({ route }) => route.startsWith('POST '))
@@ -110,7 +113,7 @@ describe('credentials export', () => {
     expect(await readdir(folder)).toEqual(['x'])
   })
 
-  it('credentials export --all exports every credential with a refresh token, 500 in each document', async () => {
+  it('credentials export --all exports every credential with a refresh token, at most 500 in one document', async () => {
     stored = [...named(1_200), 'ACC-none']
     const { code, json, err } = await transfer(['export', '--all', '--out', at('x'), '--json'])
     expect([code, json]).toEqual([0, [{ File: at('x'), Names: named(1_200), IsComplete: true }]])
@@ -121,7 +124,7 @@ describe('credentials export', () => {
     )
   })
 
-  it('credentials export reports that there are no credentials', async () => {
+  it('credentials export --all reports that no credentials exist', async () => {
     stored = []
     const { code, err } = await transfer(['export', '--all', '--out', at('x')])
     expect([code, err]).toEqual([1, 'There are no credentials to export.\n'])
@@ -136,7 +139,7 @@ describe('credentials export', () => {
     expect(sent()).toEqual([])
   })
 
-  it('credentials export keeps the received credentials in FILE.part if FILE was created meanwhile', async () => {
+  it('credentials export keeps the credentials in FILE.part if another process creates FILE meanwhile', async () => {
     failing = () => {
       void writeFile(at('x'), 'mine')
       return undefined
@@ -147,7 +150,7 @@ describe('credentials export', () => {
     expect(await linesOf('x.part')).toEqual([documentOf(['ACC-1'])])
   })
 
-  it('credentials export does not overwrite FILE.part of a killed export', async () => {
+  it('credentials export does not overwrite the FILE.part that a killed export left', async () => {
     await writeFile(at('x.part'), 'received')
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([1, expect.stringContaining('Rename or remove it first')])
@@ -165,7 +168,7 @@ describe('credentials export', () => {
     ['token-service fails', problem(503, 'store_unavailable'), 1],
     ['the connection is cut', { body: '{"Format":', isCut: true }, 5],
   ])(
-    'credentials export keeps the received documents if %s, and reports them',
+    'credentials export keeps and reports the received documents if %s',
     async (_, response, expected) => {
       stored = named(1_200)
       failing = (call) => (call === 3 ? response : undefined)
@@ -203,7 +206,7 @@ describe('credentials export', () => {
   })
 })
 
-describe('what an export is sealed with', () => {
+describe('the passphrase or key of an export', () => {
   const exportOne = ['export', 'ACC-1', '--out']
   const secretSent = () => {
     const { Passphrase, Key } = sent().at(-1)?.body ?? {}
@@ -249,7 +252,7 @@ describe('what an export is sealed with', () => {
     ['the two entered passphrases differ', [PASSPHRASE, `${PASSPHRASE}!`], 2, 'differ'],
     ['the entered passphrase is too short', ['short', 'short'], 2, 'at least 12 characters'],
     ['the user enters nothing', [], 1, 'nothing was done'],
-  ])('sends no export if %s', async (_, typed, expected, message) => {
+  ])('credentials export sends no request if %s', async (_, typed, expected, message) => {
     const { code, err } = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
     expect([code, err]).toEqual([expected, expect.stringContaining(message)])
     expect(await readdir(folder)).toEqual([])
@@ -341,7 +344,7 @@ describe('credentials import', () => {
     ])
   })
 
-  it('credentials import stops if token-service fails, and reports its progress', async () => {
+  it('credentials import stops if token-service fails, and reports how many credentials were imported', async () => {
     failing = (call) => (call === 2 ? problem(503, 'store_unavailable') : undefined)
     await write(documentOf(['ACC-1']), documentOf(['ACC-2']), documentOf(['ACC-3']))
     const { code, err } = await transfer(['import', at('x')])

@@ -4,8 +4,8 @@ import { type FakeProvider, REALM, startFakeProvider } from '../../test-support/
 import { run, type Run, type Surroundings } from '../../test-support/run.ts'
 import { CommandFailed } from '../exit-code.ts'
 
-// tests/flows/cli-verify-provider.test.ts runs verify-provider against the sandbox provider; these tests cover
-// responses that the sandbox cannot send.
+// tests/flows/cli-verify-provider.test.ts runs verify-provider against the sandbox provider. The tests in this file
+// cover responses that the sandbox cannot send.
 let provider: FakeProvider
 let env: Record<string, string>
 beforeEach(async () => {
@@ -19,7 +19,10 @@ beforeEach(async () => {
 })
 afterEach(() => provider[Symbol.asyncDispose]())
 
-/** Opens the printed authorization URL as a browser would. `visit` sends the callback of the provider's redirect. */
+/**
+ * Opens the printed authorization URL as a browser would, and passes the URL to which the provider redirects to
+ * `visit`.
+ */
 const browser =
   (visit: (callback: URL) => Promise<unknown> = (callback) => fetch(callback)) =>
   (text: string): void => {
@@ -52,13 +55,13 @@ const lineOf = (result: Run, step: string, check: string | null = null): string 
 
 describe('verify-provider', () => {
   it.each([[[]], [['--json']]])(
-    'prints only names and numbers of responses, and no setting, with the arguments %j',
+    'prints only names and numbers from responses, and no value of a setting, with the arguments %j',
     async (options) => {
       const { code, out, err } = await verify(['--yes', ...options])
       expect(code).toBe(0)
       expect(out.split('\n').length).toBeGreaterThan(25)
       expect(out).toMatch(/company …889; members: \(a name not shown\), code, realmId, state/)
-      // The address to open contains the client id, so it is on standard error.
+      // The address to open is printed on standard error, because it contains the client id.
       const address = /^http\S+\n/m.exec(err)?.[0] ?? ''
       expect(address).toContain('client-id-canary-1')
       const shown = out + err.replace(address, '')
@@ -68,7 +71,7 @@ describe('verify-provider', () => {
     },
   )
 
-  it('prints no secret of an error response', async () => {
+  it('prints no secret from an error response', async () => {
     const statuses = [400, 401, 403, 429, 500, 302, 204]
     for (const status of statuses) {
       await provider[Symbol.asyncDispose]()
@@ -98,7 +101,7 @@ describe('verify-provider', () => {
     }
   })
 
-  it('names every invalid setting in one message, without its value', async () => {
+  it('names every invalid setting in one message that shows no values', async () => {
     const { code, out, err } = await verify([], {
       env: {
         DISCOVERY_URL: 'canary',
@@ -135,7 +138,7 @@ describe('verify-provider', () => {
     expect(provider.requests).toEqual([])
   })
 
-  it('rejects the production accounting address of a discovery document before any other request', async () => {
+  it('rejects a discovery document with the production accounting address before any other request', async () => {
     const document = (changes: object) => {
       provider.override('GET /discovery', () => ({
         body: {
@@ -160,7 +163,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).toContain('POST /oauth2/v1/tokens/bearer')
   })
 
-  it('skips the steps that prompt without a terminal and without --yes', async () => {
+  it('skips steps that need confirmation if there is neither a terminal nor --yes', async () => {
     const result = await verify(['--json'])
     expect(result.code).toBe(0)
     expect(lineOf(result, 'key pair', 'key pair')).toMatch(/^as documented/)
@@ -182,7 +185,7 @@ describe('verify-provider', () => {
     expect(result.err).toContain('The grant of this run still exists. To end it: in QuickBooks')
   })
 
-  it('leaves the customer active if the user does not confirm that it is made inactive', async () => {
+  it('leaves the customer active if the user does not confirm making the customer inactive', async () => {
     const result = await verify(['--json'], { typed: ['y', 'y', 'n', 'y', 'y'] })
     expect(lineOf(result, 'create', 'make inactive')).toMatch(
       /^skipped: not confirmed: customer 'Integration Host check \w{8}' stays$/,
@@ -199,7 +202,7 @@ describe('verify-provider', () => {
     )
   })
 
-  it('receives the callback for localhost on 127.0.0.1 and ::1', async () => {
+  it('listens on 127.0.0.1 and ::1 for a callback to localhost', async () => {
     const result = await verify(['--yes', '--json'], {
       env: { REDIRECT: `http://localhost:${await freePort()}/callback` },
     })
@@ -215,7 +218,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).not.toContain(apiRoute('customer'))
   })
 
-  it('sends the same requestid and body twice, and another requestid to make the customer inactive', async () => {
+  it('repeats the create with the same requestid and body, and makes the customer inactive with another requestid', async () => {
     await verify()
     const [first, second, third, ...more] = provider.requests.filter(
       ({ route }) => route === apiRoute('customer'),
@@ -245,7 +248,7 @@ describe('verify-provider', () => {
     expect(updated.map(({ body }) => body['Id'])).toEqual(['1', '2'])
   })
 
-  it('ignores a callback with another state and accepts the next one', async () => {
+  it('ignores a callback with a wrong state and accepts the next callback with the right state', async () => {
     const statuses: number[] = []
     const result = await verify(['--yes', '--json'], {
       onErr: browser(async (callback) => {
@@ -302,7 +305,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('grant')
   })
 
-  describe('with a redirect URI that does not lead to this machine', () => {
+  describe('verify-provider with a redirect URI that does not lead to this machine', () => {
     const REDIRECT = 'https://app.example.com/callback'
 
     /** Enters the callback addresses one after the other at the prompts. */
@@ -326,7 +329,7 @@ describe('verify-provider', () => {
       expect(result.out + result.err).not.toContain(provider.code)
     })
 
-    it('prompts up to three times if the pasted address is not the callback of this run', async () => {
+    it('prompts up to three times for an address until it is the callback of this run', async () => {
       const result = await paste(
         () => 'canary',
         () => callback('canary'),
@@ -342,19 +345,19 @@ describe('verify-provider', () => {
       expect(result.err).not.toContain('may exist')
     })
 
-    it('fails the step connect at Ctrl-D, and continues with the steps that need no company', async () => {
+    it('marks the step connect as failed at Ctrl-D, and continues with the steps that need no company', async () => {
       const result = await paste(() => '\u0004')
       expect(lineOf(result, 'connect')).toBe('failed: nothing was pasted')
       expect(lineOf(result, 'limits', 'limit headers')).toBeDefined()
     })
 
-    it('fails the step connect if the callback must be pasted and there is no terminal', async () => {
+    it('marks the step connect as failed if the callback must be pasted without a terminal', async () => {
       const result = await verify(['--yes', '--json'], { env: { REDIRECT } })
       expect(lineOf(result, 'connect')).toMatch(/^failed: REDIRECT does not lead to this machine/)
     })
   })
 
-  it('prints the results until Ctrl-C, and that the grant still exists', async () => {
+  it('prints the results until Ctrl-C and reports that the grant still exists', async () => {
     const stop = new AbortController()
     provider.override(apiRoute('query', 'GET'), () => {
       stop.abort(new CommandFailed(130, 'Stopped by SIGINT.'))

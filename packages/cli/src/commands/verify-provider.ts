@@ -19,7 +19,10 @@ import type { Session, VerifySettings } from '../verify-provider/session.ts'
 import { rejectProduction, runStep, steps } from '../verify-provider/steps.ts'
 import { createRedaction } from '../verify-provider/wording.ts'
 
-/** The schema of a URL in its normal form: the provider compares REDIRECT character by character. */
+/**
+ * The schema of a URL that must be in its normal form, because the provider compares redirect URIs character by
+ * character.
+ */
 const exactUrl = () =>
   z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).refine(
     (value) => {
@@ -114,10 +117,11 @@ Examples:
 }
 
 /**
- * Runs the steps and collects the lines of the report. Resolves with the reason if the user interrupted the run; the
- * report then has the lines until that moment.
+ * Runs the steps and appends their lines to the report. Resolves with the reason of the interruption if the user
+ * interrupts the run, otherwise with `null`. After an interruption the report has the lines that were known until then,
+ * and the remaining steps as skipped.
  *
- * @throws {UsageError} the provider's accounting address is the production one; nothing was done.
+ * @throws {UsageError} the provider's accounting address is the production address; no step after discovery has run.
  */
 async function walk(
   session: Session,
@@ -221,7 +225,7 @@ function noteLimits(session: Session, { headers }: ProviderResponse): void {
   }
 }
 
-/** Returns the hint about the grant that this run leaves behind; `null` if it was revoked. */
+/** Returns a hint about the grant that still exists after this run; `null` if the grant was revoked. */
 function grantNotice({ grant, settings }: Session): string | null {
   const end =
     settings.profile.name === 'intuit'

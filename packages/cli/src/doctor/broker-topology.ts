@@ -10,7 +10,7 @@ import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queu
 import { z } from 'zod'
 
 export interface WantedQueue {
-  /** The name of the queue, with AMQP_PREFIX. */
+  /** The name of the queue, including the prefix AMQP_PREFIX. */
   readonly name: string
   readonly arguments: Readonly<Record<string, string | number>>
 }
@@ -51,7 +51,7 @@ export const shippedPolicies = (): readonly ShippedPolicy[] =>
     JSON.parse(readFileSync(join(import.meta.dirname, '../../../..', DEFINITIONS), 'utf8')),
   ).policies
 
-/** Describes the settings in which `there` differs from `wanted`, one text for each. */
+/** Returns one text for each setting whose value in `there` differs from the value in `wanted`. */
 export const differences = (
   there: Readonly<Record<string, unknown>>,
   wanted: Readonly<Record<string, unknown>>,

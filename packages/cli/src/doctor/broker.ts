@@ -16,8 +16,8 @@ export interface BrokerSettings {
 }
 
 /**
- * Checks the broker and its queues, by the management API if it can be used and over AMQP otherwise. `processes` is
- * `null` if the coordinator does not list its processes, so that the queues of their steps are unknown.
+ * Checks the broker and its queues by the management API, or over AMQP if the management API cannot be used.
+ * `processes` is `null` if the coordinator does not list its processes; the queues of the steps are then unknown.
  */
 export async function examineBroker(
   url: Secret,
@@ -52,7 +52,10 @@ export async function examineBroker(
   ]
 }
 
-/** Returns the management API of AMQP_MANAGEMENT_URL, or the default port of a local broker; `null` if there is neither. */
+/**
+ * Returns the management API at AMQP_MANAGEMENT_URL. If this setting is missing, returns the management API at the
+ * default port of a local broker, or `null` for a remote broker.
+ */
 function managementOf(amqp: Secret, settings: BrokerSettings): Management | null {
   const broker = new URL(amqp.reveal())
   const vhost = decodeURIComponent(broker.pathname.slice(1)) || '/'

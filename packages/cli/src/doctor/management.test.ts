@@ -66,12 +66,12 @@ const change = (name: string, members: Partial<Queue>): void => {
   queues = queues.map((queue) => (queue.name === name ? { ...queue, ...members } : queue))
 }
 
-describe('queues and policies by the management API', () => {
-  it('reports queues and policies that match as ok', async () => {
+describe('checks of RabbitMQ by the management API', () => {
+  it('reports ok if all queues and policies are correct', async () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('reports every queue argument that differs or is superfluous', async () => {
+  it('reports every queue argument that has a wrong value or is superfluous', async () => {
     change(STEPS, {
       arguments: { ...queues.at(-1)?.arguments, 'x-delivery-limit': 5, 'x-max-length': 9 },
     })
@@ -83,7 +83,7 @@ describe('queues and policies by the management API', () => {
     ])
   })
 
-  it('reports missing queues, and queues of steps that no process has', async () => {
+  it('reports missing queues, and queues of steps that belong to no process', async () => {
     queues = queues.filter(({ name }) => name !== STEPS)
     const forgotten = { arguments: {}, policy: null, effective_policy_definition: [], messages: 3 }
     queues.push({ name: `${PREFIX}steps.Old.one`, ...forgotten })
@@ -94,7 +94,7 @@ describe('queues and policies by the management API', () => {
     ])
   })
 
-  it('reports queues without a policy, and queues with another policy than the shipped one', async () => {
+  it('reports queues without a policy, and queues whose policy differs from the shipped one', async () => {
     change(`${PREFIX}dead.OrderProcess`, { policy: null, effective_policy_definition: [] })
     change(STEPS, { policy: 'tiny', effective_policy_definition: { 'max-length': 5 } })
     expect(await amiss()).toMatchObject([
@@ -129,7 +129,7 @@ describe('queues and policies by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('reports alarms, or that the user may not read them', async () => {
+  it('reports alarms, or that the user lacks the permission to read alarms', async () => {
     nodes = [{ name: 'rabbit@a', running: true, mem_alarm: true, disk_free_alarm: true }]
     expect(await amiss()).toMatchObject([
       { verdict: 'problem', found: 'rabbit@a is out of memory, rabbit@a is out of disk' },

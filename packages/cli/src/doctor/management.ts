@@ -1,4 +1,7 @@
-/** Checks by RabbitMQ's management HTTP API, which reports policies, alarms and every argument of a queue; AMQP does not. */
+/**
+ * Checks queues and policies by RabbitMQ's management HTTP API. In contrast to AMQP, this API reports policies, alarms
+ * and every argument of a queue.
+ */
 import { z } from 'zod'
 import {
   type CheckResult,
@@ -51,7 +54,10 @@ export interface Management {
   readonly prefix: string
 }
 
-/** Checks queues, policies and alarms. Returns `why` instead if the API is unavailable or rejects the user. */
+/**
+ * Checks queues, policies and alarms. If the API is unavailable or rejects the user, returns the reason as `why`
+ * instead.
+ */
 export async function examineManagement(
   { url, authorization, vhost, prefix }: Management,
   wanted: readonly WantedQueue[],
@@ -114,7 +120,7 @@ function checkQueues(
   ]
 }
 
-/** Keys of policies that delete undelivered messages or the whole queue. */
+/** The policy keys that make RabbitMQ delete undelivered messages or a whole queue. */
 const HARMFUL = ['message-ttl', 'expires']
 
 function checkPolicies(
@@ -134,7 +140,7 @@ function checkPolicies(
   })
 }
 
-/** The default `delivery-limit` of RabbitMQ 4 is 20, and older versions have none. */
+/** The default `delivery-limit` of RabbitMQ 4 is 20. Older versions of RabbitMQ have no default limit. */
 const DELETED = ', and RabbitMQ 4 deletes a message that is returned to them more than 20 times'
 
 function checkPolicy({ name, definition }: ShippedPolicy, covered: readonly Queue[]): CheckResult {

@@ -19,7 +19,7 @@ const MIGRATIONS = {
   appliedBy: 'coordinator',
 }
 
-/** Checks whether a Postgres server stores data durably and has the coordinator's tables. Writes nothing. */
+/** Checks whether a Postgres server stores data durably and has the coordinator's tables. The check writes nothing. */
 export async function examinePostgres(
   url: Secret,
   signal: AbortSignal,

@@ -33,7 +33,9 @@ export interface ProviderClient {
   readonly profile: ProviderProfile
 }
 
-/** Checks whether the provider's discovery document can be used, and whether the provider accepts the key pair. */
+/**
+ * Checks whether the provider's discovery document can be used, and whether the provider accepts client id and secret.
+ */
 export async function examineProvider(
   address: string,
   client: ProviderClient,
@@ -86,7 +88,10 @@ function readDocument(
   return { result: ok('discovery', issuer), tokenEndpoint: token_endpoint }
 }
 
-/** Presents a made-up code with one client secret after the other until one is accepted, as token-service does. */
+/**
+ * Presents a made-up code with each client secret in turn, in the order that token-service uses, until the provider
+ * accepts a secret.
+ */
 async function examineKeyPair(
   tokenEndpoint: URL,
   discoveryUrl: URL,

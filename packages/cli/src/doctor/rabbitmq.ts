@@ -16,7 +16,7 @@ import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
 const TIMEOUT_MS = 3_000
 
-/** Checks a broker and its queues over AMQP. Creates nothing. */
+/** Checks a broker and its queues over AMQP. The check creates nothing on the broker. */
 export async function examineRabbitMq(
   url: Secret,
   queues: readonly WantedQueue[],
@@ -57,7 +57,8 @@ async function checkQueues(
     const channel = await model.createChannel()
     channel.on('error', () => {})
     try {
-      // A passive declaration comes first: it fails for a missing queue, which an active declaration would create.
+      // A passive declaration precedes the active one, because it fails for a missing queue. The active declaration
+      // would create the missing queue.
       await channel.checkQueue(queue.name)
       await channel.assertQueue(queue.name, { durable: true, arguments: queue.arguments })
       await channel.close()
@@ -92,7 +93,7 @@ export const driftProblem = (name: string, differs: readonly string[]): CheckRes
     'Delete the queue; the services declare it again. docs/rabbitmq.md says what happens to its messages.',
   )
 
-/** Returns the check results of all queues together. */
+/** Returns check results that summarise all queues. */
 export function summary(
   count: number,
   missing: readonly string[],

@@ -12,8 +12,8 @@ export const hostOf = (url: Secret): string => new URL(url.reveal()).host
 export const reached = (host: string): CheckResult => ok('connection', host)
 
 /**
- * Returns the check result of a backend that cannot be used. It never contains the message of a driver, which may
- * contain a password or terminal control characters.
+ * Returns the check result of a backend that cannot be used. The check result never contains the message of a driver,
+ * because such a message may contain a password or terminal control characters.
  */
 export function unreachable(host: string, variable: string, error: unknown): CheckResult {
   const reason = reasonFor(error)
@@ -82,6 +82,6 @@ const meanings: Readonly<Record<string, readonly [found: string, remediation: st
   CERT_HAS_EXPIRED: ['presents a certificate that has expired', 'Renew it.'],
 }
 
-/** Returns whether the check results say that the subject could be connected to. */
+/** Returns whether the check results show that a connection to the subject was established. */
 export const isReached = (results: readonly CheckResult[]): boolean =>
   results.some(({ check, verdict }) => check === 'connection' && verdict === 'ok')

@@ -21,7 +21,7 @@ const amiss = (changes: Readonly<Record<string, string>>, appendfsync: string | 
     .filter(({ verdict }) => verdict !== 'ok')
     .map(({ check, verdict, found }) => `${verdict} ${check}: ${found}`)
 
-describe('what Redis says of itself', () => {
+describe('the check of the INFO reply of Redis', () => {
   it('reports Redis as ok if it evicts nothing and flushes every write', () => {
     expect(amiss({}, 'always')).toEqual([])
   })
@@ -35,7 +35,7 @@ describe('what Redis says of itself', () => {
     [{ maxmemory: '2000' }, undefined],
     [{ aof_enabled: '0' }, 'problem appendonly: no'],
     [{ aof_last_write_status: 'err' }, 'problem appendonly: its last write failed'],
-  ])('for the INFO reply with %j reports: %s', (changes, expected) => {
+  ])('an INFO reply with %j leads to the check result: %s', (changes, expected) => {
     expect(amiss(changes, 'always')).toEqual(expected === undefined ? [] : [expected])
   })
 
@@ -45,8 +45,8 @@ describe('what Redis says of itself', () => {
   })
 })
 
-describe('the user with whose rights Redis replays transactions', () => {
-  /** A reply of Redis to ACL GETUSER. */
+describe('the check of the Redis user default, which replays transactions', () => {
+  /** Returns a reply of Redis to ACL GETUSER. */
   const user = (commands: string, keys: string): unknown[] => [
     'flags',
     ['off'],
@@ -66,7 +66,7 @@ describe('the user with whose rights Redis replays transactions', () => {
     [user('+@all', ''), 'problem'],
     [user('-@all +get', '~*'), 'problem'],
     [[], 'skipped'],
-  ])('for the ACL GETUSER reply %j reports default-user as %s', (replayer, verdict) => {
+  ])('the ACL GETUSER reply %j leads to the verdict %s', (replayer, verdict) => {
     expect(checkDefaultUser(replayer)).toMatchObject([{ check: 'default-user', verdict }])
   })
 })

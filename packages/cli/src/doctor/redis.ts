@@ -12,7 +12,7 @@ import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
 const TIMEOUT_MS = 3_000
 
-/** Checks whether a Redis server stores data durably. Writes nothing. */
+/** Checks whether a Redis server stores data durably. The check writes nothing. */
 export async function examineRedis(
   url: Secret,
   signal: AbortSignal,
@@ -55,7 +55,10 @@ export async function examineRedis(
   }
 }
 
-/** Checks the reply to INFO. `appendfsync` comes from CONFIG GET; it is `undefined` if that is not allowed. */
+/**
+ * Checks the reply to INFO. `appendfsync` is the value from CONFIG GET, or `undefined` if the user may not run CONFIG
+ * GET.
+ */
 export function checkServer(text: string, appendfsync: string | undefined): readonly CheckResult[] {
   const info = parseInfo(text)
   return [
@@ -68,9 +71,10 @@ export function checkServer(text: string, appendfsync: string | undefined): read
 
 /**
  * Checks whether Redis can replay its append-only file. Redis replays transactions with the permissions of the user
- * `default`, also if that user is disabled, and skips a transaction that they do not permit (redis/redis#14541).
+ * `default`, even if this user is disabled, and skips a transaction that these permissions do not allow
+ * (redis/redis#14541).
  *
- * @param replayer the reply to `ACL GETUSER default`; empty if that command is not allowed
+ * @param replayer the reply to `ACL GETUSER default`; empty if the connected user may not run this command
  */
 export function checkDefaultUser(replayer: readonly unknown[]): readonly CheckResult[] {
   const of = (field: string): string => String(replayer[replayer.indexOf(field) + 1])

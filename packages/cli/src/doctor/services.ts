@@ -33,11 +33,11 @@ const Integrity = z.object({
 export interface Service {
   readonly name: ServiceName
   readonly url: string
-  /** The service key; `null` if none is set. */
+  /** The service key; `null` if no service key is set. */
   readonly key: Secret | null
 }
 
-/** Checks whether a service is ready, and reports the dependencies that it waits for. */
+/** Checks whether a service is ready, and reports the dependencies that an unready service waits for. */
 export async function examineReadiness(
   { name, url }: Service,
   signal: AbortSignal,
@@ -119,7 +119,7 @@ export async function examineCoordinator(
   signal: AbortSignal,
 ): Promise<{
   readonly results: readonly CheckResult[]
-  /** The processes of the coordinator; `null` if it does not list them. */
+  /** The processes of the coordinator; `null` if the coordinator did not return a list. */
   readonly processes: readonly ProcessOutline[] | null
 }> {
   const response = await query(service, '/processes', Processes, signal)
@@ -164,7 +164,10 @@ function checkIntegrity({
   ]
 }
 
-/** Makes token-service decrypt the stored secrets, and reports those that no key opens. Stops at the deadline. */
+/**
+ * Makes token-service decrypt all stored secrets, and reports the secrets that no configured key decrypts. The check
+ * stops at the deadline.
+ */
 export async function examineKeyRing(
   service: Service,
   signal: AbortSignal,

@@ -12,18 +12,20 @@ import { query, type Service } from './services.ts'
 const CHECK = 'versions'
 const AUDIT_PAGE = 1_000
 const CREDENTIAL_PAGE = 500
-/** The actions that store a token pair; a failed one has another outcome than `ok`. */
+/** The audit actions that store a token pair. The outcome of a successful action is `ok`. */
 const STORING = new Set(['granted', 'refreshed', 'imported'])
 
 /**
- * Reports credentials whose stored version is lower than the newest one in the audit log. A program that can write to
- * the store can put an earlier record of a credential back. Such a record is authentic, so only the log shows it.
+ * Reports credentials whose stored version is lower than their newest version in the audit log. A program that can
+ * write to the store could replace a credential with an earlier record of the same credential. An earlier record is
+ * authentic, so only the audit log reveals the replacement.
  */
 export async function examineVersions(
   service: Service,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
-  // The log is read first: a refresh between both reads makes the stored version the higher one.
+  // The audit log is read before the credentials. A refresh between the two reads then makes the stored version the
+  // higher one, which is not reported.
   const audited = new Map<string, number>()
   for (let after = 0, newest = 1; after < newest;) {
     const page = await query(

@@ -45,7 +45,8 @@ export async function* checkCreate(session: Session): AsyncGenerator<Line> {
   const repeated = customerOf(again)
   if (repeated === null) yield differs('create again', described(again, profile))
   else if (repeated.id === created.id) yield asDocumented('create again', 'the same Id')
-  // Without this guarantee a step that is repeated after a crash would create a second customer.
+  // The coordinator repeats a step after a crash. If the provider did not recognise the repeated request by its
+  // `requestid`, the repeated step would create a second customer.
   else yield failed('create again', 'another Id: the customer was created twice')
 
   if (!(await session.confirm(`Make customer '${name}' inactive?`))) {
@@ -63,7 +64,10 @@ export async function* checkCreate(session: Session): AsyncGenerator<Line> {
   }
 }
 
-/** Posts a customer with `key`, which makes the provider return the first response to a repetition. */
+/**
+ * Posts a customer with the idempotency key `key`. If the request is repeated with this key, the provider returns the
+ * first response.
+ */
 function post(session: Session, key: string, customer: object): Promise<ProviderResponse> {
   const mark = session.settings.profile.accounting.repeatablePost as RepeatablePost // not null: otherwise `blocked` skips the step
   const [parameters, headers] =
@@ -100,7 +104,10 @@ export async function* checkAccessToken(session: Session): AsyncGenerator<Line> 
   yield judged('changed access token', isExpected, seen)
 }
 
-/** Returns the token with a character in the middle changed. The last character of base64 may contain unused bits. */
+/**
+ * Returns the token with one character in the middle changed. The last character is kept, because in base64 its lowest
+ * bits may be unused.
+ */
 function withOneCharacterChanged(token: string): string {
   const at = Math.floor(token.length / 2)
   return `${token.slice(0, at)}${token[at] === 'A' ? 'B' : 'A'}${token.slice(at + 1)}`

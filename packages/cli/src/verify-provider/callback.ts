@@ -1,4 +1,7 @@
-/** Receives the callback: by a listener at REDIRECT if that is a loopback address, otherwise pasted by the user. */
+/**
+ * Receives the callback of the authorization request. If REDIRECT is a loopback address, a listener at this address
+ * receives the callback. Otherwise the user pastes the address of the callback.
+ */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { CommandFailed } from '../exit-code.ts'
@@ -14,10 +17,10 @@ export interface CallbackOptions {
 }
 
 /**
- * Prints the authorization URL and resolves with the parameters of the callback that has its state. The URL is on a
- * line of its own on standard error, because it contains the client id.
+ * Prints the authorization URL and resolves with the parameters of the callback that has the `state` of this URL. The
+ * URL is printed on a line of its own on standard error, because it contains the client id.
  *
- * @throws {NoCallback} no callback arrived in time, or this process cannot receive one.
+ * @throws {NoCallback} no callback arrived in time, or this process cannot receive a callback.
  */
 export async function receiveCallback(
   { terminal, redirect, waitMs }: CallbackOptions,
@@ -53,7 +56,7 @@ const invite = (terminal: Terminal, url: string): void =>
     url,
   )
 
-/** Returns servers on the loopback addresses of the redirect URI; `null` if its host is not loopback. */
+/** Returns servers on the loopback addresses of the redirect URI; `null` if the redirect URI has no loopback host. */
 async function listenOn(redirect: string): Promise<Server[] | null> {
   const { protocol, hostname, port } = new URL(redirect)
   if (protocol !== 'http:' || !isLoopback(hostname)) return null
@@ -109,7 +112,7 @@ async function awaitCallback(
           return
         }
         if (!isOfThisRun(callback.searchParams, state)) {
-          // Any web page can send a request to this address, so a request with another state is ignored.
+          // Any web page can send a request to this address, so a request with a wrong `state` is ignored.
           progress.end()
           notify(terminal, 'A callback with another state was received and ignored.')
           respond(response, 400, 'This is not the callback that is expected.')
@@ -126,7 +129,10 @@ async function awaitCallback(
   }
 }
 
-/** Returns whether the parameters are the callback of this run. A denial may lack the state: Intuit documents neither. */
+/**
+ * Returns whether the parameters are the callback of this run. A callback that denies access may lack `state`, because
+ * Intuit does not document whether such a callback has it.
+ */
 const isOfThisRun = (callback: URLSearchParams, state: string): boolean =>
   callback.get('state') === state ||
   (callback.has('error') && !callback.has('state') && !callback.has('code'))

@@ -38,7 +38,7 @@ export async function* checkCallback(session: Session): AsyncGenerator<Line> {
   })
   session.tokens = tokensOf(response)
   if (session.tokens === null) {
-    // After `invalid_grant` there is no grant. After any other response there may be one.
+    // After `invalid_grant` no grant exists. After any other error response a grant may exist.
     if (response.status >= 400 && response.status < 500) session.grant = 'none'
     yield failed('code exchange', described(response, settings.profile))
     return

@@ -23,7 +23,7 @@ const document = {
 }
 const { revocation_endpoint: _, ...withoutRevocation } = document
 
-describe('comparing a discovery document', () => {
+describe('comparison of a discovery document with the documentation', () => {
   it('reports no difference for the documented discovery document, regardless of the order in lists', () => {
     expect(compareDocument(document, expectations, false)).toEqual([])
     const claims_supported = document.claims_supported.toReversed()
@@ -52,11 +52,11 @@ describe('comparing a discovery document', () => {
       { ...document, code_challenge_methods_supported: ['S256'] },
       'extra: code_challenge_methods_supported',
     ],
-  ])('reports %s of a discovery document', (_name, changed, difference) => {
+  ])('comparing a discovery document reports %s', (_name, changed, difference) => {
     expect(compareDocument(changed, expectations, false)).toEqual([difference])
   })
 
-  it('compares only the paths of endpoints if the document is from another host than the provider', () => {
+  it('compares only the paths of endpoints if the document comes from a substitute for the provider', () => {
     const fake = Object.fromEntries(
       Object.entries(document).map(([name, value]) => [
         name,
@@ -78,7 +78,7 @@ describe('comparing a discovery document', () => {
   })
 })
 
-describe('reading a discovery document', () => {
+describe('validation of a discovery document', () => {
   it('rejects a discovery document without issuer, authorization endpoint or token endpoint', () => {
     expect(usableDocument(document, URL_OF_DOCUMENT)).toMatchObject({ issuer: document.issuer })
     expect(usableDocument(null, URL_OF_DOCUMENT)).toEqual({ unusable: 'not a JSON object' })
@@ -98,7 +98,7 @@ describe('reading a discovery document', () => {
   })
 })
 
-describe('reading a key set', () => {
+describe('parsing of a key set', () => {
   const jwk = generateKeyPairSync('rsa', { modulusLength: 2_048 }).publicKey.export({
     format: 'jwk',
   })

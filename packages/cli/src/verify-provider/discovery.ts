@@ -20,8 +20,8 @@ export interface UsableDocument {
 }
 
 /**
- * Returns the members that the other steps need, or names the invalid ones. If the document was received over https,
- * an http endpoint is invalid, because secrets would be sent to it.
+ * Returns the members that the other steps need, or the names of the invalid members. If the document was received over
+ * https, an http endpoint is invalid, because the later steps would send secrets to that endpoint unencrypted.
  */
 export function usableDocument(
   json: Readonly<Record<string, unknown>> | null,
@@ -61,13 +61,14 @@ export function usableDocument(
   }
 }
 
-/** Returns whether the address of the document is the documented one; `true` if none is documented. */
+/** Returns whether the discovery document was read from its documented address; `true` if no address is documented. */
 export const isProviderHost = (url: string, { discovery }: Expectations): boolean =>
   discovery.hosts?.includes(new URL(url).hostname) ?? true
 
 /**
- * Returns the differences from the documentation as `missing: …`, `other value: …` and `extra: …`; empty if there is
- * none. With `isStandIn`, for a substitute of the provider, only the paths of addresses are compared.
+ * Returns the differences from the documentation as `missing: …`, `other value: …` and `extra: …`; an empty list if the
+ * document has no differences. `isStandIn` marks a substitute for the provider; then only the paths of addresses are
+ * compared.
  */
 export function compareDocument(
   json: Readonly<Record<string, unknown>>,
@@ -126,7 +127,7 @@ export function readKeys(
     try {
       keys.set(kid, createPublicKey({ key: jwk as JsonWebKey, format: 'jwk' }))
     } catch {
-      // An invalid RSA key counts as another key, because it cannot verify a signature.
+      // An RSA key that is invalid counts as one of the other keys, because an invalid key cannot verify a signature.
     }
   }
   return { keys, others: listed.length - keys.size }

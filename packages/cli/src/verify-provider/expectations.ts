@@ -1,6 +1,6 @@
 /**
- * The documented behaviour of providers: one table with the texts of the report for each check, and the values that the
- * checks compare with. `section` is the section of docs/intuit.md that names the sources.
+ * The documented behaviour of the providers. For each check this file has the texts of the report and the values that
+ * the check compares with the responses. `section` is the section of docs/intuit.md that names the sources.
  */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 
@@ -138,7 +138,7 @@ export const checks = {
 >
 export type Check = keyof typeof checks
 
-/** The host of the production accounting API. Calls to it need --production, because they change real books. */
+/** The host of the production accounting API. Calls to this host need --production, because they change real books. */
 export const PRODUCTION_ACCOUNTING_HOST = 'quickbooks.api.intuit.com'
 
 /** The values that the checks compare with. `null` means that the value is not compared. */

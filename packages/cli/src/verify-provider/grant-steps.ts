@@ -93,7 +93,8 @@ export async function* checkRevocation(session: Session): AsyncGenerator<Line> {
   session.grant = 'ended'
   yield asDocumented('revocation', `200 for a ${form}`)
 
-  // This refresh comes before the second revocation: it shows whether the first one ended the grant.
+  // This refresh precedes the second revocation, because only then does the refresh show whether the first revocation
+  // ended the grant.
   const after = await refresh(session, token)
   if (tokensOf(after) !== null) session.grant = 'established'
   yield isInvalidGrant(after)

@@ -40,7 +40,7 @@ function check(token: string, profile: ProviderProfile = intuit): Record<string,
   return Object.fromEntries(lines.map((line) => [line.check, `${line.verdict}: ${line.seen}`]))
 }
 
-describe('checking an id token', () => {
+describe('the checks of an id token', () => {
   it('judges a documented id token as documented, and prints no claim value', () => {
     const seen = check(tokenOf())
     expect(Object.values(seen).every((text) => text.startsWith('as documented'))).toBe(true)
@@ -74,12 +74,12 @@ describe('checking an id token', () => {
     expect(check(tokenOf(changes))[name]).toMatch(verdict)
   })
 
-  it('fails an id token without a nonce if the provider must repeat the nonce', () => {
+  it('the check of an id token without a nonce fails if the provider must repeat the nonce', () => {
     expect(check(tokenOf(), generic)['nonce']).toBe('failed: missing')
     expect(check(tokenOf({ nonce: 'the nonce' }), generic)['nonce']).toBe('as documented: repeated')
   })
 
-  it('verifies the signature of an id token with the key whose kid is in the header', () => {
+  it('verifies the signature of an id token with the key whose kid is in the header of the token', () => {
     const [head, , signature] = tokenOf().split('.')
     const forged = `${head}.${encoded({ ...claims, realmid: '1' })}.${signature}`
     expect(check(forged)['signature']).toBe('failed: RS256, not valid')

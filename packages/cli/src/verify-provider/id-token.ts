@@ -44,7 +44,7 @@ export function checkIdToken(token: string, context: IdTokenContext): Line[] {
   ]
 }
 
-/** Returns the line of the report on the signature, with the reason if it is invalid. */
+/** Returns the report line for the signature, with the reason if the signature is invalid. */
 export function signatureLine(token: string, keys: SigningKeys): Line {
   const decoded = decode(token)
   if (decoded === null) return failed('signature', 'not a JWT in compact form')

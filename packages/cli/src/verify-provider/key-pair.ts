@@ -3,7 +3,10 @@ import { randomBytes } from 'node:crypto'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { CallProvider, ProviderResponse } from './provider-call.ts'
 
-/** Returns HTTP Basic credentials with id and secret form-encoded (RFC 6749 §2.3.1). */
+/**
+ * Returns an HTTP Basic header value. The client id and the secret are form-encoded before they are joined (RFC 6749
+ * §2.3.1).
+ */
 export function basicAuthorization(clientId: string, secret: Secret): string {
   const pair = [clientId, secret.reveal()].map((part) =>
     new URLSearchParams({ v: part }).toString().slice(2),
@@ -23,12 +26,12 @@ export type KeyPairResult =
   | { readonly kind: 'right' }
   /** The provider responded with `invalid_client`, or with a 401 in any format. */
   | { readonly kind: 'rejected'; readonly response: ProviderResponse }
-  /** The response does not show whether the key pair is valid. */
+  /** The response does not show whether client id and secret are valid. */
   | { readonly kind: 'unclear'; readonly response: ProviderResponse }
 
 /**
- * Presents a made-up code at the token endpoint. With a valid key pair the response is `invalid_grant`, otherwise
- * `invalid_client` (RFC 6749 §5.2).
+ * Presents a made-up code at the token endpoint. If client id and secret are valid, the response is `invalid_grant`,
+ * otherwise `invalid_client` (RFC 6749 §5.2).
  *
  * @throws {NoResponse}
  */
@@ -43,7 +46,8 @@ export async function checkKeyPair(
       grant_type: 'authorization_code',
       code: `made-up-${randomBytes(16).toString('base64url')}`,
       redirect_uri: redirect,
-      // A provider that requires PKCE would reject a request without a verifier. Other providers ignore it.
+      // A provider that requires PKCE would reject a request without a code verifier. Other providers ignore the
+      // verifier.
       code_verifier: randomBytes(32).toString('base64url'),
     }),
   })

@@ -1,4 +1,6 @@
-/** Calls the provider with a deadline for the whole response and a limit on its body. Redirects are not followed. */
+/**
+ * Calls the provider with a deadline for the whole response and a size limit for the body. Redirects are not followed.
+ */
 import { parseJsonObject } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 
@@ -6,11 +8,11 @@ export interface ProviderResponse {
   readonly status: number
   readonly headers: Headers
   readonly text: string
-  /** The body as a JSON object; `null` if it is not one. */
+  /** The body as a JSON object; `null` if the body is not a JSON object. */
   readonly json: Readonly<Record<string, unknown>> | null
 }
 
-/** No complete response was received. The provider may have processed the request. */
+/** No complete response was received. The provider may nevertheless have processed the request. */
 export class NoResponse extends Error {
   override readonly name = 'NoResponse'
 }
@@ -27,13 +29,13 @@ export type CallProvider = (
 const BODY_LIMIT_BYTES = 1_048_576
 
 export interface CallOptions {
-  /** Aborts the calls, which then throw its reason. */
+  /** Aborts all calls. An aborted call throws the reason of this signal. */
   readonly signal: AbortSignal
   readonly deadlineMs: number
   readonly onResponse?: (response: ProviderResponse) => void
 }
 
-/** Returns the function that calls the provider. It throws {@link NoResponse}, or the reason of `signal`. */
+/** Returns the function that calls the provider. The function throws {@link NoResponse}, or the reason of `signal`. */
 export function createCall({ signal, deadlineMs, onResponse }: CallOptions): CallProvider {
   return async (url, init = {}) => {
     const deadline = AbortSignal.timeout(deadlineMs)

@@ -16,7 +16,7 @@ const expectations = expectationsOf(intuit)
 const uncoloured = (_colour: string, text: string): string => text
 const step = (name: string) => ({ step: name })
 
-describe('the report', () => {
+describe('the report of verify-provider', () => {
   const lines = [
     { ...asDocumented('audience', 'an array with one entry'), ...step('id token') },
     { ...differs('nonce', 'repeated'), ...step('id token') },
@@ -24,7 +24,7 @@ describe('the report', () => {
     { ...skipped(null, '--no-create'), ...step('create') },
   ]
 
-  it('prints a line for each check, and after a deviation the expected behaviour and its documentation', () => {
+  it('prints a line for each check, and after a deviation the expected behaviour with its documentation', () => {
     expect(reportTable(lines, expectations, uncoloured)).toEqual([
       'VERDICT        STEP      CHECK     SEEN',
       'as documented  id token  audience  an array with one entry',
@@ -35,7 +35,7 @@ describe('the report', () => {
     ])
   })
 
-  it('prints each line of the report as one document with --json', () => {
+  it('prints each line of the report as one JSON document with --json', () => {
     expect(lines.map((line) => reportDocument(line, expectations))[1]).toEqual({
       Step: 'id token',
       Check: 'nonce',

@@ -8,7 +8,7 @@ export type Verdict = 'as documented' | 'differs' | 'skipped' | 'failed'
 export interface Line {
   readonly check: Check | null
   readonly verdict: Verdict
-  /** The observation in our own words; of a response it contains only names and numbers (wording.ts). */
+  /** The observation, worded by this program. The text contains only names and numbers from a response (wording.ts). */
   readonly seen: string
 }
 
@@ -32,7 +32,10 @@ export const skipped = (check: Check | null, seen: string): Line => ({
   verdict: 'skipped',
   seen,
 })
-/** Returns a line for behaviour that the services can handle either way, of which only one is documented. */
+/**
+ * Returns the line for a check with two possible behaviours. The services can handle both behaviours, but only one of
+ * them is documented.
+ */
 export const judged = (check: Check, isExpected: boolean, seen: string): Line =>
   (isExpected ? asDocumented : differs)(check, seen)
 
@@ -80,7 +83,7 @@ export const reportDocument = (
   Section: check === null ? null : checks[check].section,
 })
 
-/** Returns the numbers of verdicts: `14 as documented, 2 differ, 1 skipped.` */
+/** Returns the number of lines with each verdict: `14 as documented, 2 differ, 1 skipped.` */
 export function summaryOf(lines: readonly Line[]): string {
   const words: Readonly<Record<Verdict, string>> = {
     'as documented': 'as documented',

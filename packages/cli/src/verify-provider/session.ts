@@ -32,7 +32,10 @@ export interface Session {
   readonly redaction: Redaction
   /** Returns the time in epoch milliseconds. */
   readonly now: () => number
-  /** Prompts the user. Without a terminal it returns `false`, and with `--yes` it returns `true` without a prompt. */
+  /**
+   * Prompts the user for confirmation. Without a terminal, no prompt is shown and the result is `false`. With `--yes`,
+   * no prompt is shown and the result is `true`.
+   */
   readonly confirm: (question: string) => Promise<boolean>
   /** The text of the report for a step that the user did not confirm. */
   readonly notConfirmed: string
@@ -42,25 +45,27 @@ export interface Session {
   document: UsableDocument | null
   keys: SigningKeys
   accountingUrl: string | null
-  /** The client secret that the provider accepts; `null` before the key pair was checked. */
+  /** The client secret that the provider accepts; `null` until client id and secret have been checked. */
   clientSecret: Secret | null
   nonce: string
   realm: string | null
   idToken: string | null
   tokens: Tokens | null
-  /** The previous refresh token; `null` if its value has not changed. */
+  /** The refresh token that the current one replaced; `null` if no refresh has returned a new refresh token. */
   previousRefreshToken: string | null
   /** The state of the grant. `possible` means that the user may have consented, but no tokens were received. */
   grant: 'none' | 'possible' | 'established' | 'ended'
   responses: number
-  /** Response headers that may state a limit, by name; the value is `null` unless it is a number. */
+  /**
+   * Response headers that may state a rate limit, by name. A value is `null` if the header does not contain a number.
+   */
   readonly limitHeaders: Map<string, string | null>
 }
 
 /** No usable callback was received. */
 export class NoCallback extends Error {
   override readonly name = 'NoCallback'
-  /** Whether the user may have consented nevertheless. */
+  /** Whether the user may have consented although no usable callback was received. */
   readonly isConsentPossible: boolean
 
   constructor(message: string, isConsentPossible: boolean) {
@@ -97,8 +102,8 @@ export const refresh = (session: Session, refreshToken: string): Promise<Provide
   })
 
 /**
- * Returns the tokens of a token response; `null` if it has none. Without a refresh token in the response, the previous
- * one stays valid (RFC 6749 §6).
+ * Returns the tokens of a token response; `null` if the response has no tokens. If the response has no refresh token,
+ * the previous refresh token stays valid (RFC 6749 §6).
  */
 export function tokensOf({ status, json }: ProviderResponse, before?: Tokens): Tokens | null {
   const { access_token: access, refresh_token: refreshToken = before?.refresh } = json ?? {}
@@ -107,7 +112,7 @@ export function tokensOf({ status, json }: ProviderResponse, before?: Tokens): T
     : null
 }
 
-/** Revokes a token in the format of the provider profile: the form of RFC 7009 §2.1, or Intuit's JSON. */
+/** Revokes a token. The provider profile selects the body format: the form of RFC 7009 §2.1, or Intuit's JSON. */
 export const revoke = (
   session: Session,
   endpoint: string,

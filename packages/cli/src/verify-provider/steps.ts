@@ -32,7 +32,10 @@ export interface Step {
   readonly question: string | null
   /** Returns the reason to skip the step; `null` if it can run. */
   readonly blocked: (session: Session) => string | null
-  /** Runs the step and yields each line as it is known, so that a later failure loses no earlier line. */
+  /**
+   * Runs the step and yields each line as soon as it is known, so that the report keeps these lines if the step fails
+   * later.
+   */
   readonly run: (session: Session) => AsyncGenerator<Line>
 }
 
@@ -85,7 +88,7 @@ export const steps: readonly Step[] = [
   },
   { name: 'changed token', question: null, blocked: needsAccounting, run: checkAccessToken },
   {
-    // This step may end the grant, which the accounting steps need, so it runs after them.
+    // This step runs after the accounting steps, because it may end the grant that they need.
     name: 'previous token',
     question: 'Use the previous refresh token once more? The provider may end the grant for it.',
     blocked: (session) =>
@@ -116,7 +119,10 @@ export const steps: readonly Step[] = [
   },
 ]
 
-/** Runs a step. A failure of the step becomes a line; only errors that end the whole run are thrown. */
+/**
+ * Runs a step. If the step fails, the failure becomes a line of the report. Only errors that end the whole run are
+ * thrown.
+ */
 export async function* runStep(step: Step, session: Session): AsyncGenerator<ReportedLine> {
   const reported = (line: Line): ReportedLine => ({
     ...line,
@@ -204,12 +210,14 @@ function accountingAddress(
       : named !== null
         ? 'the discovery document'
         : 'the profile'
-  // `other` is reported because the keys of a sandbox do not work at the production address, nor production keys at a
-  // sandbox address.
+  // The report names `other`, the accounting address that the discovery document or the profile implies. Keys of a
+  // sandbox do not work at the production address, and production keys do not work at a sandbox address.
   return { url: accountingUrl ?? known, source, other: known }
 }
 
-/** Rejects the production address. Only the discovery document was requested before. @throws {UsageError} */
+/**
+ * Rejects the production address. At this point only the discovery document has been requested. @throws {UsageError}
+ */
 export function rejectProduction(
   accountingUrl: string | null,
   { settings }: Pick<Session, 'settings'>,

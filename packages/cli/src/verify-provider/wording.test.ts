@@ -8,12 +8,12 @@ const response = (status: number, text: string): ProviderResponse => {
   try {
     json = JSON.parse(text) as ProviderResponse['json']
   } catch {
-    // not JSON, so `json` stays null
+    // The body is not JSON, so `json` stays null.
   }
   return { status, headers: new Headers(), text, json }
 }
 
-describe('what is shown of a response', () => {
+describe('descriptions of responses in the report', () => {
   it.each([
     [400, '{"error":"invalid_grant","error_description":"secret-1"}', '400 invalid_grant, JSON'],
     [400, '{"error":"Secret 1"}', '400 (an error code not shown), JSON'],
@@ -31,7 +31,7 @@ describe('what is shown of a response', () => {
     expect(described(response(status, text), intuit)).toBe(shown)
   })
 
-  it('prints a name of a response only if it looks like a name', () => {
+  it('prints a member name from a response only if it looks like an identifier', () => {
     expect(names(['sub', 'iss', 'sub'])).toBe('iss, sub')
     expect(names(['x_refresh_token_expires_in', 'RS256', 'openid'])).not.toContain('not shown')
     expect(names(['9341453908059889'])).toBe('(a name not shown)')

@@ -18,7 +18,7 @@ export const names = (given: Iterable<string>): string =>
 const NAME = /^(?=.{1,60}$)([a-z]+([._-][a-z]+)*|[a-z]+([A-Z][a-z]+){1,4}|(RS|ES|PS|HS)\d{3}|S256)$/
 const ERROR_CODE = /^[a-z][a-z_]{2,39}$/
 
-/** Returns the `error` of an OAuth response (RFC 6749 §5.2) if it looks like an error code; `null` if there is none. */
+/** Returns the `error` of an OAuth response (RFC 6749 §5.2) if it looks like an error code, otherwise `null`. */
 export function errorCode(error: unknown): string | null {
   if (typeof error !== 'string') return null
   return ERROR_CODE.test(error) ? error : '(an error code not shown)'
@@ -35,7 +35,7 @@ export function described(response: ProviderResponse, profile: ProviderProfile):
   ].join(', ')
 }
 
-/** Returns the error code of the accounting API without leading zeros; `null` if the body has none. */
+/** Returns the error code of an accounting API response without leading zeros; `null` if the body has no error code. */
 export function faultCode({ text }: ProviderResponse, profile: ProviderProfile): string | null {
   const code = profile.accounting.faultOf(text)?.code.replace(/^0+/, '') ?? ''
   return code === '' ? null : code
@@ -62,11 +62,14 @@ export function address(value: unknown): string {
 export const maskedRealm = (realm: string): string =>
   realm.length >= 9 && /^\d+$/.test(realm) ? `…${realm.slice(-3)}` : '…'
 
-/** Redacts known secrets in a text. This is a second line of defence: the rules above should already exclude them. */
+/**
+ * Redacts known secrets in a text. This redaction is a second line of defence: the other functions of this file should
+ * already exclude secrets.
+ */
 export function createRedaction() {
   const secrets = new Set<string>()
   return {
-    /** The minimum length of a redacted secret; shorter ones would match parts of ordinary words. */
+    /** The minimum length of a secret that is redacted. A shorter secret would match parts of ordinary words. */
     add(...values: readonly (string | null | undefined)[]): void {
       for (const value of values) if (value && value.length >= 6) secrets.add(value)
     },

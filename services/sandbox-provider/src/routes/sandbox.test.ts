@@ -190,11 +190,14 @@ describe('faults of the sandbox', () => {
       '{"error":"invalid_grant","error_description":"x"}',
     ],
     ['', 'text/plain', ''],
-  ])('a fault with the body %j returns this body with the content type %s', async (body, contentType, text) => {
-    await fault({ target: 'token', status: 400, body, contentType })
-    const answer = await provider.refresh('x')
-    expect([answer.headers.get('Content-Type'), await answer.text()]).toEqual([contentType, text])
-  })
+  ])(
+    'a fault with the body %j returns this body with the content type %s',
+    async (body, contentType, text) => {
+      await fault({ target: 'token', status: 400, body, contentType })
+      const answer = await provider.refresh('x')
+      expect([answer.headers.get('Content-Type'), await answer.text()]).toEqual([contentType, text])
+    },
+  )
 
   it('a fault can reset the connection before the call has an effect', async () => {
     const { refresh_token: token } = await provider.tokens()
@@ -278,11 +281,14 @@ describe('faults of the sandbox', () => {
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({ waiting: [] })
   })
 
-  it.each([204, 304])('a fault with status %i returns a response without a body', async (status) => {
-    await fault({ target: 'api', status })
-    const answer = await provider.api(companyInfo, 'x')
-    expect([answer.status, await answer.text()]).toEqual([status, ''])
-  })
+  it.each([204, 304])(
+    'a fault with status %i returns a response without a body',
+    async (status) => {
+      await fault({ target: 'api', status })
+      const answer = await provider.api(companyInfo, 'x')
+      expect([answer.status, await answer.text()]).toEqual([status, ''])
+    },
+  )
 })
 
 describe("revocation and expiry of a realm's tokens by the control routes", () => {

@@ -327,51 +327,57 @@ describe('the token revocation endpoint', () => {
     { personality: 'strict', body: asForm, otherBody: asJson, ofInvalidToken: [200, ''] },
   ]
 
-  describe.each(personalities)('token revocation with the personality $personality', ({ personality, ...expected }) => {
-    beforeEach(() => provider.sandbox('PUT', 'settings', { personality, pkce: false }))
+  describe.each(personalities)(
+    'token revocation with the personality $personality',
+    ({ personality, ...expected }) => {
+      beforeEach(() => provider.sandbox('PUT', 'settings', { personality, pkce: false }))
 
-    it.each(['refresh_token', 'access_token'] as const)(
-      'a revocation of the %s ends the grant',
-      async (which) => {
-        const tokens = await provider.tokens()
-        expect((await revoke(...expected.body(tokens[which]))).status).toBe(200)
-        expect((await provider.refresh(tokens.refresh_token)).status).toBe(400)
-        const call = await provider.api(
-          `/v3/company/${REALM}/companyinfo/${REALM}`,
-          tokens.access_token,
-        )
-        expect(call.status).toBe(401)
-        expect((await provider.counters()).realms[REALM]).toMatchObject({ revocations: 1 })
-      },
-    )
+      it.each(['refresh_token', 'access_token'] as const)(
+        'a revocation of the %s ends the grant',
+        async (which) => {
+          const tokens = await provider.tokens()
+          expect((await revoke(...expected.body(tokens[which]))).status).toBe(200)
+          expect((await provider.refresh(tokens.refresh_token)).status).toBe(400)
+          const call = await provider.api(
+            `/v3/company/${REALM}/companyinfo/${REALM}`,
+            tokens.access_token,
+          )
+          expect(call.status).toBe(401)
+          expect((await provider.counters()).realms[REALM]).toMatchObject({ revocations: 1 })
+        },
+      )
 
-    it('rejects a revocation with the body format of the other personality, and keeps the grant', async () => {
-      const { refresh_token: token } = await provider.tokens()
-      const response = await revoke(...expected.otherBody(token))
-      expect([response.status, await response.json()]).toEqual([400, { error: 'invalid_request' }])
-      expect((await provider.refresh(token)).status).toBe(200)
-    })
+      it('rejects a revocation with the body format of the other personality, and keeps the grant', async () => {
+        const { refresh_token: token } = await provider.tokens()
+        const response = await revoke(...expected.otherBody(token))
+        expect([response.status, await response.json()]).toEqual([
+          400,
+          { error: 'invalid_request' },
+        ])
+        expect((await provider.refresh(token)).status).toBe(200)
+      })
 
-    it('responds to the revocation of an invalid token as the personality specifies', async () => {
-      const { refresh_token: token } = await provider.tokens()
-      await revoke(...expected.body(token))
-      for (const invalid of [token, 'unknown']) {
-        const response = await revoke(...expected.body(invalid))
-        expect([response.status, await response.text()]).toEqual(expected.ofInvalidToken)
-      }
-    })
+      it('responds to the revocation of an invalid token as the personality specifies', async () => {
+        const { refresh_token: token } = await provider.tokens()
+        await revoke(...expected.body(token))
+        for (const invalid of [token, 'unknown']) {
+          const response = await revoke(...expected.body(invalid))
+          expect([response.status, await response.text()]).toEqual(expected.ofInvalidToken)
+        }
+      })
 
-    it.each([
-      ['broken JSON', '{"token"', 'application/json'],
-      ['a token that is not a text', '{"token":1}', 'application/json'],
-      ['a JSON null', 'null', 'application/json'],
-      ['an empty JSON body', '', 'application/json'],
-      ['an empty form', '', FORM],
-      ['a form with two tokens', 'token=a&token=b', FORM],
-    ])('responds with 400 to a revocation request with %s', async (_, body, type) => {
-      expect((await revoke(body, type)).status).toBe(400)
-    })
-  })
+      it.each([
+        ['broken JSON', '{"token"', 'application/json'],
+        ['a token that is not a text', '{"token":1}', 'application/json'],
+        ['a JSON null', 'null', 'application/json'],
+        ['an empty JSON body', '', 'application/json'],
+        ['an empty form', '', FORM],
+        ['a form with two tokens', 'token=a&token=b', FORM],
+      ])('responds with 400 to a revocation request with %s', async (_, body, type) => {
+        expect((await revoke(body, type)).status).toBe(400)
+      })
+    },
+  )
 
   it('rejects a revocation without valid client authentication', async () => {
     const { refresh_token: token } = await provider.tokens()

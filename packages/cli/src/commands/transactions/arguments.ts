@@ -42,7 +42,7 @@ function usableId(text: string): string {
   return id.data
 }
 
-/** Returns the query `?replay=…`, or an empty text for the latest run. @throws {UsageError} */
+/** Returns the query `?replay=…`, or an empty string to select the latest run. @throws {UsageError} */
 export function replayQuery(text: string | undefined): string {
   if (text === undefined) return ''
   const id = ReplayID.safeParse(wholeNumber('--replay', text))
@@ -50,7 +50,7 @@ export function replayQuery(text: string | undefined): string {
   return `?replay=${id.data}`
 }
 
-/** Prints the run that a command changed: as JSON, or `text`. */
+/** Prints the run that a command changed: as JSON if `isJson` is set, otherwise as `text`. */
 export async function printOutcome(
   terminal: Terminal,
   header: Header,

@@ -75,7 +75,7 @@ describe('transactions list', () => {
     ])
   })
 
-  it('transactions list shows what a run waits for, and shortens errors to one line', async () => {
+  it('transactions list shows what a run waits for and prints each error on one line', async () => {
     const { out, err } = await cli('list', '--all')
     expect(err).toBe('')
     expect(out).toMatch(/^5 .*Waiting .*ACC-1$/m)
@@ -110,7 +110,7 @@ describe('transactions list', () => {
   })
 })
 
-describe('the process of a transaction', () => {
+describe('the option --process of commands on transactions', () => {
   it.each([
     [['A', 'B'], '--process is needed; there are: A, B'],
     [[], '--process is needed; there are: none'],
@@ -121,8 +121,8 @@ describe('the process of a transaction', () => {
   })
 })
 
-describe('what is done with a transaction', () => {
-  it('sends queue, replay, resume and cancel with the values of their options', async () => {
+describe('commands that change a transaction', () => {
+  it('transactions queue, replay, resume and cancel send the values of their options', async () => {
     expect((await cli('queue', '9', '--data', '{"n": 1}', '--realm', '77')).out).toBe(
       '9 is queued.\n',
     )
@@ -139,7 +139,7 @@ describe('what is done with a transaction', () => {
     expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
   })
 
-  it("prints the message and the code of the coordinator's rejection", async () => {
+  it('prints the message and the problem code if the coordinator rejects a command', async () => {
     const { code, out, err } = await cli('replay', '9')
     expect({ code, out, err }).toEqual({
       code: 1,
@@ -162,14 +162,14 @@ describe('what is done with a transaction', () => {
     [['list', '--since', 'yesterday'], '--since must be a time'],
     [['list', '--limit', '0'], '--limit must be at least 1'],
     [['list', '--limit', '5', '--all'], 'Either --limit or --all'],
-  ])('rejects the arguments %j as wrong usage and sends nothing', async (args, message) => {
+  ])('rejects the arguments %j as wrong usage and sends no request', async (args, message) => {
     const { code, out, err } = await cli(...args)
     expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
     expect(routes().filter((route) => route.startsWith('POST'))).toEqual([])
   })
 })
 
-describe('a file of transactions', () => {
+describe('transactions queue --file', () => {
   let folder: string
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'cli-'))
@@ -185,7 +185,7 @@ describe('a file of transactions', () => {
     ['', 'has no transactions'],
     ['{"TransactionID": "1"}\n\n{', 'line 3: is not JSON; nothing was queued'],
   ])(
-    'rejects a file with the content %j as wrong usage and sends nothing',
+    'rejects a file of transactions with the content %j and sends no request',
     async (content, message) => {
       const { code, err } = await queue(content)
       expect([code, err]).toEqual([2, expect.stringContaining(message)])
@@ -193,7 +193,7 @@ describe('a file of transactions', () => {
     },
   )
 
-  it('reports a file of transactions that cannot be read', async () => {
+  it('reports an error if the file of transactions cannot be read', async () => {
     const { code, err } = await cli('queue', '--file', join(folder, 'none'))
     expect([code, err]).toEqual([2, expect.stringContaining('cannot be read (ENOENT)')])
   })
