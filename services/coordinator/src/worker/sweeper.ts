@@ -4,8 +4,8 @@
  *
  * It polls every 15 s, and at once when the source reports inserted rows. Each run is published at growing
  * intervals, and only if the queue of its step is short: a long queue means slow workers, not lost messages,
- * and more messages would not help. A run at a step that its process no longer has is failed with the reason,
- * because no worker would ever claim it.
+ * and more messages would not help. A run at a step that no longer exists in its process is marked as failed
+ * with the reason, because no worker would ever claim the run.
  */
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -33,7 +33,7 @@ export interface SweeperDeps {
 }
 
 const BATCH = 500
-/** The most batches that one poll publishes; the rest follows when the queues are short again. */
+/** The maximum number of batches that one poll publishes. The rest follows when the queues are short again. */
 const MAX_BATCHES = 10
 /** The delay from a notification of the source to the poll, so that one poll picks up all rows inserted meanwhile. */
 const HINT_MS = 50
@@ -64,7 +64,10 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     return found
   }
 
-  /** True after a poll that published as many runs as it may, until a poll of all steps finds no more. */
+  /**
+   * Becomes true when a poll publishes its maximum number of runs, and false when a poll of all steps finds no
+   * more.
+   */
   let isMoreDue = false
 
   /**
@@ -90,7 +93,7 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     return !isMoreDue
   }
 
-  /** Fails overdue runs at a step that was removed from their process. */
+  /** Marks overdue runs as failed if their step was removed from the process. */
   async function failRunsAtUnknownStep(): Promise<void> {
     const running = [...processes.values()].filter(({ name }) => worker.isConsuming(name))
     const consumed = new Map<string, boolean>()
@@ -102,23 +105,28 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
       const error = `the process has no step ${StepName} any more; resume the run once it has it again`
       const failed = await source.failRun(run, Version, 'step_unknown', error)
       if (failed === null) continue
-      log.warn({ process: Process, step: StepName }, 'failed a run at an unknown step')
+      log.warn({ process: Process, step: StepName }, 'run marked as failed: its step is unknown')
       publisher.publishEvent(failed)
     }
   }
 
-  /** Whether any replica consumes this step's queue, as in a rolling deployment of two versions of a process. */
+  /**
+   * Whether any replica consumes this step's queue. That is possible in a rolling deployment, where two
+   * versions of a process run.
+   */
   async function isConsumed(process: string, step: string): Promise<boolean> {
     const consumers = await queue.consumers(process, step)
     if (consumers !== null) return consumers > 0
-    // Null means that the queue does not exist, so nothing can consume it, or that the broker is unavailable. A query
-    // of a queue that must exist distinguishes the two; if the broker is unavailable, the step counts as consumed.
+    // `null` means either that the queue does not exist, so nothing can consume it, or that the broker is
+    // unavailable. A query of a queue that must exist distinguishes the two cases. If the broker is
+    // unavailable, the step counts as consumed.
     const first = processes.get(process)?.stepNames[0]
     return first === undefined || (await queue.waiting(process, first)) === null
   }
 
   async function republish(run: Run): Promise<void> {
-    // Another program inserted this row. No message may contain such an id, so the run could never be claimed.
+    // Another program inserted this row. No message may contain an id of this kind, so no worker could ever
+    // claim the run.
     if (!TransactionID.safeParse(run.TransactionID).success) {
       const failed = await source.failRun(
         run,

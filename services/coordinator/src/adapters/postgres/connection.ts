@@ -14,44 +14,48 @@ import postgres from 'postgres'
 import { migrate } from './migrate.ts'
 
 export interface PostgresOptions {
-  /** Shown in `pg_stat_activity`. */
+  /** The application name that `pg_stat_activity` shows. */
   readonly name: string
   readonly dependency: Dependency
   readonly logger: Logger
-  /** Milliseconds a statement may take. A connection that is unresponsive for a second longer is closed. */
+  /**
+   * The time limit of a statement in milliseconds. A connection that stays unresponsive for another second is
+   * closed.
+   */
   readonly statementTimeoutMs?: number
 }
 
-/** The only access to the database. Fails with `store_unavailable` instead of waiting for it. */
+/** The only access to the database. A call fails with `store_unavailable` instead of waiting for the database. */
 export interface PostgresConnection extends AsyncDisposable {
   readonly run: <Result>(work: (sql: postgres.Sql) => Promise<Result>) => Promise<Result>
   /**
-   * Calls `onNotice` for each notification of a channel, and after each reconnect: notifications sent while the
-   * connection was down are not repeated.
+   * Calls `onNotice` for each notification on a channel, and after each reconnect, because notifications sent
+   * while the connection was down are not repeated.
    */
   readonly listen: (channel: string, onNotice: () => void) => void
 }
 
 /**
- * Statements are planned once, while the tables are small, and keep that plan when the tables have grown: every
- * transaction would then pay for a plan that scans a whole table. All statements but the audit find few rows by a
- * key, so full scans and the joins that need them are disabled.
+ * PostgreSQL plans a prepared statement while the tables are small and keeps that plan after they have grown.
+ * Every transaction would then pay for a plan that scans a whole table. All statements except the audit find
+ * few rows by key, so full scans, and the joins that need full scans, are disabled.
  */
 const LOOKUP_BY_KEY = {
   enable_seqscan: 'off',
   enable_hashjoin: 'off',
   enable_mergejoin: 'off',
-  // With scans disabled, one that is unavoidable gets such a high cost estimate that it would be JIT-compiled first.
+  // While full scans are disabled, an unavoidable one gets such a high cost estimate that PostgreSQL would
+  // spend time on JIT compilation.
   jit: 'off',
 }
-/** The format that `isoTime` parses, independent of the database's own settings. */
+/** The time format that `isoTime` parses, whatever the settings of the database are. */
 const TIMES = { TimeZone: 'UTC', DateStyle: 'ISO' }
 const CONNECTIONS = 10
 const CHECK_MS = 1_000
 const STATEMENT_TIMEOUT_MS = 10_000
 const TIMESTAMPTZ = 1184
 
-/** Connects in the background, and applies the migrations first. */
+/** Connects in the background, and applies the migrations before any other statement runs. */
 export function connectPostgres(url: Secret, options: PostgresOptions): PostgresConnection {
   const { dependency, logger, name, statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
   const shutdown = new AbortController()
@@ -61,11 +65,12 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
     postgres(url.reveal(), {
       ...own,
       connect_timeout: 5,
-      // The driver's own back-off grows to 20 s, and queries wait all that time.
+      // The driver's own back-off between reconnects grows to 20 s, and queries would wait that long.
       backoff: (attempt: number) =>
         backoffMs(attempt + 1, { baseMs: 50, capMs: 1_000, random: 1 }) / 1_000, // in seconds
       max_lifetime: 1_800,
-      // The driver would query the types on each new connection without handling a failure, which would end the process.
+      // The driver would query the types on each new connection. It does not handle a failure of that query,
+      // and the process would end.
       fetch_types: false,
       onnotice: () => {},
       connection: {
@@ -87,7 +92,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
   // A migration may take longer than any other statement.
   const migrating = client({ max: 1, idle_timeout: 1 })
 
-  // This timeout includes the time a statement waits for a free connection, which the driver does not bound.
+  // This timeout also covers the time that a statement waits for a free connection, which the driver does not limit.
   const within = <Result>(work: Promise<Result>): Promise<Result> =>
     withTimeout(work, responseTimeoutMs)
 
@@ -104,7 +109,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       } catch (error) {
         dependency.down(reasonOf(error))
         if (!isMigrated && !(error instanceof UnsupportedBackend))
-          logger.debug({ err: error }, 'database is not up to date yet')
+          logger.debug({ err: error }, 'database schema is not migrated yet')
       }
       await delay(CHECK_MS, null, { signal: shutdown.signal }).catch(() => {})
     }
@@ -119,9 +124,10 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           return await within(work(sql))
         } catch (error) {
           const { code, routine } = error as { code?: unknown; routine?: unknown }
-          // The server rolled this transaction back in favour of another one: nothing of it was committed.
+          // The server rolled this transaction back in favour of another one, so none of its changes were committed.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
-          // Prepared statements belong to a connection, and each may be older than a migration, or lost.
+          // Each connection has prepared statements of its own. Any of them may be older than a migration, or
+          // lost, so each connection may need one repetition.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) continue
           if (isConnectionLoss(error)) {
             dependency.down(reasonOf(error))
@@ -140,7 +146,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       }
     },
     listen(channel, onNotice) {
-      // The driver reconnects this dedicated connection by itself; the first failure needs no other handling.
+      // The driver reconnects this dedicated connection by itself, so a failure of the first attempt needs no
+      // other handling.
       sql.listen(channel, onNotice, onNotice).catch(() => {})
     },
     async [Symbol.asyncDispose]() {
@@ -155,7 +162,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 /**
  * Checks the version and the clock of a server on the first connection.
  *
- * @throws {UnsupportedBackend} if it is too old.
+ * @throws {UnsupportedBackend} if the server is too old.
  */
 async function examine(sql: postgres.Sql, dependency: Dependency): Promise<void> {
   const requestedAt = Date.now()
@@ -169,9 +176,9 @@ async function examine(sql: postgres.Sql, dependency: Dependency): Promise<void>
 }
 
 /**
- * The time in ISO 8601 with milliseconds, as `toISOString` prints it. The input is a time as a session in UTC prints
- * it: `2026-11-20 09:30:00.25+00`, or in JSON `2026-11-20T09:30:00.25+00:00`. Parsed by character index, because
- * this runs several times per transaction.
+ * Returns a time in ISO 8601 with milliseconds, in the format of `toISOString`. The input is a time as
+ * PostgreSQL prints it in UTC: `2026-11-20 09:30:00.25+00`, or in JSON `2026-11-20T09:30:00.25+00:00`. Parsed
+ * by character index, because this runs several times per transaction.
  */
 export function isoTime(value: string): string {
   let digits = 0
@@ -182,7 +189,7 @@ export function isoTime(value: string): string {
 
 const isDigit = (code: number): boolean => code >= 48 && code <= 57
 
-// SQLSTATE
+// Codes and one class of SQLSTATE (PostgreSQL manual, appendix A).
 const DEADLOCK = '40P01'
 const SERIALIZATION = '40001'
 const DATA_EXCEPTION = '22'
@@ -200,12 +207,15 @@ const unavailable = (cause?: unknown): IntegrationError =>
   })
 
 /**
- * Milliseconds that are added to each timeout. After the process was frozen, timers fire before the responses that
- * already arrived in its sockets are read; this time lets them be read first.
+ * Milliseconds that are added to each timeout. After the process was frozen, timers fire before the responses
+ * that already arrived in its sockets are read. The added time lets the process read the responses first.
  */
 const GRACE_MS = 100
 
-/** Rejects after the timeout: a query on an unresponsive connection would wait as long as TCP retransmits. */
+/**
+ * Rejects after the timeout. Without it, a query on an unresponsive connection would wait as long as TCP
+ * retransmits.
+ */
 async function withTimeout<Result>(work: Promise<Result>, ms: number): Promise<Result> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
@@ -221,9 +231,10 @@ async function withTimeout<Result>(work: Promise<Result>, ms: number): Promise<R
 }
 
 /**
- * Whether an error is about the connection or the server, not about the statement itself. Such errors are those that
- * ended or rejected the connection (FATAL); SQLSTATE classes 08, 40, 53, 57, 58 and code 25006, which report the state
- * of the server (persistent deadlocks, read-only after a failover); and every code of the driver or operating system.
+ * Whether an error comes from the connection or the server instead of the statement itself. This is true for
+ * errors that ended or rejected the connection (FATAL), and for every code of the driver or the operating
+ * system. It is also true for SQLSTATE classes 08, 40, 53, 57, 58 and code 25006, which report the state of the
+ * server (such as persistent deadlocks, or read-only after a failover).
  */
 function isConnectionLoss(error: unknown): boolean {
   if (error instanceof IntegrationError) return false
