@@ -28,7 +28,10 @@ interface Call {
 describe('the invoice process of the guide', () => {
   let stack: AsyncDisposableStack
   let calls: Call[]
-  /** Whether the fake message service sends a message but closes the connection instead of responding. */
+  /**
+   * Whether the fake message service, after it has sent a message, closes the connection instead of responding
+   * to the call.
+   */
   let hangsUp: boolean
   let outside: string
   let coordinator: string
@@ -77,7 +80,10 @@ describe('the invoice process of the guide', () => {
     return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   }
 
-  /** Responds like the accounting API behind the gateway, and like the message service; `null` closes the connection. */
+  /**
+   * Returns the response of the accounting API behind the gateway or of the message service; `null` means that
+   * the connection is closed without a response.
+   */
   async function respond(request: IncomingMessage) {
     const url = new URL(request.url ?? '', outside)
     const body = await text(request)

@@ -1,6 +1,6 @@
 /**
- * Invalid requests, misbehaving targets and steps, and full disks. Each of them must end in a documented status, and
- * the next transaction must still run.
+ * Tests invalid requests, misbehaving targets and steps, and full disks. Each case must end in a documented
+ * status, and the next transaction must still run.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmdirSync } from 'node:fs'
@@ -103,7 +103,7 @@ describe('a misbehaving step', () => {
     },
   )
 
-  it('a step that blocks the event loop for longer than its lease makes every call under the same idempotency key', async () => {
+  it('a step that blocks the event loop for longer than its lease makes every call with the same idempotency key', async () => {
     let times = 0
     const block = (step: Step<string>) => {
       times += 1
@@ -234,7 +234,10 @@ describe('an OrderCSV folder that cannot be written', () => {
     await rm(folder())
     await mkdir(folder())
   }
-  /** Makes the folder unwritable and expects the order to be retried, then makes it writable and expects completion. */
+  /**
+   * Makes the folder unwritable and expects that the order is retried. Then makes the folder writable and
+   * expects that the order completes.
+   */
   async function expectRetryUntilRepaired(
     code: RegExp,
     damage: () => Promise<void>,
@@ -265,7 +268,7 @@ describe('an OrderCSV folder that cannot be written', () => {
     await expectRetryUntilRepaired(/EEXIST|ENOTDIR/, () => writeFile(folder(), ''), recreate)
   })
 
-  // The tests may run as root, and /sys is a place where even root cannot create files.
+  // The tests may run as root, and even root cannot create files in /sys.
   it.skipIf(process.platform !== 'linux')(
     'retries an order while the folder OrderCSV is read-only',
     async () => {
@@ -301,7 +304,7 @@ describe('an OrderCSV folder that cannot be written', () => {
   )
 })
 
-/** Runs a program. @throws {Error} with its standard error if it exits with another code than 0. */
+/** Runs a program. @throws {Error} with the program's standard error if its exit code is not 0. */
 function command(program: string, args: readonly string[]): void {
   const { status, stderr } = spawnSync(program, args, { encoding: 'utf8' })
   if (status !== 0) throw new Error(`${program} failed: ${stderr}`)

@@ -33,12 +33,13 @@ describe('a call whose outcome is unknown', () => {
 
   it.each([
     ['had taken effect is not repeated', respondWith(200, '{"charge":"C-1"}'), 1],
-    ['had no effect is repeated under the same idempotency key', respondWith(404), 2],
-  ])('a call whose coordinator was killed and that %s', async (_, found, charges) => {
+    ['had no effect is repeated with the same idempotency key', respondWith(404), 2],
+  ])('after its coordinator was killed, a call that %s', async (_, found, charges) => {
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
     await using target = await startTarget()
-    // The target makes the charge, but its response never reaches the coordinator that is killed.
+    // The target makes the charge, but its response never reaches the coordinator, because the test kills the
+    // coordinator.
     target.on('/charges', (request, response) =>
       target.callsTo('/charges').length === 1
         ? undefined

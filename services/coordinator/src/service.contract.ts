@@ -23,7 +23,10 @@ import { respondWith } from '../test-support/fake-target.ts'
 import { defineProcess, type ProcessDefinition } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 
-/** The behaviour of a coordinator, the same on RabbitMQ and PostgreSQL as on the embedded bus and memory source. */
+/**
+ * The behaviour of a coordinator. It must be the same on RabbitMQ and PostgreSQL as on the embedded bus and the
+ * memory source.
+ */
 export function coordinatorContract(
   kind: 'embedded' | 'real',
   dispatch: ProcessDefinition['dispatch'],
@@ -61,7 +64,7 @@ export function coordinatorContract(
       return host.call(path, init)
     }
     let processName = 'OrderProcess'
-    /** A process whose first step is the given function; its second one completes. */
+    /** A process whose first step is the given function and whose second step completes. */
     const trial = (
       first: (step: Step) => unknown,
       options: { retry?: object; stepTimeoutSeconds?: number; requireInternet?: boolean } = {},
@@ -124,7 +127,7 @@ export function coordinatorContract(
         expect(host.log.some(({ msg }) => msg === 'coordinator starting')).toBe(true)
       })
 
-      it('runs a transaction once that a thousand concurrent requests queue', async () => {
+      it('runs a transaction once if a thousand concurrent requests queue it', async () => {
         const host = await start()
         const id = fresh()
         const responses = await Promise.all(Array.from({ length: 1_000 }, () => host.queue(id)))
@@ -318,7 +321,7 @@ export function coordinatorContract(
       })
     })
 
-    describe('after a 429 of a company', () => {
+    describe('calls for a company that responded with 429', () => {
       const ofCompany = (step: Step) =>
         step.execute(
           { url: `/v3/company/${step.realm}/query` },
@@ -326,7 +329,7 @@ export function coordinatorContract(
         )
       const path = '/v3/company/42/query'
 
-      it('sends no further call for the company of the 429, and continues with other companies', async () => {
+      it('sends no further call for the company that responded with 429, and continues with other companies', async () => {
         const host = await start({ processes: trial(ofCompany) })
         host.target.on(path, respondWith(429, '', { 'retry-after': '60' }))
         const [first, blocked, free] = [fresh(), fresh(), fresh()]
@@ -378,7 +381,7 @@ export function coordinatorContract(
     })
 
     describe('a step that misbehaves', () => {
-      it('fails a step as status_not_set that returns without a call and without a status', async () => {
+      it('fails a step as status_not_set if it returns without a call and without a status', async () => {
         const host = await start({ processes: trial(() => {}) })
         const id = fresh()
         await host.queue(id)
@@ -427,7 +430,7 @@ export function coordinatorContract(
     })
 
     describe('recovery after failures', () => {
-      it('recovers the run of a worker that died during a step when the lease expires', async () => {
+      it('recovers a run when the lease of its dead worker expires', async () => {
         const source = await backends.openSource({ leaseMs: 1_000, sweepMs: 100 })
         const id = fresh()
         const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
@@ -447,7 +450,7 @@ export function coordinatorContract(
         await source[Symbol.asyncDispose]()
       })
 
-      it('publishes the message of a step again that was recorded but never published', async () => {
+      it('publishes a step message again if it was recorded but never published', async () => {
         const step = dispatch === 'inline' ? 'order' : 'report'
         let isLost = false
         const host = await start({
@@ -500,7 +503,7 @@ export function coordinatorContract(
         const next = fresh()
         await host.queue(next)
         await host.reached(next, 'Completed')
-        // Each claim and each record adds 1 to the version. An inline worker claims the first step only.
+        // Each claim and each recorded outcome adds 1 to the version. An inline worker claims only the first step.
         expect((await host.run(id)).Version).toBe(dispatch === 'inline' ? 4 : 6)
         expect(host.target.callsTo('/order')).toHaveLength(2)
       })
@@ -539,7 +542,7 @@ export function coordinatorContract(
       })
     })
 
-    describe('while the internet is unreachable', () => {
+    describe('a coordinator without access to the internet', () => {
       it('starts no step while the internet is unreachable, charges no attempt, logs the pause, and resumes', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
@@ -613,7 +616,7 @@ export function coordinatorContract(
         const id = fresh()
         await host.queue(id)
         await until(() => host.log.some(({ msg }) => msg === 'coordinator cancellation complete'))
-        // The attempt is not charged, but stored, because its call had been sent.
+        // The attempt is not charged, but it is stored because its call had been sent.
         expect(await host.run(id)).toMatchObject({
           Attempt: 0,
           Status: 'Queued',
@@ -713,8 +716,8 @@ export function coordinatorContract(
       first.stop()
       const missed = await watchEvents(host, id, { lastId: first.ids[1] })
       await until(() => missed.seen.some(({ Status }) => Status === 'Completed'))
-      // The stream repeats the events of the second before Last-Event-ID, because another replica may have sent them in
-      // another order.
+      // The stream repeats the events of the second before the Last-Event-ID, because another replica may have
+      // sent those events in another order.
       expect(missed.ids.filter((eventId) => eventId !== first.ids[0])).toEqual(first.ids.slice(2))
       const others = await watchEvents(host, id, {
         lastId: first.ids[1],

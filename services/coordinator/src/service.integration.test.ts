@@ -20,7 +20,7 @@ coordinatorContract('real', 'inline')
 
 const amqpUrl = process.env['TEST_AMQP_URL'] ?? ''
 
-describe('a coordinator over RabbitMQ and Postgres', () => {
+describe('a coordinator on RabbitMQ and PostgreSQL', () => {
   let backends: Backends
   beforeAll(async () => {
     backends = await openBackends('real')
@@ -94,7 +94,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     expect(await host.bus.depth('steps.OrderProcess.order')).toMatchObject({ ready: 0 })
   })
 
-  it('runs a row that SQL inserted, and fails one whose id contains control characters', async () => {
+  it('runs a row inserted by SQL, and fails a row whose id contains control characters', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -118,7 +118,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     })
   })
 
-  it('runs hundreds of inserted rows at once and with less than five polls', async () => {
+  it('runs hundreds of inserted rows at once with fewer than five polls', async () => {
     let polls = 0
     const host = use(
       await startFixture(backends, {
@@ -144,11 +144,12 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
         where "TransactionID" like ${`${many}%`} and "Status" <> 'Completed'`
       return row?.['left'] === 0
     })
-    // The notifications of all rows should lead to one poll that publishes them and one that finds no more.
+    // All notifications together should lead to two polls: one that publishes the rows, and one that finds no
+    // more rows.
     expect(polls - before).toBeLessThan(5)
   })
 
-  it('rejects an inserted row with values that would fail the statement of a whole batch', async () => {
+  it('rejects an inserted row whose values would make the statement of a whole batch fail', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -322,7 +323,7 @@ describe('a coordinator over RabbitMQ and Postgres', () => {
     })
     const act = (action: string) =>
       host.call(`/processes/OrderProcess/transactions/${id}/${action}`, { method: 'POST' })
-    /** Publishes the batch of transitions that another replica would publish for the cancellation. */
+    /** Publishes the batch of transitions with which another replica would report the cancellation. */
     const raw = await channel()
     const tellOf = ({ Version, UpdatedAt: At }: Awaited<ReturnType<typeof host.run>>): void => {
       const run = { Process: 'OrderProcess', TransactionID: id, ReplayID: 0, StepName: 'order' }

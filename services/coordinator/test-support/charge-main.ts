@@ -1,4 +1,4 @@
-/** The program of a coordinator that runs the charge process. A test starts it and kills it during its call. */
+/** Runs a coordinator with the charge process. A test starts this program and kills it during a call. */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { runService } from '@integration-host/shared/process/lifecycle'
 import { createLogger } from '@integration-host/shared/observability/logger'

@@ -4,7 +4,10 @@ import { defineStep, type Step } from '../src/process/step.ts'
 
 const Charge = z.object({ charge: z.string() })
 
-/** Makes a call that must not be repeated, and a `confirm` that queries the target by key. Initial data: its address. */
+/**
+ * Makes a call that must not be repeated; its `confirm` queries the target by key. The initial data is the
+ * address of the target.
+ */
 const charge = defineStep(
   (step: Step<string>) =>
     step.execute(

@@ -1,15 +1,16 @@
 /**
- * The service as a process of the fault tests, on PostgreSQL and RabbitMQ. `DIES_AT` names a failpoint in the step
- * protocol: there the process kills itself with SIGKILL if it is handling the transaction `DIES_WITH`, so it
- * flushes, releases and publishes nothing. The failpoints wrap the source and the bus; product code has none.
+ * Runs the coordinator as a process for the fault tests, on PostgreSQL and RabbitMQ. `DIES_AT` names a failpoint in
+ * the step protocol. When the process handles the transaction `DIES_WITH` and reaches the failpoint, it kills
+ * itself with SIGKILL, so it flushes, releases and publishes nothing. The failpoints wrap the source and the bus;
+ * the product code contains none.
  *
  * Further settings:
  *
  * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
- * - `SWEEP_MS`: how long after its message a run is overdue. Default: the interval of the sweeper.
+ * - `SWEEP_MS`: how long after its message was sent a run is overdue. Default: the interval of the sweeper.
  * - `PROBE_MS`: the interval of the internet probes.
- * - `PROCESS`: another process instead of the orders. `inline` is the same with `dispatch: 'inline'`; the first step
- *   of `company` calls a company through the gateway.
+ * - `PROCESS`: the process to run instead of the order process. `inline` is the order process with `dispatch:
+ *   'inline'`; the first step of `company` calls a company through the gateway.
  */
 import { writeSync } from 'node:fs'
 import { createHealth } from '@integration-host/shared/observability/health'
@@ -74,8 +75,9 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     return results
   },
   async claim(request) {
-    // RabbitMQ may deliver the message of the next step to this process before the publish of it is confirmed. The
-    // claim must not run then, because the process is to die after the publish and before any claim.
+    // RabbitMQ may deliver the message of the next step to this process before it confirms the message to the
+    // publisher. The claim must not run then, because the process is to die after the publish and before any
+    // claim.
     const isOwnMessage = request.step === 'report' && request.TransactionID === DIES_WITH
     if (diesAt === 'published' && isOwnMessage) return new Promise(() => {})
     await failpoint('received', request.TransactionID)
@@ -112,7 +114,10 @@ const busWithFailpoints = (bus: MessageBus): MessageBus => ({
   },
 })
 
-/** Has the name OrderProcess, so that the tests remove its queues together with those of the orders. */
+/**
+ * Has the name OrderProcess, so that the tests remove the queues of this process together with those of the
+ * order process.
+ */
 const companyProcess = defineProcess('OrderProcess', {
   steps: {
     order: (step: Step) =>

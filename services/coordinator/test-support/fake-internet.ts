@@ -3,11 +3,11 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 /**
- * The target of an internet probe, which a test makes unreachable. It keeps its port meanwhile, because another test
- * could be given a released port.
+ * The target of an internet probe, which a test can make unreachable. An unreachable target keeps its port,
+ * because another test could be given a released port.
  */
 export interface Internet extends AsyncDisposable {
-  /** For `INTERNET_PROBES`. */
+  /** The value of the setting `INTERNET_PROBES`. */
   readonly probe: string
   isReachable: boolean
 }

@@ -67,7 +67,7 @@ export async function startTarget(): Promise<Target> {
   }
 }
 
-/** Responds with a status and a text; for `Target.on`. */
+/** Builds a handler for `Target.on` that responds with a status and a text. */
 export const respondWith =
   (status: number, body = '', headers: Record<string, string> = {}) =>
   (_: IncomingMessage, response: ServerResponse): void => {

@@ -119,7 +119,7 @@ export interface Fixture extends AsyncDisposable {
   call(path: string, init?: RequestInit): Promise<Response>
   queue(id: string, data?: unknown, realm?: string): Promise<Response>
   run(id: string, replay?: number): Promise<TransactionView & { ErrorClass: string | null }>
-  /** Resolves with the run once it has the status. */
+  /** Resolves with the run when the run has the status. */
   reached(id: string, status: string, replay?: number): Promise<Awaited<ReturnType<Fixture['run']>>>
 }
 
@@ -133,7 +133,7 @@ export interface FixtureOptions {
   readonly amqpUrl?: string
   readonly bus?: MessageBus
   readonly source?: TransactionSource
-  /** Wraps the source or bus of the coordinator, to fail at chosen points. */
+  /** Wraps the source or bus of the coordinator, so that it fails at chosen points. */
   readonly wrapSource?: (source: TransactionSource) => TransactionSource
   readonly wrapBus?: (bus: MessageBus) => MessageBus
 }
@@ -219,8 +219,8 @@ export async function startFixture(
 }
 
 /**
- * Connects to `/events` and collects the events of one transaction, because runs of previous tests may still publish.
- * `isWholeAtEnd` is false if the stream was truncated.
+ * Connects to `/events` and collects only the events of one transaction, because runs of previous tests may
+ * still publish events. `isWholeAtEnd` is false if the stream was truncated.
  */
 export async function watchEvents(
   host: Fixture,

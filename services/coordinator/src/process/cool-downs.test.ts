@@ -33,7 +33,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 10_000)).toBe(10_000)
   })
 
-  it('schedules a later step behind those that are still waiting', () => {
+  it('schedules a later step after the steps that are still waiting', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1')

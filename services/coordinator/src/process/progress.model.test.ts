@@ -1,6 +1,7 @@
 /**
- * A model-based test: applies random sequences of operations (queue, claim, record, cancel, lost workers, …) to a real
- * source and to a small model of the transition rules, and compares the state of every run after each operation. `npm run test:faults` runs a hundred thousand of them.
+ * A model-based test: applies random sequences of operations (queue, claim, record, cancel, lost workers, …) to a
+ * real source and to a small model of the transition rules, and compares the state of every run after each
+ * operation. `npm run test:faults` runs a hundred thousand of them.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -26,7 +27,7 @@ import type { RetryPolicy } from './retry-policy.ts'
 
 const SEQUENCES = process.env['TEST_FAULTS'] === undefined ? 4_000 : 100_000
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
-/** A source keeps all its runs, so after this many sequences a new source is opened, which keeps the test fast. */
+/** A source keeps all its runs. After this many sequences the test opens a new source, because a full one is slow. */
 const SEQUENCES_PER_SOURCE = 500
 
 const steps = ['order', 'report', 'csv'] as const
@@ -50,7 +51,10 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
 }
 type OutcomeName = keyof typeof outcomes
 
-/** One operation. `run` and `lease` count back from the newest one, so that most random values name an existing one. */
+/**
+ * One random operation. `run` and `lease` count back from the newest run or lease, so that most random values
+ * name an existing one.
+ */
 type Happening =
   | { readonly do: 'queue'; readonly id: string; readonly data: number }
   | { readonly do: 'claim'; readonly run: number; readonly behind: number; readonly step: string }
@@ -72,7 +76,7 @@ type Happening =
 
 const anyId = fc.constantFrom(...ids)
 const recent = fc.nat({ max: 3 })
-/** How many versions a message is behind its run: mostly none, sometimes earlier ones, and -1 for a future one. */
+/** How many versions a message lags behind its run: mostly 0, sometimes more, and -1 if it is one version ahead. */
 const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
 const anything: fc.Arbitrary<Happening> = fc.oneof(
   {
@@ -81,7 +85,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   {
     weight: 8,
-    // Empty means the step that is due, so that most claims name the right one.
+    // An empty name stands for the step that is due, so that most claims name the right step.
     arbitrary: fc.record({
       do: fc.constant('claim'),
       run: recent,
@@ -148,7 +152,10 @@ class Clock {
   now = Date.parse('2026-11-20T00:00:00Z')
 }
 
-/** Applies operations to the transactions of one process, in the source and in its own prediction. */
+/**
+ * Applies operations to the transactions of one process, both in the source and in the model that predicts the
+ * state of the source.
+ */
 class Model {
   readonly runs: ModelRun[] = []
   readonly leases: Lease[] = []
@@ -156,7 +163,7 @@ class Model {
   readonly #source: TransactionSource
   readonly #process: ProcessOutline
   readonly #clock: Clock
-  /** Each completed run as first read, to check that it never changes again. */
+  /** Each completed run as it was first read. Every later read must return an equal run. */
   readonly #completed = new Map<ModelRun, RunDetail | null>()
 
   constructor(source: TransactionSource, name: string, clock: Clock) {
@@ -212,7 +219,7 @@ class Model {
         if (lease === undefined || outcome === undefined) return
         const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
         const held = run.lease?.version === lease.version
-        // A worker computes the transition from the run as it was when claimed, even if the run has changed since.
+        // A worker computes the transition from the run as it was at the claim, even if the run has changed since.
         const claimed = {
           ...(await this.#get(run)).run,
           StepName: lease.step,
@@ -322,7 +329,7 @@ class Model {
     for (const run of this.runs) await this.#compare(run)
   }
 
-  /** S4: `due` returns every run that is not over, also after it was returned many times and never claimed. */
+  /** S4: `due` returns every unfinished run, even if it was returned many times before and never claimed. */
   async expectAllToComeUp(): Promise<void> {
     const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
     this.#clock.now += LEASE_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
@@ -499,7 +506,10 @@ class Model {
   })
 }
 
-/** A journal file that discards what is written: durability has tests of its own, and the disk would slow this one. */
+/**
+ * A journal file that discards all writes. Other tests cover durability, and disk writes would slow this test
+ * down.
+ */
 const nowhere = async () => ({
   appendFile: async () => {},
   datasync: async () => {},

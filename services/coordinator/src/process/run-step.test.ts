@@ -84,7 +84,7 @@ async function outcomeOf(
 }
 
 describe('the interface that a step gets', () => {
-  it('shows a step its run, the previous step, and finished steps by name', async () => {
+  it('gives a step access to its run, the previous step, and finished steps by name', async () => {
     const { outcome } = await outcomeOf((step: Step) => {
       expect(step).toMatchObject({
         process: 'P',
@@ -289,17 +289,17 @@ describe('an error body of the provider', () => {
     },
   )
 
-  it('ignores an error body in the response to a call without a credential, which is not from the provider', async () => {
+  it('ignores an error body if the call had no credential, because the response is not from the provider', async () => {
     const { outcome } = await outcomeOf(elsewhere, [answered(200, faultBody('5020'))])
     expect(outcome.kind).toBe('completed')
   })
 })
 
-describe('a 429 of a call with a credential', () => {
+describe('a 429 response to a call with a credential', () => {
   const callFor = (realm: string) => (step: Step) =>
     step.execute({ url: `/v3/company/${realm}/x` }, { credential: `ACC-${realm}` })
 
-  it('blocks later calls with a credential after its 429, and no calls with other credentials', async () => {
+  it('blocks later calls with a credential after its 429, but no calls with other credentials', async () => {
     const coolDowns = createCoolDowns(() => 0)
     const first = await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
     expect(first.outcome).toEqual({
@@ -326,7 +326,7 @@ describe('a 429 of a call with a credential', () => {
       )
   })
 
-  it('keeps a step in doubt that was in doubt before its call got a 429', async () => {
+  it('keeps a step in doubt if its call gets a 429', async () => {
     const { outcome } = await outcomeOf(callFor('42'), [answered(429)], { isInDoubt: true })
     expect(outcome).toMatchObject({ kind: 'held', isInDoubt: true })
   })
@@ -395,7 +395,7 @@ describe('waitFor in a step', () => {
   )
 })
 
-describe('the doubt of a step', () => {
+describe('the doubt about the effect of a step', () => {
   const lost: CallOutcome = { kind: 'failed', reason: 'ECONNRESET', isSent: true }
   const unsent: CallOutcome = { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }
   const call = (step: Step) =>
@@ -443,7 +443,7 @@ describe('the doubt of a step', () => {
   })
 })
 
-describe('a step in doubt with a confirm', () => {
+describe('a step in doubt that has a confirm function', () => {
   const step = defineStep(
     (given: Step) =>
       given.execute(
@@ -476,8 +476,8 @@ describe('a step in doubt with a confirm', () => {
     })
     expect(calls).toHaveLength(1)
     expect(calls[0]?.url.searchParams.get('key')).toBe('P/a%2Fb/2/second')
-    // The query of confirm has no idempotency key: with the key of the step's call, the target would return the response
-    // that it stored for that call.
+    // The query that `confirm` makes has no idempotency key. With the key of the step's call, the target would
+    // return the response that it stored for that call.
     expect(calls[0]?.headers['idempotency-key']).toBeUndefined()
   })
 

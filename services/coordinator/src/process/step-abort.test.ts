@@ -31,7 +31,7 @@ describe('the abort of a step', () => {
     expect(notified).not.toHaveBeenCalled()
   })
 
-  it.each(['before', 'after'])('aborts a signal that the step read %s the abort', (when) => {
+  it.each(['before', 'after'])('aborts a signal that the step has read %s the abort', (when) => {
     const abort = new StepAbort()
     const early = when === 'before' ? abort.signal : null
     abort.blockNewCalls()

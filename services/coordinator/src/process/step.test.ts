@@ -25,7 +25,7 @@ describe('the types of steps', () => {
     expectTypeOf<Parameters<typeof csv>[0]['initialData']>().toEqualTypeOf<{ number: string }>()
   })
 
-  it('keeps the types of a step with a confirm, which must return the same data type', () => {
+  it('keeps the types of a step with a confirm function, which must return the same data type', () => {
     const confirmed = defineStep(order, {
       confirm: async (step) => {
         expectTypeOf(step.initialData).toEqualTypeOf<{ number: string }>()

@@ -19,10 +19,10 @@ const event = (n: number, Process = 'Orders', StepName = 'order'): TransactionEv
   Version: 1,
   At: new Date(Date.UTC(2026, 10, 20) + n).toISOString(),
 })
-/** An event of about 300 KB, of which four exceed the limit for unread bytes. */
+/** An event of about 300 KB. Four of them exceed the limit for unread bytes. */
 const large = (n: number) => event(n, 'Orders', 'x'.repeat(300_000))
 
-/** A response whose client reads only while `isRead`; it records what was written. */
+/** A response whose client reads only while `isRead` is true. The response records what was written to it. */
 class FakeResponse extends EventEmitter {
   readonly written: Buffer[] = []
   readonly socket = { resetAndDestroy: () => (this.close(), this.socket) as never }
@@ -77,13 +77,13 @@ describe('the streams of /events', () => {
     streams.open(response as never, { process: null, lastId: null, ...options })()
     return response
   }
-  /** Adds events and lets the current batch be written. */
+  /** Adds events and moves the time forward until they are written. */
   function publish(...events: readonly TransactionEvent[]): void {
     for (const one of events) feed.add(one)
     vi.advanceTimersByTime(MAX_WATCHERS)
   }
 
-  it('writes one Buffer with all events of a burst, the same to every stream', () => {
+  it('writes the same Buffer with all events of a burst to every stream', () => {
     const [first, second] = [open(), open()]
     publish(event(1), event(2), event(3))
     expect(first.text).toBe(`: connected\n\n${[1, 2, 3].map(blockOf).join('')}`)
@@ -138,7 +138,7 @@ describe('the streams of /events', () => {
     expect(cuts).toEqual([])
   })
 
-  it('cuts off a client with more than 1 MB unread, and no other', () => {
+  it('cuts off only a client with more than 1 MB unread', () => {
     const [slow, reading] = [open(), open()]
     slow.isRead = false
     for (let n = 1; n <= 4; n += 1) publish(large(n))
@@ -148,7 +148,7 @@ describe('the streams of /events', () => {
     expect(reading.ids).toEqual(['1', '2', '3', '4', '5'])
   })
 
-  it('cuts off a client that has read nothing for 5 s, and not one that reads within that time', () => {
+  it('cuts off a client that has read nothing for 5 s, but keeps a client that reads within that time', () => {
     const [stalled, slow] = [open(), open()]
     stalled.isRead = slow.isRead = false
     publish(event(1))
@@ -159,7 +159,7 @@ describe('the streams of /events', () => {
     expect([stalled.destroyed, slow.destroyed, cuts]).toEqual([true, false, ['unread_time']])
   })
 
-  it('sends a client that was cut off the events since its Last-Event-ID when it reconnects', () => {
+  it('sends the events since the Last-Event-ID when a client that was cut off reconnects', () => {
     const first = open()
     publish(event(5_000))
     first.isRead = false
@@ -193,7 +193,7 @@ describe('the streams of /events', () => {
     expect(cuts).toEqual([])
   })
 
-  it('reports with a reset that the events since a Last-Event-ID are not known', () => {
+  it('sends a reset event if the events since the Last-Event-ID are unknown', () => {
     expect(open({ lastId: 'Orders/unknown/0/1' }).text).toBe('event: reset\ndata: {}\n\n')
   })
 
@@ -206,7 +206,7 @@ describe('the streams of /events', () => {
     expect(late.ids).toEqual(['300001'])
   })
 
-  it('rejects a further stream when 100 are open, and accepts one when a client has left', () => {
+  it('rejects a stream while 100 are open, and accepts one after a client has disconnected', () => {
     const responses = Array.from({ length: MAX_WATCHERS }, () => open())
     expect(() => open()).toThrow(
       expect.objectContaining({ code: 'too_many_watchers', retryAfterSeconds: 5 }),
@@ -216,7 +216,7 @@ describe('the streams of /events', () => {
     open()
   })
 
-  it('counts no stream whose client left before its response began', () => {
+  it('does not count a stream if its client disconnects before the response begins', () => {
     const response = new FakeResponse()
     response.destroyed = true
     streams.open(response as never, { process: null, lastId: null })
@@ -231,7 +231,7 @@ describe('the streams of /events', () => {
     expect(response.text).toBe(': connected\n\n: still here\n\n')
   })
 
-  it('ends its streams on disposal after the last events, and resets those that are not read', () => {
+  it('ends streams on disposal after their last events, and resets streams that are not read', () => {
     const [reading, stalled] = [open(), open()]
     stalled.isRead = false
     publish(event(1))

@@ -300,7 +300,7 @@ describe('reading transactions', () => {
     expect(response.status).toBe(400)
   })
 
-  it('shows InDoubt of a run until its step is completed', async () => {
+  it('shows a run as InDoubt until its step is completed', async () => {
     let isCut = true
     host.target.on('/order', (request) => {
       // Runs of other tests may still call the target.
@@ -310,7 +310,7 @@ describe('reading transactions', () => {
     })
     await host.queue('doubtful')
     const run = await host.reached('doubtful', 'Retrying')
-    // The next attempt may begin between the two requests; the run is Retrying again when it has failed.
+    // The next attempt may begin between the two requests. The run is Retrying again once that attempt has failed.
     const page = await eventually(async () => {
       const response = await host.call(`${transactions}?status=Retrying`)
       const body = (await response.json()) as { items: unknown[] }
@@ -369,7 +369,7 @@ describe('operations on a transaction', () => {
     },
   )
 
-  it('lists the processes with their steps, pause and consumption', async () => {
+  it('lists the processes with their steps and whether they are paused and consumed', async () => {
     expect(await (await host.call('/processes')).json()).toEqual({
       items: [
         {

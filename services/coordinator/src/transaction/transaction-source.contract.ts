@@ -13,8 +13,8 @@ import type {
 } from './transaction-source.ts'
 
 /**
- * Shorter times than in production; open the source under test with them. They are long enough not to pass between two
- * statements on a machine under load.
+ * Shorter times than in production, with which the source under test must be opened. They are still longer than
+ * the time between two statements on a machine under load.
  */
 export const contractTimes = { leaseMs: 1_400, sweepMs: 500 }
 
@@ -93,7 +93,7 @@ export function transactionSourceContract(
       response: null,
     }
 
-    describe('queueing', () => {
+    describe('queueing transactions', () => {
       it('stores any JSON as initial data unchanged', async () => {
         for (const data of ['66', 66, null, true, ['a', { b: null }], { 'ä "': 1.5 }]) {
           const id = JSON.stringify(data)
@@ -136,7 +136,7 @@ export function transactionSourceContract(
       })
     })
 
-    describe('claiming', () => {
+    describe('claiming a run', () => {
       it('grants the claim of a run to one of many concurrent workers', async () => {
         const run = await queue('1')
         const results = await Promise.all(
@@ -173,7 +173,7 @@ export function transactionSourceContract(
         expect((result as { delayMs: number }).delayMs).toBeGreaterThan(50_000)
       })
 
-      it('grants the redelivered message of a lost worker the claim once the lease has expired', async () => {
+      it('grants a claim to the redelivered message of a lost worker once the lease has expired', async () => {
         const run = await queue('1')
         const lost = await claim(run)
         expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
@@ -189,7 +189,7 @@ export function transactionSourceContract(
       })
     })
 
-    describe('recording', () => {
+    describe('recording the outcome of a step', () => {
       it('stores each completed item with body, data and idempotency key, and completes the run with the last', async () => {
         const run = await queue('a/b é')
         const completed = await finish(run)
@@ -263,7 +263,7 @@ export function transactionSourceContract(
       })
     })
 
-    describe('leases', () => {
+    describe('the leases of runs', () => {
       it('keeps a lease valid as long as it is renewed', async () => {
         const run = await queue('1')
         const claimed = await claim(run)
@@ -277,7 +277,7 @@ export function transactionSourceContract(
         expect(await record(claimed, done)).toMatchObject({ StepName: 'report' })
       })
 
-      it('reports a lease as lost when another worker has claimed the run or it was cancelled', async () => {
+      it('reports a lease as lost if another worker has claimed the run or the run was cancelled', async () => {
         const [a, b, c] = await Promise.all(
           ['1', '2', '3'].map(async (id) => claim(await queue(id))),
         )
@@ -314,7 +314,7 @@ export function transactionSourceContract(
         expect((await claim(run as Run)).run.InDoubt).toBe(true)
       })
 
-      it('stores the doubt of the latest recorded outcome', async () => {
+      it('stores whether the latest recorded outcome left the step in doubt', async () => {
         const queued = await queue('1')
         const first = (await record(await claim(queued), inDoubt)) as Run
         const second = await claim(first)
@@ -365,7 +365,7 @@ export function transactionSourceContract(
       expect(await source.runsAtUnknownStep([{ ...without, name: 'Other' }], 10)).toEqual([])
     })
 
-    describe('the outbox', () => {
+    describe('the outbox of step messages', () => {
       it('returns an unclaimed run as due at growing intervals', async () => {
         const startedAt = performance.now()
         const run = await queue('1')
@@ -384,7 +384,7 @@ export function transactionSourceContract(
         expect(third - second).toBeGreaterThan(contractTimes.sweepMs * 1.9)
       })
 
-      it('returns at most `limit` due runs, none of them leased, finished, early or at other steps', async () => {
+      it('returns at most `limit` due runs, and no run that is leased, finished, early or at another step', async () => {
         await claim(await queue('in flight'))
         await finish(await queue('over'))
         await record(await claim(await queue('early')), failing(60_000))
@@ -400,7 +400,7 @@ export function transactionSourceContract(
         expect(ids.toSorted()).toEqual(['a', 'b'])
       })
 
-      it('returns each due run to one of several concurrent sweepers', async () => {
+      it('returns each due run to only one of several concurrent sweepers', async () => {
         await Promise.all(Array.from({ length: 40 }, (_, n) => queue(String(n))))
         await sleep(contractTimes.sweepMs + 20)
         const found = await Promise.all(Array.from({ length: 8 }, () => source.due(refs, 10)))
@@ -409,7 +409,7 @@ export function transactionSourceContract(
       })
     })
 
-    describe('replay', () => {
+    describe('replaying a transaction', () => {
       it('creates a replay with the same initial data, new idempotency keys and the next ReplayID', async () => {
         await finish(await queue('1', { x: 1 }))
         const replay = await source.replay(process, '1', null)
@@ -451,7 +451,7 @@ export function transactionSourceContract(
         expect((await source.get(process.name, '1', null))?.run.ReplayID).toBe(0)
       })
 
-      it('rejects a replay of an unknown transaction, and one while a run is active', async () => {
+      it('rejects a replay of an unknown transaction, and a replay while a run is active', async () => {
         await expect(source.replay(process, 'unknown', null)).rejects.toMatchObject({
           code: 'transaction_not_found',
         })
@@ -473,7 +473,7 @@ export function transactionSourceContract(
       })
     })
 
-    describe('resume and cancel', () => {
+    describe('resuming and cancelling a run', () => {
       it('resumes a failed run at its failed step with the attempt count reset', async () => {
         const next = await record(await claim(await queue('1')), done)
         await record(await claim(next as Run), failed)
@@ -488,7 +488,7 @@ export function transactionSourceContract(
         expect((await finish(resumed)).Status).toBe('Completed')
       })
 
-      it('rejects the outcome of a cancelled run, which can be resumed', async () => {
+      it('rejects the outcome of a cancelled run, and allows resuming the run', async () => {
         const claimed = await claim(await queue('1'))
         expect(await source.cancel(process.name, '1', 0)).toMatchObject({ Status: 'Cancelled' })
         expect(await record(claimed, done)).toBeNull()
@@ -528,7 +528,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('fails a run by failRun once, and not if it has changed since', async () => {
+    it('marks a run as failed once by failRun, unless the run has changed since', async () => {
       const run = await queue('1')
       const failedRun = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')
       expect(failedRun).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
@@ -582,7 +582,7 @@ export function transactionSourceContract(
       const audited = async () => (await source.audit([process.name])).dueBySteps
       const [both] = await audited()
       expect(both).toMatchObject({ due: 2 })
-      // The run has been due for 50 ms, and the clocks have a resolution of 1 ms.
+      // The oldest run has been due for 50 ms. The two clocks have a resolution of 1 ms, so 49 ms is allowed as well.
       expect(both?.oldestMs).toBeGreaterThan(48)
       expect(both?.oldestMs).toBeLessThan(performance.now() - queuedAt + 2)
 
@@ -592,7 +592,7 @@ export function transactionSourceContract(
       expect(second?.oldestMs).toBeLessThan(performance.now() - queuedAt - 48)
     })
 
-    it('counts a run as due since its lease expired', async () => {
+    it('counts a run as due from the time its lease expired', async () => {
       const claimedAt = performance.now()
       await claim(await queue('1'))
       expect((await source.audit([process.name])).dueBySteps).toEqual([])

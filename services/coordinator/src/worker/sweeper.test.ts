@@ -125,11 +125,12 @@ describe('the sweeper', () => {
     if (failures > 0) expect(sweeper.failed[0]).toContain('step_unknown')
   })
 
-  it('fails no run at an unknown step while the broker is unavailable', async () => {
+  it('does not mark a run with an unknown step as failed while the broker is unavailable', async () => {
     let asked = 0
     const sweeper = sweeperOn({
       runsAtUnknownStep: [run(1, 'gone')],
-      // The broker responds at the start of the poll, and no longer when the sweeper queries the unknown step's queue.
+      // The broker responds at the start of the poll, but no longer when the sweeper queries the queue of the
+      // unknown step.
       waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
     })
     await eventually(() => expect(sweeper.polls).toHaveLength(1))

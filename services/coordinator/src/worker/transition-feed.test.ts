@@ -24,7 +24,7 @@ describe('a client that reconnects to another replica', () => {
     expect(feed.after(eventId(elsewhere))).toEqual([here, after])
   })
 
-  it('returns null for a Last-Event-ID that this replica does not know, which sends the client a reset', () => {
+  it('returns null for a Last-Event-ID unknown to this replica, so that the client gets a reset', () => {
     const feed = createTransitionFeed(2)
     for (const one of [longBefore, elsewhere, here, after]) feed.add(one)
     expect(feed.after(eventId(longBefore))).toBeNull()

@@ -124,7 +124,7 @@ describe('writing a file through a writer thread', () => {
     },
   )
 
-  it('fails one file of a batch and writes the others also when slow flushes run concurrently', async () => {
+  it('fails one file of a batch and writes the others even if slow flushes run concurrently', async () => {
     let clock = 0
     vi.spyOn(performance, 'now').mockImplementation(() => (clock += 1))
     vi.spyOn(fs, 'fsync').mockImplementationOnce((_, done) => done(full))

@@ -120,7 +120,8 @@ describe('the HTTP call of a step', () => {
     const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1', 1)
     await once(server, 'listening')
     const abort = new StepAbort()
-    // The server never completes the TLS handshake, so the call waits for its connection and no byte of it is sent.
+    // The server never completes the TLS handshake, so the call waits for a connection and none of its bytes
+    // are sent.
     const { port } = server.address() as { port: number }
     const calling = caller.call(request(`https://127.0.0.1:${port}/`), limits({ abort }))
     await once(server, 'connection')

@@ -1,7 +1,7 @@
 /**
- * Tests the memory source under process kills and disk failures. After each of them the files must open again, and
- * must contain each transaction in the state that was last acknowledged, or one transition after it: a transition
- * may have been written whose acknowledgement was lost.
+ * Tests the memory source under process kills and disk failures. After each of them, the files must open again
+ * and contain each transaction either in the last acknowledged state or one transition later. The later state
+ * is valid because a transition may have been written although its acknowledgement was lost.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -21,7 +21,7 @@ import { createMemoryTransactionSource } from './transaction-source.ts'
 const IS_FULL = process.env['TEST_FAULTS'] !== undefined
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
 const KILLS = IS_FULL ? 500 : 48
-/** How many child processes are killed concurrently, each working in a folder of its own. */
+/** The number of child processes that are killed concurrently. Each of them works in a folder of its own. */
 const WORKERS = 4
 const DISKS = IS_FULL ? 300 : 50
 
@@ -74,7 +74,7 @@ describe('the memory source', () => {
     )
   }, 120_000)
 
-  it('appends at the right position after a flush failed that followed truncating the journal', async () => {
+  it('appends at the right position if the flush after truncating the journal failed', async () => {
     const faults: Fault[] = [
       { operation: 'sync', at: 3, bytes: 0 },
       { operation: 'appendFile', at: 10, bytes: 5 },
@@ -82,10 +82,12 @@ describe('the memory source', () => {
     const source = await createMemoryTransactionSource(folder, { openFile: failingFile(faults) })
     const queue = (id: string, bytes: number) =>
       source.queue(outline, [{ TransactionID: id, InitialData: 'x'.repeat(bytes) }])
-    // Exceeds the size at which the journal is compacted, so the journal is truncated, and the `sync` after it fails.
+    // The journal grows beyond the size at which it is compacted. Compaction truncates the journal, and the
+    // `sync` that follows fails.
     for (let n = 0; n < 9; n += 1) await queue(`large-${n}`, 1_000_000)
     await expect(queue('refused', 1)).rejects.toMatchObject({ code: 'store_unavailable' })
-    // A folder in place of the snapshot: later snapshots fail, so later changes are only in the journal.
+    // A folder at the path of the snapshot makes later snapshots fail, so later changes are stored only in the
+    // journal.
     const snapshot = join(folder, 'ITSourceMemory.json')
     await rename(snapshot, `${snapshot}.kept`)
     await mkdir(snapshot)
@@ -120,7 +122,7 @@ async function killRepeatedly(worker: number, kills: number) {
   let versions: Acknowledged = new Map()
   let own = ''
   for (let kill = 0; kill < kills; kill += 1) {
-    // Each folder is replaced after 25 kills: a growing store would only make the test slower.
+    // Each folder is replaced after 25 kills, because a growing store would only make the test slower.
     if (kill % 25 === 0) {
       own = join(folder, `worker-${worker}-${kill}`)
       await mkdir(own)
@@ -133,7 +135,7 @@ async function killRepeatedly(worker: number, kills: number) {
     await sleep(random() * 60)
     child.kill('SIGKILL')
     await once(child, 'close')
-    // The kill may also have truncated the last line of the output.
+    // The kill may also have truncated the last line that the process printed.
     for (const line of lines.split('\n').slice(0, -1)) {
       const [id = '', version] = line.split(' ')
       if (version === undefined) continue
@@ -147,7 +149,10 @@ async function killRepeatedly(worker: number, kills: number) {
   return { acknowledged, ahead }
 }
 
-/** Checks that each run is in its acknowledged state or one transition after it; returns how many are one after. */
+/**
+ * Checks that each run is either in its acknowledged state or one transition later. Returns the number of runs
+ * that are one transition later.
+ */
 async function expectKept(source: TransactionSource, versions: Acknowledged): Promise<number> {
   let ahead = 0
   for (const [id, version] of versions) {
@@ -163,8 +168,8 @@ async function expectKept(source: TransactionSource, versions: Acknowledged): Pr
 }
 
 /**
- * Starts a process that queues, claims and records runs as fast as possible, sometimes reopens its store, and prints
- * each acknowledged version.
+ * Starts a child process that queues, claims and records runs as fast as possible, sometimes reopens its store,
+ * and prints each acknowledged version.
  */
 function startWorker(dataDir: string, round: number): ChildProcess {
   const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href)
@@ -201,13 +206,13 @@ function startWorker(dataDir: string, round: number): ChildProcess {
       await source[Symbol.asyncDispose]()
     }`
   return spawn(process.execPath, ['--input-type=module', '-e', script], {
-    // Without the compile cache, these short processes would spend most of their time compiling.
+    // Without Node's compile cache, these short-lived processes would spend most of their time compiling.
     env: { ...process.env, NODE_COMPILE_CACHE: join(dataDir, '..', 'compiled') },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
 }
 
-/** Fails call number `at` of a file operation. A failing append still writes its first `bytes` bytes. */
+/** Makes call number `at` of a file operation fail. An append that fails still writes its first `bytes` bytes. */
 interface Fault {
   readonly operation: 'appendFile' | 'datasync' | 'sync' | 'truncate'
   readonly at: number
@@ -216,7 +221,8 @@ interface Fault {
 
 const fault: fc.Arbitrary<Fault> = fc.record({
   operation: fc.constantFrom('appendFile', 'appendFile', 'appendFile', 'datasync', 'truncate'),
-  // The first calls belong to opening the store: a fault there makes the start fail, which another test covers.
+  // The first calls are made while the store is opened. A fault in one of them makes the start fail, which
+  // another test covers.
   at: fc.integer({ min: 3, max: 30 }),
   bytes: fc.nat({ max: 3_000 }),
 })
@@ -242,7 +248,8 @@ const failingFile =
       },
       async datasync() {
         await file.datasync()
-        // Fails after the bytes were written: they are on the disk, but the caller must treat them as not durable.
+        // The call fails after the bytes were written. They are on the disk, but the caller must treat them as
+        // not durable.
         if (due('datasync') !== undefined) throw fail('EIO')
       },
       async sync() {
@@ -257,7 +264,7 @@ const failingFile =
     }
   }
 
-/** Runs transactions on a disk with these faults, and after each one opens a copy of the files as a restart would. */
+/** Runs four rounds of transactions on a disk with these faults. After each round, opens a copy of the files as a restart would. */
 async function workOn(own: string, faults: readonly Fault[]) {
   const source = await createMemoryTransactionSource(own, { openFile: failingFile(faults) })
   const versions: Acknowledged = new Map()
@@ -282,7 +289,7 @@ async function workOn(own: string, faults: readonly Fault[]) {
     versions.set(id, 0)
     for (let tries = 0; tries < 6; tries += 1) {
       const stored = (await source.get(outline.name, id, 0))?.run as Run
-      // Changes that were rejected are undone in memory too.
+      // A rejected change must be undone in memory too.
       expect(stored.Version).toBe(versions.get(id))
       if (stored.Status === 'Completed') return
       const { TransactionID, ReplayID, Process, Version: version, StepName: step } = stored
@@ -320,7 +327,7 @@ async function powerCut(own: string): Promise<string> {
   return cut
 }
 
-/** Mulberry32: the same sequence for the same seed. */
+/** Mulberry32: a pseudo-random generator that returns the same sequence for the same seed. */
 function randomFrom(seed: number): () => number {
   let state = seed
   return () => {

@@ -62,7 +62,7 @@ describe('the files of the memory source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('opens with the state before or after the last write, at whichever byte that write was truncated', async () => {
+  it('opens with the state before or after the last write if that write was truncated at any byte', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'first', InitialData: 1 }])
     const before = readFileSync(journal)
@@ -83,7 +83,7 @@ describe('the files of the memory source', () => {
     expect(await ids()).toEqual(['1', '2'])
   })
 
-  it('applies no journal entry twice after a crash between writing the snapshot and truncating the journal', async () => {
+  it('applies each journal entry once after a crash between writing the snapshot and truncating the journal', async () => {
     const source = await createMemoryTransactionSource(folder)
     const [queued] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
     if (queued?.outcome !== 'queued') throw new Error('not queued')
@@ -114,7 +114,7 @@ describe('the files of the memory source', () => {
         message: expect.stringContaining(snapshot),
       })
       expect(await readFile(snapshot)).toEqual(damaged)
-      // The failed start has released the lock of the folder, so the next one succeeds.
+      // The failed start has released the lock of the folder, so the next start succeeds.
       await writeFile(snapshot, sound)
       expect(await ids()).toEqual(['1'])
     },
@@ -182,7 +182,7 @@ describe('the files of the memory source', () => {
     expect(await ids()).toEqual(acknowledged.toSorted())
   })
 
-  it('opens without waiting after the previous process was killed, with every acknowledged change', async () => {
+  it('opens with every acknowledged change, without waiting, after the previous process was killed', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       const { createMemoryTransactionSource } = await import('${module}')

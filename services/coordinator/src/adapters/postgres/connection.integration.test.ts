@@ -26,7 +26,7 @@ async function connect(url = database.url, options: { statementTimeoutMs?: numbe
 }
 
 describe('a connection to Postgres', () => {
-  it('checks rows up by key with a prepared statement that was planned while the tables were small', async () => {
+  it('looks rows up by key with a prepared statement that was planned while the tables were small', async () => {
     await using connection = await connect()
     const [row] = await connection.run(
       (sql) => sql`select current_setting('enable_seqscan') as reads_whole_tables`,
@@ -34,8 +34,9 @@ describe('a connection to Postgres', () => {
     expect(row).toEqual({ reads_whole_tables: 'off' })
   })
 
-  // When a cached plan is invalid, the published driver repeats the query by itself, out of order with the other
-  // queries on its connection, so that callers get the results of others. The patch in patches/ fixes it.
+  // If a cached plan becomes invalid, the published driver repeats the query by itself, out of order with the
+  // other queries on its connection. Callers then get the results of other callers. The patch in patches/ fixes
+  // this bug.
   it('returns to each concurrent query its own result while a migration changes the table', async () => {
     await using connection = await connect()
     await database.sql`create table queries (id int primary key)`
@@ -58,8 +59,9 @@ describe('a connection to Postgres', () => {
     await Promise.all(asking)
   })
 
-  // The published driver mixes the rows of an interrupted statement into the next result on its connection. A claim
-  // that had been granted then looked unknown, and its message was dead-lettered. The patch in patches/ fixes it.
+  // The published driver mixes the rows of an interrupted statement into the next result on its connection. A
+  // granted claim then looked like a claim of an unknown run, and its message was dead-lettered. The patch in
+  // patches/ fixes this bug.
   it.each([
     ['fails with an error', '1 / (3 - i)'],
     ['loses its connection', 'case when i = 3 then pg_terminate_backend(pg_backend_pid()) end'],
@@ -80,8 +82,8 @@ describe('a connection to Postgres', () => {
     },
   )
 
-  // EPIPE has five capital letters, as an SQLSTATE has. When the code was mistaken for one, the message of a claim was
-  // dead-lettered and the outcome of a record was lost.
+  // The error code EPIPE has five capital letters, like an SQLSTATE. When the code was mistaken for an
+  // SQLSTATE, the message of a claim was dead-lettered and the outcome of a step was lost.
   it.each(['EPIPE', 'ECONNRESET', 'EAI_AGAIN', 'CONNECTION_CLOSED'])(
     'throws store_unavailable if the connection breaks with %s',
     async (code) => {
@@ -102,7 +104,7 @@ describe('a connection to Postgres', () => {
     expect(tries).toBe(5)
   })
 
-  it('throws the error of an invalid statement itself, not store_unavailable', async () => {
+  it('throws the original error of an invalid statement instead of store_unavailable', async () => {
     await using connection = await connect()
     const wrong = connection.run((sql) => sql`select nothing`)
     await expect(wrong).rejects.toMatchObject({ code: '42703' })
@@ -134,8 +136,8 @@ describe('the connection pool to Postgres', () => {
   const expectAllRespond = (connection: PostgresConnection): Promise<void> =>
     eventually(async () => expect(new Set(await queryAll(connection)).size).toBe(CONNECTIONS))
 
-  // The published driver keeps a query that was sent between the reset and the close of a connection, and waits for
-  // its result for ever on the next connection. The patch in patches/ fixes it.
+  // The published driver keeps a query that was sent between the reset and the close of a connection. It then
+  // waits for ever for the result of that query on the next connection. The patch in patches/ fixes this bug.
   it.each([
     ['reset', 'reset'],
     ['closed', 'end'],
@@ -177,7 +179,8 @@ describe('the connection pool to Postgres', () => {
     await using connection = await connect(database.url, { statementTimeoutMs: 500 })
     await queryAll(connection)
     const queries = queryAll(connection)
-    // Continues after the event loop phase that reads sockets, so that the timers run before the responses are read.
+    // The test blocks the event loop just after the phase that reads sockets. The timers then run before the
+    // responses are read.
     await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
     const frozenUntil = performance.now() + 2_500
     while (performance.now() < frozenUntil);
@@ -210,7 +213,8 @@ describe('the connection pool to Postgres', () => {
       await expect(connection.run((sql) => sql`select 1`)).rejects.toMatchObject({
         code: 'store_unavailable',
       })
-    // One attempt for each connection of the pool, and one for each check per second.
+    // The pool may make one attempt for each of its connections, and one for each of the checks, which run once
+    // per second.
     const checks = Math.ceil((performance.now() - startedAt) / 1_000)
     expect(relay.connections - before).toBeLessThan(5 + checks + 4)
     relay.restore()
@@ -248,7 +252,10 @@ describe('the connection pool to Postgres', () => {
 })
 
 describe('an unsupported database', () => {
-  /** Connects as a coordinator does; returns the reported reason of unreadiness, and each line of its log. */
+  /**
+   * Connects as a coordinator does. Returns the reported reason why the database is not ready, and each line of
+   * the log.
+   */
   function watch(url: string) {
     const lines: Record<string, unknown>[] = []
     const expected = createLogger('test', 'info', {
@@ -338,9 +345,10 @@ describe('an unsupported database', () => {
     expect(await connection.reason()).toMatch(/^version: 11\.\d+.* Upgrade to 14\.0 or newer\.$/)
   })
 
-  it('a server whose clock is minutes off is used, and reported in one log line', async () => {
+  it('a server whose clock is minutes off is used, and the difference is reported in one log line', async () => {
     await using relay = await startRelay(database.url, 5_432)
-    // The response holds the version and then the server's time in ms; changing its first digits moves the time by a day.
+    // The response holds the version followed by the server's time in ms. Changing the first digits of the time
+    // moves it by a day.
     relay.edit = (response) =>
       edited(
         response,

@@ -55,11 +55,11 @@ describe('the tables of the PostgreSQL source', () => {
     for (const { source } of replicas) await source[Symbol.asyncDispose]()
   })
 
-  it('uses the whole primary key also if ANALYZE last saw a table of exactly one row', async () => {
+  it('uses the whole primary key even if ANALYZE last saw a table with one row', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'alone', InitialData: 1 }])
-    // With one row every column looks unique, so the planner considers an index that starts with `Process` as selective
-    // as the primary key, and keeps that plan when the table has grown.
+    // In a table with one row every column looks unique. The planner then considers an index that starts with
+    // `Process` as selective as the primary key, and keeps that plan after the table has grown.
     await database.sql`vacuum analyze "Order_Header"`
     const readsOf = async () => {
       const rows = await database.sql<{ name: string; reads: number }[]>`
@@ -73,7 +73,7 @@ describe('the tables of the PostgreSQL source', () => {
       outline,
       ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
     )
-    // Sequentially: concurrent claims would be batched into one statement.
+    // The claims run one after another, because concurrent claims would be batched into one statement.
     for (const TransactionID of ids) {
       const claimed = await source.claim({
         Process: 'OrderProcess',
@@ -101,7 +101,7 @@ describe('the tables of the PostgreSQL source', () => {
   it('makes a run due when its lease expires, even if its next sweep was far in the future', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'swept', InitialData: 1 }])
-    // The interval between sweeps doubles, so after many sweeps the next one is this far away.
+    // The interval doubles with each sweep, so after many sweeps the next one is this far in the future.
     await database.sql`update "Order_Header" set "NextSweepAt" = now() + interval '15 min'`
     const claimed = await source.claim({
       Process: 'OrderProcess',
@@ -116,7 +116,7 @@ describe('the tables of the PostgreSQL source', () => {
     await eventually(async () => expect(await source.recoverExpiredLeases(10)).toHaveLength(1))
   })
 
-  it('runs a finished run that SQL sets back to Queued while CompletedAt and the error are still set', async () => {
+  it('runs a finished run again after SQL sets it to Queued and leaves CompletedAt and the error set', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "CompletedAt")
@@ -126,7 +126,7 @@ describe('the tables of the PostgreSQL source', () => {
     expect(await source.due(refs, 10)).toMatchObject([{ CompletedAt: null }])
   })
 
-  it('makes a row due at once that was inserted with process, id and initial data only', async () => {
+  it('makes an inserted row due at once even if it sets only process, id and initial data', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData")
@@ -170,7 +170,7 @@ describe('notifications of rows that other programs insert', () => {
   const reaches = (hints: { count: number }, count: number) =>
     eventually(() => expect(hints.count).toBeGreaterThanOrEqual(count))
 
-  it('notifies once of ten thousand rows that one statement inserts', async () => {
+  it('sends one notification for ten thousand rows that one statement inserts', async () => {
     const source = await open()
     const hints = await watch(source)
     await insert('many ', 10_000)
@@ -180,7 +180,7 @@ describe('notifications of rows that other programs insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('does not notify of runs that the coordinator queues or replays itself', async () => {
+  it('sends no notification for runs that the coordinator itself queues or replays', async () => {
     const source = await open()
     const hints = await watch(source)
     const lines = Array.from({ length: 50 }, (_, n) => ({
