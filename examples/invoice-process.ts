@@ -54,7 +54,10 @@ export default defineProcess('InvoiceProcess', {
   steps: { customer, invoice, notice },
 })
 
-/** Creates an entity in the company's books. The provider knows a repeated call by its `requestid` of at most 50 characters. */
+/**
+ * Creates an entity in the company's books. The provider recognises a repeated call by its `requestid`, which has at
+ * most 50 characters.
+ */
 function creating(entity: string, step: Pick<Step, 'realm' | 'idempotencyKey'>) {
   const requestid = createHash('sha256').update(step.idempotencyKey).digest('hex').slice(0, 32)
   return { url: `/v3/company/${step.realm}/${entity}`, method: 'POST', query: { requestid } }

@@ -77,10 +77,13 @@ export type Config = z.output<typeof OnPostgres> | z.output<typeof OnMemory>
 export const readConfig = (env: Environment): Config =>
   env['TRANSACTION_SOURCE'] === 'memory' ? parseConfig(OnMemory, env) : parseConfig(OnPostgres, env)
 
-/** The same settings without those of backends, for the embedded host. */
+/** The settings of the embedded host: those of a coordinator process without the settings of the backends. */
 export const readEmbeddedConfig = (env: Environment): EmbeddedConfig => parseConfig(Embedded, env)
 
-/** Returns the configured probes, else one of the discovery document's host, else none, which means always online. */
+/**
+ * Returns the configured probes. By default, there is one probe, of the host of the discovery document. Without a
+ * discovery document there are no probes, and the internet always counts as reachable.
+ */
 export function probesOf(config: EmbeddedConfig): readonly Probe[] {
   if (config.INTERNET_PROBES !== undefined) return config.INTERNET_PROBES
   if (config.DISCOVERY_URL === undefined) return []

@@ -6,13 +6,13 @@ import type { Audit } from './transaction/transaction-source.ts'
 import type { StepQueue } from './worker/step-queue.ts'
 
 export interface CoordinatorMetrics {
-  /** Counts an outcome; `ms` is the duration of a step whose outcome was recorded. */
+  /** Counts the outcome of a step; `ms` is the duration of the step, given only if the outcome was recorded. */
   readonly countStep: (process: string, step: string, outcome: string, ms?: number) => void
   readonly countSwept: (count: number) => void
   readonly countRecovered: (count: number) => void
   readonly setOnline: (isOnline: boolean) => void
   readonly countCutStream: (reason: CutReason) => void
-  /** Registers the function that returns the number of open event streams at each scrape. */
+  /** Registers a function that each scrape calls for the number of open event streams. */
   readonly watchStreams: (count: () => number) => void
   readonly setAudit: (audit: Audit) => Promise<void>
 }
@@ -82,8 +82,8 @@ export function createCoordinatorMetrics(
         transactions.set({ status }, audit.runsByStatus[status] ?? 0)
       for (const { name: process, stepNames } of processes.values())
         for (const step of stepNames) {
-          // An empty step name, in a row that another program inserted, means the first step. The audit lists only steps
-          // with due runs; the others are set to 0.
+          // An empty step name means the first step; another program may have inserted a row without a step
+          // name. The audit lists only steps with due runs, so the metrics of all other steps are set to 0.
           const here = audit.dueBySteps.filter(
             (entry) => entry.process === process && (entry.step || stepNames[0]) === step,
           )

@@ -34,11 +34,11 @@ export interface CoordinatorAdapters {
   readonly metrics?: Metrics
   readonly source: TransactionSource
   readonly bus: MessageBus
-  /** The processes to run; by default those of the folder `processes/`. */
+  /** The processes to run. Default: the processes of the folder `processes/`. */
   readonly processes?: readonly ProcessDefinition[]
   /** Returns epoch ms. Used for durations only, because the source has its own clock. */
   readonly now?: () => number
-  /** Shorter times for tests. */
+  /** Tests set shorter times than the defaults. */
   readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'drainMs'> & {
     readonly onlineIntervalMs?: number
     readonly offlineIntervalMs?: number
@@ -61,8 +61,8 @@ export async function startCoordinator(
       ? await loadProcesses()
       : new Map(adapters.processes.map((definition) => [definition.name, definition]))
 
-  // Opened top to bottom and closed bottom to top: on shutdown no work is accepted first, then the steps in flight
-  // finish, then the publishers of their transitions.
+  // The parts are opened from top to bottom and closed from bottom to top. On shutdown the service first stops
+  // accepting work, then waits for the steps in flight, and then closes the publishers of their transitions.
   await using stack = new AsyncDisposableStack()
   const caller = stack.use(createHttpCaller())
   const files = stack.use(createThreadedFiles())
@@ -184,7 +184,8 @@ export async function startCoordinator(
       metrics: serviceMetrics,
     }),
   )
-  // Ended before the server stops, which waits for responses in flight: these streams never end by themselves.
+  // The event streams are ended before the server stops. They never end by themselves, and the server would
+  // wait for them.
   stack.use(streams)
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }

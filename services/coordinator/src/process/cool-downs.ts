@@ -1,10 +1,10 @@
 /**
- * Credentials whose calls must wait because a call with them got a 429. The state is kept in the memory of one worker
- * only: the gateway enforces the cool-down of the realm for all replicas, so each replica gets a 429 with its first
- * call and starts its own cool-down.
+ * Credentials whose calls must wait because a call with the credential got a 429. Each worker keeps this state
+ * only in its own memory. The gateway enforces the cool-down of the realm for all replicas, so each replica
+ * gets a 429 with its first call and starts its own cool-down.
  */
 export interface CoolDowns {
-  /** Starts a cool-down; `retryAfterMs` is what the 429 named. Returns the same as `delayOf`. */
+  /** Starts a cool-down; `retryAfterMs` is the Retry-After of the 429. Returns the same delay as `delayOf`. */
   start(credential: string, retryAfterMs: number | null): number
   /**
    * Returns the milliseconds until the calling step may make its call: the remaining cool-down, plus 100 ms for each
@@ -16,7 +16,10 @@ export interface CoolDowns {
 interface CoolDown {
   /** Epoch ms. */
   until: number
-  /** Epoch ms at which the next waiting step may call. Each gets a time of its own, so that they do not all call at once. */
+  /**
+   * Epoch ms at which the next waiting step may call. Each waiting step gets another time, so that the steps do
+   * not all call at once.
+   */
   nextAt: number
 }
 
@@ -45,11 +48,13 @@ export function createCoolDowns(now: () => number): CoolDowns {
   }
 }
 
-// The same default as the gateway's for a 429 without Retry-After.
+// The length of a cool-down after a 429 without Retry-After. The gateway has the same default.
 const DEFAULT_MS = 60_000
-// A cool-down charges no attempt, so nothing else would slow the calls to a target that sends Retry-After: 0.
+// A cool-down lasts at least this long, even after Retry-After: 0. A cool-down charges no attempt, so without a
+// minimum the step would repeat its call without any delay or limit.
 const MIN_MS = 1_000
-// A longer Retry-After is taken for a mistake of the target, as in retry-policy.ts.
+// A cool-down lasts at most this long. A longer Retry-After is treated as a mistake of the target, as in
+// retry-policy.ts.
 const MAX_MS = 86_400_000
-// The gateway admits ten calls per second for a realm.
+// The time between the calls of two waiting steps. The gateway admits ten calls per second for a realm.
 const SPACING_MS = 100

@@ -8,18 +8,24 @@ export interface ProcessSteps {
 }
 
 export interface ProcessOptions<Steps extends ProcessSteps> {
-  /** Pause while the internet is unreachable: no step is started and no attempt is charged. */
+  /**
+   * Whether the process pauses while the internet is unreachable. During the pause no step is started and no
+   * attempt is charged.
+   */
   readonly requireInternet?: boolean
   readonly retry?: Partial<RetryPolicy>
-  /** Seconds a step may take in total. RabbitMQ closes the channel of a delivery that is unacknowledged for 30 minutes. */
+  /**
+   * The time limit of a whole step in seconds. It must be below 30 minutes, because RabbitMQ then closes the
+   * channel of an unacknowledged delivery.
+   */
   readonly stepTimeoutSeconds?: number
   /**
-   * `message`: every step has a message of its own, so that the broker's console shows the backlog of each step.
-   * `inline`: the worker that recorded a step continues with the next one, about twice as fast; a run has one
-   * message.
+   * `message`: each step is started by a message of its own, so that the broker's console shows the backlog of
+   * each step. `inline`: a run has one message, and the worker that recorded a step continues with the next
+   * step, which is about twice as fast.
    */
   readonly dispatch?: 'message' | 'inline'
-  /** In the order in which they run. */
+  /** The steps in the order in which they run. */
   readonly steps: Steps
 }
 
@@ -38,10 +44,10 @@ const DEFAULT_STEP_SECONDS = 300
 const MAX_STEP_SECONDS = 1_500
 
 /**
- * Defines a process. A file in `processes/` exports it as its default, and the coordinator runs it.
+ * Defines a process. A file in `processes/` has the process as its default export, and the coordinator runs it.
  *
- * @throws {TypeError} for a definition that could not run: invalid names (they become queue names), no steps, or
- * a time limit beyond the one RabbitMQ has for a delivery.
+ * @throws {TypeError} for a definition that cannot run: invalid names (they become queue names), no steps, or a
+ * time limit beyond the one that RabbitMQ has for a delivery.
  */
 export function defineProcess<const Steps extends ProcessSteps>(
   name: string,
@@ -49,7 +55,7 @@ export function defineProcess<const Steps extends ProcessSteps>(
 ): ProcessDefinition {
   const { requireInternet = false, dispatch = 'message' } = options
   const { stepTimeoutSeconds = DEFAULT_STEP_SECONDS } = options
-  // Object keys keep their order unless they look like numbers, which StepName does not allow.
+  // Objects keep the order of their keys, except of keys that look like numbers, which StepName does not allow.
   const [first, ...others] = Object.keys(options.steps)
   if (!StepName.safeParse(name).success) throw new TypeError(`${name} cannot name a process`)
   if (first === undefined) throw new TypeError(`process ${name} has no steps`)

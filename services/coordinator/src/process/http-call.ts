@@ -1,8 +1,8 @@
 import type { StepAbort } from './step-abort.ts'
 
 /**
- * The port to the targets of steps: makes one HTTP call. A foreseen failure is an outcome, not an exception,
- * because the outcome of the step depends on how far its call got.
+ * The port to the targets of steps: makes one HTTP call. A foreseen failure is returned as an outcome instead
+ * of thrown, because the outcome of the step depends on how far its call got.
  */
 export type HttpCall = (request: CallRequest, limits: CallLimits) => Promise<CallOutcome>
 
@@ -14,13 +14,16 @@ export interface CallRequest {
 }
 
 export interface CallLimits {
-  /** An abort with a reason ends the call at any point; `blockNewCalls` ends it only while nothing of it was sent. */
+  /**
+   * An abort with a reason ends the call at any point. `blockNewCalls` ends the call only if nothing of it was
+   * sent yet.
+   */
   readonly abort: StepAbort
-  /** Milliseconds for the whole call, including the connect. */
+  /** The time limit of the whole call in milliseconds, including connecting. */
   readonly timeoutMs: number
 }
 
-/** `isSent`: something of the call may have reached the target. */
+/** `isSent` means that some part of the call may have reached the target. */
 export type CallOutcome =
   | {
       readonly kind: 'answered'
@@ -33,5 +36,5 @@ export type CallOutcome =
   | { readonly kind: 'aborted'; readonly isSent: boolean }
   | { readonly kind: 'too_large'; readonly status: number; readonly retryAfter: string | null }
 
-/** The longest response body that is stored with an item. */
+/** The maximum length of a response body that is stored with an item. */
 export const MAX_RESPONSE_BYTES = 1_048_576

@@ -9,35 +9,43 @@ export type Json =
   | { readonly [key: string]: Json }
 
 /**
- * The text with U+0000 and lone surrogates replaced by U+FFFD. PostgreSQL stores neither of them, and a whole
- * response must not be lost because of one character.
+ * Returns the text with U+0000 and lone surrogates replaced by U+FFFD. PostgreSQL can store neither, and a
+ * whole response must not be lost because of one character.
  */
 export const normalizedText = (text: string): string =>
   text.toWellFormed().replaceAll('\0', '\uFFFD')
 
-// JSON.stringify writes U+0000 and lone surrogates as `\u` escapes. An escape follows an even number of backslashes;
-// after an odd number, the backslash of `\u` is itself escaped, and the text is not an escape.
+// JSON.stringify writes U+0000 and lone surrogates as `\u` escapes. A `\u` is an escape only after an even
+// number of backslashes. After an odd number, its own backslash is escaped, and the characters are ordinary
+// text.
 const REPLACED = /(?<=(?<!\\)(?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g
 
-/** The value as JSON that every source stores unchanged; `null` for what JSON cannot express (`undefined`, functions). */
+/**
+ * Returns the value as JSON that every source stores unchanged; `null` for values that JSON cannot express
+ * (`undefined`, functions).
+ */
 export function normalizedJson(value: unknown): Json {
   const text = JSON.stringify(value) as string | undefined
   if (text === undefined) return null
-  // Searching for any `\u` first avoids the regular expression, which takes ten times as long.
+  // A search for any `\u` comes first, because the regular expression takes ten times as long.
   return JSON.parse(text.includes('\\u') ? text.replaceAll(REPLACED, '\\ufffd') : text) as Json
 }
 
-/** Whether a value can be stored unchanged. Initial data that cannot is rejected instead of being changed. */
+/**
+ * Whether a value can be stored unchanged. Initial data that cannot be stored unchanged is rejected instead of
+ * being changed.
+ */
 export const isPreservedAsJson = (value: unknown): boolean =>
   (JSON.stringify(value) ?? '').search(REPLACED) === -1
 
 /**
- * Parses JSON from a client; returns `undefined` for text that is not JSON. A number that a double cannot represent
- * exactly (`9007199254740993`, `1e400`) would be stored as another number, so it becomes a value that
- * `isPreservedAsJson` rejects.
+ * Parses JSON from a client; returns `undefined` for text that is not JSON. A number that a double cannot
+ * represent exactly (`9007199254740993`, `1e400`) would be stored as another number. The parsed result then
+ * contains a value that `isPreservedAsJson` rejects.
  */
 export function parseClientJson(text: string): unknown {
-  // A reviver that checks every number takes many times as long, and most texts have no number that could lose digits.
+  // A reviver that checks every number makes parsing many times slower, and most texts contain no number that
+  // could lose digits.
   if (!MAY_LOSE_DIGITS.test(text)) return parseJson(text)
   try {
     return JSON.parse(text, markLoss)
@@ -56,7 +64,7 @@ function markLoss(_key: string, value: unknown, context?: { readonly source?: st
   return isLost ? NOT_PRESERVED : value
 }
 
-/** A canonical text: the same for every notation of a number, such as `150` and `1.50e2`. */
+/** Returns a canonical text of a number: the same for all its notations, such as `150` and `1.50e2`. */
 function decimalOf(number: string): string {
   const parts = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(number)
   if (parts === null) return number
@@ -67,10 +75,13 @@ function decimalOf(number: string): string {
   return significant === '' ? '0' : `${sign}${significant}e${place}`
 }
 
-/** How deep initial data may be nested. Beyond a few thousand levels, recursive parsers overflow the stack. */
+/** The maximum nesting depth of initial data. Beyond a few thousand levels, recursive parsers overflow the stack. */
 export const MAX_DEPTH = 100
 
-/** Whether a value is nested deeper than `limit`; level by level, because recursion could overflow the stack. */
+/**
+ * Whether a value is nested deeper than `limit`. The check goes level by level, because recursion could
+ * overflow the stack.
+ */
 export function isDeeperThan(value: unknown, limit: number): boolean {
   let level: unknown[] = [value]
   for (let depth = 0; level.length > 0; depth += 1) {

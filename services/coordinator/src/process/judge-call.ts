@@ -15,7 +15,7 @@ export type EarlyOutcome = Exclude<StepOutcome, { readonly kind: 'completed' }>
 export interface JudgeDeps {
   readonly coolDowns: CoolDowns
   readonly gateway: Gateway
-  /** Whether the internet is reachable: otherwise a failed call is not charged. */
+  /** Whether the internet is reachable. If it is not, a failed call charges no attempt. */
   readonly isOnline: () => Promise<boolean>
   /** Epoch ms, for a `Retry-After` that is a date. */
   readonly now: () => number
@@ -49,7 +49,7 @@ export async function judgeCall(
     const error = shortText(
       outcome.isSent ? `${what} got no response: ${reason}` : `${what} failed: ${reason}`,
     )
-    // The attempt is given back also if the call failed because the internet is unreachable.
+    // The attempt is also given back if the call failed because the internet is unreachable.
     if (outcome.kind === 'aborted' || !(await isOnline()))
       return { kind: 'released', ...(outcome.isSent && { noResponse: error }) }
     const errorClass = outcome.isSent ? NO_RESPONSE : 'network'
@@ -104,21 +104,23 @@ function providerFailure(response: Response, what: string, gateway: Gateway): Ea
     errorClass: faultClass,
     error: shortText(`${what} responded with ${response.status} and ${code}. ${remedy}`),
     response,
-    // The provider has processed an earlier attempt with this requestid, which may have done the step's work.
+    // The provider has already processed an earlier call with this requestid, and that call may have done the
+    // step's work.
     ...(faultClass === 'provider_duplicate_request' && { isInDoubt: true }),
   }
 }
 
-// RFC 4918 §11.4; the gateway responds with it if the credential is faulted.
+// RFC 4918 §11.4; the gateway responds with 424 if the credential is faulted.
 const FAILED_DEPENDENCY = 424
-// With 401 the provider rejects the access token. The gateway refreshes it for this reason at most once a minute, so a
-// minute later the call succeeds, or the gateway reports a faulted credential and the run waits for the reconnect.
+// With 401 the provider rejects the access token. The gateway then refreshes the token, but at most once a
+// minute. After a minute a retry therefore succeeds, or the gateway reports a faulted credential and the run
+// waits until the company is connected again.
 const UNAUTHORIZED = 401
 const TOKEN_RENEWAL_MS = 60_000
-// RFC 6585 §4
+// RFC 6585 §4: too many requests.
 const TOO_MANY_REQUESTS = 429
 
-/** Parses a response body for a step; `why` says what is wrong with a body that cannot be parsed. */
+/** Parses a response body for a step. If that is impossible, `why` describes what is wrong with the body. */
 export function parseBody<Data extends Json>(
   { body }: Response,
   parse: ((body: unknown) => Data) | undefined,

@@ -1,6 +1,7 @@
 /**
- * Decides which transition the outcome of a step makes of its run and its item, and returns it as a value. The other transitions of a run are
- * in `transaction/transitions.ts`. Times are durations from now; the source adds its own clock.
+ * Decides which transition of the run and its item results from the outcome of a step, and returns the
+ * transition as a value. The other transitions of a run are in `transaction/transitions.ts`. Times are
+ * durations from now, to which the source adds the time of its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
 import type { Run } from '../transaction/run.ts'
@@ -19,7 +20,10 @@ export interface Response {
  * `confirm` first.
  */
 export type StepOutcome =
-  /** The item is completed, and the next step is due; `endsRun` completes the run instead (`setStatus('Completed')`). */
+  /**
+   * The item is completed, and the next step is due. With `endsRun` the run is completed instead
+   * (`setStatus('Completed')`).
+   */
   | {
       readonly kind: 'completed'
       readonly response: Response | null
@@ -41,7 +45,7 @@ export type StepOutcome =
       readonly response: Response | null
       readonly isInDoubt?: boolean
     }
-  /** The credential is faulted. That is not an error of the step, so no attempt is charged. */
+  /** The credential is faulted. This is not an error of the step, so no attempt is charged. */
   | {
       readonly kind: 'waiting'
       readonly credential: string
@@ -49,8 +53,8 @@ export type StepOutcome =
       readonly isInDoubt?: boolean
     }
   /**
-   * The credential is in a cool-down after a 429: no attempt is charged. `response` is that 429, or `null` if the
-   * call was not sent at all.
+   * The credential is in a cool-down after a 429, so no attempt is charged. `response` is the 429 response, or
+   * `null` if the call was not sent at all.
    */
   | {
       readonly kind: 'held'
@@ -60,11 +64,11 @@ export type StepOutcome =
       readonly delayMs: number
       readonly isInDoubt?: boolean
     }
-  /** The step called `waitFor`: it starts again later, and no attempt is charged. */
+  /** The step called `waitFor`. It starts again later, and no attempt is charged. */
   | { readonly kind: 'later'; readonly delayMs: number; readonly isInDoubt?: boolean }
   /**
-   * The worker had to stop: the attempt is given back. `noResponse` describes a call that had been sent; without
-   * one, no item and no attempt is stored.
+   * The worker had to stop, so the attempt is given back. `noResponse` describes a call that had already been
+   * sent. Without such a call, neither an item nor an attempt is stored.
    */
   | { readonly kind: 'released'; readonly noResponse?: string; readonly isInDoubt?: boolean }
 
@@ -95,14 +99,20 @@ export interface TransitionOptions {
   readonly policy: RetryPolicy
   /** In [0, 1). */
   readonly random: number
-  /** Whether the worker continues with the next step itself. */
+  /** Whether the same worker continues with the next step. */
   readonly isInline?: boolean
 }
 
-/** The error class of a call that was sent and got no response. One that was never sent is `network`. */
+/**
+ * The error class of a call that was sent and got no response. The error class of a call that was never sent is
+ * `network`.
+ */
 export const NO_RESPONSE = 'no_answer'
 
-/** The transition of a claimed run. `run` is as claimed: its `Attempt` counts the attempt that ended. */
+/**
+ * Returns the transition of a claimed run. `run` is the run as claimed, so its `Attempt` counts the attempt
+ * that ended.
+ */
 export function advance(run: Run, outcome: StepOutcome, options: TransitionOptions): Transition {
   const { steps, policy, random, isInline = false } = options
   const { StepName: stepName, Attempt: attempt } = run
@@ -222,7 +232,10 @@ const failed = (
   item: { status: 'Failed', response, data: null, error },
 })
 
-/** Returns the status of a run whose step was given back: it depends on whether the step was attempted before. */
+/**
+ * Returns the status of a run whose step was given back. The status depends on whether the step was attempted
+ * before.
+ */
 function dueStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {
   if (attempt > 0) return 'Retrying'
   return stepName === steps[0] ? 'Queued' : 'Running'

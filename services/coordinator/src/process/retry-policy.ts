@@ -1,6 +1,6 @@
 import { backoffMs } from '@integration-host/shared/process/backoff'
 
-/** How often a step is tried, and how long it waits between attempts. */
+/** How often a step is tried, and how long the pause between two attempts is. */
 export interface RetryPolicy {
   readonly maxAttempts: number
   readonly baseMs: number
@@ -23,7 +23,7 @@ export function retryDelayMs(
   return backoffMs(attempt, { ...policy, random })
 }
 
-// A longer Retry-After is taken for a mistake of the target, and the call is retried after a day.
+// A longer Retry-After is treated as a mistake of the target, and the call is retried after a day.
 const MAX_RETRY_AFTER_MS = 86_400_000
 
 /** What the status of an HTTP response means for the step that made the call. */
@@ -36,7 +36,7 @@ export function verdictOf(status: number): CallVerdict {
 }
 
 /**
- * Whether a target that responds with this status may have done the work: it may have crashed in the middle of
- * it (500), or a gateway does not know (502, 504; RFC 9110 §15.6).
+ * Whether a target that responds with this status may have done the work. It may have crashed during the work
+ * (500), or the response comes from a gateway that does not know the result (502, 504; RFC 9110 §15.6).
  */
 export const leavesDoubt = (status: number): boolean => [500, 502, 504].includes(status)

@@ -1,11 +1,11 @@
 /**
  * Runs a step function and derives the outcome of the step from what it does.
  *
- * O1  The first call that ends the step (a failed `execute`, `fail`, `waitFor`) decides the outcome. Code of the
- *     step after it changes nothing and sends nothing.
+ * O1  The first call that ends the step (a failed `execute`, `fail`, `waitFor`) decides the outcome. Code that the
+ *     step runs afterwards can neither change the outcome nor send a call.
  * O2  A step that throws an error of its own is retried; one that returns without a status has failed.
- * O3  A step is in doubt from the moment a call is sent until its effect is known: the target rejected the call,
- *     the response was judged, or `confirm` reported that it had not happened.
+ * O3  A step is in doubt from the moment a call is sent until the effect of the call is known: the target
+ *     rejected the call, the response was judged, or `confirm` reported that the call had no effect.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
@@ -51,7 +51,7 @@ export async function runStep(
   deps: StepDeps,
 ): Promise<StepOutcome> {
   const before = stepNames[stepNames.indexOf(claim.run.StepName) - 1]
-  // Another program inserted the row at a later step, so the item of the step before it will never exist.
+  // Another program inserted the row at a later step, so the item of the preceding step will never exist.
   if (before !== undefined && finishedItem(claim, before) === undefined)
     return {
       kind: 'failed',
@@ -85,7 +85,7 @@ interface StepInput {
   readonly isInDoubt: boolean
 }
 
-/** Calls a step function or its `confirm`; the outcome is `null` if it returned without a status. */
+/** Calls a step function or its `confirm`. The outcome is `null` if the function returned without a status. */
 async function perform(
   handler: (step: never) => unknown,
   { claim, before, isInDoubt }: StepInput,
@@ -115,7 +115,10 @@ async function perform(
       data: item.Data,
     }
   }
-  /** Makes a call; returns `null` if `isAbsent` says that the status means an absent resource. */
+  /**
+   * Makes a call. Returns `null` if the status of the response means an absent resource, which `isAbsent`
+   * decides.
+   */
   async function send<Data extends Json>(
     request: StepRequest,
     options: ExecuteOptions<Data>,
@@ -156,7 +159,7 @@ async function perform(
     response = judged
     const parsed = parseBody(judged, parse)
     if ('why' in parsed) {
-      // The call succeeded, so a retry would get the same response again.
+      // A retry would not help: the call succeeded, so the target would send the same response again.
       hasDoubt = true
       const error = shortText(
         `${what} responded with ${judged.status}, and the body is ${parsed.why}`,
@@ -191,7 +194,7 @@ async function perform(
       options: ExecuteOptions<Data> = {},
     ) {
       calls += 1
-      // A further call of the same step is another operation for its target, so it gets a key of its own.
+      // For the target, a further call of the same step is another operation, so the call gets a key of its own.
       const callKey = calls === 1 ? key : `${key}/${calls}`
       const succeeded = await send(request, options, callKey, () => false)
       if (succeeded === null) throw new StepEnded() // unreachable, because no status counts as absent here
@@ -222,7 +225,7 @@ async function perform(
     if (ended === null && !(error instanceof StepEnded)) {
       deps.log().warn({ err: error }, 'step threw')
       const text = error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
-      // The result of a call that succeeded before is lost now (O3).
+      // If an earlier call of the step succeeded, its result is now lost, so the step is in doubt (O3).
       hasDoubt ||= response !== null
       ended = {
         kind: 'retry',

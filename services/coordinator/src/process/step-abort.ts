@@ -1,9 +1,9 @@
-/** Why a step is aborted from outside. */
+/** The reasons for which a step is aborted from outside. */
 export type AbortReason = 'timeout' | 'lease_lost' | 'shutdown'
 
 /**
- * Aborts a step, or blocks only those of its calls that have not been sent. It does what two AbortControllers
- * would do, but every step would pay for both; here an AbortSignal is created for a step that reads it.
+ * Aborts a step, or blocks only those of its calls that have not been sent. Two AbortControllers would do the
+ * same, but every step would pay for both. Here an AbortSignal is created only if the step reads it.
  */
 export class StepAbort {
   #reason: AbortReason | null = null
@@ -16,7 +16,10 @@ export class StepAbort {
     return this.#reason
   }
 
-  /** No further call may be sent; the response to a sent one may still arrive, unless there is a `reason`. */
+  /**
+   * No further call may be sent. The response to a call that was sent may still arrive, unless there is a
+   * `reason`.
+   */
   get areNewCallsBlocked(): boolean {
     return this.#areNewCallsBlocked
   }
@@ -42,7 +45,7 @@ export class StepAbort {
     this.#notify()
   }
 
-  /** Calls `listener` with every later change, until `unwatch`. */
+  /** Calls `listener` on every later change until `unwatch` is called. */
   watch(listener: () => void): void {
     this.#listeners.add(listener)
   }

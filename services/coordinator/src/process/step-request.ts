@@ -3,24 +3,27 @@ import type { ProviderProfile } from '@integration-host/shared/provider-profile/
 import type { Json } from './json-normalization.ts'
 
 export interface StepRequest {
-  /** Absolute; with a `credential` only a path, which is appended to the gateway's address. */
+  /** An absolute URL. With a `credential`, only a path, which is appended to the gateway's address. */
   readonly url: string
   /** Default: GET. */
   readonly method?: string
   readonly query?: Readonly<Record<string, string | number | boolean>>
   readonly headers?: Readonly<Record<string, string>>
-  /** Text is sent unchanged, anything else as JSON. */
+  /** The request body. Text is sent unchanged, any other value as JSON. */
   readonly body?: Json
 }
 
 export interface Gateway {
   readonly url: string
   readonly key: string
-  /** Reads the error that a response body of the provider holds; `null` if it holds none. */
+  /** Returns the error that the response body of a provider describes; `null` if the body describes none. */
   readonly faultOf: ProviderProfile['accounting']['faultOf']
 }
 
-/** Headers that frame the message or concern its connection (RFC 9110 §7.6.1): only the HTTP client may set them. */
+/**
+ * Headers that frame the message or apply to its connection only (RFC 9110 §7.6.1). Only the HTTP client may
+ * set them.
+ */
 const CONNECTION_HEADERS = new Set([
   'connection',
   'content-length',
@@ -33,7 +36,10 @@ const CONNECTION_HEADERS = new Set([
   'upgrade',
 ])
 
-/** The HTTP call of a request. @throws {TypeError} for a request that cannot be sent, which is a bug of the step. */
+/**
+ * Builds the HTTP call of a request. @throws {TypeError} if the request cannot be sent, which is a bug of the
+ * step.
+ */
 export function outgoingCall(
   request: StepRequest,
   credential: string | undefined,
@@ -79,7 +85,8 @@ function headersOf(given: Readonly<Record<string, string>>): Record<string, stri
 function gatewayUrl(path: string, credential: string, gateway: string): URL {
   const realm = realmOf(credential)
   const url = new URL(gateway + path)
-  // The call carries our service key, so it must go to the gateway, and only to the realm that was named.
+  // The call carries the coordinator's service key. Therefore it must be sent only to the gateway, and only to
+  // the named realm.
   if (!path.startsWith('/') || url.origin !== new URL(gateway).origin)
     throw new TypeError('the url of a call with a credential must be a path, not an address')
   if (!credential.startsWith('ACC-') || !url.pathname.startsWith(`/v3/company/${realm}/`))

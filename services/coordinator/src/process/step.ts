@@ -4,13 +4,13 @@ import type { Files } from './files.ts'
 import type { StepRequest } from './step-request.ts'
 import type { Json } from './json-normalization.ts'
 
-/** Any step function, whatever types it expects of the earlier steps; with its `confirm`, if it has one. */
+/** Any step function, whatever types it expects of the earlier steps, together with its `confirm` if it has one. */
 export interface AnyStep {
   (step: never): unknown
   readonly confirm?: (step: never) => unknown
 }
 
-/** The data a step leaves for the next: the result of `parse`, or the argument of `complete`. */
+/** The data that a step passes to the next step: the result of `parse`, or the argument of `complete`. */
 export type DataOf<Of> = Of extends (step: never) => infer Result
   ? Awaited<Result> extends { readonly data: infer Data }
     ? Data
@@ -32,7 +32,7 @@ export interface ExecuteOptions<Data extends Json> {
   readonly parse?: (body: unknown) => Data
   /** `ACC-<realm>`: the call goes through the gateway, which adds that realm's current access token. */
   readonly credential?: string
-  /** For the whole call, including the connect. Default: 60 seconds. */
+  /** The time limit of the whole call, including connecting. Default: 60 seconds. */
   readonly timeoutMs?: number
 }
 
@@ -51,8 +51,8 @@ export interface ProcessSettings {
 }
 
 /**
- * A step of a run. `Initial` is the type of the initial data, `Previous` the step function before this one,
- * `Items` the earlier steps that `item` can read: `Step<string, typeof report, { order: typeof order }>`.
+ * A step of a run. `Initial` is the type of the initial data, `Previous` is the preceding step function, and
+ * `Items` names the earlier steps that `item` can read: `Step<string, typeof report, { order: typeof order }>`.
  */
 export interface Step<
   Initial = Json,
@@ -67,12 +67,15 @@ export interface Step<
   readonly realm: string | null
   /** Counts the attempts of this step, from 1. */
   readonly attempt: number
-  /** Sent with the step's call: the same in every attempt, another one in a replay. */
+  /**
+   * The idempotency key that the step's call sends. The key is the same in every attempt, and another one in a
+   * replay.
+   */
   readonly idempotencyKey: string
   readonly initialData: Initial
-  /** The previous step; `null` in the first one. */
+  /** The previous step; `null` in the first step of the process. */
   readonly previous: Previous extends AnyStep ? StepItem<DataOf<Previous>> : null
-  /** A finished step of this run by name. */
+  /** Returns a finished step of this run by its name. */
   item<Name extends keyof Items & string>(name: Name): StepItem<DataOf<Items[Name]>>
   readonly settings: ProcessSettings
   /** Writes files that survive a power failure. */
@@ -81,8 +84,8 @@ export interface Step<
   readonly signal: AbortSignal
   readonly log: Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>
   /**
-   * Makes an HTTP call with this step's idempotency key. 2xx completes the step. Any other result ends it here:
-   * it is retried later, fails, or waits for the credential.
+   * Makes an HTTP call with this step's idempotency key. A 2xx response completes the step. Any other result
+   * ends the attempt here: the step is retried later, fails, or waits for the credential.
    */
   execute<Data extends Json = Json>(
     request: StepRequest,
@@ -92,17 +95,18 @@ export interface Step<
   complete<Data extends Json = null>(data?: Data): { readonly data: Data }
   /** Ends the step and the run as failed. */
   fail(reason: string): never
-  /** Ends this attempt without charging it; the step starts again after `delayMs`, at most a year. */
+  /** Ends this attempt without charging it. The step starts again after `delayMs`, which is at most a year. */
   waitFor(delayMs: number): never
   /** Completes the step and the run, even if further steps follow. */
   setStatus(status: 'Completed'): void
 }
 
-/** What `confirm` sees: the step, with `find` in place of `execute`. */
+/** The argument of `confirm`: the step, with `find` in place of `execute`. */
 export type InDoubtStep<Of extends AnyStep> = Omit<Parameters<Of>[0], 'execute'> & {
   /**
-   * Queries the target for the effect of the earlier call, without an idempotency key. `null` for 404 and 410;
-   * any other status but 2xx ends the attempt as it would end `execute`, and the step stays in doubt.
+   * Queries the target for the effect of the earlier call, without an idempotency key. Returns `null` for 404
+   * and 410. Any other status except 2xx ends the attempt as it would in `execute`, and the step stays in
+   * doubt.
    */
   find<Data extends Json = Json>(
     request: StepRequest,
@@ -111,13 +115,13 @@ export type InDoubtStep<Of extends AnyStep> = Omit<Parameters<Of>[0], 'execute'>
 }
 
 /**
- * Defines a step with a `confirm`. It is called before the step runs again if an earlier attempt is in doubt: a
- * call was sent, and then its worker was lost, or no response arrived, or the response leaves open whether the
- * work was done (500, 502, 504).
+ * Defines a step with a `confirm` function, which is called before the step runs again if an earlier attempt is
+ * in doubt. An attempt is in doubt if it sent a call and then its worker was lost, no response arrived, or the
+ * response leaves open whether the work was done (500, 502, 504).
  *
- * `confirm` returns `step.complete(data)` if the work was done, or `'not_done'`: then the step runs. If it cannot
- * tell yet, it throws or calls `step.waitFor`, and is called again later. Without a `confirm` the step runs again
- * with the same idempotency key, and the target has to recognise it.
+ * `confirm` returns `step.complete(data)` if the work was done, or `'not_done'`, and then the step runs again.
+ * If `confirm` cannot decide yet, it throws or calls `step.waitFor`, and is called again later. A step without
+ * a `confirm` runs again with the same idempotency key, which the target has to recognise.
  */
 export const defineStep = <Run extends AnyStep>(
   run: Run,
@@ -127,5 +131,5 @@ export const defineStep = <Run extends AnyStep>(
     ) => Promise<{ readonly data: DataOf<Run> } | 'not_done'>
   },
 ): Run & { readonly confirm: (step: never) => unknown } =>
-  // A bound copy, because the same function may be a step elsewhere without a confirm.
+  // The function is copied with `bind`, because another process may use it as a step without a `confirm`.
   Object.assign(run.bind(null) as Run, { confirm: options.confirm })

@@ -16,7 +16,7 @@ const order = (step: Step<string | number>) =>
 
 const report = (step: Step<string | number, typeof order>) => {
   const { Order, CreatedAt } = step.previous.data
-  // Passed on as text: parsing the time and printing it again would lose digits or its offset.
+  // The time is passed on as text, because parsing and printing it again would lose digits or its UTC offset.
   const query = { order: Order, created: CreatedAt }
   return step.execute({ url: `${step.settings.demoApiUrl}/report`, query })
 }
@@ -35,11 +35,17 @@ export default defineProcess('OrderProcess', {
   steps: { order, report, csv },
 })
 
-/** A header line and one row; cells that a spreadsheet would run as a formula are escaped. */
+/**
+ * Returns the CSV of an order: a header line and one row. Cells that a spreadsheet would run as a formula are
+ * escaped.
+ */
 export const csvOf = (row: Readonly<Record<string, string>>): string =>
   stringify([row], { header: true, escape_formulas: true, quoted_match: /[\r\n]/ })
 
-/** `Order_<TransactionID>.<ReplayID>.csv`, with every byte but letters, digits, `.`, `_` and `-` percent-encoded. */
+/**
+ * Returns the file name `Order_<TransactionID>.<ReplayID>.csv`. Every byte except letters, digits, `.`, `_` and
+ * `-` is percent-encoded.
+ */
 export function csvFileName(run: {
   readonly transactionId: string
   readonly replayId: number
@@ -55,7 +61,8 @@ export function csvFileName(run: {
   return `Order_${plain.length <= MAX_NAME ? plain : shortened(plain)}.${run.replayId}.csv`
 }
 
-// File systems allow 255 bytes. No encoded id contains `%-`, so a shortened name equals no full one.
+// File systems allow 255 bytes for a name. No encoded id contains `%-`, so a shortened name never equals a
+// complete one.
 const MAX_NAME = 200
 const shortened = (plain: string): string =>
   `${plain.slice(0, 140)}%-${createHash('sha256').update(plain).digest('hex').slice(0, 40)}`

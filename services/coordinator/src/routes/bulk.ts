@@ -18,7 +18,10 @@ type Line =
   | { readonly transaction: QueueTransaction }
   | { readonly id: string | null; readonly errors: readonly string[] }
 
-/** `POST …/transactions/bulk`: queues NDJSON or a JSON array, and returns one result per line; valid lines are queued. */
+/**
+ * `POST …/transactions/bulk` queues the transactions of an NDJSON body or a JSON array. It returns one result
+ * per line and queues the valid lines even if others are invalid.
+ */
 export function bulkRoutes({ operations }: { readonly operations: Operations }) {
   return new Hono().post(
     '/bulk',

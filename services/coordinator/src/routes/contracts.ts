@@ -13,7 +13,10 @@ import { z } from 'zod'
 import { isPreservedAsJson, normalizedJson } from '../process/json-normalization.ts'
 import type { PagePosition } from '../transaction/transaction-source.ts'
 
-/** A larger transaction is rejected: 413, or `invalid` in a bulk request. */
+/**
+ * The maximum size of a transaction. A larger one is rejected with 413, or reported as `invalid` in a bulk
+ * request.
+ */
 export const MAX_TRANSACTION_BYTES = 262_144
 export const MAX_BULK_BYTES = 33_554_432
 export const MAX_BULK_LINES = 10_000
@@ -26,17 +29,18 @@ export const Queueable = QueueTransaction.refine(
   ({ InitialData }) => isPreservedAsJson(InitialData),
   NOT_PRESERVED,
 )
-  // JSON stores -0 as 0. The data is normalized here, so that queueing it again is not a conflict.
+  // JSON stores -0 as 0. The data is normalized here, so that queueing the same data again is not a conflict.
   .overwrite((transaction) => ({
     ...transaction,
-    // The cast changes readonly members only.
+    // The cast changes only which members are readonly.
     InitialData: normalizedJson(transaction.InitialData) as typeof transaction.InitialData,
   }))
 
 /**
- * The body as text.
+ * Returns the body as text.
  *
- * @throws {IntegrationError} if it is not UTF-8 (RFC 8259 §8.1): invalid bytes would be stored as U+FFFD.
+ * @throws {IntegrationError} if the body is not UTF-8 (RFC 8259 §8.1): invalid bytes would otherwise be stored
+ * as U+FFFD.
  */
 export function utf8Of(body: ArrayBuffer): string {
   try {

@@ -1,14 +1,17 @@
 /**
- * The open streams of `GET /events`. A hundred watchers must cost the steps that run beside them next to nothing:
+ * The open streams of `GET /events`. A hundred watching clients must hardly slow down the steps that run in
+ * the same process. Three rules achieve this:
  *
- * E1  An event is serialised once. The events of a burst are collected into one Buffer for each filter in use, and all
- *     streams with that filter write this same Buffer. With n streams this happens every n milliseconds, so that all
- *     streams together make at most 1,000 writes per second.
- * E2  A stream whose client does not read is not written to. It keeps references to the shared Buffers instead, and is
- *     cut off when they exceed `MAX_UNREAD_BYTES`, or when the client has read nothing for `MAX_UNREAD_MS`.
+ * E1  An event is serialised once. The events of a burst are collected into one Buffer for each filter in use, and
+ *     all streams with that filter write this same Buffer. With n streams, such a Buffer is written every n
+ *     milliseconds, so that all streams together make at most 1,000 writes per second.
+ * E2  A stream whose client does not read is not written to. The stream keeps references to the shared Buffers
+ *     instead. It is cut off when these Buffers exceed `MAX_UNREAD_BYTES`, or when the client has read nothing for
+ *     `MAX_UNREAD_MS`.
  * E3  At most `MAX_WATCHERS` streams are open.
  *
- * A client that was cut off reconnects with its Last-Event-ID, so it loses nothing that the feed still has.
+ * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the
+ * feed still has.
  */
 import type { ServerResponse } from 'node:http'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -19,7 +22,8 @@ export interface EventStreams extends Disposable {
   /** The number of open streams. */
   readonly size: number
   /**
-   * Opens a stream to `outgoing`; returns the function that starts writing to it, for when its head has been sent.
+   * Opens a stream to `outgoing`. Returns the function that starts writing; the caller calls it when the
+   * response head has been sent.
    *
    * @throws {IntegrationError} `too_many_watchers`.
    */
@@ -34,7 +38,7 @@ export type StreamResponse = Pick<ServerResponse, 'write' | 'end' | 'on' | 'dest
 export interface StreamOptions {
   /** Only events of this process; `null` for those of all processes. */
   readonly process: string | null
-  /** The id of the last event that the client has seen; `null` if it starts with the next event. */
+  /** The id of the last event that the client has seen; `null` if the stream starts with the next event. */
   readonly lastId: string | null
 }
 
@@ -53,11 +57,14 @@ const MAX_UNREAD_BYTES = 1_048_576
 const MAX_UNREAD_MS = 5_000
 /** Each write is a system call of about 13 µs, so 1,000 writes per second take 1.3 % of a processor core. */
 const MS_PER_WRITE = 1
-/** After this long without an event, a comment shows client and proxies that the connection is alive. */
+/**
+ * After this long without an event, a comment is written. It shows the client and proxies that the connection
+ * is alive.
+ */
 const KEEP_ALIVE_MS = 15_000
 /** How often unread time and idle time are checked. */
 const CHECK_MS = 1_000
-/** How many missed events are serialised at once for a client that reconnects. */
+/** The maximum number of missed events that are serialised at once for a client that reconnects. */
 const MISSED_SLICE = 500
 
 const CONNECTED = Buffer.from(': connected\n\n')
@@ -67,20 +74,23 @@ const STILL_HERE = Buffer.from(': still here\n\n')
 interface Stream {
   readonly outgoing: StreamResponse
   readonly process: string | null
-  /** Events since the client's Last-Event-ID, serialised slice by slice as the client reads. */
+  /** The events since the client's Last-Event-ID. They are serialised in slices, as the client reads. */
   missed: readonly TransactionEvent[]
-  /** Buffers that were not written yet, because the client does not read or the head was not sent. */
+  /** Buffers that are not written yet, because the client does not read or the response head was not sent. */
   queue: Buffer[]
   queuedBytes: number
   isStarted: boolean
-  /** When Node's buffer for this stream became full (E2); `null` while the client reads. */
+  /** The time at which Node's buffer for this stream became full (E2); `null` while the client reads. */
   unreadSince: number | null
   lastWriteAt: number
 }
 
 export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
   const streams = new Set<Stream>()
-  /** Texts by event: a missed event that several clients resume from is serialised once, too (E1). */
+  /**
+   * The serialised text of each event. A missed event is also serialised only once, even if several clients
+   * missed it (E1).
+   */
   const texts = new WeakMap<TransactionEvent, string>()
   let batch: TransactionEvent[] = []
   let batchTimer: NodeJS.Timeout | null = null
@@ -100,7 +110,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   const stopWatching = feed.watch((event) => {
     if (streams.size === 0) return
     batch.push(event)
-    // The first event after a pause is written at once; only those of a burst wait.
+    // The first event after a pause is written at once; only the further events of a burst wait.
     batchTimer ??= setTimeout(flush, Math.max(0, nextBatchAt - now()))
   })
 
@@ -129,7 +139,10 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     if (stream.queuedBytes > MAX_UNREAD_BYTES) cut(stream, 'unread_bytes')
   }
 
-  /** Writes what is queued until Node's buffer for the stream is full; `drain` continues. */
+  /**
+   * Writes what is queued until Node's buffer for the stream is full. The stream's `drain` event continues the
+   * writing.
+   */
   function write(stream: Stream): void {
     while (stream.isStarted && stream.unreadSince === null) {
       const next = nextBuffer(stream)
@@ -139,7 +152,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     }
   }
 
-  /** Missed events come before those that happened since the client reconnected. */
+  /** Missed events are written before the events that happened after the client reconnected. */
   function nextBuffer(stream: Stream): Buffer | undefined {
     while (stream.missed.length > 0) {
       const slice = bufferOf(stream.missed.slice(0, MISSED_SLICE), stream.process)
@@ -154,7 +167,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   function cut(stream: Stream, reason: CutReason): void {
     if (!streams.delete(stream)) return
     onCut(reason)
-    // A reset discards what the kernel still holds for this client, which could be megabytes.
+    // A TCP reset discards the data that the kernel still buffers for this client, which could be megabytes.
     stream.outgoing.socket?.resetAndDestroy()
   }
 

@@ -15,10 +15,10 @@ export interface EventRouteDeps {
 }
 
 /**
- * `GET /events`: every transition, or those of one process, as server-sent events; the `id` of an event is unique and
- * the same on every replica. With `Last-Event-ID` the stream continues after that event, on any replica, and repeats
- * some of those just before it. An event `reset` reports that this is not possible. `Version` orders the events of a
- * run, which may come from several replicas.
+ * `GET /events` streams every transition, or those of one process, as server-sent events. The `id` of an event
+ * is unique and the same on every replica. With `Last-Event-ID` the stream continues after the named event, on
+ * any replica, and repeats some events from just before it. The event `reset` reports that the stream cannot
+ * continue there. `Version` orders the events of a run, which may come from several replicas.
  */
 export function eventRoutes({ streams, operations }: EventRouteDeps) {
   return new Hono().get(

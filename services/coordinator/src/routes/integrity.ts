@@ -31,7 +31,7 @@ export interface IntegrityRouteDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
-/** `GET /integrity`: audits the tables now. `ok` says that every count of violations is 0. */
+/** `GET /integrity` audits the tables now. `ok` is true if every count of violations is 0. */
 export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps) {
   return new Hono().get(
     '/',

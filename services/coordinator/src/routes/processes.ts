@@ -24,7 +24,10 @@ export interface ProcessRouteDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
-/** `GET /processes`, and pause and resume of one. A paused process accepts transactions but runs no step. */
+/**
+ * `GET /processes`, and the routes that pause and resume a process. A paused process accepts transactions but
+ * runs no step.
+ */
 export function processRoutes({ operations, source, worker, processes }: ProcessRouteDeps) {
   const tags = ['processes']
   const view = (definition: ProcessDefinition, paused: ReadonlySet<string>) => ({

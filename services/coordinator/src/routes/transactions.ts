@@ -189,8 +189,9 @@ const jsonOnly: MiddlewareHandler = async (c, next) => {
   await next()
 }
 
-// Runs before the schema, which sees the parsed body only: neither invalid bytes nor digits that a double has lost. A
-// body that is not JSON is left to the schema, which rejects it.
+// This check runs before the schema validation. The schema sees only the parsed body, where invalid bytes and
+// the digits that a double has lost are no longer visible. A body that is not JSON is left to the schema, which
+// rejects it.
 const readable: MiddlewareHandler = async (c, next) => {
   const body = parseClientJson(utf8Of(await c.req.arrayBuffer()))
   if (isDeeperThan(body, MAX_DEPTH))

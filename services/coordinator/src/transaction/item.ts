@@ -1,7 +1,7 @@
 import type { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import type { RunKey } from './run.ts'
 
-/** The recorded state of one step of one run: written with each outcome, `Completed` once. */
+/** The recorded state of one step in one run. It is written with each outcome, and only once as `Completed`. */
 export type Item = Readonly<ItemView>
 /** The part of a finished step's item that later steps can read. */
 export type FinishedItem = Pick<Item, 'StepName' | 'ResponseStatus' | 'ResponseBody' | 'Data'>
@@ -11,8 +11,8 @@ export const isFinished = ({ Status }: Item): boolean =>
 export type Attempt = Readonly<AttemptView>
 
 /**
- * `<process>/<TransactionID>/<ReplayID>/<step>`, each part percent-encoded: the same for every attempt of a
- * step, another one for every replay.
+ * Returns `<process>/<TransactionID>/<ReplayID>/<step>` with each part percent-encoded. The key is the same for
+ * every attempt of a step, and another one for every replay.
  */
 export const idempotencyKey = (run: RunKey, step: string): string =>
   [run.Process, run.TransactionID, String(run.ReplayID), step].map(encodeURIComponent).join('/')

@@ -1,8 +1,8 @@
 import type { HeaderView } from '@integration-host/shared/contracts/transaction'
 
 /**
- * The members of a transaction are spelled as in the tables and the API (`TransactionID`, `ReplayID`): one
- * spelling from the row to the response.
+ * The members of a transaction are spelled as in the tables and the API (`TransactionID`, `ReplayID`), so that
+ * there is only one spelling from the row to the response.
  */
 export interface RunKey {
   readonly Process: string
@@ -11,17 +11,20 @@ export interface RunKey {
 }
 
 /**
- * One run of a transaction. `Version` grows by one with each committed transition and is the fence: a
- * message, a lease and an outcome each name the version they belong to. `StepName` is the step that is due or in
- * flight, or the last one of a run that is over; an empty one, in a row that another program inserted without it,
- * means the first step. The table is named `Order_Header`.
+ * One run of a transaction. `Version` grows by one with each committed transition and is the fence: a message, a
+ * lease and an outcome each name the version they belong to. `StepName` is the step that is due or in flight; for a
+ * run that is over, it is the last step. An empty `StepName` means the first step: another program may insert a row
+ * without a step name. The table is named `Order_Header`.
  */
 export interface Run extends Readonly<HeaderView> {
   /** A stable class of `LastError`, such as `http_404` or `step_threw`. */
   readonly ErrorClass: string | null
   /** The credential that a `Waiting` run waits for. */
   readonly WaitingFor: string | null
-  /** An earlier attempt of the due step may have done its work: `confirm` is called before the next one. */
+  /**
+   * Whether an earlier attempt of the due step may have done its work. If so, `confirm` is called before the
+   * next attempt.
+   */
   readonly InDoubt: boolean
 }
 
@@ -31,6 +34,6 @@ export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => 
   ReplayID,
 })
 
-/** Returns a map key. Different runs have different keys, because JSON escapes the parts. */
+/** Returns a map key for a run. Different runs have different keys, because JSON escapes the parts of the key. */
 export const keyText = ({ Process, TransactionID, ReplayID }: RunKey): string =>
   JSON.stringify([Process, TransactionID, ReplayID])

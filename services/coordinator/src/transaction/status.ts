@@ -1,6 +1,6 @@
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 
-/** Final statuses: only a resume (Failed, Cancelled) continues the run; a replay starts another run. */
+/** The final statuses. Only a resume (Failed, Cancelled) continues such a run; a replay starts another run. */
 const over = ['Completed', 'Failed', 'Cancelled'] as const satisfies readonly HeaderStatus[]
 /** Statuses of a run that still has work to do. */
 export const activeStatuses = [

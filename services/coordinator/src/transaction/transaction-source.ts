@@ -4,53 +4,61 @@ import type { Run, RunKey } from './run.ts'
 import type { Attempt, FinishedItem, Item } from './item.ts'
 
 /**
- * The port to the store of transactions: the truth about every run, and the outbox of every step message.
+ * The port to the store of transactions. The store is the authoritative state of every run and the outbox of every
+ * step message.
  *
- * S1  What a method resolved with is durable.
- * S2  A transition happens only from the version it names; each one adds 1 to `Version`.
- * S3  At most one live lease per run. A worker that has lost its lease can no longer change the run.
+ * S1  When a method has resolved, its change is durable.
+ * S2  A transition happens only from the version that it names. Each transition adds 1 to `Version`.
+ * S3  A run has at most one live lease. A worker that has lost its lease can no longer change the run.
  * S4  A run that is not over and has no live lease is returned by `due` again and again, at growing intervals.
- * S5  All times come from the source's own clock, so replicas need no common one.
+ * S5  All times come from the source's own clock, so the clocks of replicas need not agree.
  *
  * Every method throws `store_unavailable` if the source cannot be reached; the change may nevertheless have
  * been committed.
  */
 export interface TransactionSource extends AsyncDisposable {
-  /** Queues run 0 of each; the results are in the order of the transactions. */
+  /** Queues run 0 of each transaction; the results are in the order of the transactions. */
   queue(process: ProcessOutline, transactions: readonly QueueTransaction[]): Promise<QueueResult[]>
-  /** Acquires the lease of the run if the message matches its present state. */
+  /** Acquires the lease of the run if the message matches the current state of the run. */
   claim(message: ClaimRequest): Promise<ClaimResult>
   /**
-   * Commits the outcome of a leased step and ends the lease, or renews it for the next step where the
-   * transition `continues`; `null` if the lease was lost (S3).
+   * Commits the outcome of a leased step. Ends the lease, or renews it for the next step if the transition
+   * `continues`. Returns `null` if the lease was lost (S3).
    */
   record(lease: Lease, transition: Transition): Promise<RunState | null>
-  /** Extends leases; resolves with those that were lost. */
+  /** Extends leases; resolves with the leases that were lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>
-  /** Returns up to `limit` overdue runs of these steps; doubles the interval until each is returned again (S4). */
+  /**
+   * Returns at most `limit` overdue runs at these steps, and doubles the interval until each of them is
+   * returned again (S4).
+   */
   due(steps: readonly StepRef[], limit: number): Promise<Run[]>
-  /** Ends up to `limit` expired leases of lost workers; their runs are due again. */
+  /** Releases at most `limit` expired leases of lost workers, which makes their runs due again. */
   recoverExpiredLeases(limit: number): Promise<Run[]>
-  /** Returns up to `limit` overdue runs of these processes at a step that their process does not have. */
+  /** Returns at most `limit` overdue runs of these processes at a step that does not exist in their process. */
   runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
-  /** Fails an active run without a lease that cannot be run at all; `null` if it changed since `version`. */
+  /**
+   * Marks an active run without a lease as failed, because it can never run. Returns `null` if the run has
+   * changed since `version`.
+   */
   failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
 
   get(process: string, transactionId: string, replayId: number | null): Promise<RunDetail | null>
   list(process: string, filter: ListFilter): Promise<Page>
 
   /**
-   * Starts the next run with the same initial data, from `fromStep` with copies of the items before it.
+   * Starts the next run of a transaction with the same initial data. The run starts at `fromStep`, with copies
+   * of the items of the earlier steps.
    *
-   * @throws {IntegrationError} `transaction_not_found`, `transaction_active`, or `invalid_request` if an
-   * item before `fromStep` was never completed.
+   * @throws {IntegrationError} `transaction_not_found`, `transaction_active`, or `invalid_request` if an item
+   * before `fromStep` was never completed.
    */
   replay(process: ProcessOutline, transactionId: string, fromStep: string | null): Promise<Run>
   /** @throws {IntegrationError} `transaction_not_found`, `transaction_not_resumable`. */
   resume(process: string, transactionId: string, replayId: number | null): Promise<Run>
   /** @throws {IntegrationError} `transaction_not_found`, `transaction_not_active`. */
   cancel(process: string, transactionId: string, replayId: number | null): Promise<Run>
-  /** Makes up to `limit` runs that wait for this credential due again. */
+  /** Makes at most `limit` of the runs that wait for this credential due again. */
   wake(credential: string, limit: number): Promise<Run[]>
 
   paused(): Promise<ReadonlySet<string>>
@@ -59,8 +67,8 @@ export interface TransactionSource extends AsyncDisposable {
   audit(processes: readonly string[]): Promise<Audit>
 
   /**
-   * Calls `onDue` when another program may have inserted rows that are due. It is only a hint: a call can be
-   * missed, and one call may stand for many rows.
+   * Calls `onDue` when another program may have inserted rows that are due. The call is only a hint: a call can
+   * be missed, and one call may report many rows.
    */
   watch(onDue: () => void): void
 }
@@ -89,7 +97,7 @@ export interface ClaimRequest extends RunKey {
   readonly owner: string
 }
 
-/** The right to record the next outcome of a run, at the version the claim gave it. */
+/** The right to record the next outcome of a run, at the version that the claim returned. */
 export interface Lease extends RunKey {
   readonly step: string
   readonly version: number
@@ -99,7 +107,7 @@ export interface Lease extends RunKey {
   readonly startedAt: string
 }
 
-/** What a transition can change of a run. */
+/** The members of a run that a transition can change. */
 export type RunState = Omit<Run, 'InitialData' | 'Realm' | 'CreatedAt'>
 
 export interface Claim {
@@ -112,7 +120,7 @@ export interface Claim {
 
 export type ClaimResult =
   | { readonly kind: 'claimed'; readonly claim: Claim }
-  /** The run is due only in `delayMs` milliseconds; `version` is its present version. */
+  /** The run becomes due only after `delayMs` milliseconds; `version` is its current version. */
   | { readonly kind: 'early'; readonly delayMs: number; readonly version: number }
   /** Another worker has the run, or the message belongs to an earlier version. */
   | { readonly kind: 'stale' }
@@ -129,12 +137,15 @@ export interface ListFilter {
   readonly status?: HeaderStatus | undefined
   /** Changed at or after this time, ISO 8601. */
   readonly since?: string | undefined
-  /** The `next` of the previous page. */
+  /** The value of `next` in the previous page. */
   readonly after?: PagePosition | undefined
   readonly limit: number
 }
 
-/** A place in the list, newest first. It names a row, so rows inserted meanwhile shift no page. */
+/**
+ * A position in the list of runs, which is ordered newest first. It names a row, so rows that are inserted
+ * meanwhile do not shift the pages.
+ */
 export interface PagePosition {
   readonly createdAt: string
   readonly transactionId: string
@@ -146,16 +157,16 @@ export interface Page {
   readonly next: PagePosition | null
 }
 
-/** Runs at one step that a worker could claim now; `step` is empty for rows that name none. */
+/** The runs at one step that a worker could claim now; `step` is empty for rows without a step name. */
 export interface DueRuns {
   readonly process: string
   readonly step: string
   readonly due: number
-  /** How long the oldest of them has been due. */
+  /** How long the oldest of these runs has been due. */
   readonly oldestMs: number
 }
 
-/** The result of checking the tables against one another. `violations` are counts that must be 0. */
+/** The result of checking the tables for consistency. All counts in `violations` must be 0. */
 export interface Audit {
   readonly runsByStatus: Readonly<Partial<Record<HeaderStatus, number>>>
   readonly dueBySteps: readonly DueRuns[]
@@ -176,11 +187,14 @@ export interface Audit {
 /** How long a lease lasts without renewal, and how often a worker renews its leases. */
 export const LEASE_MS = 30_000
 export const RENEW_MS = 10_000
-/** A run that waits for a credential is tried again after this long, because the event can be missed. */
+/**
+ * A run that waits for a credential is tried again after this long, because the event of the credential can be
+ * missed.
+ */
 export const WAITING_RECHECK_MS = 300_000
 /**
- * The sweeper publishes the message of a run again this long after the first one was sent, or up to a third sooner. The
- * interval then doubles with each sweep up to the cap.
+ * How long after the first message of a run the sweeper publishes another one; the actual time is up to a third
+ * shorter. The interval then doubles with each sweep up to the cap.
  */
 export const SWEEP_MS = 15_000
 export const SWEEP_CAP_MS = 900_000

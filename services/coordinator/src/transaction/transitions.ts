@@ -1,10 +1,10 @@
 /**
- * The transitions of a run as pure decisions: its next state, from its present one and the time.
+ * The transitions of a run as pure decisions: each returns the next state for a current state and time.
  * `process/progress.ts` decides what the outcome of a step means; everything else is decided here.
  *
- * The memory source stores what these functions return. The PostgreSQL source states the same rules once more
- * in SQL, one file per statement, because there a transition must be decided where the row is locked.
- * `transaction-source.contract.ts` runs against both.
+ * The memory source stores what these functions return. The PostgreSQL source implements the same rules a
+ * second time in SQL, one file per statement, because it must decide a transition while it holds the lock of
+ * the row. `transaction-source.contract.ts` tests both sources.
  */
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
@@ -22,7 +22,10 @@ import {
   SWEEP_CAP_MS,
 } from './transaction-source.ts'
 
-/** A run with its lease and sweep times, which only its source uses. Immutable: a transition returns a new one. */
+/**
+ * A run with its lease and its sweep times, which only the source uses. Immutable: a transition returns a new
+ * one.
+ */
 export interface StoredRun {
   /** The run itself. The member is named `header` because the files of the memory source contain that name. */
   readonly header: Run
@@ -33,7 +36,7 @@ export interface StoredRun {
     readonly until: number
     readonly startedAt: string
   } | null
-  /** When the sweeper publishes the run again, epoch ms. */
+  /** The time at which the sweeper publishes the run again, epoch ms. */
   readonly nextSweepAt: number
   /** How often the sweeper has published the run since its last transition. */
   readonly sweepCount: number
@@ -70,8 +73,8 @@ const due = (now: number) => ({
 const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: iso(now) })
 
 /**
- * Returns the next version of a run, without a lease. A lease that ends in any other way than by a recorded outcome
- * leaves the step in doubt.
+ * Returns the next version of a run, without a lease. If the lease ended without a recorded outcome, the step
+ * is in doubt.
  */
 const next = (
   stored: StoredRun,
@@ -92,7 +95,7 @@ const next = (
   sweepCount: 0,
 })
 
-/** Returns the recorded attempts, plus the attempt in flight of a lost worker as `in_doubt`. */
+/** Returns the recorded attempts. If a worker was lost, its attempt in flight is added as `in_doubt`. */
 const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attempt[] =>
   lease === null
     ? attempts
@@ -109,7 +112,7 @@ const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attem
         },
       ]
 
-/** A new run, due at `step`. */
+/** Returns a new run that is due at `step`. */
 export const queued = (
   key: RunKey,
   step: string,
@@ -141,9 +144,9 @@ export const queued = (
 })
 
 /**
- * Returns the run under a lease for the request, or why the claim is rejected. A message may claim its own version, and
- * also the next version if that is the claim of a lost worker: the broker redelivers the message of a lost worker, and
- * its lease may have expired by then.
+ * Returns the run under a lease for the request, or the reason why the claim is rejected. A message may claim
+ * the version that it names. It may also claim the next version if that version is the claim of a lost worker:
+ * the broker redelivers the message of a lost worker, and the lease may have expired by then.
  */
 export function claimed(
   stored: StoredRun,
@@ -180,7 +183,7 @@ export function claimed(
 const holdsLease = ({ header, lease }: StoredRun, { owner, version }: Lease): boolean =>
   lease?.owner === owner && header.Version === version
 
-/** The run after the outcome of its leased step; `null` if the lease was lost. */
+/** Returns the run after the outcome of its leased step; `null` if the lease was lost. */
 export function recorded(
   stored: StoredRun,
   lease: Lease,
@@ -231,7 +234,10 @@ export function recorded(
   }
 }
 
-/** Returns the run with its lease extended; `null` if the lease was lost. The version stays, as this is no transition. */
+/**
+ * Returns the run with its lease extended; `null` if the lease was lost. The version does not change, because a
+ * renewal is not a transition.
+ */
 export function renewed(
   stored: StoredRun,
   lease: Lease,
@@ -243,7 +249,7 @@ export function renewed(
   return { ...stored, lease: { owner: lease.owner, until, startedAt }, nextSweepAt: until }
 }
 
-/** Returns the run after a sweep, with twice the interval until the next sweep. The version stays. */
+/** Returns the run after a sweep, with twice the interval until the next sweep. The version does not change. */
 export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
   const { sweepCount } = stored
   const spacingMs = backoffMs(sweepCount + 1, { baseMs: sweepMs, capMs: SWEEP_CAP_MS, random: 1 })
@@ -256,7 +262,10 @@ export const recovered = (stored: StoredRun, times: Times): StoredRun | null =>
     ? { ...next(stored, {}, times), attempts: withLostAttempt(stored) }
     : null
 
-/** Fails a run that cannot be run at all; `null` if it changed since `version`, is over, or has a live lease. */
+/**
+ * Marks a run that can never run as failed. Returns `null` if the run has changed since `version`, is over, or
+ * has a live lease.
+ */
 export function failed(
   stored: StoredRun,
   { version, errorClass, error }: { version: number; errorClass: string; error: string },
@@ -288,9 +297,9 @@ export const woken = (stored: StoredRun, times: Times): StoredRun =>
   next(stored, { ...due(times.now), Status: 'Running' }, times)
 
 /**
- * The run that replays `latest`, with copies of the items before `fromStep`.
+ * Returns the run that replays `latest`, with copies of the items before `fromStep`.
  *
- * @throws {IntegrationError} `invalid_request` when one of them was never completed.
+ * @throws {IntegrationError} `invalid_request` if one of these items was never completed.
  */
 export function replayed(
   { header, items }: StoredRun,
@@ -309,8 +318,9 @@ export function replayed(
 }
 
 /**
- * Returns the run as a restarted process must treat it if no other process uses the store: every lease belongs to the
- * process that has ended, so it counts as expired, and no message survived, so the sweeper must publish the run.
+ * Returns the run as a restarted process must treat it if no other process uses the store. Every lease belongs
+ * to the process that has ended, so the lease counts as expired. No message survived, so the sweeper must
+ * publish the run.
  */
 export const afterRestart = (stored: StoredRun): StoredRun => ({
   ...stored,

@@ -2,8 +2,9 @@ import type { StepOutcome } from '../process/progress.ts'
 import type { AbortReason } from '../process/step-abort.ts'
 
 /**
- * Returns the outcome to record for a step that may have been aborted; `'abandoned'` is a step that ignored its abort
- * signal. `null` if the lease was lost, because then no outcome can be recorded.
+ * Returns the outcome to record for a step that may have been aborted. The value `'abandoned'` stands for a
+ * step that ignored its abort signal. Returns `null` if the lease was lost, because then no outcome can be
+ * recorded.
  */
 export function applyAbortReason(
   outcome: StepOutcome | 'abandoned',
@@ -11,7 +12,7 @@ export function applyAbortReason(
 ): StepOutcome | null {
   if (reason === null) return outcome === 'abandoned' ? { kind: 'released' } : outcome
   const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
-  // An abandoned step may have made its call, and may still make it.
+  // An abandoned step may have made its call, or may still make it.
   const isInDoubt =
     outcome === 'abandoned' || (outcome.kind !== 'completed' && outcome.isInDoubt === true)
   switch (reason) {

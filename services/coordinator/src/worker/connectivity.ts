@@ -2,25 +2,28 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 /** Whether the internet is reachable, according to the probes. */
 export interface Connectivity {
-  /** Probes now: for a call that failed, possibly because the internet is unreachable. */
+  /** Runs the probes now, for a call that may have failed because the internet is unreachable. */
   readonly check: () => Promise<boolean>
-  /** Probes at intervals from now on; `onChange` is called with the first result and each change. */
+  /** Runs the probes at intervals from now on. `onChange` is called with the first result and with each change. */
   watch(onChange: (isOnline: boolean) => void): AsyncDisposable
 }
 
 export interface ConnectivityOptions {
-  /** Each resolves with whether its target responded; one is enough. Without probes: always online. */
+  /**
+   * Each probe resolves with whether its target responded. One response means online. Without probes the
+   * process always counts as online.
+   */
   readonly probes: readonly ((signal: AbortSignal) => Promise<boolean>)[]
   readonly onlineIntervalMs?: number
   readonly offlineIntervalMs?: number
-  /** Between the first failed round of probes and the one that decides. */
+  /** Milliseconds between the first failed round of probes and the second round, which decides. */
   readonly confirmMs?: number
   readonly probeTimeoutMs?: number
 }
 
 /**
- * One failed round of probes is only a suspicion; if a second one right after it fails as well, the result is
- * offline. One successful round means online again.
+ * One failed round of probes is only a suspicion. If a second round right after it fails as well, the internet
+ * counts as unreachable. One successful round makes the internet count as reachable again.
  */
 export function createConnectivity(options: ConnectivityOptions): Connectivity {
   const { probes } = options
@@ -30,7 +33,7 @@ export function createConnectivity(options: ConnectivityOptions): Connectivity {
   const listeners = new Set<(isOnline: boolean) => void>()
   let isOnline: boolean | null = null
   let checking: Promise<boolean> | null = null
-  /** Ends the pause of the watcher when a check in between has changed the interval. */
+  /** Ends the watcher's pause between two rounds if another check has changed the interval. */
   let pause = new AbortController()
 
   const round = async (): Promise<boolean> => {

@@ -2,11 +2,12 @@ import type { ProcessDefinition } from '../process/definition.ts'
 import type { Gate } from './gate.ts'
 import type { StepConsumer, StepDelivery, StepQueue } from './step-queue.ts'
 
-/** The consumers of the step queues: those of a process exist while its gate is open. */
+/** The consumers of the step queues. The consumers of a process exist only while the gate of that process is open. */
 export interface Consumers {
   /**
-   * Starts the consumers of processes whose gate is open and cancels the others; resolves when the cancelled ones have
-   * settled their deliveries. New consumers start at once, without waiting for calls of cancelled ones to finish.
+   * Starts the consumers of processes whose gate is open and cancels the others; resolves when the cancelled
+   * consumers have settled their deliveries. New consumers start at once, without waiting for the calls of
+   * cancelled ones to finish.
    */
   reconcile(): Promise<unknown>
   readonly isConsuming: (process: string) => boolean

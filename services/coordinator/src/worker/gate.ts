@@ -3,13 +3,19 @@ import type { ProcessDefinition } from '../process/definition.ts'
 
 /** Decides whether the steps of a process may run now. */
 export interface Gate {
-  /** False while the worker shuts down, while the process is paused, and while it lacks the internet it needs. */
+  /**
+   * False while the worker shuts down, while the process is paused, and while a process that needs the internet
+   * cannot reach it.
+   */
   isOpen(process: ProcessDefinition): boolean
-  /** Whether any process is closed while offline. */
+  /** Whether at least one process needs the internet to run its steps. */
   readonly dependsOnInternet: boolean
   setOnline(isOnline: boolean): void
   setPaused(paused: ReadonlySet<string>): void
-  /** Waits a random part of the ramp after the internet came back, so that waiting steps do not all start at once. */
+  /**
+   * Waits a random part of the ramp-up time after the internet came back, so that waiting steps do not all
+   * start at once.
+   */
   rampUp(): Promise<void>
 }
 
@@ -24,7 +30,10 @@ export interface GateDeps {
 export function createGate({ processes, now, random, shutdown, rampMs }: GateDeps): Gate {
   const dependsOnInternet = [...processes.values()].some(({ requireInternet }) => requireInternet)
   let isOnline: boolean | null = null
-  /** `null` until the source was read: otherwise a paused process would run for a moment at each start. */
+  /**
+   * `null` until the pauses were read from the source. Otherwise a paused process would run for a moment at
+   * each start.
+   */
   let paused: ReadonlySet<string> | null = null
   let rampEndsAt = 0
   return {

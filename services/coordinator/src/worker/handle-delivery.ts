@@ -20,7 +20,10 @@ export interface DeliveryDeps {
   readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
 }
 
-/** Builds the handler of a delivery. It claims the run that the message names and runs its step. */
+/**
+ * Builds the handler of deliveries. The handler claims the run that a message names and runs the step of that
+ * run.
+ */
 export function createDeliveryHandler(deps: DeliveryDeps) {
   const { source, queue, processes, gate, log, owner } = deps
 
@@ -33,8 +36,8 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     const isOurs = due?.Process === definition.name && due.step === step
     if (due === null || !isOurs) return deadLetter(definition.name, delivery, faultOf(delivery))
     await gate.rampUp()
-    // The message is published again instead of requeued: the broker counts redeliveries, and would dead-letter a
-    // message that only waited for the internet.
+    // The message is published again instead of requeued. The broker counts redeliveries, and would dead-letter
+    // a message that only waited for the internet.
     if (!gate.isOpen(definition)) return publishAgain(delivery)
 
     const isFirst = step === definition.stepNames[0]

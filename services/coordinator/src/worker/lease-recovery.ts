@@ -20,12 +20,12 @@ export interface LeaseRecoveryDeps {
 }
 
 const BATCH = 500
-/** The most batches that one poll recovers. */
+/** The maximum number of batches that one poll recovers. */
 const MAX_BATCHES = 10
 
 /**
- * The remote pull: recovers the expired leases of lost coordinators, applies pauses that another replica has
- * accepted, and audits the tables.
+ * The task behind `REMOTE_PULL_SECONDS`: recovers the expired leases of lost coordinators, applies pauses that
+ * another replica has accepted, and audits the tables.
  */
 export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
   const { source, publisher, worker, log } = deps

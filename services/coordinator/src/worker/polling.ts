@@ -11,11 +11,11 @@ export interface PollingOptions {
   readonly random: () => number
   /** Resolves with false if the next poll should follow soon instead of after the interval. */
   readonly poll: () => Promise<boolean>
-  /** Called before each poll. When the signal it returns aborts, the pause after that poll ends early. */
+  /** Called before each poll. It returns a signal; if the signal aborts, the pause after that poll ends early. */
   readonly wakeUp?: () => AbortSignal
 }
 
-/** How soon a poll that failed, or that left something to do, is repeated. */
+/** The pause after a poll that failed or left something to do. */
 const SOON_MS = 500
 
 /** Polls again and again until it is disposed of; disposal waits for the poll in flight. */
@@ -33,7 +33,7 @@ export function startPolling(options: PollingOptions): AsyncDisposable {
         if (hasCode(error, 'store_unavailable')) log.debug({ task }, 'task waits for the store')
         else log.error({ err: error, task }, 'task failed')
       }
-      // Jitter of a tenth, so that replicas do not poll in step.
+      // The pause varies by a tenth, so that replicas do not poll at the same moments.
       const ms = (isDone ? intervalMs : Math.min(SOON_MS, intervalMs)) * (0.9 + random() * 0.2)
       await sleep(ms, null, { signal }).catch(() => {})
     }

@@ -28,7 +28,7 @@ export interface ClaimedStepDeps {
   readonly stepsInFlight: Pick<StepsInFlight, 'add'>
   readonly gate: Pick<Gate, 'isOpen'>
   readonly retryStore: StoreRetry
-  /** Aborts only at the very end of a shutdown: outcomes are still recorded while the worker drains. */
+  /** Aborts only at the very end of a shutdown, because outcomes are still recorded while the worker drains. */
   readonly cutOff: AbortSignal
   readonly call: HttpCall
   readonly files: Files
@@ -39,11 +39,11 @@ export interface ClaimedStepDeps {
   readonly log: Logger
   readonly now: () => number
   readonly random: () => number
-  /** Counts the outcomes of steps; milliseconds for those whose outcome was recorded. */
+  /** Counts the outcome of a step; `ms` is the duration of the step, given only if the outcome was recorded. */
   readonly count: (process: string, step: string, outcome: string, ms?: number) => void
 }
 
-/** Builds the function that runs the step of a claim, and those after it while the lease continues (R5). */
+/** Builds the function that runs the step of a claim, and then the following steps while the lease continues (R5). */
 export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   const { source, publisher, gate, retryStore, log, now, random } = deps
   const coolDowns = createCoolDowns(now)
@@ -69,7 +69,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       attempt: run.Attempt,
     }
     let child: Logger | null = null
-    // The child logger is created for the first line, so that a step that logs nothing does not pay for it.
+    // The child logger is created for the first log line, so that a step that logs nothing does not pay for a logger.
     const stepLog = (): Logger => (child ??= log.child(fields))
     if (log.isLevelEnabled('info')) stepLog().info('step start')
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
@@ -84,7 +84,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const isInline = definition.dispatch === 'inline' && gate.isOpen(definition)
     const transition = advance(run, outcome, { steps, policy, random: random(), isInline })
     const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
-    // The source is unavailable during shutdown: the lease expires, and lease recovery makes the run due again.
+    // The source is unavailable during shutdown, so the outcome is not recorded. The lease expires, and lease
+    // recovery makes the run due again.
     if (recorded === ABORTED) return null
     if (recorded === null) {
       deps.count(run.Process, run.StepName, 'fenced')
@@ -92,7 +93,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       return null
     }
     const durationMs = now() - startedAt
-    // A retry without an attempt left is a failure.
+    // A retry counts as a failure if no attempt is left.
     const result = transition.status === 'Failed' ? 'failed' : outcome.kind
     deps.count(run.Process, run.StepName, result, durationMs)
     if (tracing !== undefined) traceOutcome(tracing, result, transition)
@@ -114,7 +115,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     return null
   }
 
-  /** Runs the step function; `null` if the lease was lost, because then no outcome can be recorded. */
+  /** Runs the step function. Returns `null` if the lease was lost, because then no outcome can be recorded. */
   async function attempt(
     definition: ProcessDefinition,
     claim: Claim,
@@ -125,8 +126,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const handler = definition.steps.get(run.StepName)
     if (handler === undefined)
       return { ...failure('step_unknown', 'the process has no such step'), isInDoubt }
-    // An attempt is charged even if its worker died during it. Otherwise a step that crashes its process would crash one
-    // worker after the other without end.
+    // An attempt is charged even if its worker died during the attempt. Otherwise a step that crashes its
+    // process would crash one worker after another without end.
     if (run.Attempt > definition.retry.maxAttempts)
       return {
         ...failure('attempts_used_up', 'workers were lost in every attempt of this step'),
@@ -221,5 +222,5 @@ function claimAfter(
 const failure = (errorClass: string, error: string) =>
   ({ kind: 'failed', errorClass, error, response: null }) as const
 
-/** A step that ignores its abort signal is abandoned after this long. */
+/** How long a step may ignore its abort signal before it is abandoned. */
 const IGNORED_SIGNAL_MS = 500

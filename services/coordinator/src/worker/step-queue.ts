@@ -3,7 +3,7 @@ import type { ProcessOutline } from '../transaction/transaction-source.ts'
 
 /** The port to the messages that start due steps. A message contains only the key and version of a run, no data. */
 export interface StepQueue {
-  /** Declares the queues of a process; they are declared again after every reconnect. */
+  /** Declares the queues of a process, and declares them again after every reconnect. */
   declare(process: ProcessOutline): Promise<void>
   /**
    * Publishes that a step is due now or in about `delayMs`. The message may arrive earlier; the claim then returns
@@ -20,11 +20,11 @@ export interface StepQueue {
     prefetch: number,
     handle: (delivery: StepDelivery) => Promise<'ack' | 'requeue'>,
   ): StepConsumer
-  /** The messages that are ready in a step's queue; `null` while the broker is unavailable. */
+  /** The number of messages that are ready in a step's queue; `null` while the broker is unavailable. */
   waiting(process: string, step: string): Promise<number | null>
-  /** The consumers of a step's queue; `null` if there is no such queue, or the broker is unavailable. */
+  /** The number of consumers of a step's queue; `null` if the queue does not exist or the broker is unavailable. */
   consumers(process: string, step: string): Promise<number | null>
-  /** The dead-lettered messages of a process; `null` while the broker is unavailable. */
+  /** The number of dead-lettered messages of a process; `null` while the broker is unavailable. */
   deadLetters(process: string): Promise<number | null>
 }
 
@@ -41,6 +41,6 @@ export interface StepDelivery {
 }
 
 export interface StepConsumer {
-  /** Accepts no more deliveries; resolves when those in flight are settled. */
+  /** Stops accepting deliveries; resolves when the deliveries in flight are settled. */
   cancel(): Promise<void>
 }

@@ -11,13 +11,13 @@ export interface StepInFlight {
 /** The steps that this replica is running now, at most one per run. */
 export interface StepsInFlight {
   readonly leases: readonly Lease[]
-  /** Returns the function that removes the step. */
+  /** Adds a step. Returns the function that removes the step. */
   add(step: StepInFlight): () => void
-  /** Aborts the step of a lost lease, unless the run has been claimed again since. */
+  /** Aborts the step of a lost lease, unless this replica has claimed the run again since. */
   abortLost(lease: Lease): void
-  /** Aborts the step of a run that was cancelled with this version, if it is in flight here. */
+  /** Aborts the step of a run that was cancelled with this version, if this replica runs the step now. */
   abortCancelled(run: RunKey & Pick<Run, 'Version'>): void
-  /** Blocks the calls that have not been sent yet, of all steps or of those that need the internet. */
+  /** Blocks the calls that have not been sent yet, either of all steps or only of those that need the internet. */
   blockNewCalls(which: 'all' | 'internet'): void
   abortAll(reason: AbortReason): void
 }
@@ -41,7 +41,7 @@ export function createStepsInFlight(): StepsInFlight {
     },
     abortCancelled(run) {
       const step = steps.get(keyText(run))
-      // The event of a cancellation may arrive after the run was resumed and claimed here again.
+      // The event of a cancellation may arrive after the run was resumed and this replica has claimed it again.
       if (step !== undefined && step.claim.lease.version < run.Version)
         step.abort.abort('lease_lost')
     },

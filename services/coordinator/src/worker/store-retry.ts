@@ -2,7 +2,7 @@ import { backoffMs } from '@integration-host/shared/process/backoff'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
 
-/** The result when shutdown aborts the retries against an unavailable store. */
+/** The result of retries against an unavailable store if a shutdown aborts them. */
 export const ABORTED = Symbol('retries aborted')
 
 /** Repeats a call until the store is available again; throws any error but `store_unavailable`. */
@@ -11,7 +11,10 @@ export type StoreRetry = <Result>(
   signal: AbortSignal,
 ) => Promise<Result | typeof ABORTED>
 
-/** Retries after 100 ms at first and after at most 2 s, each minus up to half as jitter. `random` is in [0, 1). */
+/**
+ * Retries after 100 ms at first, and after at most 2 s later. Jitter shortens each delay by up to half.
+ * `random` is in [0, 1).
+ */
 export const createStoreRetry =
   (random: () => number): StoreRetry =>
   async (call, signal) => {

@@ -6,8 +6,8 @@ export type Traceparents = (run: RunKey) => string
 
 /**
  * The trace id is derived from the run, so that it is the same on every replica and after every restart without
- * being stored. The span id is new for each call: a random part chosen here, then a counter. Random bytes for
- * every span would cost more than the rest of this function.
+ * being stored. The span id is new for each call: a random prefix, which is the same for all calls, and a
+ * counter. Random bytes for every span would cost more than the rest of this function.
  */
 export function createTraceparents(): Traceparents {
   const prefix = randomBytes(4).toString('hex')

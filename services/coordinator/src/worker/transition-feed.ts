@@ -1,28 +1,28 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 
 /**
- * The most recent transitions, for clients that watch; a client that reconnects continues where it stopped.
+ * The most recent transitions, for clients that watch. A client that reconnects continues where it stopped.
  *
- * Each replica has its own transitions at once and those of the others a moment later, so no two replicas have
- * them in the same order: an event that precedes another one here may follow it elsewhere.
+ * Each replica receives its own transitions at once and those of other replicas a moment later. Therefore the
+ * order of two events may differ between replicas.
  */
 export interface TransitionFeed {
   add(event: TransactionEvent): void
   /**
-   * The events after the one of that id, and those of the second before it: the client may have read from a
-   * replica where they followed it, so it may know some of them. `null` if that event has not arrived here yet,
-   * or is not kept any more.
+   * Returns the events after the one with this id, and those of the second before it. The earlier ones are
+   * repeated because they may have followed the named event on the replica that the client read from. Returns
+   * `null` if the named event has not arrived on this replica yet, or is no longer kept.
    */
   after(id: string): readonly TransactionEvent[] | null
-  /** @returns how to stop watching. */
+  /** @returns the function that stops watching. */
   watch(listener: (event: TransactionEvent) => void): () => void
 }
 
 const KEPT = 10_000
-/** Many times the duration in which a transition reaches the other replicas. */
+/** Many times as long as a transition takes to reach the other replicas. */
 const OVERLAP_MS = 1_000
 
-/** The same on every replica: one transition, one id. */
+/** Returns the id of an event, which is the same on every replica because it is derived from the transition. */
 export const eventId = ({ Process, TransactionID, ReplayID, Version }: TransactionEvent): string =>
   [Process, TransactionID, ReplayID, Version].map(encodeURIComponent).join('/')
 
@@ -32,7 +32,7 @@ export function createTransitionFeed(kept = KEPT): TransitionFeed {
   return {
     add(event) {
       events.push(event)
-      // Trimmed rarely and not for each event, because every transition passes here.
+      // The feed is trimmed rarely instead of for each event, because this function runs for every transition.
       if (events.length >= 2 * kept) events = events.slice(-kept)
       for (const listener of listeners) listener(event)
     },

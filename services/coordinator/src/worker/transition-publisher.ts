@@ -5,21 +5,24 @@ import type { RunState } from '../transaction/transaction-source.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from './transition-feed.ts'
 
-/** Publishes committed transitions: the message of the due step to its queue, and the event to all watchers. */
+/**
+ * Publishes committed transitions: the message of the due step to the queue of that step, and the event to all
+ * watchers.
+ */
 export interface TransitionPublisher {
   /**
    * Publishes the event of a transition, and the message of the step that is due after it, if there is one.
-   * Resolves when the broker has confirmed the message or publishing it has failed. A failure is not an error:
-   * the row is the outbox, and the sweeper publishes it again.
+   * Resolves when the broker has confirmed the message or publishing has failed. A failure is not reported as
+   * an error, because the row is the outbox and the sweeper publishes the message again.
    */
   publishStep(run: RunState, delayMs?: number): Promise<void>
-  /** The same for many runs in the background; `flush` waits for it. */
+  /** Publishes the events and messages of many runs in the background; `flush` waits for it. */
   publishSteps(runs: readonly RunState[]): void
   /** Publishes the message of the due step once more, without an event: the run has not changed. */
   republishStep(run: RunState): Promise<void>
   /** Publishes the event of a transition that needs no message. */
   publishEvent(run: RunState): void
-  /** Resolves when `publishSteps` has nothing in flight any more. */
+  /** Resolves when no call of `publishSteps` is in flight any more. */
   flush(): Promise<void>
 }
 

@@ -1,17 +1,17 @@
 /**
  * Runs steps: claim, run, record, publish, acknowledge.
  *
- * R1  A step runs only under a lease, and its outcome is recorded only under it: of two workers that run the
- *     same step, one result counts.
- * R2  A delivery is acknowledged after the outcome is committed and publishing the next message was tried. If it was
- *     not published, the sweeper does so later, because the row is the outbox. A crash in between repeats a
- *     message, never a result.
+ * R1  A step runs only under a lease, and its outcome is recorded only under it: if two workers run the same step,
+ *     only one result counts.
+ * R2  A delivery is acknowledged after the outcome is committed and publishing the next message was tried. If that
+ *     message was not published, the sweeper publishes it later, because the row is the outbox. A crash in between
+ *     repeats a message, never a result.
  * R3  A delivery waits while the store is unavailable: nothing is lost, and no attempt is charged.
- * R4  Shutdown, and the loss of the internet, abort calls that were not sent and give the attempt back. A call
- *     that was sent runs to its end, on shutdown for `drainMs` at most: then the attempt is given back as well,
- *     in doubt.
- * R5  A worker that continues with the next step by itself (`dispatch: 'inline'`) does so under the lease that
- *     the last record renewed. After a crash the run continues from the last recorded step when that lease has
+ * R4  Shutdown, and the loss of the internet, abort calls that were not sent and give their attempts back. A call
+ *     that was sent may finish; during shutdown it has at most `drainMs`. After that, its attempt is given back as
+ *     well, and the step is in doubt.
+ * R5  A worker that continues with the next step by itself (`dispatch: 'inline'`) does so under the lease that the
+ *     last record renewed. After a crash, the run continues from the last recorded step once that lease has
  *     expired.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -27,7 +27,7 @@ import type { StepsInFlight } from './steps-in-flight.ts'
 import { createStoreRetry } from './store-retry.ts'
 
 export interface Worker extends AsyncDisposable {
-  /** The result of the probes; steps of processes that need the internet run only while it is reachable. */
+  /** The result of the internet probes. Steps of processes that need the internet run only while it is reachable. */
   setOnline(isOnline: boolean): void
   setPaused(paused: ReadonlySet<string>): void
   /** Whether this replica consumes the steps of a process now. */
@@ -43,9 +43,9 @@ export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'retryStore' 
   readonly owner: string
   readonly prefetch: number
   readonly renewMs?: number
-  /** Milliseconds over which steps start again after the internet came back. */
+  /** Milliseconds over which the start of waiting steps is spread after the internet came back. */
   readonly rampMs?: number
-  /** Milliseconds that steps in flight get on shutdown before they are aborted. */
+  /** Milliseconds that steps in flight may continue during shutdown before they are aborted. */
   readonly drainMs?: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * Writes batches of files on the threads of `createThreadedFiles`. It uses blocking calls, which cost least on a thread
- * of their own. All files of a batch in one folder share one flush of that folder.
+ * Writes batches of files on the threads that `createThreadedFiles` starts. On a separate thread, blocking
+ * calls cost less than asynchronous ones. All files of a batch in one folder share one flush of that folder.
  */
 import fs from 'node:fs'
 import { dirname, resolve } from 'node:path'
@@ -13,7 +13,7 @@ export interface FileToWrite {
 }
 
 export interface WriteFailure {
-  /** The system's error code, such as `ENOSPC`. */
+  /** The error code of the operating system, such as `ENOSPC`. */
   readonly code: string
   readonly message: string
 }
@@ -25,10 +25,16 @@ interface OpenFile {
   failure: WriteFailure | null
 }
 
-/** If one fsync is slower than this, the others run concurrently; on fast storage, one after the other is cheaper. */
+/**
+ * If one fsync takes longer than this, the remaining ones of its batch run concurrently. On fast storage,
+ * sequential fsyncs cost less.
+ */
 const SLOW_FLUSH_MS = 0.2
 
-/** Writes each file atomically and creates its folder if it is missing; one result per file, `null` for success. */
+/**
+ * Writes each file atomically and creates its folder if it is missing. Returns one result per file; `null`
+ * means success.
+ */
 export async function writeFiles(files: readonly FileToWrite[]): Promise<(WriteFailure | null)[]> {
   const all = files.map((file): OpenFile => ({ file, descriptor: null, failure: null }))
   for (const one of all) attempt(one, open)
@@ -44,7 +50,10 @@ export async function writeFiles(files: readonly FileToWrite[]): Promise<(WriteF
   return all.map(({ failure }) => failure)
 }
 
-/** Runs one operation (open, flush, close or rename) on a file, unless an earlier one failed for it. */
+/**
+ * Runs one operation (open, flush, close or rename) on a file, unless an earlier operation on that file has
+ * failed.
+ */
 function attempt(one: OpenFile, part: (one: OpenFile) => void): void {
   if (one.failure !== null) return
   try {
@@ -61,7 +70,7 @@ function fail(one: OpenFile, error: unknown): void {
     close(one)
     fs.rmSync(one.file.temporary, { force: true })
   } catch {
-    // The temporary file could not be removed. The error to report is the first one.
+    // Removing the temporary file failed as well. The error to report is that of the failed write.
   }
 }
 
@@ -81,7 +90,10 @@ function openNew(path: string): number {
   }
 }
 
-/** Creates a folder and its missing parents, and flushes each parent, so that they survive a power failure like the files. */
+/**
+ * Creates a folder and its missing parents, and flushes each parent, so that the folders survive a power
+ * failure, as the files do.
+ */
 function makeFolder(folder: string): void {
   const last = resolve(folder)
   const first = resolve(fs.mkdirSync(last, { recursive: true }) ?? last)
@@ -89,12 +101,13 @@ function makeFolder(folder: string): void {
     for (let made = last; made.length >= first.length; made = dirname(made))
       syncFolder(dirname(made))
   } catch (error) {
-    // If the folder stayed, the next attempt would find it and report success without flushing its parent, although a
-    // power failure could still remove it.
+    // If the new folder remained, the next attempt would find it and report success without flushing the
+    // parent, although a power failure could still remove the folder.
     try {
       for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
     } catch {
-      // Another writer has put a file into the folder meanwhile. The error to report is the first one.
+      // Another writer has put a file into the folder meanwhile, so the folder remains. The error to report is
+      // that of the failed flush.
     }
     throw error
   }
@@ -119,14 +132,17 @@ function close(one: OpenFile): void {
   if (descriptor !== null) fs.closeSync(descriptor)
 }
 
-/** Makes the renames in a folder durable. If the flush fails, its files fail, because they may not be durable. */
+/**
+ * Makes the renames in a folder durable by flushing the folder. If the flush fails, the files of the folder are
+ * reported as failed, because they may not be durable.
+ */
 function flushFolder(folder: string, files: readonly OpenFile[]): void {
   if (files.every(({ failure }) => failure !== null)) return
   try {
     syncFolder(folder)
   } catch (error) {
-    // Linux reports a write error to one fsync only. A repeated fsync would succeed although data was lost, so the
-    // files must fail now.
+    // Linux reports a write error to only one fsync. A repeated fsync would succeed although data was lost, so
+    // the files must be reported as failed now.
     for (const one of files) if (one.failure === null) fail(one, error)
   }
 }

@@ -1,4 +1,7 @@
-/** The thread that `createThreadedFiles` starts: receives a message of files, sends a message of results. */
+/**
+ * The thread that `createThreadedFiles` starts. It receives each batch of files as one message and returns the
+ * results of the batch as one message.
+ */
 import { parentPort } from 'node:worker_threads'
 import { type FileToWrite, writeFiles } from './file-writer.ts'
 

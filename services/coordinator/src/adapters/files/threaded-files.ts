@@ -92,8 +92,8 @@ export function createThreadedFiles(): Files & AsyncDisposable {
 
   return {
     async writeAtomic(path, content) {
-      // A process file may not be type-checked. A value that cannot be sent to the thread must fail here, without
-      // failing the other files of its batch.
+      // Process files are not necessarily type-checked, so a step may pass content of any type. A value that
+      // cannot be sent to the thread must fail here, without failing the other files of its batch.
       if (typeof content !== 'string') throw new TypeError('the content of a file must be a string')
       const failure = await write({ path, temporary: temporaryPath(path), content })
       if (failure !== null) throw Object.assign(new Error(failure.message), { code: failure.code })

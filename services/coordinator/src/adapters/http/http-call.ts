@@ -20,9 +20,9 @@ export interface HttpCaller extends AsyncDisposable {
 }
 
 const CONNECT_MS = 10_000
-/** The most connections to one target. */
+/** The maximum number of connections to one target. */
 const MAX_CONNECTIONS = 128
-/** The most targets with a connection pool; beyond that, idle pools are closed. */
+/** The maximum number of targets with a connection pool. Above it, idle pools are closed. */
 const MAX_TARGETS = 100
 
 /** Calls targets over persistent connections. Redirects are not followed: a 3xx is a response like any other. */
@@ -39,7 +39,7 @@ export function createHttpCaller(): HttpCaller {
           pools.delete(other)
           void pool[Symbol.asyncDispose]()
         }
-    // The pool needs no timeout of its own, because each call has the time limit of its step.
+    // The pool needs no timeouts, because the time limit of the step already bounds each call.
     const idleTimeoutMs = Number.POSITIVE_INFINITY
     const pool = new Pool(origin, {
       connectTimeoutMs: CONNECT_MS,
@@ -132,7 +132,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
   })
 }
 
-// RFC 9110 §8.6: without a body, requests with these methods send `Content-Length: 0`.
+// RFC 9110 §8.6: a request with one of these methods and without a body sends `Content-Length: 0`.
 const NAMES_LENGTH = new Set(['POST', 'PUT', 'PATCH'])
 
 function outgoing({ method, url, headers, body }: CallRequest) {
@@ -153,7 +153,7 @@ function reasonFor({ kind, cause }: HttpFailure): string {
 
 const utf8 = new TextDecoder()
 
-/** The text of a body in the charset that its Content-Type names; invalid bytes become U+FFFD. */
+/** Decodes a body with the charset that its Content-Type names; invalid bytes become U+FFFD. */
 function textOf(body: Buffer | undefined, contentType: string | null): string {
   const charset = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1]?.toLowerCase() ?? 'utf-8'
   if (charset === 'utf-8') return utf8.decode(body)

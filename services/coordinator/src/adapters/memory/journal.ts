@@ -1,12 +1,13 @@
 /**
  * A write-ahead log beside a snapshot: an entry whose `append` resolved is on the disk.
  *
- * J1  A line is `<crc32> <JSON>`. Only the last line can be torn, and its append was never acknowledged: opening
- *     the log truncates it. An invalid line before the end is damage, and opening fails.
- * J2  Entries are numbered, and a snapshot names the last entry it includes. A crash between writing a snapshot
- *     and truncating the log applies no entry twice.
+ * J1  A line is `<crc32> <JSON>`. Only the last line can be incomplete. Its append was never acknowledged, so
+ *     opening the log removes that line. An invalid line before the last one means damage, and opening fails.
+ * J2  Entries are numbered, and a snapshot names the last entry it includes. Therefore each entry is applied once
+ *     even after a crash between writing a snapshot and truncating the log.
  * J3  Appends are flushed in batches: appends that arrive during a flush are written by the next one.
- * J4  A batch that cannot be written is truncated, and every append in it and after it is rejected.
+ * J4  If a batch cannot be written, the log is truncated to its previous length, and every append in the batch and
+ *     after it is rejected.
  */
 import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
 import { parseJsonObject } from '@integration-host/shared/json'
@@ -28,9 +29,9 @@ export interface JournalFile extends Pick<FileHandle, 'datasync' | 'sync' | 'tru
 export interface JournalOptions {
   readonly snapshotPath: string
   readonly journalPath: string
-  /** Opens the log for appending and creates it if it is missing; by default on the disk. */
+  /** Opens the log for appending and creates it if it is missing. By default, the log is a file on the disk. */
   readonly openFile?: ((path: string) => Promise<JournalFile>) | undefined
-  /** The whole state, as the snapshot stores it. */
+  /** Returns the whole state, to be written as the snapshot. */
   readonly state: () => unknown
   /** Called once for all appends that failed together, before they are rejected. */
   readonly onFailure: () => void
@@ -40,7 +41,7 @@ interface Loaded {
   readonly state: unknown
   readonly entries: readonly unknown[]
   readonly lastNumber: number
-  /** The bytes of the log that hold complete lines. */
+  /** The number of bytes of the log that hold complete lines. */
   readonly length: number
 }
 
@@ -48,9 +49,9 @@ const FORMAT = 'integration-host transactions 1'
 const COMPACT_BYTES = 8_388_608
 
 /**
- * Reads snapshot and log; the state is `null` if there is no snapshot.
+ * Reads the snapshot and the log; the state is `null` if there is no snapshot.
  *
- * @throws {StartupError} naming the file that is damaged. No file was changed.
+ * @throws {StartupError} if a file is damaged; the error names the file. No file is changed.
  */
 export function readJournal(snapshotPath: string, journalPath: string): Loaded {
   const snapshot = readSnapshot(snapshotPath)
@@ -62,7 +63,8 @@ export function readJournal(snapshotPath: string, journalPath: string): Loaded {
     const end = bytes.indexOf(0x0a, length)
     const line = end === -1 ? null : parseLine(bytes.toString('utf8', length, end))
     if (line === null) {
-      // J1: an invalid line without a valid one after it is the tail of an append that was never acknowledged.
+      // J1: an invalid line with no valid line after it is the incomplete end of an append that was never
+      // acknowledged.
       if (end === -1 || !hasWholeLine(bytes, end + 1)) break
       throw damaged(journalPath)
     }
@@ -116,7 +118,7 @@ export const damaged = (path: string): StartupError =>
     `${path} is damaged and was not changed: restore it from a backup, or move it away to start empty`,
   )
 
-/** Opens the log after the last entry that `readJournal` found; a torn tail is truncated. */
+/** Opens the log for appending after the last entry that `readJournal` found. Removes an incomplete last line. */
 export async function openJournal(
   options: JournalOptions,
   { lastNumber, length }: Pick<Loaded, 'lastNumber' | 'length'>,
@@ -142,7 +144,7 @@ export async function openJournal(
       try {
         await flush(batch.map(({ line }) => line).join(''))
       } catch (error) {
-        // J4: later appends build on the failed ones, so they must be rejected as well.
+        // J4: later appends may depend on the changes of the failed ones, so they must be rejected as well.
         const later = pending
         pending = []
         onFailure()
@@ -168,13 +170,17 @@ export async function openJournal(
     isTailClean = true
   }
 
-  /** Writes a snapshot and empties the log (J2). If the snapshot cannot be written, the log only stays longer. */
+  /**
+   * Writes a snapshot and then empties the log (J2). If the snapshot cannot be written, the log keeps its
+   * entries.
+   */
   async function compact(): Promise<void> {
     if (!isTailClean) await truncateTail()
     const content = JSON.stringify({ format: FORMAT, n: number, state: state() })
     await writeFileAtomic(snapshotPath, `${content}\n`)
     await file.truncate(0)
-    // Set before the flush, which may fail: truncating to the old length later would extend the file with zeros.
+    // The length is set before the flush because the flush may fail. Truncating to the old length later would
+    // then extend the file with zeros.
     durableLength = 0
     await file.sync()
   }
@@ -182,7 +188,8 @@ export async function openJournal(
   try {
     await file.truncate(length)
     await file.sync()
-    // Operators expect this file from the start, and a folder that cannot be written must fail the start.
+    // The snapshot is written at the first start, because operators expect its file, and because a folder that
+    // cannot be written must make the start fail.
     if (!existsSync(snapshotPath)) await compact()
   } catch (error) {
     await file.close()

@@ -8,20 +8,23 @@ export interface RunTable {
   put(stored: StoredRun): void
   remove(stored: StoredRun): void
   get(key: RunKey): StoredRun | undefined
-  /** Returns the run with this `replayId`; the latest run of the transaction for `null`. */
+  /** Returns the run with this `replayId`, or the latest run of the transaction if `replayId` is `null`. */
   find(process: string, transactionId: string, replayId: number | null): StoredRun | undefined
-  /** Returns the run of a transaction that is not over, of which there is one at most. */
+  /** Returns the unfinished run of a transaction. A transaction has at most one. */
   activeRunOf(process: string, transactionId: string): StoredRun | undefined
-  /** Returns the runs that are not over. */
+  /** Returns the unfinished runs. */
   active(): StoredRun[]
   all(): StoredRun[]
 }
 
 export function createRunTable(): RunTable {
   const runs = new Map<string, StoredRun>()
-  /** The replay ids of each transaction, so that its latest run is found without a search. */
+  /** The replay ids of each transaction. They give access to its latest run without a search. */
   const replays = new Map<string, number[]>()
-  /** The keys of the runs that are not over, so that polling does not slow down as finished runs accumulate. */
+  /**
+   * The keys of the unfinished runs. Polling reads only these runs, so it does not slow down as finished runs
+   * accumulate.
+   */
   const active = new Set<string>()
 
   const replayIds = (process: string, transactionId: string): readonly number[] =>

@@ -1,9 +1,9 @@
 /**
- * Transactions in memory, persisted to `ITSourceMemory.json` and its journal in the data folder: the source of
- * the embedded host. One process uses it at a time.
+ * The transaction source of the embedded host. It keeps transactions in memory and persists them to
+ * `ITSourceMemory.json` and a journal in the data folder. Only one process at a time may use the folder.
  *
- * A change is applied in memory at once, and a method resolves when the change is flushed to disk. If it cannot
- * be flushed, it is undone, together with every later change that is not flushed either.
+ * A method applies its change in memory at once and resolves when the change is flushed to disk. If the flush
+ * fails, the change is undone together with every later change that is not flushed.
  */
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
@@ -41,7 +41,8 @@ export interface MemorySourceOptions {
   readonly openFile?: JournalOptions['openFile']
 }
 
-// Checks only enough to recognise a snapshot. The rest was written by this code and needs no check.
+// Checks only what is needed to recognise a snapshot. The rest of the file was written by this code and needs
+// no check.
 const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
   paused: z.array(z.string()),
@@ -167,10 +168,10 @@ export async function createMemoryTransactionSource(
         added.push(run)
         return { outcome: 'queued', run: run.header }
       })
-      // `commitRuns` puts them again, together with what undoes them.
+      // The added runs are removed here because `commitRuns` adds them again and records how to undo the addition.
       for (const run of added) table.remove(run)
       await commitRuns(added)
-      // A run that existed already may not be flushed yet, so this waits also if no run was added.
+      // An existing run may not be flushed yet, so the method waits for the flush even if no run was added.
       await flushed.catch((error: unknown) => {
         throw unwritable(error)
       })
@@ -214,7 +215,7 @@ export async function createMemoryTransactionSource(
         const stored = table.get(lease)
         const run = stored === undefined ? null : transitions.renewed(stored, lease, times())
         if (run === null) lost.push(lease)
-        // Not written to the journal, because after a crash every lease is void anyway.
+        // A renewal is not written to the journal, because after a crash every lease is void anyway.
         else table.put(run)
       }
       return lost
@@ -231,7 +232,7 @@ export async function createMemoryTransactionSource(
         )
         .toSorted((a, b) => a.nextSweepAt - b.nextSweepAt)
         .slice(0, limit)
-      // Not written to the journal: after a restart the intervals between sweeps may start again.
+      // A sweep is not written to the journal, because after a restart the intervals between sweeps may start again.
       for (const stored of picked) table.put(transitions.swept(stored, at))
       return picked.map(({ header }) => header)
     },
@@ -305,7 +306,7 @@ export async function createMemoryTransactionSource(
 
     audit: async (processes) => auditRuns(table.all(), processes, paused, now()),
 
-    // No other program can insert rows, so there is nothing to report.
+    // No other program can insert runs into memory, so there are no insertions to report.
     watch() {},
 
     async [Symbol.asyncDispose]() {

@@ -6,7 +6,10 @@ import {
 import { CREDENTIALS_QUEUE, credentialsTopology } from '@integration-host/shared/contracts/topology'
 import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
 
-/** Calls `onUsable` for each credential that was stored or refreshed; a rejected call is delivered again. */
+/**
+ * Calls `onUsable` for each credential that was stored or refreshed. If the call rejects, the event is
+ * delivered again.
+ */
 export async function onCredentialUsable(
   bus: MessageBus,
   tag: string,

@@ -16,10 +16,16 @@ import { type SpanDescription, tracing } from '@integration-host/shared/observab
 import type { DueStep, StepDelivery, StepQueue } from '../../worker/step-queue.ts'
 import type { Traceparents } from '../../worker/traceparent.ts'
 
-/** A dead letter contains at most this much of the message: enough to recognise it, without copying a huge one. */
+/**
+ * The maximum size of the message excerpt in a dead letter. It is enough to recognise the message, without
+ * copying a huge one.
+ */
 const MAX_DEAD_LETTER_BYTES = 65_536
 
-/** Step messages over the message bus: one queue per step, so that the broker's console shows the backlog of each. */
+/**
+ * Sends and receives step messages over the message bus. Each step has a queue of its own, so that the broker's
+ * console shows the backlog of each step.
+ */
 export function createStepQueue(
   bus: MessageBus,
   owner: string,
@@ -40,8 +46,9 @@ export function createStepQueue(
     return {
       exchange: tier === null ? STEPS_EXCHANGE : delayName(tier),
       routingKey: stepRoutingKey(run.Process, step),
-      // Unique, because publisher confirms are matched by message id, and a re-published message is another message.
-      // The TransactionID is truncated: AMQP allows 255 bytes here, and a character may take three.
+      // The message id is unique, because publisher confirms are matched by message id and a re-published
+      // message is another message. The TransactionID in it is truncated, because AMQP allows 255 bytes for a
+      // message id and a character may take three.
       messageId: `${run.Process}/${run.TransactionID.slice(0, 28)}/${run.ReplayID}/${step}/${version}/${messagePrefix}${messages.toString(36)}`,
       type: 'step',
       correlationId: run.TransactionID.slice(0, 80),
@@ -63,7 +70,8 @@ export function createStepQueue(
       if (tracing === undefined)
         return bus.publish(messageOf(due, delayMs, { traceparent: traceparentOf(due) }))
       const traces = tracing
-      // A message that the sweeper publishes again starts a new trace, because the trace of the first one is not stored.
+      // A message that the sweeper publishes again starts a new trace, because the trace of the first message
+      // is not stored.
       return traces.span(spanOf('publish', 'producer', due.Process, due.step), () =>
         bus.publish(messageOf(due, delayMs, traces.headers())),
       )
@@ -124,8 +132,9 @@ const spanOf = (
 })
 
 /**
- * Returns the longest delay tier that does not exceed the delay; `null` for no delay. The message may therefore arrive
- * early: its claim is then rejected as early, and the message is published again with the time that remains.
+ * Returns the longest delay tier that does not exceed the delay; `null` for no delay. A message may therefore
+ * arrive early. Its claim is then rejected as early, and the message is published again with the remaining
+ * delay.
  */
 function delayTierFor(delayMs: number): string | null {
   if (delayMs <= 0) return null

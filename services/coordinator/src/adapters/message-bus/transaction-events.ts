@@ -1,6 +1,6 @@
 /**
- * Publishes transitions to other systems and to other replicas. Events may be lost with a connection: the rows in the
- * store are the truth, and an event contains nothing that they do not.
+ * Publishes transitions to other systems and to other replicas. Events may be lost when a connection breaks.
+ * The rows in the store are authoritative, and an event contains only data that the rows contain as well.
  */
 import { parseJsonAs } from '@integration-host/shared/json'
 import { createHash } from 'node:crypto'
@@ -19,9 +19,15 @@ export interface TransactionEvents extends AsyncDisposable {
   readonly publishEvent: (event: TransactionEvent) => void
 }
 
-/** Each replica declares an exclusive queue of this name, so that each one receives the transitions of all others. */
+/**
+ * The name of an exclusive queue that each replica declares for itself, so that each replica receives the
+ * transitions of all others.
+ */
 const REPLICA_QUEUE = 'coordinator.transactions'
-/** Replicas send each other transitions in batches: one message per transition would be a fifth of a short run's cost. */
+/**
+ * Replicas send each other transitions in batches. One message per transition would add a fifth to the cost of
+ * a short run.
+ */
 const BATCH_MS = 20
 const MAX_BATCH = 1_000
 const Batch = z.object({ Events: z.array(TransactionEvent) })
@@ -47,7 +53,8 @@ export async function joinTransactionEvents(
   })
   const options = { prefetch: 500, tag: `${owner} events` }
   const consumer = bus.consume(REPLICA_QUEUE, options, async ({ content, headers }) => {
-    // Checked before parsing, because with a single replica every batch is from this process.
+    // The sender is compared before parsing: with a single replica every batch is from this process, and
+    // parsing it would be wasted.
     const batch = headers['replica'] === owner ? null : parseJsonAs(Batch, content.toString('utf8'))
     for (const event of batch?.Events ?? []) onForeign(event)
     return 'ack'
@@ -88,12 +95,12 @@ export async function joinTransactionEvents(
   }
 }
 
-/** How long no event of a routing key is published after one was returned because no queue is bound. */
+/** How long events of a routing key are held back after the broker has returned one because no queue is bound. */
 const UNBOUND_MS = 250
 
 /** The events of one routing key. */
 interface RoutingKeyBuffer {
-  /** Whether the last event reached a queue. */
+  /** Whether the last published event reached a queue. */
   isBound: boolean
   /** Events that wait until a probe has shown whether a queue is bound. */
   readonly events: TransactionEvent[]
@@ -101,9 +108,9 @@ interface RoutingKeyBuffer {
 }
 
 /**
- * Publishes events to other systems. Usually no queue is bound, and an event that the broker returns as unroutable
- * costs as much as a step's message. So a routing key without a queue is probed with one event every 250 ms; once a
- * queue is bound, the buffered events follow in order.
+ * Publishes events to other systems. Usually no queue is bound, and an event that the broker returns as
+ * unroutable costs as much as a step message. Therefore a routing key without a queue is probed with one event
+ * every 250 ms. Once a queue is bound, the buffered events are published in order.
  */
 function createExternalPublisher(bus: MessageBus): TransactionEvents {
   const buffers = new Map<string, RoutingKeyBuffer>()

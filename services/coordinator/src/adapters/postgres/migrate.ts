@@ -15,22 +15,26 @@ const MIGRATIONS = {
   folder: fileURLToPath(new URL('../../../migrations', import.meta.url)),
   appliedBy: 'coordinator',
 }
-/** The key of the advisory lock, the same in every replica: its holder migrates. */
+/**
+ * The key of the advisory lock, which is the same in every replica. The replica that holds the lock applies the
+ * migrations.
+ */
 export const MIGRATION_LOCK = 7_219_001
 
 /**
  * Applies the migrations that drizzle-kit wrote, with drizzle's own bookkeeping, in one transaction.
  *
- * The lock serializes replicas that start together, and ends with the transaction. Drizzle's own migrator takes no
- * lock: of three replicas on an empty database, two fail. It also loads drizzle's whole query builder, 200 MB of
- * resident memory that nothing here uses.
+ * The lock serializes replicas that start together, and is released when the transaction ends. Drizzle's own
+ * migrator takes no lock: if three replicas start on an empty database, two fail. That migrator also loads
+ * drizzle's whole query builder, 200 MB of resident memory that nothing here uses.
  *
- * @throws {UnsupportedBackend} for a database that is half-migrated, or was migrated by a newer version. It is not changed.
+ * @throws {UnsupportedBackend} if the database is partly migrated, or was migrated by a newer version. The
+ * database is then not changed.
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
   const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS.folder })
   await sql.begin(async (tx) => {
-    // Waiting for another replica, or building an index, may take longer than any other statement.
+    // Waiting for another replica, or building an index, may take longer than the time limit of other statements.
     await tx`set local statement_timeout = 0`
     await tx`select pg_advisory_xact_lock(${MIGRATION_LOCK})`
     await tx`create schema if not exists drizzle`
@@ -58,6 +62,9 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
   })
 }
 
-/** SQLSTATE class 42 without 42501: an object that the statement needs is missing, or one it creates exists already. */
+/**
+ * SQLSTATE class 42 without 42501: an object that the statement needs is missing, or an object that it creates
+ * already exists.
+ */
 const isAgainstRule = (error: unknown): error is { readonly code: string } =>
   /^42(?!501)/.test(String((error as { code?: unknown } | null)?.code))

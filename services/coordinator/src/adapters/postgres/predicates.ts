@@ -1,4 +1,7 @@
-/** Conditions that several statements share. Each names the columns of `"Order_Header"`, aliased `h`. */
+/**
+ * Conditions that several statements share. Each of them refers to the columns of `"Order_Header"` by the alias
+ * `h`.
+ */
 import type postgres from 'postgres'
 import type { RunKey } from '../../transaction/run.ts'
 import { activeStatuses } from '../../transaction/status.ts'
@@ -7,20 +10,23 @@ type Sql = postgres.Sql | postgres.TransactionSql
 
 const ACTIVE = `h."Status" in (${activeStatuses.map((status) => `'${status}'`).join(', ')})`
 
-/** The run is not over. The statuses are literals, not parameters, so that every execution uses the same plan. */
+/**
+ * True for an unfinished run. The statuses are literals instead of parameters, so that every execution uses the
+ * same plan.
+ */
 export const isActive = (sql: Sql) => sql.unsafe(ACTIVE)
 
-/** The run has no live lease: it has none, or its lease has expired. */
+/** True for a run without a live lease: the run has no lease, or its lease has expired. */
 export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseUntil" <= now())`
 
-/** The row is this run. */
+/** True for the row of this run. */
 export const isRun = (sql: Sql, key: RunKey) =>
   sql`h."Process" = ${key.Process} and h."TransactionID" = ${key.TransactionID} and h."ReplayID" = ${key.ReplayID}`
 
 /**
- * The row is the run that a row of `alias` names, found with one lookup in the primary key for each: joined as
- * a set, the planner reads all active rows for every batch. `renewLeases` uses it under LATERAL with FOR
- * UPDATE, which locks the rows in key order.
+ * True for the run that a row of `alias` names. Each run is found with one lookup in the primary key; for a
+ * join of the two sets, the planner would read all active rows for every batch. `renewLeases` uses this
+ * condition under LATERAL with FOR UPDATE, which locks the rows in key order.
  */
 export const isRunOf = (sql: Sql, alias: 'w' | 'd' | 'l' | 'm' | 'held' | 'picked') => {
   const other = sql(alias)
@@ -29,8 +35,9 @@ export const isRunOf = (sql: Sql, alias: 'w' | 'd' | 'l' | 'm' | 'held' | 'picke
 }
 
 /**
- * True for every row of a batch. PostgreSQL expects a hundred rows from `json_to_recordset`, so reading a small
- * table whole looks cheaper than a lookup by key for each, and the prepared plan stays when the table has
- * grown. Two bounds make it expect one row (DEFAULT_RANGE_INEQ_SEL in its sources).
+ * True for every row of a batch; it only lowers the planner's row estimate. PostgreSQL expects a hundred rows
+ * from `json_to_recordset`. Reading a small table whole then looks cheaper than one lookup by key for each row,
+ * and the prepared statement keeps that plan after the table has grown. Two bounds make PostgreSQL expect one
+ * row (DEFAULT_RANGE_INEQ_SEL in its sources).
  */
 export const areFew = (sql: Sql) => sql`n between 0 and 1000000`

@@ -10,7 +10,7 @@ import type { orderAttempt, orderHeader, orderItem } from './schema.ts'
 export type RunRow = typeof orderHeader.$inferSelect
 export type ItemRow = typeof orderItem.$inferSelect
 export type AttemptRow = typeof orderAttempt.$inferSelect
-/** A row with the index of the entry in its batch. */
+/** A row with the index of its entry in the batch. */
 export type Numbered<Row> = Row & { readonly n: number }
 
 export const runOf = (row: RunRow): Run => ({
@@ -48,7 +48,10 @@ export type ClaimedRow = Pick<
   | 'UpdatedAt'
 > & { readonly items: FinishedItem[] | null }
 
-/** Builds a claim from the returned row and from the request, whose values the statement does not return again. */
+/**
+ * Builds a claim from the returned row and from the request. The statement does not return the values that the
+ * request contains.
+ */
 export function claimOf(
   { Process, TransactionID, ReplayID, step, owner }: ClaimRequest,
   row: ClaimedRow,
@@ -89,7 +92,7 @@ export function claimOf(
 
 export type RecordedRow = Pick<Numbered<RunRow>, 'n' | 'NextAttemptAt' | 'UpdatedAt'>
 
-/** The state of a run after a recorded transition; the database sends back only the times it has set. */
+/** Returns the state of a run after a recorded transition. The database sends back only the times that it has set. */
 export function stateOf(lease: Lease, transition: Transition, row: RecordedRow): RunState {
   return {
     Process: lease.Process,
@@ -109,7 +112,8 @@ export function stateOf(lease: Lease, transition: Transition, row: RecordedRow):
   }
 }
 
-// Rows that arrive as JSON carry times in PostgreSQL's own format; the driver converts only those of columns.
+// Rows that arrive as JSON contain times in PostgreSQL's own format, because the driver converts only the times
+// of columns.
 const iso = (time: string | null): string | null => (time === null ? null : isoTime(time))
 
 export const itemOf = (row: ItemRow): Item => ({

@@ -20,7 +20,10 @@ import {
  */
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'string' })
 
-/** Compared byte by byte: every statement looks rows up by such columns, and a linguistic collation costs ten times as much. */
+/**
+ * Columns of this type are compared byte by byte. Every statement looks rows up by such columns, and a
+ * linguistic collation costs ten times as much.
+ */
 const key = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
 
 const oneOf = (column: string, values: readonly string[]) =>
@@ -35,7 +38,7 @@ const HEADER_TIMES = [
   'UpdatedAt',
   'CompletedAt',
 ]
-/** Years 1 to 9999; neither `infinity` nor BC has a form in ISO 8601. */
+/** Allows the years 1 to 9999, because ISO 8601 cannot represent `infinity` or years BC. */
 const isCalendarTime = (column: string): string =>
   `("${column}" is null or "${column}" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00')`
 
@@ -46,21 +49,30 @@ export const orderHeader = pgTable(
     TransactionID: key('TransactionID').notNull(),
     ReplayID: integer('ReplayID').notNull().default(0),
     Status: text('Status', { enum: headerStatuses }).notNull().default('Queued'),
-    /** Empty means the first step of the process. */
+    /** An empty name stands for the first step of the process. */
     StepName: key('StepName').notNull().default(''),
     InitialData: jsonb('InitialData').notNull(),
     Realm: text('Realm'),
-    /** Grows by 1 with each transition: the fence. */
+    /**
+     * Grows by 1 with each transition. It is the fence: the outcome of a worker with an older version is
+     * rejected.
+     */
     Version: integer('Version').notNull().default(0),
     LeaseOwner: text('LeaseOwner'),
     LeaseUntil: time('LeaseUntil'),
-    /** When the attempt in flight started. */
+    /** The time at which the attempt in flight started. */
     StartedAt: time('StartedAt'),
     Attempt: integer('Attempt').notNull().default(0),
-    /** An earlier attempt of the due step may have done its work: `confirm` is called before the next one. */
+    /**
+     * Whether an earlier attempt of the due step may have done its work. If so, `confirm` is called before the
+     * next attempt.
+     */
     InDoubt: boolean('InDoubt').notNull().default(false),
     NextAttemptAt: time('NextAttemptAt').defaultNow(),
-    /** When the sweeper publishes the run next, and how often it has done so since the last transition. */
+    /**
+     * The time at which the sweeper publishes the run next, and the number of sweeps that have published it
+     * since its last transition.
+     */
     NextSweepAt: time('NextSweepAt').notNull().defaultNow(),
     SweepCount: integer('SweepCount').notNull().default(0),
     WaitingFor: text('WaitingFor'),
@@ -73,24 +85,25 @@ export const orderHeader = pgTable(
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
     check('Order_Header_Status', oneOf('Status', headerStatuses)),
-    // Other programs insert rows as well. A row with values that this code cannot parse would fail the statement for
-    // all rows of its batch.
+    // Other programs insert rows as well. A row with values that this code cannot parse would make the
+    // statement fail for all rows of its batch.
     check(
       'Order_Header_numbers',
       sql`"ReplayID" >= 0 and "Version" >= 0 and "Attempt" >= 0 and "SweepCount" between 0 and 1000000`,
     ),
     check('Order_Header_times', sql.raw(HEADER_TIMES.map(isCalendarTime).join(' and '))),
-    // Contains unfinished runs only, so it stays small as finished runs accumulate. A transition should change no
-    // indexed column: then the new row version stays on its page (HOT update) and no index is written. That is why
-    // `Status`, which every claim changes, is not indexed.
+    // Contains unfinished runs only, so the index stays small as finished runs accumulate. A transition should
+    // change no indexed column: the new row version can then stay on its page (HOT update), and no index has to
+    // be written. Therefore `Status`, which every claim changes, is not indexed.
     index('Order_Header_due')
       .on(table.NextSweepAt)
       .where(sql`"CompletedAt" is null`),
     index('Order_Header_waiting_for')
       .on(table.WaitingFor)
       .where(sql`"WaitingFor" is not null`),
-    // The condition is true for every row, but only the list statement repeats it, so the planner considers this index
-    // for that statement only. Without it, other statements might use this index instead of the primary key.
+    // The condition of this index is true for every row. Only the list statement repeats the condition, so the
+    // planner considers the index for that statement only. Without the condition, other statements might use
+    // this index instead of the primary key.
     index('Order_Header_newest')
       .on(table.Process, table.CreatedAt, table.TransactionID, table.ReplayID)
       .where(sql`"Process" <> ''`),

@@ -1,10 +1,11 @@
 /**
- * Transactions in PostgreSQL: which statement serves which method of the port.
+ * The transaction source on PostgreSQL: connects each method of the port to its SQL statement.
  *
- * Each transition is one statement for as many runs as arrived together. It locks rows in key order, so that
- * the batches of two replicas cannot deadlock, is fenced on `Version`, and is seen whole or not at all. READ
- * COMMITTED checks the condition again for a row it had to wait for (PostgreSQL manual, section 13.2.1), so of
- * two claims of one version exactly one wins.
+ * Each transition is one statement for all runs that are requested at the same time. The statement locks rows
+ * in key order, so that the batches of two replicas cannot deadlock. It is fenced on `Version`, and other
+ * transactions see either all of its changes or none. READ COMMITTED checks the condition again for a row that
+ * the statement had to wait for (PostgreSQL manual, section 13.2.1), so exactly one of two claims of the same
+ * version succeeds.
  */
 import { batched } from '@integration-host/shared/batching/batched'
 import type { Transition } from '../../process/progress.ts'
@@ -44,8 +45,8 @@ export interface PostgresSourceOptions {
 
 const QUEUE_BATCH = 1_000
 /**
- * The channel of the trigger `Order_Header_inserted`. It notifies of inserted rows that are due at once, which only
- * other programs insert: a row that `queue` inserts becomes due for the sweeper later.
+ * The channel of the trigger `Order_Header_inserted`. The trigger notifies of inserted rows that are due at
+ * once. Only other programs insert such rows: a row that `queue` inserts becomes due for the sweeper later.
  */
 const DUE_CHANNEL = 'Order_Header'
 

@@ -3,16 +3,20 @@ import { type Audit, type DueRuns, STUCK_MS } from '../../../transaction/transac
 import { isActive, isUnleased } from '../predicates.ts'
 import type { RunRow } from '../rows.ts'
 
-/** How many of the last hour's rows are compared: the audit runs each minute, and an hour may bring millions. */
+/**
+ * The maximum number of rows of the last hour that are compared. The audit runs each minute, and an hour may
+ * add millions of rows.
+ */
 const MAX_AUDITED = 100_000
 
-/** Counts runs by status and by due step, and the violations of what must hold between the tables. */
+/** Counts runs by status and by due step, and counts violations of the rules that must hold between the tables. */
 export async function auditTables(
   tx: postgres.TransactionSql,
   processes: readonly string[],
 ): Promise<Audit> {
-  // Connections forbid full scans, because every other statement looks rows up by key. The audit reads much of
-  // the tables, so it allows them again; `local` ends with this database transaction.
+  // Connections disable full scans, because every other statement looks rows up by key. The audit reads much of
+  // the tables, so it enables full scans again; `local` limits this setting to the current database
+  // transaction.
   await tx`set local enable_seqscan = on`
   await tx`set local enable_hashjoin = on`
   await tx`set local enable_mergejoin = on`

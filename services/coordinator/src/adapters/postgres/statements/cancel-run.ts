@@ -5,7 +5,7 @@ import { isActive, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { lockRun } from './lock-run.ts'
 
-/** Ends an active run. Its worker, if it has one, can no longer record an outcome. */
+/** Ends an active run. If a worker has claimed the run, that worker can no longer record an outcome. */
 export async function cancelRun(
   tx: postgres.TransactionSql,
   process: string,

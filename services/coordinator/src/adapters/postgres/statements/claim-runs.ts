@@ -4,11 +4,11 @@ import { areFew, isActive, isRunOf, isUnleased } from '../predicates.ts'
 import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts'
 
 /**
- * Claims many runs in one statement and returns one result per request, in their order. Only requests that
- * were rejected cost a second statement, which reads why.
+ * Claims many runs in one statement and returns one result per request, in the order of the requests. Only if
+ * requests were rejected, a second statement reads the reasons.
  *
- * The expired lease of a worker that never recorded its attempt is replaced, and that attempt is written down
- * as `in_doubt`: it may have done the step's work.
+ * A claim replaces the expired lease of a worker that never recorded its attempt. That attempt is recorded as
+ * `in_doubt`, because it may have done the step's work.
  */
 export async function claimRuns(
   sql: postgres.Sql,
@@ -64,7 +64,7 @@ export async function claimRuns(
   })
 }
 
-/** Reads why claims were rejected, from the present state of the rows. */
+/** Reads why claims were rejected, from the current state of the rows. */
 async function rejectionReasons(
   sql: postgres.Sql,
   rejected: readonly (ClaimRequest & { readonly n: number })[],

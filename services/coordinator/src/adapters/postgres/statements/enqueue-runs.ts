@@ -5,8 +5,8 @@ import type { ProcessOutline, QueueResult } from '../../../transaction/transacti
 import { runOf, type RunRow } from '../rows.ts'
 
 /**
- * Queues run 0 of each transaction and returns the results in their order. A second statement reads the runs
- * that exist already, to tell a repeated request from one with other data.
+ * Queues run 0 of each transaction and returns the results in the order of the transactions. A second statement
+ * reads the runs that already exist, to distinguish a repeated request from a request with other data.
  */
 export async function enqueueRuns(
   sql: postgres.Sql,
@@ -35,7 +35,7 @@ export async function enqueueRuns(
   }
   return transactions.map((transaction): QueueResult => {
     const run = known.get(transaction.TransactionID)
-    // Rows are never deleted by this code, so the row was deleted by hand between the two statements.
+    // This code never deletes rows, so the row was deleted by hand between the two statements.
     if (run === undefined) throw new Error('a queued row was deleted')
     if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', run }
     return isDeepStrictEqual(run.InitialData, transaction.InitialData) &&

@@ -2,7 +2,10 @@ import type postgres from 'postgres'
 import type { RunDetail } from '../../../transaction/transaction-source.ts'
 import { attemptOf, type AttemptRow, itemOf, type ItemRow, runOf, type RunRow } from '../rows.ts'
 
-/** Reads a run with its items and attempts; the latest run if no `replayId` is given, `null` if there is none. */
+/**
+ * Reads a run with its items and attempts; without a `replayId`, the latest run. Returns `null` if there is no
+ * such run.
+ */
 export async function getRun(
   sql: postgres.Sql,
   process: string,

@@ -7,22 +7,23 @@ import { areFew, isRunOf } from '../predicates.ts'
 import { type RecordedRow, stateOf } from '../rows.ts'
 
 /**
- * `NextSweepAt` is indexed, and rewriting it for each outcome would write the index each time. The sweeper is only
- * needed if the message that follows each commit is lost, so the exact time does not matter: the column is rewritten
- * only if less than this share of the sweep interval remains.
+ * `NextSweepAt` is indexed, so rewriting it for each outcome would write the index each time. The sweeper is
+ * needed only if the message that follows a commit is lost, so the exact time does not matter. Therefore the
+ * column is rewritten only if less than this share of the sweep interval remains.
  */
 const MIN_REMAINING_SWEEP = 2 / 3
 
 /**
- * Records the outcomes of many leased steps in one statement, with their items and attempts; `null` for each
- * lease that was lost meanwhile.
+ * Records the outcomes of many leased steps in one statement, with their items and attempts. The result is
+ * `null` for each step whose lease was lost.
  */
 export async function recordOutcomes(
   sql: postgres.Sql,
   outcomes: readonly { readonly lease: Lease; readonly transition: Transition }[],
   { leaseMs, sweepMs }: { readonly leaseMs: number; readonly sweepMs: number },
 ): Promise<(RunState | null)[]> {
-  // Most members are null most of the time; json_to_recordset reads a member that is left out as null.
+  // Most members are usually null. Such members are left out, because json_to_recordset reads a missing member
+  // as null.
   const done = outcomes.map(({ lease, transition }, n) => ({
     n,
     Process: lease.Process,

@@ -3,7 +3,10 @@ import type { Run } from '../../../transaction/run.ts'
 import { isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
-/** Ends up to `limit` expired leases: their runs are due again, each lost attempt is written down as `in_doubt`. */
+/**
+ * Releases at most `limit` expired leases. Their runs become due again, and each lost attempt is recorded as
+ * `in_doubt`.
+ */
 export async function recoverExpiredLeases(
   sql: postgres.Sql,
   limit: number,

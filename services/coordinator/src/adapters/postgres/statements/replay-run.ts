@@ -19,7 +19,8 @@ export async function replayRun(
   fromStep: string | null,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run> {
-  // Locking run 0 serializes concurrent replays of a transaction, so that the second one sees the run of the first.
+  // Locking run 0 serializes concurrent replays of a transaction, so that the second replay sees the run that
+  // the first one started.
   await tx`select from "Order_Header" where "Process" = ${process.name}
     and "TransactionID" = ${transactionId} and "ReplayID" = 0 for update`
   const latest = await lockRun(tx, process.name, transactionId, null)

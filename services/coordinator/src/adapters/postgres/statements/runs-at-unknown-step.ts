@@ -4,7 +4,7 @@ import type { ProcessOutline } from '../../../transaction/transaction-source.ts'
 import { isActive, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
-/** Reads up to `limit` overdue runs whose step their process does not have. */
+/** Returns at most `limit` overdue runs at a step that does not exist in their process. */
 export async function runsAtUnknownStep(
   sql: postgres.Sql,
   processes: readonly ProcessOutline[],

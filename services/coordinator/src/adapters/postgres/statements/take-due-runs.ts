@@ -4,7 +4,10 @@ import { type StepRef, SWEEP_CAP_MS } from '../../../transaction/transaction-sou
 import { isActive, isRunOf, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
-/** Picks up to `limit` overdue runs of these steps and doubles the time until each is picked again. */
+/**
+ * Returns at most `limit` overdue runs at these steps, and doubles the interval until each of them is returned
+ * again.
+ */
 export async function takeDueRuns(
   sql: postgres.Sql,
   steps: readonly StepRef[],
