@@ -1,10 +1,10 @@
 /**
- * The errors that callers can act on. A code is part of the contract; its title and message are not.
- * `remedy` says what helps: `retry` the same call later, `reauthorize` the company, or `none` (the caller
- * must change the request first). docs/errors.md has a section for each.
+ * The errors that callers can act on. The code of an error is part of the contract; its title and message may change.
+ * `remedy` says what helps: `retry` (repeat the same call later), `reauthorize` (authorize the company again) or `none`
+ * (the caller must change the request first). docs/errors.md has a section for each code.
  */
 export const errorCodes = {
-  // every service
+  // Errors of every service.
   invalid_request: { status: 400, title: 'The request is not valid', remedy: 'none' },
   unauthorized: { status: 401, title: 'A valid service key is needed', remedy: 'none' },
   forbidden: { status: 403, title: 'Not allowed', remedy: 'none' },
@@ -22,7 +22,7 @@ export const errorCodes = {
   broker_unavailable: { status: 503, title: 'The broker is not available', remedy: 'retry' },
   shutting_down: { status: 503, title: 'The service is shutting down', remedy: 'retry' },
 
-  // token-service
+  // Errors of token-service.
   credential_not_found: { status: 404, title: 'No such credential', remedy: 'reauthorize' },
   credential_faulted: { status: 424, title: 'The credential is faulted', remedy: 'reauthorize' },
   authorization_invalid: {
@@ -44,7 +44,7 @@ export const errorCodes = {
   provider_unavailable: { status: 503, title: 'The provider is not available', remedy: 'retry' },
   busy: { status: 503, title: 'Too many authorizations at the same time', remedy: 'retry' },
 
-  // accounting-gateway
+  // Errors of accounting-gateway.
   target_invalid: { status: 400, title: 'The request target is not acceptable', remedy: 'none' },
   transfer_coding_unsupported: {
     status: 501,
@@ -68,7 +68,7 @@ export const errorCodes = {
     remedy: 'retry',
   },
 
-  // coordinator
+  // Errors of the coordinator.
   process_not_found: { status: 404, title: 'No such process', remedy: 'none' },
   too_many_watchers: { status: 503, title: 'Too many clients read the events', remedy: 'retry' },
   transaction_not_found: { status: 404, title: 'No such transaction', remedy: 'none' },
@@ -87,13 +87,16 @@ export type Remedy = 'retry' | 'reauthorize' | 'none'
 export type ErrorCode = keyof typeof errorCodes
 
 export interface ErrorDetails extends ErrorOptions {
-  /** Seconds after which a retry makes sense; becomes `Retry-After`. */
+  /** The number of seconds after which the caller should retry. It becomes the `Retry-After` header. */
   readonly retryAfterSeconds?: number
-  /** Additional members of the problem document. Never a secret. */
+  /** Additional members of the problem document. They never contain a secret. */
   readonly members?: Readonly<Record<string, unknown>>
 }
 
-/** An error that a caller can act on. Its message is sent to callers, so it contains no secret and no text of another process. */
+/**
+ * An error that a caller can act on. The message is sent to callers, so it contains no secret and no text from another
+ * process.
+ */
 export class IntegrationError extends Error {
   override readonly name = 'IntegrationError'
   readonly code: ErrorCode
@@ -112,6 +115,6 @@ export class IntegrationError extends Error {
   }
 }
 
-/** Whether `error` is an {@link IntegrationError} with this code. */
+/** Returns whether `error` is an {@link IntegrationError} with this code. */
 export const hasCode = (error: unknown, code: ErrorCode): error is IntegrationError =>
   error instanceof IntegrationError && error.code === code

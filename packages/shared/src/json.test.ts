@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { parseJson, parseJsonAs, parseJsonObject } from './json.ts'
 
-describe('parsing JSON of another process', () => {
+describe('parsing JSON from another process', () => {
   it('parseJson returns the value, or undefined if the text is not JSON', () => {
     expect(parseJson('{"a":1}')).toEqual({ a: 1 })
     expect(parseJson('null')).toBeNull()

@@ -1,8 +1,8 @@
 import type { z } from 'zod'
 
 /**
- * Parses text that another process wrote, where malformed JSON is an expected case and not an error.
- * Returns `undefined`, which is not a JSON value, if the text is not JSON.
+ * Parses text from another process, for which malformed JSON is an expected case and not an error. Returns `undefined`,
+ * which is not a JSON value, if the text is not JSON.
  */
 export function parseJson(text: string): unknown {
   try {
@@ -12,7 +12,10 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** Parses text as JSON of a schema. Returns `null` if it is not JSON or does not match the schema. */
+/**
+ * Parses text as JSON and validates it with a schema. Returns `null` if the text is not JSON or does not match the
+ * schema.
+ */
 export function parseJsonAs<Schema extends z.ZodType>(
   schema: Schema,
   text: string,
@@ -21,12 +24,12 @@ export function parseJsonAs<Schema extends z.ZodType>(
   return parsed.success ? parsed.data : null
 }
 
-/** Parses text as a JSON object. Returns `null` if it is not JSON or is another kind of value. */
+/** Parses text as a JSON object. Returns `null` if the text is not JSON or contains another kind of value. */
 export function parseJsonObject(text: string): Readonly<Record<string, unknown>> | null {
   return asObject(parseJson(text))
 }
 
-/** Returns a JSON value that is an object, typed as such; `null` for arrays, primitives and `null`. */
+/** Returns `value` typed as an object if it is a JSON object; `null` for arrays, primitives and `null`. */
 export const asObject = (value: unknown): Readonly<Record<string, unknown>> | null =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
     ? (value as Readonly<Record<string, unknown>>)

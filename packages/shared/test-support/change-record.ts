@@ -4,8 +4,9 @@ import type { KeyRing } from '../src/secrets/envelope.ts'
 const SECRET_FIELDS = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous']
 
 /**
- * Changes plain fields of a stored credential, for example its `Expiry`. The envelopes of a record authenticate these
- * fields, so its secrets are sealed again in the way of the first release, without labels.
+ * Changes plain fields of a stored credential, for example its `Expiry`. The envelopes of the credential may
+ * authenticate these fields as labels, so its secrets are sealed again without labels, as the first release sealed
+ * them.
  */
 export async function changeRecord(
   redis: Redis,
@@ -22,7 +23,9 @@ export async function changeRecord(
   await redis.hset(name, { ...(Object.fromEntries(secrets) as Record<string, string>), ...changes })
 }
 
-/** The fields of a credential whose access token, valid for an hour, expires in `ms` milliseconds. */
+/**
+ * Returns the fields of a credential whose access token has a lifetime of one hour and expires in `ms` milliseconds.
+ */
 export const expiringIn = (
   ms: number,
 ): { readonly Expiry: string; readonly RefreshedAt: string } => ({

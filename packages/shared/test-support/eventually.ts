@@ -1,13 +1,19 @@
 import { vi } from 'vitest'
 
 export interface WaitOptions {
-  /** The timeout; 30 s by default, which is enough on a loaded machine. A condition that always takes longer sets more. */
+  /**
+   * The timeout in milliseconds. The default of 30 s is enough on a loaded machine; a condition that always takes
+   * longer needs a longer timeout.
+   */
   readonly seconds?: number
-  /** The time between two checks; 10 ms by default. A check that is costly or has a side effect sets more. */
+  /**
+   * The time between two checks in milliseconds; 10 ms by default. A check that is costly or has a side effect needs a
+   * longer time.
+   */
   readonly everyMs?: number
 }
 
-/** Runs `check` until it passes; fails with its last error at the timeout. */
+/** Runs `check` repeatedly until it passes. At the timeout it fails with the last error of `check`. */
 export const eventually = <T>(
   check: () => T | Promise<T>,
   { seconds = 30, everyMs = 10 }: WaitOptions = {},

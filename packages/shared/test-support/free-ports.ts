@@ -2,22 +2,24 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * The lowest port. All ports are below the ephemeral range of operating systems: a port of that range may be used by
- * an outgoing connection before the server under test listens on it.
+ * The lowest port. All ports are below the ephemeral range of operating systems, because an outgoing connection could
+ * use a port of that range before the server under test listens on it.
  */
 const FIRST = 10_000
 const SLICE = 100
 const SLICES = 55
-/** Concurrent workers of a test run have different ids, so each uses a slice of the ports. */
+/** Concurrent workers of a test run have different ids, so each worker uses its own slice of the ports. */
 const worker = Number(process.env['VITEST_POOL_ID'] ?? process.pid) % SLICES
 const first = FIRST + worker * SLICE
 /**
- * The offset of the next port; its random start keeps two concurrent test runs apart. Module state on purpose: no port
- * may be returned twice within a worker process.
+ * The offset of the next port. A random start keeps two concurrent test runs apart. This is module state on purpose,
+ * because no port may be returned twice within a worker process.
  */
 let next = Math.floor(Math.random() * SLICE)
 
-/** Returns loopback ports that no process listens on, for servers that have to know their port before they start. */
+/**
+ * Returns loopback ports on which no process listens. They are for servers that must know their port before they start.
+ */
 export async function freePorts(count: number): Promise<number[]> {
   const ports: number[] = []
   for (let tried = 0; ports.length < count && tried < SLICE; tried += 1) {

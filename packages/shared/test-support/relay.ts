@@ -3,24 +3,27 @@ import { createConnection, createServer, type Socket } from 'node:net'
 
 /** A TCP proxy to a backend, whose connections a test can cut, stall and restore. */
 export interface Relay extends AsyncDisposable {
-  /** The backend's URL with the relay's address in it. */
+  /** The backend's URL, with the relay's address in place of the backend's. */
   readonly url: string
-  /** Changes the backend's replies on their way; `null` leaves them as they are. */
+  /** Changes the replies of the backend before they are forwarded; `null` forwards them unchanged. */
   edit: ((reply: Buffer) => Buffer) | null
-  /** Connections accepted so far. */
+  /** The number of connections accepted so far. */
   readonly connections: number
-  /** Closes every connection and resets new ones until `restore`; with `end`, new ones are accepted and then closed. */
+  /**
+   * Makes the backend unavailable until `restore`: closes every connection, and resets each new connection. With `end`,
+   * each new connection is accepted and then closed without a reset.
+   */
   away(how?: 'reset' | 'end'): void
   /**
-   * Closes every connection, with `reset` by an RST to the client; new ones are accepted. With `half` only the client's
-   * side is closed, so that the backend does not notice.
+   * Closes every connection, and continues to accept new ones. With `reset`, the client receives an RST. With `half`,
+   * only the client's side is closed, so that the backend does not notice.
    */
   cut(how?: 'end' | 'reset' | 'half'): void
-  /** Forwards nothing more on existing connections; new ones work. */
+  /** Stops forwarding on existing connections. New connections are forwarded. */
   silence(): void
-  /** Keeps connections open and forwards nothing in either direction until `restore`. */
+  /** Keeps connections open, but forwards nothing in either direction until `restore`. */
   stall(): void
-  /** Forwards again. Discarded bytes are lost, so stalled connections are closed. */
+  /** Forwards again. Bytes that arrived in the meantime were discarded, so the affected connections are closed. */
   restore(): void
 }
 
@@ -98,7 +101,10 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
   return relay
 }
 
-/** Replaces a text in a reply, for {@link Relay.edit}. In a length-prefixed protocol the replacement needs the same length. */
+/**
+ * Replaces a text in a reply; for use in {@link Relay.edit}. In a length-prefixed protocol the replacement must have
+ * the same length.
+ */
 export const edited = (
   reply: Buffer,
   text: RegExp,

@@ -14,7 +14,7 @@ describe('running a process', () => {
     })
   })
 
-  it('runProcess passes PATH and the given variables to the process, and no other', async () => {
+  it('runProcess passes only PATH and the given variables to the process', async () => {
     const program = `console.log(Object.keys(process.env).sort().join())`
     const { stdout } = await runProcess(evaluate(program), { env: { GIVEN: '1' } })
     expect(stdout).toBe('GIVEN,PATH\n')
@@ -22,7 +22,7 @@ describe('running a process', () => {
 })
 
 describe('a started process', () => {
-  it('listeningUrl resolves with the address that a service logs when it listens', async () => {
+  it('listeningUrl resolves with the listening address that a service logs', async () => {
     const line = JSON.stringify({ url: 'http://127.0.0.1:1', msg: 'service is listening' })
     await using started = startProcess(
       evaluate(`setTimeout(() => console.log('${line}'), 50); ${waiting}`),
@@ -30,7 +30,7 @@ describe('a started process', () => {
     expect(await listeningUrl(started)).toBe('http://127.0.0.1:1')
   })
 
-  it('waitForOutput rejects with the output if the process ends before the expected output', async () => {
+  it('waitForOutput rejects with the output so far if the process ends before a match', async () => {
     await using started = startProcess(evaluate(`console.error('port 1 is taken')`))
     await expect(started.waitForOutput(/listening/)).rejects.toThrow(
       /the process ended before .*\nport 1 is taken\n$/,

@@ -2,14 +2,14 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 
-// Long enough for a process that compiles its sources on a machine under load.
+// This time is long enough for a process that compiles its sources on a loaded machine.
 const OUTPUT_DEADLINE_MS = 60_000
 
 export interface ProcessOptions {
-  /** The whole environment, apart from PATH: nothing else of this process is inherited. */
+  /** The environment of the process. In addition to these variables the process inherits only PATH. */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
-  /** The program to run instead of this Node. */
+  /** The program to run instead of the Node executable that runs the tests. */
   readonly program?: string
 }
 
@@ -24,7 +24,7 @@ export interface StartedProcess extends AsyncDisposable {
   readonly pid: number
   /** Resolves when the process has ended and all its output has been read. */
   readonly ended: Promise<ProcessResult>
-  /** Everything written so far: standard output and standard error in the order of arrival. */
+  /** Returns everything written so far: standard output and standard error, merged in the order of arrival. */
   output(): string
   /** Sends a signal without waiting for its effect. Does nothing if the process has ended. */
   signal(signal: NodeJS.Signals): void
@@ -34,11 +34,11 @@ export interface StartedProcess extends AsyncDisposable {
    * @throws {Error} with the output so far if the process ends first, or after 60 s.
    */
   waitForOutput(pattern: RegExp): Promise<RegExpExecArray>
-  /** Sends `signal` if the process still runs. Resolves with its exit code, `null` if a signal ended it. */
+  /** Sends `signal` if the process still runs. Resolves with the exit code; `null` if a signal ended the process. */
   stop(signal: NodeJS.Signals): Promise<number | null>
 }
 
-/** Starts Node, or another program, without waiting for anything. Disposing kills the process and awaits its end. */
+/** Starts Node or another program, and returns without waiting. Disposing kills the process and waits for its end. */
 export function startProcess(
   args: readonly string[],
   { env = {}, cwd, program = process.execPath }: ProcessOptions = {},
@@ -57,7 +57,7 @@ export function startProcess(
       written.both += text
       for (const listener of listeners) listener()
     })
-  // `close` comes after `exit`, once both streams have been read to their ends.
+  // The event `close` follows `exit`, after both streams have been read to the end.
   const ended = once(child, 'close').then(([code]): ProcessResult => ({
     code: code as number | null,
     stdout: written.stdout,
@@ -105,7 +105,7 @@ export const runProcess = (
   options?: ProcessOptions,
 ): Promise<ProcessResult> => startProcess(args, options).ended
 
-/** Resolves with the URL at which a service of this project listens, as its log states it. */
+/** Resolves with the listening URL that a service of this project writes to its log. */
 export async function listeningUrl(
   started: Pick<StartedProcess, 'waitForOutput'>,
 ): Promise<string> {

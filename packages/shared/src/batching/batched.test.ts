@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { batched } from './batched.ts'
 
-/** Records the batches that were run. A batch resolves when the test resolves it through `settled`. */
+/**
+ * Builds a `batched` function that doubles numbers and records each batch. A batch stays in flight until `settled`
+ * resolves it.
+ */
 function fixture(options: { maxSize?: number; retries?: boolean } = {}) {
   const batches: (readonly number[])[] = []
   const resolvers: (() => void)[] = []
@@ -12,7 +15,7 @@ function fixture(options: { maxSize?: number; retries?: boolean } = {}) {
     return inputs.map((input) => input * 2)
   }, options)
   const turn = () => new Promise((resolve) => void setImmediate(resolve))
-  /** Resolves one batch after the other until all of `work` is settled. */
+  /** Resolves the batches in flight one by one until every promise in `work` is settled. */
   const settled = async <Result>(work: readonly Promise<Result>[]) => {
     const all = Promise.allSettled(work)
     let isDone = false
@@ -29,7 +32,7 @@ function fixture(options: { maxSize?: number; retries?: boolean } = {}) {
 const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
-describe('batched calls', () => {
+describe('the function returned by batched', () => {
   it('runs calls as one batch if they are made in one turn or while another batch is in flight', async () => {
     const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
@@ -43,13 +46,13 @@ describe('batched calls', () => {
     expect(results.map(valueOf)).toEqual([2, 4, 6, 8, 10])
   })
 
-  it('never exceeds the maximum batch size', async () => {
+  it('splits calls into batches of at most the maximum size', async () => {
     const { double, batches, settled } = fixture({ maxSize: 2 })
     await settled([1, 2, 3, 4, 5].map(double))
     expect(batches).toEqual([[1, 2], [3, 4], [5]])
   })
 
-  it('repeats the calls of a failed batch one by one, so that a bad call fails alone', async () => {
+  it('repeats the calls of a failed batch one by one, so that only the bad call fails', async () => {
     const { double, batches, settled } = fixture()
     const results = await settled([1, 13, 3].map(double))
     expect(batches).toEqual([[1, 13, 3], [1], [13], [3]])

@@ -1,10 +1,10 @@
 /**
- * Returns a function that runs single calls in batches, without a timer: calls that arrive while a batch is in
- * flight form the next one. One statement for many messages makes a message per step cheap (3 to 10 times the
- * throughput of one statement each), and a lone call is not delayed.
+ * Returns a function that collects single calls into batches without a timer: the calls that arrive while a batch is in
+ * flight form the next batch. One SQL statement for many messages has 3 to 10 times the throughput of one statement per
+ * message, and a lone call is not delayed.
  *
- * The calls of a batch that fails are repeated one by one, so that one bad entry fails alone. Without `retries` all
- * of them fail, which is right where a second attempt would hide the effect of the first one.
+ * If a batch fails, its calls are repeated one by one, so that only the calls with bad input fail. If `retries` is
+ * false, all calls of a failed batch fail. This is right where a second attempt would hide the effect of the first one.
  */
 export function batched<Input, Result>(
   run: (inputs: readonly Input[]) => Promise<readonly Result[]>,
@@ -38,7 +38,8 @@ export function batched<Input, Result>(
   return (input) =>
     new Promise<Result>((resolve, reject) => {
       queue.push({ input, resolve, reject })
-      // Messages are delivered several at a time: the batch starts after all calls of this turn of the event loop.
+      // Several messages are often delivered in one turn of the event loop. The batch starts after this turn, so that
+      // it includes the calls for all of them.
       if (queue.length === 1) setImmediate(() => void start())
     })
 }

@@ -1,15 +1,15 @@
 import type { Duplex } from 'node:stream'
 
 /**
- * The writes of the current turn of the event loop. Module state on purpose: a process has one event loop, and the
- * point of the queue is that all sockets of the process are flushed in one `setImmediate`.
+ * The functions to run after the current turn of the event loop. This is module state on purpose: a process has one
+ * event loop, and a single `setImmediate` flushes all sockets of the process.
  */
 let queued: (() => void)[] = []
 
 /**
- * Runs `write` after the current turn of the event loop, together with all others of this turn. Each write to a
- * socket wakes the process that reads it, which costs the writer more than the write itself. With all writes of a
- * turn at once, a reader that is still busy with the first one is not woken again.
+ * Runs `write` after the current turn of the event loop, directly before or after the other functions passed in this
+ * turn. Each write to a socket wakes the reading process, which costs the writer more than the write itself. If several
+ * writes follow each other directly, a reader that is still busy with the first write need not be woken again.
  */
 export function afterThisTurn(write: () => void): void {
   if (queued.length === 0) setImmediate(flush)
@@ -23,9 +23,9 @@ function flush(): void {
 }
 
 /**
- * Sends everything that is written to a stream in one turn of the event loop with one system call. Drivers write
- * each command or frame separately; under load those calls take a fifth of a service's processor time. The stream's
- * `write` is replaced, because neither amqplib nor ioredis has an option for it.
+ * Makes a stream send all data that is written in one turn of the event loop with a single system call. Drivers write
+ * each command or frame separately, and under load these system calls take a fifth of a service's processor time. The
+ * function replaces the stream's `write`, because neither amqplib nor ioredis has an option to combine writes.
  */
 export function coalesceWrites(stream: Duplex): void {
   const write = stream.write.bind(stream) as (...args: unknown[]) => boolean

@@ -1,7 +1,10 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 
-/** The audited actions. Token issuances (`handed_out`) are aggregated to one entry per caller and version for a few seconds. */
+/**
+ * The audited actions. All issuances (`handed_out`) of one credential version to one caller within a few seconds form a
+ * single audit entry.
+ */
 const auditActions = [
   'granted',
   'refreshed',
@@ -13,7 +16,7 @@ const auditActions = [
   'exported',
   'imported',
   'keys_rotated',
-  /** An outbox entry that could not be read. */
+  /** Recorded in place of an outbox entry that could not be read. */
   'unreadable',
 ] as const
 
@@ -46,11 +49,11 @@ export const AuditEntry = AuditFact.extend({
 })
 export type AuditEntry = z.output<typeof AuditEntry>
 
-/** A position in the chain: the entry with this sequence number has this hash. */
+/** A position in the hash chain: the sequence number and the hash of one entry. */
 export const AuditHead = z.object({ Seq: z.int().nonnegative(), Hash })
 export type AuditHead = z.output<typeof AuditHead>
 
-/** The position before the first entry. */
+/** The position before the first entry of the chain. */
 export const auditStart: AuditHead = { Seq: 0, Hash: '0'.repeat(64) }
 
 export const AuditPage = z.object({
@@ -59,14 +62,17 @@ export const AuditPage = z.object({
 })
 export type AuditPage = z.output<typeof AuditPage>
 
-/** Returns the SHA-256 of the entry's members as a JSON array in this order, absent ones as `null`. */
+/**
+ * Returns the SHA-256 of a JSON array of the entry's members in a fixed order. The array contains `null` for an absent
+ * member.
+ */
 export function auditHash(entry: Omit<AuditEntry, 'Hash'>): string {
   const { Seq, At, Who, What, Name, Version, Outcome, Count, TraceId, Previous } = entry
   const members = [Seq, At, Who, What, Name, Version, Outcome, Count, TraceId, Previous]
   return createHash('sha256').update(JSON.stringify(members)).digest('hex')
 }
 
-/** Returns the entries that append `facts` after `head`. */
+/** Returns the audit entries that continue the chain after `head` with the events in `facts`. */
 export function chain(head: AuditHead, facts: readonly AuditFact[]): AuditEntry[] {
   let last = head
   return facts.map((fact) => {
@@ -77,7 +83,7 @@ export function chain(head: AuditHead, facts: readonly AuditFact[]): AuditEntry[
   })
 }
 
-/** Returns the first entry that is not chained to the previous one, and why; `null` if all are. */
+/** Returns the first entry that does not continue the chain, with the reason; `null` if the chain is intact. */
 export function firstBreak(
   before: AuditHead,
   entries: readonly AuditEntry[],

@@ -10,7 +10,9 @@ export const credentialEventKinds = [
   'refreshed',
   'faulted',
   'removed',
-  /** The grant ends in 90, 30 or 7 days, and refreshing does not extend it: a new authorization is needed. */
+  /**
+   * The grant ends in 90, 30 or 7 days. A refresh cannot extend this grant, so the company has to be authorized again.
+   */
   'expiring',
 ] as const
 export type CredentialEventKind = (typeof credentialEventKinds)[number]
@@ -34,17 +36,18 @@ export const CredentialEvent = z.object({
 })
 export type CredentialEvent = z.output<typeof CredentialEvent>
 
-/** `credential.stored` and so on. */
+/** Returns the routing key of an event kind, such as `credential.stored`. */
 export const credentialRoutingKey = (kind: CredentialEventKind): string => `credential.${kind}`
 
-/** Returns the event kind of a routing key; `null` if it is not a credential event. */
+/** Returns the event kind that a routing key names; `null` if the routing key names no credential event. */
 export function credentialEventKind(routingKey: string): CredentialEventKind | null {
   return credentialEventKinds.find((kind) => credentialRoutingKey(kind) === routingKey) ?? null
 }
 
 /**
- * Returns the message id, which stays the same when the event is re-published, so that consumers can discard a duplicate: `<Name>/<Version>/<kind>`. A
- * fault that becomes final is a second `faulted` event of the same version, so its id ends in `/final`.
+ * Returns the message id `<Name>/<Version>/<kind>` of an event. A re-published event keeps its message id, so that
+ * consumers can discard the duplicate. If a fault becomes final, a second `faulted` event of the same version is
+ * published, and the message id of this second event ends in `/final`.
  */
 export function credentialMessageId(event: CredentialEvent, kind: CredentialEventKind): string {
   const id = `${event.Name}/${event.Version}/${kind}`

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { CredentialName } from './realm.ts'
 
-/** Why a refresh failed, whether that is final, and what to do. Carries no token. */
+/** Describes why a refresh failed, whether the failure is final, and what the operator should do. Contains no token. */
 export const Fault = z.object({
   Code: z.string().meta({ description: 'class of the fault, such as invalid_grant' }),
   Message: z.string().meta({
@@ -43,7 +43,10 @@ export const CredentialView = z.object({
 })
 export type CredentialView = z.output<typeof CredentialView>
 
-/** `GET /credentials/{name}/token`: a valid access token. Never logged, never cached by intermediaries. */
+/**
+ * The response of `GET /credentials/{name}/token`: a valid access token. The response is never logged and must not be
+ * cached.
+ */
 export const AccessTokenView = z.object({
   Name: CredentialName,
   Authenticator: z.string().min(1).meta({ description: 'the bearer access token' }),

@@ -1,4 +1,4 @@
-/** Moving credentials between installations, and between encryption keys. */
+/** Requests and documents for moving credentials to another installation, and for changing the encryption key. */
 import { z } from 'zod'
 import { CredentialName } from './realm.ts'
 
@@ -8,8 +8,8 @@ const base64 = (bytes: number) =>
     .refine((text) => Buffer.from(text, 'base64').length === bytes, `must hold ${bytes} bytes`)
 
 /**
- * Exported credentials, sealed with AES-256-GCM under the caller's key or one derived from a
- * passphrase. Everything except `Ciphertext` is additional authenticated data.
+ * Exported credentials, encrypted with AES-256-GCM. The key is given by the caller or derived from a passphrase. All
+ * members except `Ciphertext` are additional authenticated data.
  */
 export const ExportDocument = z.strictObject({
   Format: z.literal('integration-host-credentials/1'),
@@ -18,7 +18,8 @@ export const ExportDocument = z.strictObject({
   Kdf: z.discriminatedUnion('Name', [
     z.strictObject({
       Name: z.literal('scrypt'),
-      // Bounded, because scrypt takes memory in proportion: a document must not be able to exhaust it.
+      // The parameters of scrypt are fixed, because its memory use grows with them: an imported document must not be
+      // able to exhaust the memory.
       N: z.literal(131_072),
       r: z.literal(8),
       p: z.literal(1),
@@ -42,12 +43,12 @@ const ONE_SECRET = 'either Passphrase or Key is needed'
 /** The maximum number of credentials in one export or import. */
 export const MAX_TRANSFER = 500
 
-/** `POST /exports` */
+/** The body of `POST /exports`. */
 export const ExportRequest = z
   .strictObject({ Names: z.array(CredentialName).min(1).max(MAX_TRANSFER), ...secretMembers })
   .refine(hasOneSecret, ONE_SECRET)
 
-/** `POST /imports` */
+/** The body of `POST /imports`. */
 export const ImportRequest = z
   .strictObject({
     Document: ExportDocument,
@@ -64,7 +65,10 @@ export const ImportReport = z.object({
 })
 export type ImportReport = z.output<typeof ImportReport>
 
-/** `GET /key-check`: one page of credentials, ordered by name. Their secrets were decrypted to verify that the key ring opens them. */
+/**
+ * The response of `GET /key-check`: one page of credentials, ordered by name. The service has decrypted the secrets of
+ * each credential on the page to verify that the key ring contains the right key.
+ */
 export const KeyCheckPage = z.object({
   Checked: z.int().nonnegative(),
   Refused: z.array(CredentialName).meta({
@@ -75,8 +79,9 @@ export const KeyCheckPage = z.object({
 export type KeyCheckPage = z.output<typeof KeyCheckPage>
 
 /**
- * A line of the response to `POST /key-rotations`, which reports progress and ends with a line that has `IsFinished`.
- * A response without that line was interrupted; repeating the request continues with the remaining credentials.
+ * One line of the response to `POST /key-rotations`. The lines report progress, and the last line contains
+ * `IsFinished`. If no line contains `IsFinished`, the response was interrupted, and repeating the request continues
+ * with the remaining credentials.
  */
 export const KeyRotationProgress = z.object({
   ActiveKey: z.string().meta({ description: 'id of the active key' }),

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** RFC 9457 problem details with our stable `code`; the members beside these vary by code (docs/errors.md). */
+/** Problem details (RFC 9457) with a stable `code`. Further members depend on the code (docs/errors.md). */
 export const Problem = z
   .object({
     type: z.string(),

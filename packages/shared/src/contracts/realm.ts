@@ -1,12 +1,12 @@
 import { z } from 'zod'
 
 /**
- * A realm is one authorized company. It is a string and never becomes a number: providers issue
- * 16-digit ids, and `Number('9341453908059889')` is another company's id.
+ * A realm is one authorized company. A realm id is a string and must never be converted to a number: providers issue
+ * 16-digit ids, and `Number('9341453908059889')` is the id of another company.
  */
 export const Realm = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1-64 of A-Z a-z 0-9 _ -')
 
-/** Credential names are `ACC-<realm>`, unique per realm. */
+/** The name of a credential is `ACC-<realm>`. A realm has at most one credential. */
 export const CredentialName = z
   .string()
   .regex(/^ACC-[A-Za-z0-9_-]{1,64}$/, 'must be ACC-<realm>, realm 1-64 of A-Z a-z 0-9 _ -')

@@ -6,12 +6,12 @@ export const STEPS_EXCHANGE = 'integration.steps'
 /** Direct exchange of dead letters; the routing key is the process. */
 export const DEAD_EXCHANGE = 'integration.dead'
 
-/** A name of a process or a step. It becomes part of a queue name, so only plain characters are allowed. */
+/** The name of a process or of a step. The name becomes a part of queue names, so only plain characters are allowed. */
 export const StepName = z.string().regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/)
 
 /**
- * Says that a step is due. The message carries no business data: the row is authoritative, and `Version` ties the
- * message to one state of that row, so that a duplicate or late message is recognised and discarded.
+ * The message that a step is due. It contains no business data, because the database row is authoritative. `Version`
+ * identifies one state of this row, so that the coordinator can recognise and discard a duplicate or late message.
  */
 export const StepMessage = z.strictObject({
   v: z.literal(1),
@@ -23,13 +23,22 @@ export const StepMessage = z.strictObject({
 })
 export type StepMessage = z.output<typeof StepMessage>
 
-/** `steps.OrderProcess.order`: one queue per step, so that the management page shows which step the work waits at. */
+/**
+ * Returns the name of a step's queue, such as `steps.OrderProcess.order`. Each step has its own queue, so that
+ * RabbitMQ's management page shows how many transactions wait at each step.
+ */
 export const stepQueue = (process: string, step: string): string => `steps.${process}.${step}`
 export const stepRoutingKey = (process: string, step: string): string => `${process}.${step}`
-/** `dead.OrderProcess`: holds the dead letters of a process, with the reason in a header. */
+/**
+ * Returns the name of the queue for the dead letters of a process, such as `dead.OrderProcess`. A header of each dead
+ * letter contains the reason.
+ */
 export const deadQueue = (process: string): string => `dead.${process}`
 
-/** The delays of retries: one queue per delay, because RabbitMQ expires messages at the head of a queue only. */
+/**
+ * The delays before a retry. Each delay has its own queue, because RabbitMQ expires messages only at the head of a
+ * queue.
+ */
 export const delays = [
   { name: '1s', ms: 1_000 },
   { name: '5s', ms: 5_000 },
@@ -39,5 +48,5 @@ export const delays = [
   { name: '15m', ms: 900_000 },
   { name: '1h', ms: 3_600_000 },
 ] as const
-/** Fanout exchange and queue of one delay. */
+/** Returns the name of both the fanout exchange and the queue for one delay. */
 export const delayName = (name: string): string => `integration.delay.${name}`

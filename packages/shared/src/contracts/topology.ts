@@ -1,6 +1,6 @@
 /**
- * The durable exchanges and queues. The coordinator declares them; `integration-host doctor` compares them with
- * those of the broker.
+ * The durable exchanges and queues. The coordinator declares them; `integration-host doctor` compares them with the
+ * exchanges and queues that exist on the broker.
  */
 import { DELIVERY_LIMIT, type QueueSpec, type Topology } from '../messaging/message-bus.ts'
 import { CREDENTIALS_EXCHANGE, credentialRoutingKey } from './credential-event.ts'
@@ -14,7 +14,7 @@ import {
   STEPS_EXCHANGE,
 } from './step-message.ts'
 
-/** The part that all processes share: the exchanges, and one delay queue for each retry delay. */
+/** The exchanges and queues that all processes share. They include one delay queue for each retry delay. */
 export const ladder: Topology = {
   exchanges: [
     { name: STEPS_EXCHANGE, type: 'direct' },
@@ -25,7 +25,8 @@ export const ladder: Topology = {
     name: delayName(name),
     bindings: [{ exchange: delayName(name), routingKey: '' }],
     messageTtlMs: ms,
-    // Without a routing key a dead-lettered message keeps its own, which leads it back to its step's queue.
+    // No routing key is set here: an expired message then keeps its own routing key, which leads back to the queue of
+    // its step.
     deadLetter: { exchange: STEPS_EXCHANGE },
   })),
 }
@@ -44,7 +45,10 @@ export const processTopology = (process: string, steps: readonly string[]): Topo
   ],
 })
 
-/** One queue for all coordinators: the event of a credential has to be handled once, not by each replica. */
+/**
+ * The queue that all replicas of the coordinator consume from. They share one queue, because only one replica has to
+ * handle each credential event.
+ */
 export const CREDENTIALS_QUEUE = 'coordinator.credentials'
 
 export const credentialsTopology: Topology = {

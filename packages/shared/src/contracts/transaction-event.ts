@@ -3,10 +3,15 @@ import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
 
 /** Topic exchange for other systems; the routing key is `transaction.<Process>.<status>`. */
 export const TRANSACTIONS_EXCHANGE = 'integration.transactions'
-/** Fanout exchange between the replicas of the coordinator: transitions, several in a message. */
+/**
+ * Fanout exchange that sends transitions to every replica of the coordinator. One message contains several transitions.
+ */
 export const COORDINATORS_EXCHANGE = 'integration.coordinators'
 
-/** One transition of a transaction's header. Identifiers and status only: business data stays in the database. */
+/**
+ * One transition of a transaction's header. It contains only identifiers and the status, because business data stays in
+ * the database.
+ */
 export const TransactionEvent = z.object({
   Process: z.string(),
   TransactionID,

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Realm } from './realm.ts'
 
-/** The statuses of a run, as stored (docs/glossary.md). */
+/** The statuses of a run, as stored in the database. docs/glossary.md explains them. */
 export const headerStatuses = [
   'Queued',
   'Running',
@@ -27,28 +27,29 @@ export type ItemStatus = (typeof itemStatuses)[number]
 
 const CONTROL_CHARACTERS = /\p{Cc}/u
 
-/** Identifier given by the client that queues: 1-128 characters, no control characters. */
+/** The identifier that the client gives to a transaction: 1-128 characters, no control characters. */
 export const TransactionID = z
   .string()
   .min(1, 'must not be empty')
   .max(128, 'must have at most 128 characters')
   .refine((id) => !CONTROL_CHARACTERS.test(id), 'must not contain control characters')
   .refine((id) => id.isWellFormed(), 'must be well-formed Unicode')
-  // `.` and `..` as the last path segment would be resolved to another path: the transaction could never be requested.
+  // Clients resolve a URL whose last path segment is `.` or `..` to another path, so a transaction with such an
+  // identifier could never be requested.
   .refine((id) => id !== '.' && id !== '..', 'must not be . or ..')
 
-/** 0 for the first run of a transaction, then 1, 2, … */
+/** The number of a run: 0 for the first run of a transaction, then 1, 2, … */
 export const ReplayID = z.int().min(0).max(2_147_483_647)
 
 /**
- * Any value of `JSON.parse`, without a copy: `z.json()` copies, and the copy loses a member named `__proto__`.
- * The cast holds because these values come from `JSON.parse` only.
+ * Accepts any value that `JSON.parse` returns, without copying the value. `z.json()` is not used, because it copies the
+ * value and loses a member named `__proto__`. The cast is sound, because all values come from `JSON.parse`.
  */
 const AnyJson = z
   .unknown()
   .refine((data) => data !== undefined, 'is missing') as unknown as z.ZodType<z.core.util.JSONType>
 
-/** `POST /processes/{process}/transactions`. */
+/** The body of `POST /processes/{process}/transactions`. */
 export const QueueTransaction = z.strictObject({
   TransactionID,
   InitialData: AnyJson,
@@ -99,7 +100,7 @@ export const AttemptView = z.object({
 })
 export type AttemptView = z.output<typeof AttemptView>
 
-/** `GET …/transactions/{id}`: the header, its step items and every attempt. */
+/** The response of `GET …/transactions/{id}`: the header of the transaction, its step items and all their attempts. */
 export const TransactionView = HeaderView.extend({
   Items: z.array(ItemView),
   Attempts: z.array(AttemptView),

@@ -16,7 +16,7 @@ afterEach(() => rm(folder, { recursive: true }))
 const takenAndFreed = async (): Promise<void> => (await lockFolder(folder, file))()
 const REFUSED = { name: 'StartupError', message: expect.stringContaining('in use by another') }
 
-/** Starts a process that acquires the lock or fails to; returns its first line of output. */
+/** Starts a process that tries to acquire the lock. Returns the first line of the process's output. */
 async function another({ isNobody = false } = {}): Promise<
   StartedProcess & { readonly says: string }
 > {
@@ -42,7 +42,7 @@ async function another({ isNobody = false } = {}): Promise<
 }
 
 describe('the lock of a data folder', () => {
-  it('locks a data folder against other processes and its own until the lock is released', async () => {
+  it('rejects further locks by any process, including the owner, until the lock is released', async () => {
     const unlock = await lockFolder(folder, file)
     await expect(lockFolder(folder, file)).rejects.toMatchObject(REFUSED)
     {
@@ -67,7 +67,7 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).rejects.toMatchObject(REFUSED)
   })
 
-  it('grants a lock to exactly one of several concurrent processes, also after a process was killed', async () => {
+  it('grants the lock to one of several concurrent processes, also after its previous owner was killed', async () => {
     for (let round = 1; round <= 2; round += 1) {
       await using all = new AsyncDisposableStack()
       const others = await Promise.all(Array.from({ length: 6 }, () => another()))
@@ -76,7 +76,7 @@ describe('the lock of a data folder', () => {
     }
   })
 
-  it('fails with the reason if the lock file cannot be opened', async () => {
+  it('reports the reason if the lock file cannot be opened', async () => {
     await mkdir(`${file}.lock.sqlite`)
     await expect(takenAndFreed()).rejects.toMatchObject({
       name: 'StartupError',
@@ -84,7 +84,7 @@ describe('the lock of a data folder', () => {
     })
   })
 
-  it('fails with the reason if the data folder is a file', async () => {
+  it('reports the reason if the data folder is a file', async () => {
     await writeFile(file, '')
     await expect(lockFolder(file, join(file, 'store'))).rejects.toMatchObject({
       name: 'StartupError',
@@ -92,7 +92,7 @@ describe('the lock of a data folder', () => {
     })
   })
 
-  it('grants one of several concurrent attempts in one process, and leaves the lock file empty', async () => {
+  it('grants the lock to one of several concurrent attempts in one process, and leaves the lock file empty', async () => {
     const all = await Promise.allSettled(Array.from({ length: 10 }, () => lockFolder(folder, file)))
     expect(all.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     await using other = await another()
@@ -100,7 +100,7 @@ describe('the lock of a data folder', () => {
     expect((await stat(`${file}.lock.sqlite`)).size).toBe(0)
   })
 
-  it('fails if the lock file is read-only', async () => {
+  it('fails to acquire the lock if the lock file is read-only', async () => {
     await takenAndFreed()
     await chmod(`${file}.lock.sqlite`, 0o444)
     await chmod(folder, 0o777)

@@ -4,19 +4,24 @@ import { DatabaseSync } from 'node:sqlite'
 import { StartupError } from '../process/lifecycle.ts'
 
 const SQLITE_BUSY = 5
-/** How long to wait for the lock: two processes that start at the same moment can see each other acquiring it. */
+/**
+ * How long to wait for the lock. Two processes that start at the same moment can briefly block each other while
+ * acquiring the lock.
+ */
 const BUSY_MS = 200
 
 /**
- * Makes this process the only writer of a store, until it releases the lock or ends. The lock is a kernel file lock,
- * which SQLite acquires for an exclusive transaction: Node has no API for one. The kernel releases it however the
- * process ends, and keeps it while the process is suspended, so no timeout has to be guessed.
+ * Makes this process the only writer of a store until the process releases the lock or ends. Node has no API for kernel
+ * file locks, so the function begins an exclusive SQLite transaction, for which SQLite acquires such a lock. The kernel
+ * releases the lock when the process ends, even if it crashes, and keeps the lock while the process is suspended.
+ * Therefore no timeout has to be guessed.
  *
- * @param file the store's main file, which need not exist yet. The empty lock file `<file>.lock.sqlite` beside it is never
- *   removed: otherwise two processes could lock two different files of that name. Nothing else in this process may
- *   open it: closing any of its descriptors releases the lock (fcntl(2)).
- * @returns the function that releases the lock. Keep a reference to it as long as the lock is needed; calling it twice
- *   does nothing.
+ * @param file the main file of the store, which need not exist yet. The lock is held on an empty file
+ * `<file>.lock.sqlite` beside the main file. This lock file is never removed, because otherwise two processes could
+ * lock two different files of the same name. No other code of this process may open the lock file, because closing any
+ * descriptor of a file releases the locks on it (fcntl(2)).
+ * @returns the function that releases the lock. Keep a reference to this function as long as the lock is needed. A
+ * second call does nothing.
  * @throws {StartupError} naming the folder, if another process has the lock or the folder cannot be written.
  */
 export async function lockFolder(folder: string, file: string): Promise<() => void> {
@@ -27,8 +32,8 @@ export async function lockFolder(folder: string, file: string): Promise<() => vo
     Promise.reject(cannot(error)),
   )
   try {
-    // SQLite could create the file too, but its error would not say why that failed. The calls are synchronous, so that
-    // no other code of this process opens and closes the file between them.
+    // Creates the lock file here and not through SQLite, whose error would not contain the reason for a failure. The
+    // calls are synchronous, so that no other code of this process can open and close the file between them.
     closeSync(openSync(path, 'wx', 0o600))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw cannot(error)
@@ -36,7 +41,8 @@ export async function lockFolder(folder: string, file: string): Promise<() => vo
   let database: DatabaseSync | undefined
   try {
     database = new DatabaseSync(path, { timeout: BUSY_MS })
-    // The transaction writes, because for a read-only file SQLite silently takes a shared lock only.
+    // The `pragma user_version` writes to the file, so that a read-only file causes an error. Without a write, SQLite
+    // would silently acquire only a shared lock on a read-only file.
     database.exec('pragma journal_mode = memory; begin exclusive; pragma user_version = 1')
   } catch (error) {
     database?.close()

@@ -25,7 +25,7 @@ describe('writeFileAtomic', () => {
     expect((await stat(path)).mode & 0o777).toBe(0o644)
   })
 
-  it('replaces the permissions of a temporary file that a crash left behind', async () => {
+  it('corrects the permissions of a temporary file that a crash left behind', async () => {
     const path = join(folder, 'secrets')
     await writeFile(`${path}.tmp`, 'half')
     await chmod(`${path}.tmp`, 0o666)

@@ -7,14 +7,15 @@ export interface WriteOptions {
 }
 
 /**
- * Replaces the content of a file so that readers, and a process that starts after a crash or a power failure, see
- * either the whole old content or the whole new one.
+ * Replaces the content of a file atomically: readers, and a process that starts after a crash or a power failure, see
+ * either the whole old content or the whole new content.
  *
- * The content goes to `<path>.tmp`, which is flushed before it is renamed: otherwise a power failure could leave an
- * empty file under the final name. The folder is flushed last; only then does the rename itself survive. Two writes
- * of the same path must not overlap, as they would share the temporary file.
+ * The content is written to `<path>.tmp`. This temporary file is flushed before it is renamed, because otherwise a
+ * power failure could leave an empty file under the final name. The folder is flushed last, because the rename is
+ * durable only after that. Two writes of the same path must not overlap, because both would use the same temporary
+ * file.
  *
- * @throws the file system's error. The previous content is still in place then.
+ * @throws the file system's error. The previous content is then still in place.
  */
 export async function writeFileAtomic(
   path: string,
@@ -25,7 +26,8 @@ export async function writeFileAtomic(
   try {
     const file = await open(temporary, 'w', mode)
     try {
-      // A temporary file that a crash left behind keeps its permissions when it is opened again.
+      // If a crash left a temporary file behind, opening this file again does not change its permissions, so they are
+      // set here.
       await file.chmod(mode)
       await file.writeFile(content)
       await file.sync()
@@ -40,7 +42,10 @@ export async function writeFileAtomic(
   await syncFolder(dirname(path))
 }
 
-/** Flushes a folder, so that files created, renamed or removed in it stay so after a power failure. */
+/**
+ * Flushes a folder. Files that were created, renamed or removed in the folder before the flush stay so after a power
+ * failure.
+ */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path)
   try {

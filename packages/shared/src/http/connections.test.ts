@@ -16,7 +16,10 @@ afterEach(() => void vi.useRealTimers())
 
 const wait = (ms: number): void => void vi.advanceTimersByTime(ms)
 
-/** Opens a connection. If `isKeyed`, it has shown a key; if `served`, its first request has been responded to. */
+/**
+ * Opens a connection. If `isKeyed`, the connection is authenticated. If `served` or `isKeyed`, its first request has
+ * received a response.
+ */
 function open({ isKeyed = false, served = false } = {}): Socket {
   const socket = new Socket()
   connections.add(socket)
@@ -35,8 +38,8 @@ const begin = (socket: Socket, request: { readonly complete: boolean } | null = 
 const openOnes = (sockets: readonly Socket[]): boolean[] =>
   sockets.map(({ destroyed }) => !destroyed)
 
-describe('a new connection at the limit', () => {
-  it('replaces the connection without a key that has been idle longest', () => {
+describe('accepting a connection at the limit', () => {
+  it('replaces the unauthenticated connection that has been idle longest', () => {
     const sockets = [open({ served: true }), open(), open({ served: true })]
     wait(10)
     begin(sockets[0] as Socket)
@@ -46,14 +49,14 @@ describe('a new connection at the limit', () => {
     expect(closed).toEqual(['room'])
   })
 
-  it('replaces a connection without a key before one with a key that has been idle longer', () => {
+  it('replaces an unauthenticated connection rather than an authenticated one that has been idle longer', () => {
     const sockets = [open({ isKeyed: true }), open({ isKeyed: true })]
     wait(60_000)
     sockets.push(open(), open())
     expect(openOnes(sockets)).toEqual([true, true, false, true])
   })
 
-  it('replaces the connection with a key that has been idle longest if all others are in flight', () => {
+  it('replaces the authenticated connection that has been idle longest if all others have requests in flight', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     begin(sockets[0] as Socket)
     wait(1_000)
@@ -61,7 +64,7 @@ describe('a new connection at the limit', () => {
     expect(openOnes(sockets)).toEqual([true, false, true, true])
   })
 
-  it('replaces a connection without a key whose request body has not arrived', () => {
+  it('replaces an unauthenticated connection if its request body has not arrived', () => {
     const sockets = [open({ isKeyed: true }), open(), open({ isKeyed: true })]
     begin(sockets[1] as Socket, { complete: false })
     wait(60_000)
@@ -76,7 +79,7 @@ describe('a new connection at the limit', () => {
       'a response that is not sent completely',
       (socket) => void Object.defineProperty(socket, 'writableLength', { value: 1 }),
     ],
-  ])('is closed itself if all others have a key and %s', (_, occupy) => {
+  ])('closes the new connection if all others are authenticated and %s', (_, occupy) => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     sockets.forEach(occupy)
     wait(3_600_000)
@@ -85,14 +88,14 @@ describe('a new connection at the limit', () => {
     expect(closed).toEqual(['full'])
   })
 
-  it('is closed itself if all others have a key and had a response within the last second', () => {
+  it('closes the new connection if all others are authenticated and have received a response within the last second', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     wait(999)
     sockets.push(open())
     expect(openOnes(sockets)).toEqual([true, true, true, false])
   })
 
-  it('replaces a request without a key after ten seconds in flight if nothing else can be closed', () => {
+  it('replaces an unauthenticated connection after ten seconds in flight if no other can be closed', () => {
     const sockets = Array.from({ length: LIMIT }, () => open())
     for (const socket of sockets) begin(socket)
     wait(9_999)
@@ -104,7 +107,7 @@ describe('a new connection at the limit', () => {
   })
 })
 
-it('closes a connection without a key five seconds after its last response, and no other', () => {
+it('closes an unauthenticated connection five seconds after its last response, and keeps authenticated ones open', () => {
   const idle = open({ served: true })
   const others = [open({ isKeyed: true }), open({ served: true })]
   begin(others[1] as Socket)
@@ -117,7 +120,7 @@ it('closes a connection without a key five seconds after its last response, and 
   expect(closed).toEqual(['idle'])
 })
 
-it('closes a connection without a key on which no request has begun for 30 seconds', () => {
+it('closes an unauthenticated connection on which no request has begun for 30 seconds', () => {
   const silent = open()
   const others = [open({ isKeyed: true }), open()]
   begin(others[1] as Socket)

@@ -1,24 +1,30 @@
 /**
- * The open connections of an HTTP server, and which of them are closed so that strangers cannot occupy all of them.
+ * The open connections of an HTTP server, and the rules by which the server closes some of them, so that
+ * unauthenticated clients cannot occupy all of them. A connection is authenticated once one of its requests has
+ * presented a valid service key.
  *
- * C1  A connection that has shown no valid service key is closed once it was idle for 5 s after a response, or 30 s after
- *     it was opened if no request has begun by then. All others are closed by `node:http` after its keep-alive timeout.
- * C2  At the limit, a connection is closed for each new one: the one without a key that has kept the server waiting
- *     longest; if there is none, the longest idle one with a key; if there is none, the oldest request without a key
- *     that has been in flight for 10 s, such as one whose response is not read.
- * C3  Making room never resets a request or a response of a connection with a key: such a connection is closed only if
- *     nothing is in flight or unsent on it, and only a second later, when the client has received its last response.
+ * C1  An unauthenticated connection is closed when it has been idle for 5 s after a response. It is also closed if no
+ *     request has begun within 30 s after it was opened. All other idle connections are closed by `node:http` after its
+ *     keep-alive timeout.
+ * C2  At the limit, each new connection replaces another one. The first choice is the unauthenticated connection that
+ *     has kept the server waiting longest. The second choice is the authenticated connection that has been idle
+ *     longest. The third choice is the unauthenticated connection whose request has been in flight longest, if that is
+ *     at least 10 s, for example because the client does not read the response.
+ * C3  Rule C2 never interrupts a request or a response on an authenticated connection. Such a connection is closed only
+ *     if nothing is in flight or unsent on it, and only after one idle second, so that the client has received the last
+ *     response.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** How long a connection that has shown no valid service key may be idle after a response. */
+/** How long an unauthenticated connection may be idle after a response. */
 export const KEYLESS_IDLE_MS = 5_000
 /**
- * How long such a connection may be open before its first request. Longer than `node:http` and the fast path of the
- * gateway together wait for the head of a request, so it only ends connections that those two leave open: after the
- * 400 to a malformed request, the 417 to an unknown `Expect` and the response to CONNECT, none of which is tracked
- * here, a client that does not close its side could otherwise keep the connection for as long as it likes.
+ * How long an unauthenticated connection may be open before its first request. This time is longer than `node:http` and
+ * the gateway's fast path together wait for the head of a request, so it ends only connections that those two leave
+ * open. They do so after the 400 response to a malformed request, the 417 response to an unknown `Expect`, and the
+ * response to CONNECT. None of these requests is tracked here, so a client that does not close its side could otherwise
+ * keep the connection open forever.
  */
 const KEYLESS_FIRST_REQUEST_MS = 30_000
 const KEYED_MIN_IDLE_MS = 1_000
@@ -28,23 +34,28 @@ const STATE = Symbol('ConnectionState')
 
 /** What the server knows about a connection. */
 export class ConnectionState {
-  /** A request on this connection has shown a valid service key. */
+  /** Whether a request on this connection has presented a valid service key. */
   isAuthenticated = false
   #inFlight = 0
   #hasServed = false
-  /** The last request, whose body may still be arriving; `null` if none is in flight or it has no body. */
+  /**
+   * The last request, whose body may still be arriving; `null` if no request is in flight or the request has no body.
+   */
   #request: IncomingMessage | null = null
-  /** When the connection became busy or idle, in milliseconds of the monotonic clock. */
+  /** The time when the connection became busy or idle, in milliseconds of the monotonic clock. */
   #since = performance.now()
 
-  /** A request has arrived; `request` if its body may not have arrived completely. */
+  /**
+   * Records that a request has arrived. `request` is the request if its body may not have arrived completely, otherwise
+   * `null`.
+   */
   begin(request: IncomingMessage | null): void {
     if (this.#inFlight === 0) this.#since = performance.now()
     this.#inFlight += 1
     this.#request = request
   }
 
-  /** The response to a request has been written, or its connection is closed. */
+  /** Records that the response to a request has been written, or that the connection has been closed. */
   end(): void {
     this.#inFlight -= 1
     if (this.#inFlight > 0) return
@@ -53,13 +64,19 @@ export class ConnectionState {
     this.#since = performance.now()
   }
 
-  /** C1. @param now milliseconds of the monotonic clock */
+  /**
+   * Returns whether rule C1 closes this connection.
+   * @param now milliseconds of the monotonic clock
+   */
   hasExpired(socket: Socket, now: number): boolean {
     const maxIdleMs = this.#hasServed ? KEYLESS_IDLE_MS : KEYLESS_FIRST_REQUEST_MS
     return !this.isAuthenticated && !this.#isBusy(socket) && now - this.#since >= maxIdleMs
   }
 
-  /** C2. Returns the order in which connections are closed to make room, lowest first; `null` if this one is not. */
+  /**
+   * Returns the rank of this connection for rule C2, which closes the connection with the lowest rank; `null` if this
+   * connection must not be closed.
+   */
   closingOrder(socket: Socket, now: number): number | null {
     const elapsedMs = now - this.#since
     const isBusy = this.#isBusy(socket)
@@ -75,19 +92,20 @@ export class ConnectionState {
   }
 }
 
-// Distances in milliseconds that no connection reaches, so that within each of the groups the longest wait comes first.
+// The ranks of the three choices of rule C2. They are further apart than the milliseconds of any idle time, so that
+// within each choice the connection with the longest wait has the lowest rank.
 const KEYLESS_WAITING = 0
 const KEYED_IDLE = 1e12
 const KEYLESS_BUSY = 2e12
 
-/** Returns the state of a connection, which is a property of its socket. */
+/** Returns the state of a connection. The state is stored as a property of the connection's socket. */
 export function connectionState(socket: Socket): ConnectionState {
   const stateful = socket as Socket & { [STATE]?: ConnectionState }
   stateful[STATE] ??= new ConnectionState()
   return stateful[STATE]
 }
 
-/** Records on its connection that a request is in flight until its response is complete. */
+/** Records on the request's connection that the request is in flight until its response is complete. */
 export function trackRequest(request: IncomingMessage, response: ServerResponse): void {
   const state = connectionState(request.socket)
   state.begin(request)
@@ -95,8 +113,9 @@ export function trackRequest(request: IncomingMessage, response: ServerResponse)
 }
 
 /**
- * Why a connection was closed: `idle` for too long without a key, to make `room` for a new one, or, as a new one,
- * because the server was `full` and no other could be closed.
+ * The reason why a connection was closed. `idle`: an unauthenticated connection was idle for too long. `room`: the
+ * connection made room for a new one. `full`: the new connection itself was closed, because no other one could be
+ * closed.
  */
 export type ClosingReason = 'idle' | 'room' | 'full'
 
@@ -115,22 +134,25 @@ export class Connections {
     return this.#sockets
   }
 
-  /** Adds a new connection. At the limit, closes another one for it, or the new one if no other may be closed. */
+  /**
+   * Adds a new connection. At the limit, another connection is closed to make room. If no other connection may be
+   * closed, the new connection is closed itself.
+   */
   add(socket: Socket): void {
     if (this.#sockets.size >= this.#limit && !this.#makeRoom()) return this.#close(socket, 'full')
     this.#sockets.add(socket)
     socket.on('close', () => this.#sockets.delete(socket))
   }
 
-  /** C1 */
+  /** Closes all connections that have expired according to rule C1. */
   closeExpired(): void {
     const now = performance.now()
     for (const socket of this.#sockets)
       if (connectionState(socket).hasExpired(socket, now)) this.#close(socket, 'idle')
   }
 
-  // Compares all connections for each new one: 4,096 of them take less time than accepting a connection does, and the
-  // requests of all others pay nothing for an order of the connections.
+  // Compares all connections for each new connection at the limit. Comparing 4,096 connections takes less time than
+  // accepting one. Keeping the connections sorted would instead cost time in every request.
   #makeRoom(): boolean {
     const now = performance.now()
     let first: Socket | null = null

@@ -18,7 +18,7 @@ it('shuts down immediately if a client opened a connection in advance and never 
   expect(socket.destroyed).toBe(true)
 })
 
-it('closes every connection after the drain time, also one that is not served by node:http', async () => {
+it('closes every connection after the drain time, including connections not served by node:http', async () => {
   const server = await listen((_request, response) => response.end(), {
     host: '127.0.0.1',
     port: 0,
@@ -57,7 +57,7 @@ it('sends the headers of all middleware before the body that a handler writes to
   expect([head.status, head.headers.get('X-Later'), await head.text()]).toEqual([200, 'yes', ''])
 })
 
-it('responds with the error of a handler whose raw response could not be opened', async () => {
+it('responds with the error that a handler throws while opening a raw response', async () => {
   const app = new Hono()
   app.onError((_, c) => c.text('full', 503))
   app.get('/', (c) =>
@@ -82,7 +82,7 @@ it.each([
         host: '127.0.0.1',
         port: 0,
       })
-      // `allowHalfOpen`: this client does not close its side when the server closes its own.
+      // With `allowHalfOpen`, this client does not close its side when the server closes the connection.
       const client = connect({ port: server.port, host: '127.0.0.1', allowHalfOpen: true })
       const accepted = once(server.server, 'connection')
       client.on('error', () => {})

@@ -13,7 +13,7 @@ import { Connections, trackRequest } from './connections.ts'
 export type NodeListener = (request: IncomingMessage, response: ServerResponse) => void
 
 export interface HttpServer extends AsyncDisposable {
-  /** `http://127.0.0.1:7217`, with the port that was bound. */
+  /** The server's address with the bound port, such as `http://127.0.0.1:7217`. */
   readonly url: string
   readonly port: number
   readonly server: Server
@@ -21,17 +21,20 @@ export interface HttpServer extends AsyncDisposable {
 
 export interface ListenOptions {
   readonly host: string
-  /** 0 lets the operating system choose. */
+  /** The port to listen on; 0 lets the operating system choose one. */
   readonly port: number
-  /** Milliseconds that responses in flight get at shutdown before their connections are closed. */
+  /** The milliseconds that responses in flight have to finish at shutdown before their connections are closed. */
   readonly drainMs?: number
-  /** Where the connections that the server closes are counted. */
+  /** The metrics that count the connections closed by the server. */
   readonly metrics?: Metrics
-  /** Gets every accepted connection in place of the HTTP server; `serve` gives it to that. */
+  /**
+   * Receives each accepted connection instead of the HTTP server. Calling `serve` passes the connection on to the HTTP
+   * server.
+   */
   readonly onSocket?: (socket: Socket, serve: () => void) => void
 }
 
-/** What `@hono/node-server` gives a handler as `c.env`, and what `rawResponse` adds. */
+/** The value that `@hono/node-server` passes to a handler as `c.env`, with the member that `rawResponse` adds. */
 interface NodeEnv {
   readonly incoming: IncomingMessage
   readonly outgoing: ServerResponse
@@ -57,9 +60,10 @@ const MAX_CONNECTIONS = 4_096
 const CHECK_INTERVAL_MS = 1_000
 
 /**
- * Returns a 200 response whose body a handler writes to Node's response by itself: a Web stream for each of many slow
- * clients costs several times as much. `open` is called at once; the function it returns is called when the head has
- * been sent with the headers of all middleware. For HEAD neither is called. Works behind `honoListener` only.
+ * Returns a 200 response whose body the handler writes directly to Node's response object. For many slow clients, a Web
+ * stream per client would cost several times as much. `open` is called immediately. The function that `open` returns is
+ * called after the head has been sent with the headers of all middleware. For HEAD neither function is called. Works
+ * behind `honoListener` only.
  */
 export function rawResponse(
   c: Context,
@@ -68,12 +72,14 @@ export function rawResponse(
 ): Response {
   const env = c.env as NodeEnv
   if (env.incoming.method !== 'HEAD') env.startWriting = open(env.outgoing)
-  // Never read: `honoListener` responds itself. It only marks a response that has a body.
+  // This stream is never read, because `honoListener` writes the response itself. The stream only marks the response as
+  // having a body.
   return c.body(new ReadableStream(), 200, headers)
 }
 
 /**
- * Serves until disposed: then it accepts no new request, lets those in flight finish for `drainMs`, and closes.
+ * Serves requests until the returned server is disposed. Disposing stops accepting requests, waits up to `drainMs` for
+ * the requests in flight, and closes all connections.
  *
  * @throws the system's error if the address cannot be bound.
  */
@@ -103,10 +109,11 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
   acceptor.on('connection', (socket: Socket) => connections.add(socket))
   const idleCheck = setInterval(() => connections.closeExpired(), CHECK_INTERVAL_MS)
   idleCheck.unref()
-  // Only malformed or late requests get a response here. Failed responses are logged by the app; a broken socket needs none.
+  // Sends an error response to a malformed or late request. Errors while a response is written are logged by the app,
+  // and a broken socket cannot receive a response.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable) {
-      // A socket that was ended after a response may still have that response in its buffer.
+      // If the socket was ended after a response, its buffer may still contain that response.
       if (socket.writableLength === 0) return socket.destroy()
       return socket.once('finish', () => socket.destroy())
     }
@@ -133,13 +140,15 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
     server,
     async [Symbol.asyncDispose]() {
       const closed = new Promise<void>((resolve) => acceptor.close(() => resolve()))
-      // A connection becomes idle only after its last response was sent, so idle ones are closed repeatedly.
+      // A connection becomes idle only after its last response has been sent, so closing idle connections is repeated
+      // until none is left.
       const sweep = setInterval(() => {
         server.closeIdleConnections()
-        // Node does not count a connection as idle that a client opened in advance and never used.
+        // Node does not count a connection as idle if a client opened it in advance and never used it.
         for (const socket of connections.all) if (socket.bytesRead === 0) socket.destroy()
       }, 20)
-      // `closeAllConnections` of Node does not know the sockets that the gateway serves itself.
+      // Node's `closeAllConnections` does not include the sockets that the gateway serves itself, so all sockets are
+      // destroyed here.
       const cut = setTimeout(() => {
         for (const socket of connections.all) socket.destroy()
       }, options.drainMs ?? 5_000)
@@ -151,15 +160,20 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
   }
 }
 
-/** Accepts connections for `server`, which does not listen itself, and gives each of them to `onSocket`. */
+/**
+ * Returns a TCP server that accepts connections in place of `server` and passes each of them to `onSocket`. `server`
+ * itself does not listen.
+ */
 function acceptorFor(server: Server, onSocket: NonNullable<ListenOptions['onSocket']>): NetServer {
-  // The socket options of an HTTP server.
+  // Node's HTTP server uses the same socket options.
   const acceptor = createNetServer({ allowHalfOpen: true, noDelay: true })
   acceptor.on('connection', (socket) => {
-    // Documented: "This event can also be explicitly emitted by users to inject connections into the HTTP server."
+    // Node's documentation of the event `connection` allows this: "This event can also be explicitly emitted by users
+    // to inject connections into the HTTP server."
     onSocket(socket, () => void server.emit('connection', socket))
   })
-  // On `listening` Node starts to enforce headersTimeout and requestTimeout, which a server that does not listen lacks.
+  // An HTTP server enforces headersTimeout and requestTimeout only after its event `listening`. `server` does not
+  // listen, so the event is emitted here.
   acceptor.on('listening', () => void server.emit('listening'))
   acceptor.on('close', () => void server.close())
   return acceptor

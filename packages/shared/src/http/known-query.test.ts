@@ -13,13 +13,13 @@ const get = async (path: string) => {
   return { status: response.status, body: (await response.json()) as Record<string, unknown> }
 }
 
-describe('onlyKnownQuery', () => {
+describe('the middleware onlyKnownQuery', () => {
   it.each(['/list', '/list?', '/list?limit=1', '/list?limit=1&cursor=a&limit=2', '/read'])(
     'accepts a request for %s, whose query parameters are all known',
     async (path) => expect((await get(path)).status).toBe(200),
   )
 
-  it('rejects an unknown query parameter by its name and the allowed names, without its value', async () => {
+  it('names the unknown query parameter and the allowed names in the error, without the value', async () => {
     expect(await get('/list?limit=1&limt=secret')).toMatchObject({
       status: 400,
       body: {
@@ -30,7 +30,7 @@ describe('onlyKnownQuery', () => {
     })
   })
 
-  it('rejects every query parameter of a path that allows none', async () => {
+  it('rejects every query parameter if no names are allowed', async () => {
     expect((await get('/read?a=1&b=2')).body['detail']).toBe(
       'a: is not a query parameter of this path; b: is not a query parameter of this path (none is allowed here)',
     )

@@ -17,7 +17,7 @@ interface Operation {
 
 export type Content = Readonly<Record<string, { readonly schema: Record<string, unknown> }>>
 
-/** The `content` of a problem document. */
+/** The OpenAPI `content` of a problem document. */
 export const PROBLEM_CONTENT = {
   'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
 }
@@ -25,12 +25,15 @@ export const PROBLEM_CONTENT = {
 interface Documentation {
   readonly title: string
   readonly description: string
-  /** The `content` of the error responses that every route may return. */
+  /** The OpenAPI `content` of the error responses that every route may return. */
   readonly errorContent: Content
   readonly needsKey: (path: string) => boolean
 }
 
-/** Adds `GET /openapi.json`, generated from the schemas of the routes, and `GET /docs`, a page of it that loads nothing from other hosts. */
+/**
+ * Adds two routes. `GET /openapi.json` returns a document that is generated from the schemas of the routes. `GET /docs`
+ * returns a page that shows this document and loads nothing from other hosts.
+ */
 export function documentRoutes(app: Hono, documentation: Documentation): void {
   const { needsKey, errorContent, ...info } = documentation
   const error = (description: string) => ({ description, content: errorContent })

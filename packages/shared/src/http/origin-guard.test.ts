@@ -22,7 +22,7 @@ it.each([{}, { 'Sec-Fetch-Site': 'same-origin' }, { 'Sec-Fetch-Site': 'none' }])
 
 it.each([
   { 'Sec-Fetch-Site': 'cross-site' },
-  // A page on another port of localhost.
+  // A browser sends this value for a request by a page on another port of localhost.
   { 'Sec-Fetch-Site': 'same-site' },
   { 'Sec-Fetch-Site': '' },
   { 'Sec-Fetch-Site': 'same-origin', Origin: 'http://localhost:3000' },
@@ -41,6 +41,6 @@ it.each(['evil.example', '127.0.0.1.evil.example', 'demo-api.evil.example'])(
   async (host) => expect(await statusOf({ Host: host })).toBe(421),
 )
 
-it('rejects a request target in absolute form that names a foreign host, whatever its Host is', async () => {
+it('rejects a request whose absolute-form target names a foreign host, regardless of its Host header', async () => {
   expect(await statusOf({}, 'http://evil.example')).toBe(421)
 })

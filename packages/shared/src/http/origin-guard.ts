@@ -1,7 +1,7 @@
 /**
- * Rejects requests that other web sites cause. A service without a key must not be usable by a page that is open in
- * the user's browser: neither under a host name of that page's own that resolves to loopback (DNS rebinding), nor by
- * a link, a prefetch, a form or a script.
+ * Rejects requests that other web sites cause in the user's browser. A service without a key must not be usable by a
+ * page of another site. Such a page can send requests in two ways: under a host name of its own that resolves to
+ * loopback (DNS rebinding), or by a link, a prefetch, a form or a script.
  */
 import type { MiddlewareHandler } from 'hono'
 import { IntegrationError } from '../errors.ts'
@@ -11,13 +11,13 @@ const HOST = /^(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?$/
 
 /**
  * Rejects a request with 421 unless its `Host` is a loopback name or one of `further`, with or without a port. The
- * text of the response names the `setting` that adds host names.
+ * response names `setting`, the setting with which an operator can add host names.
  */
 export function allowOwnHosts(further: readonly string[], setting: string): MiddlewareHandler {
   const isServed = (host: string): boolean => isLoopback(host) || further.includes(host)
   return async (c, next) => {
     const host = HOST.exec((c.req.header('Host') ?? '').toLowerCase())?.[1]
-    // The absolute form of a request target overrides the header (RFC 9112 §3.2.2).
+    // A request target in absolute form overrides the `Host` header (RFC 9112 §3.2.2).
     const target = new URL(c.req.url).hostname
     if (host === undefined || !isServed(host) || !isServed(target)) {
       return c.text(`This host name is not served here; ${setting} adds names`, 421)
@@ -27,16 +27,16 @@ export function allowOwnHosts(further: readonly string[], setting: string): Midd
 }
 
 /**
- * Rejects requests that a browser sends for another origin, and prefetch requests, with 403. Clients other than
- * browsers send none of these headers and are accepted.
+ * Rejects prefetch requests, and requests that a browser sends for another origin, with 403. Only browsers send the
+ * headers that are checked here, so requests of other clients are accepted.
  */
 export const rejectCrossSite: MiddlewareHandler = async (c, next) => {
   const purpose = ['Sec-Purpose', 'Purpose', 'X-Moz'].map((name) => c.req.header(name) ?? '')
   if (purpose.some((value) => /\b(prefetch|prerender|preview)\b/i.test(value))) {
     throw new IntegrationError('forbidden', 'Fetching ahead of a click is not allowed here')
   }
-  // `same-site` is rejected too: a page on another port of localhost is of the same site. `none` is a request that
-  // the user initiated, such as a bookmark.
+  // The value `same-site` is rejected too, because a page on another port of localhost is of the same site. The value
+  // `none` is accepted: it marks a request that the user initiated, such as opening a bookmark.
   const site = c.req.header('Sec-Fetch-Site') ?? 'none'
   const origin = c.req.header('Origin')
   const isForeign = origin !== undefined && origin !== `http://${c.req.header('Host')}`

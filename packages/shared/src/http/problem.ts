@@ -4,7 +4,10 @@ import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { Problem } from '../contracts/problem.ts'
 import { type ErrorCode, errorCodes, IntegrationError } from '../errors.ts'
 
-/** Returns the problem document (RFC 9457) of an error. That of an unexpected error says nothing beyond status 500. */
+/**
+ * Returns the problem document (RFC 9457) of an error. For an unexpected error the document contains no more than
+ * status 500.
+ */
 export function problemOf(error: unknown): Problem & { readonly status: number } {
   const known = error instanceof IntegrationError ? error : fromHono(error)
   if (known === null) return document('internal_error')
@@ -38,7 +41,9 @@ function fromHono(error: unknown): IntegrationError | null {
     : new IntegrationError(code, error.message || errorCodes[code].title)
 }
 
-/** Returns the response for `error`: its problem document, with `Retry-After` and `WWW-Authenticate` where they apply. */
+/**
+ * Returns the response for `error`: the problem document, with `Retry-After` and `WWW-Authenticate` where they apply.
+ */
 export function problemResponse(c: Context, error: unknown): Response {
   const problem = problemOf(error)
   c.header('Cache-Control', 'no-store')

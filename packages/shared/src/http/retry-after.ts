@@ -3,16 +3,16 @@ const HTTP_DATE =
   /^(?:[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4})$/
 
 /**
- * Milliseconds from `now` (epoch ms) until the time that a `Retry-After` header names, never negative;
- * `null` if it is absent or names none (RFC 9110 §10.2.3: seconds or an HTTP date). The caller sets a limit:
- * a wrong date of a provider must not stop a company's calls for days.
+ * Returns the milliseconds from `now` (epoch ms) until the time in a `Retry-After` header, which contains seconds or an
+ * HTTP date (RFC 9110 §10.2.3). The result is never negative; `null` if the header is absent or invalid. The caller
+ * must limit the result, because a wrong date from a provider must not stop a company's calls for days.
  */
 export function parseRetryAfter(value: string | null, now: number): number | null {
   const text = value?.trim() ?? ''
-  // Digits are read first, because Date.parse would read "120" as a year.
+  // A number of seconds is recognised first, because `Date.parse` would read "120" as a year.
   if (/^\d+$/.test(text)) return Math.min(Number(text) * 1_000, Number.MAX_SAFE_INTEGER)
   if (!HTTP_DATE.test(text)) return null
-  // The asctime format has no time zone, and Date.parse would assume the local one.
+  // The asctime format contains no time zone, and `Date.parse` would assume the local time zone.
   const at = Date.parse(text.endsWith('GMT') ? text : `${text} GMT`)
   return Number.isNaN(at) ? null : Math.max(0, at - now)
 }

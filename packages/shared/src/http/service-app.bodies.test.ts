@@ -6,7 +6,7 @@ import { createLogger } from '../observability/logger.ts'
 import { createMetrics } from '../observability/metrics.ts'
 import { createServiceApp } from './service-app.ts'
 
-describe('the body limit of a service', () => {
+describe('the request body limit of a service', () => {
   const logger = createLogger('test', 'silent')
   let server: HttpServer
 
@@ -30,7 +30,7 @@ describe('the body limit of a service', () => {
   })
   afterEach(() => server[Symbol.asyncDispose]())
 
-  /** Sends the body chunked unless a length is given. */
+  /** Sends a request body with chunked transfer coding, or with `Content-Length` if `length` is given. */
   const send = (method: string, chunks: readonly string[], length?: number) =>
     new Promise<{ status: number | undefined; text: string }>((resolve, reject) => {
       const outgoing = request(
@@ -50,7 +50,7 @@ describe('the body limit of a service', () => {
       outgoing.end()
     })
 
-  it('accepts a chunked body within the limit, with its headers', async () => {
+  it('accepts a chunked body within the limit, and keeps the request headers', async () => {
     const response = await send('POST', ['12345', '67890'])
     expect(response).toEqual({ status: 200, text: JSON.stringify({ length: 10, type: 'yes' }) })
   })

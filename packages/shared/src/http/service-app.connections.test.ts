@@ -15,7 +15,10 @@ beforeEach(() => {
 })
 afterEach(() => opened.disposeAsync())
 
-/** Starts a service; returns a client that sends its requests over one connection while that stays open. */
+/**
+ * Starts a service. Returns a client that sends all requests over one connection as long as the service keeps this
+ * connection open.
+ */
 async function start(keys: readonly Secret[] | null) {
   const logger = createLogger('test', 'silent')
   const metrics = createMetrics('test')
@@ -50,7 +53,7 @@ it.each(['/thing', '/health/live', '/nothing'])(
   },
 )
 
-it('keeps the connection open after a request with a key, also for later ones without', async () => {
+it('keeps a connection open after one authenticated request, also for later requests without a key', async () => {
   const get = await start([new Secret(KEY)])
   const kept = { connection: 'keep-alive', 'keep-alive': 'timeout=65' }
   expect(await get('/thing', { Authorization: `Bearer ${KEY}` })).toMatchObject(kept)
@@ -58,7 +61,7 @@ it('keeps the connection open after a request with a key, also for later ones wi
   expect(await get('/thing')).toMatchObject({ status: 401, ...kept })
 })
 
-it('keeps the connection open after a request for an open path with a key', async () => {
+it('keeps a connection open after a request with a valid key for a path that requires none', async () => {
   const get = await start([new Secret(KEY)])
   expect(await get('/metrics', { Authorization: `Bearer ${KEY}` })).toMatchObject({
     connection: 'keep-alive',

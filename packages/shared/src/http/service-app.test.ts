@@ -75,7 +75,7 @@ describe('the HTTP app of a service', () => {
         key: null,
         headers: { Authorization: authorization },
       })
-      // The Headers class removes the trailing space, so this header is valid.
+      // The class `Headers` removes a trailing space, so a valid key followed by a space is accepted.
       if (authorization.trimEnd() === `Bearer ${KEY}`) continue
       expect(response.status, authorization).toBe(401)
       expect(response.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
@@ -97,7 +97,7 @@ describe('the HTTP app of a service', () => {
     },
   )
 
-  it('responds with 404 to an unknown path, and with 405 and Allow to a known one', async () => {
+  it('responds with 404 to an unknown path, and with 405 and Allow to an unsupported method', async () => {
     const { call } = serve()
     expect((await call('/nothing')).status).toBe(404)
     const response = await call('/things/1', { method: 'DELETE' })
@@ -105,7 +105,7 @@ describe('the HTTP app of a service', () => {
     expect((await call('/things', { method: 'GET' })).headers.get('Allow')).toBe('POST')
   })
 
-  it('reports an invalid body by its member and the rule, never by its value', async () => {
+  it('names the invalid member of a body and the violated rule, but not the value', async () => {
     const { call } = serve()
     const response = await call('/things', {
       method: 'POST',
@@ -137,7 +137,7 @@ describe('the HTTP app of a service', () => {
     ])
   })
 
-  it('sends Retry-After, rounded up to whole seconds, with an error that names a delay', async () => {
+  it('sends Retry-After in whole seconds, rounded up, if an error names a delay', async () => {
     const response = await serve().call('/busy')
     expect([response.status, response.headers.get('Retry-After')]).toEqual([503, '2'])
   })
@@ -160,7 +160,7 @@ describe('the HTTP app of a service', () => {
     expect(lines.join('')).not.toContain('secret-realm')
   })
 
-  it('reports ready when every dependency is up, and otherwise names those that are down', async () => {
+  it('reports ready if every dependency is up, and otherwise names the dependencies that are down', async () => {
     const { call, health } = serve()
     const redis = health.dependency('redis')
     redis.down('ECONNREFUSED')
@@ -193,7 +193,7 @@ describe('the HTTP app of a service', () => {
     )
   })
 
-  it('forbids caching and referrers by response headers', async () => {
+  it('sends response headers that forbid caching and referrers', async () => {
     const { headers } = await serve().call('/things/1')
     expect([
       headers.get('Cache-Control'),

@@ -16,37 +16,38 @@ import { serveTraced, tracing } from '../observability/telemetry.ts'
 
 export interface ServiceAppDeps {
   readonly name: string
-  /** What the service does, in one line of its documentation. */
+  /** A description of the service in one line, for the service's documentation page. */
   readonly purpose: string
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
-  /** Keys that a caller may present; `null` if every path is open. */
+  /** The keys that callers may present; `null` if no path requires a key. */
   readonly keys: readonly Secret[] | null
-  /** Exact paths that need no key, in addition to the documentation, health and metrics. */
+  /** Exact paths that require no key, in addition to the documentation, health and metrics. */
   readonly openPaths?: readonly string[]
   /**
-   * Whether only other services call a path without a key, so that a request to it continues the caller's trace. For
-   * all other paths that takes a valid key: a stranger could otherwise choose what is sampled and what traces contain.
+   * Whether only other services call the paths that require no key. If true, a request to such a path continues the
+   * caller's trace. Otherwise a request continues a trace only if it has a valid key, because an unauthenticated client
+   * could choose which requests are sampled and what traces contain.
    */
   readonly continuesTraces?: (path: string) => boolean
-  /** The largest body accepted, in bytes. */
+  /** The largest accepted request body, in bytes. */
   readonly maxBodyBytes?: number
-  /** Larger limits for exact paths. */
+  /** Larger body limits, in bytes, for exact paths. */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
-  /** How errors become responses; problem documents (RFC 9457) by default. */
+  /** Converts errors to responses; by default to problem documents (RFC 9457). */
   readonly errorResponses?: ErrorResponses
 }
 
 export interface ErrorResponses {
   readonly respond: (c: Context, error: unknown) => Response
-  /** The `content` of these responses in a route's OpenAPI description. */
+  /** The `content` of error responses in a route's OpenAPI description. */
   readonly content: Content
 }
 
 const PROBLEMS: ErrorResponses = { respond: problemResponse, content: PROBLEM_CONTENT }
 
-/** Paths of every service that expose no secret and no realm. */
+/** The paths of every service that require no key, because they expose neither a secret nor a realm. */
 const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
 
 /**
@@ -88,10 +89,10 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
         await next()
         return { status: c.res.status, route: routeOf(c) }
       })
-    // Not `c.header`, which builds the whole Response a second time if it exists already.
+    // Sets headers without `c.header`, which builds the whole Response a second time if the Response exists already.
     const { headers } = c.res
     headers.set('X-Request-Id', requestId)
-    // The unread rest of a body would be parsed as the next request, so the connection is closed.
+    // If a part of the request body was not read, it would be parsed as the next request, so the connection is closed.
     const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
     if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
     else if (connectionOf(c)?.isAuthenticated === false) limitKeepAlive(c, deps.keys !== null)
@@ -174,15 +175,17 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
 }
 
 /**
- * Responds with 413 to a body beyond `maxBytes`. Hono's own middleware copies the Request of a chunked body, which
- * fails for the Request of @hono/node-server while the global Request stays Node's (see `honoListener`).
+ * Responds with 413 to a body larger than `maxBytes`. Hono's own middleware is not used: it copies the Request of a
+ * chunked body, and this copy fails for the Request class of @hono/node-server unless that class replaces the global
+ * Request (see `honoListener`).
  */
 function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
   const tooLarge = (maxBytes: number) =>
     new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
   return async (c, next) => {
     const { headers, method } = c.req.raw
-    // Reading `body` alone builds a whole Request; most requests have no body.
+    // The method is checked first, because most requests have no body, and reading the property `body` builds a whole
+    // Request.
     const body = hasBody(method) ? c.req.raw.body : null
     if (body === null) return next()
     const maxBytes = maxBytesAt(c.req.path)
@@ -213,7 +216,10 @@ const routeOf = (c: Context): string => (matchedRoutes(c).length > 0 ? routePath
 
 const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'
 
-/** Accepts requests with one of `keys` as their bearer token (RFC 6750 §2.1), and all requests to open paths. */
+/**
+ * Returns middleware that accepts a request if its bearer token (RFC 6750 §2.1) is one of `keys`, or if its path
+ * requires no key.
+ */
 function requireServiceKey(
   keys: readonly Secret[],
   openPaths: ReadonlySet<string>,
@@ -238,8 +244,8 @@ function connectionOf(c: Context): ConnectionState | null {
 }
 
 /**
- * Limits how long a connection that has shown no valid key can be kept open. If the service has keys, the connection
- * closes after the response. Otherwise no caller can show one, so the client is told the shorter idle time instead.
+ * Limits how long an unauthenticated connection is kept open. If the service has keys, the connection is closed after
+ * the response. If it has none, no client can authenticate, so the response announces a short idle timeout instead.
  */
 function limitKeepAlive(c: Context, hasKeys: boolean): void {
   if (hasKeys) c.res.headers.set('Connection', 'close')
@@ -247,14 +253,17 @@ function limitKeepAlive(c: Context, hasKeys: boolean): void {
     c.res.headers.set('Keep-Alive', `timeout=${KEYLESS_IDLE_MS / 1_000}`)
 }
 
-/** Whether an `Authorization` header has one of the keys. Compares all of them, each in constant time. */
+/** Returns whether an `Authorization` header contains one of the keys. All keys are compared, each in constant time. */
 export function isAuthorized(header: string | undefined, keys: readonly Secret[]): boolean {
   const presented = /^Bearer ([\x21-\x7e]{1,512})$/i.exec(header ?? '')?.[1]
   if (presented === undefined) return false
   return keys.map((key) => key.equals(presented)).includes(true)
 }
 
-/** Validates a part of the request. An error names path and rule, never the value, which may be a secret. */
+/**
+ * Validates a part of the request. An error names the path of the invalid member and the violated rule, never the
+ * value, because the value may be a secret.
+ */
 export const validate = <
   Target extends 'json' | 'query' | 'param' | 'form',
   Schema extends z.ZodType,

@@ -38,7 +38,7 @@ const order = (id: string, overrides: Partial<OutgoingMessage> = {}): OutgoingMe
   ...overrides,
 })
 
-/** The behaviour of every message bus, the in-process one and the one over RabbitMQ. */
+/** Tests the behaviour that every message bus must have: the in-process one and the one over RabbitMQ. */
 export function messageBusContract(name: string, open: () => Promise<MessageBus>): void {
   describe(`${name} as a message bus`, () => {
     let bus: MessageBus
@@ -49,7 +49,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
     })
     afterEach(() => bus[Symbol.asyncDispose]())
 
-    /** Collects the deliveries of a queue and settles each with `settlement`. */
+    /** Consumes a queue, collects its deliveries, and settles each delivery with `settlement`. */
     function collect(
       queue: string,
       settlement: (delivery: Delivery) => Settlement = () => 'ack',
@@ -88,7 +88,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries.map(({ messageId }) => messageId)).toEqual(ids)
     })
 
-    it('rejects an unroutable message if it is mandatory, and drops it otherwise', async () => {
+    it('fails to publish an unroutable message if it is mandatory, and drops it otherwise', async () => {
       await expect(bus.publish(order('1', { routingKey: 'nobody' }))).rejects.toMatchObject({
         code: 'broker_unavailable',
       })
@@ -152,7 +152,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       })
     })
 
-    it('delivers a delayed message after its TTL, with its own routing key', async () => {
+    it('delivers a delayed message after its TTL with its original routing key', async () => {
       const { deliveries, arrived } = collect('orders')
       await bus.publish(order('1', { exchange: 'later' }))
       expect(deliveries).toHaveLength(0)
@@ -160,7 +160,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries[0]).toMatchObject({ messageId: '1', routingKey: 'order' })
     })
 
-    it('routes by topic: * matches one word, # any number of words', async () => {
+    it('routes by topic pattern: * matches one word, # any number of words', async () => {
       const all = collect('all-news')
       const oneWord = collect('one-word')
       for (const routingKey of ['news', 'news.local', 'news.local.weather', 'other.local']) {
@@ -176,7 +176,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(oneWord.deliveries.map(({ routingKey }) => routingKey)).toEqual(['news.local'])
     })
 
-    it('delivers nothing to a cancelled consumer, and waits for its deliveries in flight', async () => {
+    it('stops deliveries when a consumer is cancelled, and waits for the deliveries in flight', async () => {
       const started = Promise.withResolvers<void>()
       const finish = Promise.withResolvers<void>()
       const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => {

@@ -1,13 +1,16 @@
 /**
- * The port to the broker: the part of RabbitMQ's model that the services use. `rabbitmq/message-bus.ts` implements
- * it over AMQP, `in-process/message-bus.ts` in memory for the embedded host; both pass one contract suite.
+ * The port to the message broker: the part of RabbitMQ's model that the services use. `rabbitmq/message-bus.ts`
+ * implements it over AMQP, and `in-process/message-bus.ts` in memory for the embedded host. Both pass the same contract
+ * tests.
  *
- * Delivery is at least once. Consumers recognise a duplicate by its message id or by the state it names.
+ * Delivery is at least once. A consumer recognises a duplicate by the message id, or by the state that the message
+ * names.
  */
 export interface MessageBus extends AsyncDisposable {
   /**
-   * Declares exchanges and queues, now and after each reconnect. Resolves once they are declared. It also resolves if
-   * the declaration fails: the dependency reports the reason, and the declaration is retried until it succeeds.
+   * Declares exchanges and queues, now and after each reconnect. Resolves when they are declared. If the declaration
+   * fails, the promise resolves as well: the health of the dependency then contains the reason, and the declaration is
+   * retried until it succeeds.
    */
   declare(topology: Topology): Promise<void>
 
@@ -19,14 +22,17 @@ export interface MessageBus extends AsyncDisposable {
    */
   publish(message: OutgoingMessage): Promise<void>
 
-  /** Consumes until cancelled, also after reconnects. */
+  /** Consumes a queue until the consumer is cancelled. After a reconnect the consumer is started again. */
   consume(
     queue: string,
     options: ConsumeOptions,
     handle: (delivery: Delivery) => Promise<Settlement>,
   ): Consumer
 
-  /** Counts a queue's ready messages and its consumers; `null` if the broker is unavailable or the queue does not exist. */
+  /**
+   * Returns the number of a queue's ready messages and of its consumers; `null` if the broker is unavailable or the
+   * queue does not exist.
+   */
   depth(queue: string): Promise<QueueDepth | null>
 
   /** Resolves as soon as the broker is available; rejects if `signal` aborts first. */
@@ -46,13 +52,19 @@ export interface ExchangeSpec {
 export interface QueueSpec {
   readonly name: string
   readonly bindings: readonly { readonly exchange: string; readonly routingKey: string }[]
-  /** Messages older than this are dead-lettered. */
+  /** The age in milliseconds at which a message is dead-lettered. */
   readonly messageTtlMs?: number
-  /** Where rejected, expired and over-delivered messages go; without a routing key they keep theirs. */
+  /**
+   * The exchange that receives rejected and expired messages, and messages beyond the delivery limit. If `routingKey`
+   * is absent, a message keeps its own routing key.
+   */
   readonly deadLetter?: { readonly exchange: string; readonly routingKey?: string }
-  /** A message that is requeued more often than this is dead-lettered. */
+  /** The delivery limit: a message that is requeued more often than this number is dead-lettered. */
   readonly deliveryLimit?: number
-  /** The queue belongs to this connection and is deleted with it. Each replica has its own, so all get every message. */
+  /**
+   * Whether the queue belongs to this connection and is deleted with it. Each replica declares such a queue for itself,
+   * so that every replica receives every message.
+   */
   readonly exclusive?: boolean
 }
 
@@ -62,13 +74,13 @@ export interface OutgoingMessage {
   readonly exchange: string
   readonly routingKey: string
   readonly messageId: string
-  /** The kind of message, shown on RabbitMQ's management page: `step`, `credential.refreshed`. */
+  /** The kind of message, such as `step` or `credential.refreshed`. RabbitMQ's management page shows it. */
   readonly type: string
   readonly correlationId?: string
   readonly headers?: Readonly<Record<string, HeaderValue>>
-  /** Sent as JSON. */
+  /** The message body, which is sent as JSON. */
   readonly body: unknown
-  /** Whether publishing fails if no queue is bound for the message; false for events that need no consumer. */
+  /** Whether publishing fails if the message is routed to no queue. It is false for events that need no consumer. */
   readonly mandatory: boolean
 }
 
@@ -83,7 +95,10 @@ export interface Delivery {
   readonly deliveryCount: number
 }
 
-/** How a delivery is settled: acknowledged, requeued, or dead-lettered. A delivery whose handler throws is rejected. */
+/**
+ * How a delivery is settled: acknowledged, requeued, or dead-lettered (`reject`). If the handler throws, the delivery
+ * is dead-lettered.
+ */
 export type Settlement = 'ack' | 'requeue' | 'reject'
 
 export interface ConsumeOptions {
@@ -94,7 +109,7 @@ export interface ConsumeOptions {
 }
 
 export interface Consumer {
-  /** Accepts no more deliveries and resolves when those in flight are settled. */
+  /** Stops accepting deliveries. Resolves when the deliveries in flight are settled. */
   cancel(): Promise<void>
 }
 
@@ -103,5 +118,8 @@ export interface QueueDepth {
   readonly consumers: number
 }
 
-/** The delivery limit of every work queue; RabbitMQ 4 has the same by default, older versions have none. */
+/**
+ * The delivery limit of every work queue. RabbitMQ 4 has the same limit by default; older versions have no default
+ * limit.
+ */
 export const DELIVERY_LIMIT = 20

@@ -26,22 +26,28 @@ export interface Dependency {
   readonly name: string
   readonly state: DependencyState
   up(): void
-  /** `reason` is a short text such as `ECONNREFUSED`, never the message of a driver's error, which may contain a secret. */
+  /**
+   * Reports the dependency as down. `reason` is a short text such as `ECONNREFUSED`, never the message of a driver's
+   * error, which may contain a secret.
+   */
   down(reason: string): void
-  /** Logs a check result that is not `ok`, once until its verdict changes. */
+  /**
+   * Logs a check result that is not `ok`. The result of the same check is logged again only after the verdict has
+   * changed.
+   */
   logCheck(result: CheckResult): void
 }
 
 export interface Health {
   /**
-   * Registers a dependency; the service is not ready until its `up()` is called. An `optional` dependency is reported
-   * but does not affect readiness, because the service works without it.
+   * Registers a dependency. The service is not ready until `up()` of the returned dependency is called. An `optional`
+   * dependency is reported but does not affect readiness, because the service works without it.
    */
   dependency(name: string, need?: 'required' | 'optional'): Dependency
   report(): HealthReport
 }
 
-/** Tracks the dependencies of a service; every transition is one log line. */
+/** Tracks the dependencies of a service, and logs each change of a dependency's state in one line. */
 export function createHealth(logger: Logger, now: () => Date = () => new Date()): Health {
   const dependencies = new Map<string, Dependency>()
   const optional = new Set<string>()
@@ -90,13 +96,17 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
   }
 }
 
-/** Returns the part of an error that may be reported: its code, or its class. Messages of drivers' errors may contain secrets. */
+/**
+ * Returns the part of an error that may be logged: its code, or its class if it has no code. The messages of drivers'
+ * errors are left out, because they may contain secrets.
+ */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
   if (error instanceof UnsupportedBackend) return error.message
   const { code } = error as { code?: unknown }
   if (typeof code === 'string' && code !== '') return code
-  // Node tries all addresses of a host in turn (Happy Eyeballs, RFC 8305) and collects their errors in one.
+  // Node tries all addresses of a host in turn (Happy Eyeballs, RFC 8305) and collects the errors in one
+  // AggregateError.
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
   return error.name
 }

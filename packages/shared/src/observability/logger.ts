@@ -29,7 +29,7 @@ export function createLogger(
   return to === undefined ? pino(options) : pino(options, to)
 }
 
-/** Returns the parts of an error that may be logged. Everything that could be a secret is removed from a library's message. */
+/** Returns the parts of an error that may be logged. Everything that could be a secret is removed from the message. */
 export function describeError(error: unknown, depth = 0): Record<string, unknown> {
   if (!(error instanceof Error)) return { type: typeof error }
   const { code } = error as { code?: unknown }
@@ -43,7 +43,10 @@ export function describeError(error: unknown, depth = 0): Record<string, unknown
   }
 }
 
-/** Removes everything that is long enough to be a token, and the user information of URLs, from text of other origin. */
+/**
+ * Removes everything that is long enough to be a token, and the user information of URLs, from a text that another
+ * library or process wrote.
+ */
 export function scrub(text: string): string {
   return text
     .slice(0, 500)
@@ -52,8 +55,8 @@ export function scrub(text: string): string {
     .replace(/\b(Bearer|Basic)\s+\S+/gi, '$1 [redacted]')
 }
 
-// Returns the frames only, which name places in the code: the first line of a stack repeats the message, which may
-// contain a secret.
+// Returns only the stack frames, which name places in the code. The first line of a stack is left out, because it
+// repeats the message, which may contain a secret.
 function frames(error: Error): string | undefined {
   return error.stack
     ?.split('\n')

@@ -15,13 +15,16 @@ export interface Metrics {
     labels?: readonly Label[],
     buckets?: readonly number[],
   ): Histogram<Label>
-  /** Registers a function that runs before each scrape, to set metrics whose value is computed instead of counted. */
+  /**
+   * Registers a function that runs before each scrape, for metrics that are computed at that moment instead of counted.
+   */
   beforeEach(collect: () => void): void
   /** Returns all metrics in Prometheus' text format. */
   read(): Promise<string>
 }
 
-// In seconds: the smallest bucket is for a cache hit over loopback, the largest for the deadline of a provider's call.
+// The histogram buckets in seconds. The smallest bucket is for a cache hit over loopback, the largest for the deadline
+// of a call to the provider.
 const LATENCY_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120,
 ]

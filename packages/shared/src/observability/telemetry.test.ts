@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { tracedPort, tracedStore, tracing } from './telemetry.ts'
 
-describe('tracing that is off', () => {
+describe('disabled tracing', () => {
   const port = { get: () => Promise.resolve('it') }
 
-  it('returns a port and a store unchanged while tracing is off', () => {
+  it('returns ports and stores unchanged while tracing is disabled', () => {
     expect(tracing).toBeUndefined()
     expect(tracedPort(port, { get: { name: 'get', kind: 'internal' } })).toBe(port)
     expect(tracedStore('redis', port, ['get'])).toBe(port)

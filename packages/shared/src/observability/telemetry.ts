@@ -2,21 +2,22 @@
  * The tracing interface for code that creates spans. This file does not depend on OpenTelemetry, whose SDK is loaded
  * only if a collector is configured (lifecycle.ts).
  *
- * T1  While tracing is off, `tracing` is undefined: hot paths then cost one comparison, and no port is wrapped.
+ * T1  While tracing is off, `tracing` is undefined. Tracing then costs a hot path one comparison, and no port is
+ *     wrapped.
  * T2  The attributes of a span are listed where the span is created, so that no header, body, query or error message
- *     becomes part of a trace.
+ *     becomes a part of a trace.
  */
 
 export interface Tracing {
   /**
    * Runs `work` in a child span of the active span. If `work` rejects, the span is marked as failed, and the rejection
-   * is passed on. A `client` span is created only within an active span, so that requests that a service makes on its
-   * own, such as probes, are not traced.
+   * is passed on. A `client` span is created only within an active span, so that requests without a cause outside the
+   * service, such as probes, are not traced.
    */
   span<Result>(about: SpanDescription, work: () => Promise<Result>): Promise<Result>
   /** Adds attributes to the active span. */
   annotate(attributes: SpanAttributes): void
-  /** Renames the active span, if its name is known only later. */
+  /** Renames the active span. This is needed if the name is known only after the span has begun. */
   rename(name: string): void
   /** Marks the active span as failed; `errorType` is a short code, such as a status or `ECONNREFUSED`. */
   fail(errorType: string): void
@@ -29,8 +30,9 @@ export interface SpanDescription {
   readonly kind: 'server' | 'client' | 'producer' | 'consumer' | 'internal'
   readonly attributes?: SpanAttributes
   /**
-   * The headers of a request or message from another process. The span continues the trace that their `traceparent`
-   * names, or begins one. Their `tracestate` is ignored: it would be sent on to the provider.
+   * The headers of a request or message from another process. The span continues the trace that `traceparent` names;
+   * without this header the span begins a new trace. `tracestate` is ignored, because it would be sent on to the
+   * provider.
    */
   readonly from?: Readonly<Record<string, unknown>>
 }
@@ -38,24 +40,26 @@ export interface SpanDescription {
 export type SpanAttributes = Readonly<Record<string, string | number | boolean>>
 
 /**
- * The tracer of this process; undefined while tracing is off. Module state on purpose: the environment of a process
- * switches tracing on for every service in it, it is set once before anything is opened (`useTracing`), and a
+ * The tracer of this process; undefined while tracing is off. This is module state on purpose. The environment switches
+ * tracing on for every service in the process, and `useTracing` sets the tracer once before any connection is opened. A
  * parameter in each call of the hot paths would break T1.
  */
 export let tracing: Tracing | undefined
 
-/** Switches tracing on. Called once, before any connection is opened. */
+/** Switches tracing on. The process calls this function once, before any connection is opened. */
 export function useTracing(given: Tracing): void {
   tracing = given
 }
 
 export interface Served {
   readonly status: number
-  /** The route pattern, not the path: a path may contain a realm. */
+  /** The route pattern is used instead of the path, because a path may contain a realm. */
   readonly route: string
 }
 
-/** Serves a request in a span that continues the trace in `headers`; empty headers begin a new trace. */
+/**
+ * Serves a request in a span. The span continues the trace in `headers`, or begins a new trace if `headers` is empty.
+ */
 export async function serveTraced(
   traces: Tracing,
   { method, headers }: { readonly method: string; readonly headers: Record<string, unknown> },
@@ -73,7 +77,7 @@ export async function serveTraced(
 /** The result of a call: the status of its response, or a short reason why there is none. */
 export type CallResult = number | string
 
-/** Calls another service in a span; `send` gets the headers that carry the trace context. */
+/** Calls another service in a span. `send` receives the headers that carry the trace context. */
 export function callTraced<Response>(
   traces: Tracing,
   { method, url }: { readonly method: string; readonly url: URL },
@@ -95,7 +99,10 @@ export function callTraced<Response>(
   })
 }
 
-/** Returns the port with a span around each of these operations; returns the port unchanged while tracing is off. */
+/**
+ * Returns a copy of `port` that runs each operation named in `spans` in a span. While tracing is off, `port` itself is
+ * returned.
+ */
 export function tracedPort<Port extends object>(
   port: Port,
   spans: { readonly [Operation in keyof Port]?: SpanDescription },
@@ -103,7 +110,8 @@ export function tracedPort<Port extends object>(
   const traces = tracing
   if (traces === undefined) return port
   const traced = Object.entries(spans).map(([name, about]) => {
-    // The keys of `spans` are operations of the port; the cast assumes only that they return promises.
+    // The keys of `spans` are names of the port's operations. The cast assumes only that these operations return
+    // promises.
     const operation = port[name as keyof Port] as (...input: unknown[]) => Promise<unknown>
     const inSpan = (...input: unknown[]): Promise<unknown> =>
       traces.span(about as SpanDescription, () => operation.apply(port, input))
@@ -112,7 +120,10 @@ export function tracedPort<Port extends object>(
   return { ...port, ...Object.fromEntries(traced) } as Port
 }
 
-/** Returns the store with a span around each of these operations, created only where a trace is active. */
+/**
+ * Returns a copy of `store` that runs each of `operations` in a span, provided that a trace is active. While tracing is
+ * off, `store` itself is returned.
+ */
 export function tracedStore<Store extends object>(
   system: 'postgresql' | 'redis',
   store: Store,

@@ -1,18 +1,18 @@
 import { styleText } from 'node:util'
 
-/** A stream of log lines to which pino writes one JSON document with each call. */
+/** A stream for log lines. pino writes one JSON document to the stream with each call. */
 export interface LogStream {
   write(line: string): void
 }
 
 interface TerminalLogOptions {
-  /** Omits the log line of each HTTP request. If several services share a terminal, these lines would hide all others. */
+  /** Omits the log lines of HTTP requests. If several services share a terminal, these lines would hide all others. */
   readonly omitRequests?: boolean
 }
 
 /**
- * Returns a stream that turns JSON log lines into lines for a person: time, service, message, then the data.
- * Lines above level `info` are marked and coloured, unless the terminal has no colours or `NO_COLOR` is set.
+ * Returns a stream that converts JSON log lines to human-readable lines: time, service, message, then the data. Lines
+ * above level `info` are marked and coloured, unless the terminal has no colours or `NO_COLOR` is set.
  */
 export function terminalLog(
   out: NodeJS.WritableStream,
@@ -44,7 +44,7 @@ const text = (value: unknown): string =>
 const localTime = (time: unknown): string =>
   new Date(text(time)).toLocaleTimeString('en-GB', { hourCycle: 'h23' })
 
-/** Returns the parts of a logged error that a person needs. The stack is only in the JSON log. */
+/** Returns the parts of a logged error that are shown on a terminal. Only the JSON log contains the stack. */
 function errorDetails(err: unknown): Record<string, unknown> {
   if (typeof err !== 'object' || err === null) return {}
   const { message, code } = err as { message?: unknown; code?: unknown }

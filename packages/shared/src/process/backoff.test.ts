@@ -15,7 +15,7 @@ describe('backoffMs', () => {
     },
   )
 
-  it('multiplies the pause by `random` and rounds it down to whole milliseconds', () => {
+  it('multiplies the maximum pause by `random` and rounds down to whole milliseconds', () => {
     expect(backoffMs(1, { baseMs: 101, capMs: 2_000, random: 0.5 })).toBe(50)
     expect(backoffMs(1, { baseMs: 101, capMs: 2_000, random: 0 })).toBe(0)
   })

@@ -1,9 +1,11 @@
-/** Exponential back-off: the only formula for the pause between two attempts. */
+/** Computes exponential back-off. All pauses between two attempts use this formula. */
 
 export interface Backoff {
-  /** Milliseconds: the longest pause before the second attempt. It doubles with every further attempt. */
+  /**
+   * The longest pause before the second attempt, in milliseconds. The longest pause doubles with every further attempt.
+   */
   readonly baseMs: number
-  /** Milliseconds that no pause exceeds. */
+  /** The upper limit of every pause, in milliseconds. */
   readonly capMs: number
   /**
    * The share of the computed pause to wait, in [0, 1]. `Math.random()` is full jitter, which spreads replicas
@@ -14,6 +16,6 @@ export interface Backoff {
 
 /** Returns the milliseconds to wait after failed attempt number `attempt`, which counts from 1. */
 export function backoffMs(attempt: number, { baseMs, capMs, random }: Backoff): number {
-  // Beyond 2^30 the cap has long been reached, and a larger exponent could overflow to Infinity.
+  // The exponent is limited, because a larger one could overflow to Infinity. At 2^30 the cap has long been reached.
   return Math.floor(random * Math.min(capMs, baseMs * 2 ** Math.min(attempt - 1, 30)))
 }

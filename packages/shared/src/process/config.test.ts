@@ -40,14 +40,14 @@ const good = {
 }
 
 describe('reading settings', () => {
-  it('fills in the defaults of settings and wraps secrets', () => {
+  it('applies the defaults of unset settings, and wraps secrets', () => {
     const config = parseConfig(Settings, good)
     expect(config).toMatchObject({ HOST: '127.0.0.1', PORT: 7217, LOG_LEVEL: 'info', LIMIT: 10 })
     expect(config.CLIENT_SECRET.reveal()).toBe('hush')
     expect(JSON.stringify(config)).not.toMatch(/hush|password|kkkk/)
   })
 
-  it('names every wrong or missing setting in one error message, without values', () => {
+  it('names every wrong or missing setting in one error message without their values', () => {
     const bad = {
       PORT: '7216abc',
       SERVICE_API_KEY: 'short-secret',
@@ -93,7 +93,7 @@ describe('reading settings', () => {
     expect(config.CLIENT_SECRET.reveal()).toBe('from the file ')
   })
 
-  it('rejects a secret that is set both directly and as a file, a missing file and an empty file', () => {
+  it('rejects a secret that is set both directly and as a file, whose file is missing, or whose file is empty', () => {
     const { CLIENT_SECRET: _, ...rest } = good
     expect(() => parseConfig(Settings, { ...good, CLIENT_SECRET_FILE: fileWith('x') })).toThrow(
       'CLIENT_SECRET_FILE: is set beside',
@@ -106,7 +106,7 @@ describe('reading settings', () => {
     )
   })
 
-  it('reads the service keys of SERVICE_API_KEY and SERVICE_API_KEYS in order, each once', () => {
+  it('combines SERVICE_API_KEY and SERVICE_API_KEYS in order and without duplicates', () => {
     const { SERVICE_API_KEY } = parseConfig(Settings, {
       ...good,
       SERVICE_API_KEYS: `${'n'.repeat(32)}, ${KEY}`,

@@ -4,7 +4,10 @@ import { Secret } from '../secrets/secret.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** Lists all wrong or missing settings in one message, by name and without their values. */
+/**
+ * The error that lists all wrong or missing settings in one message. The message contains their names, but not their
+ * values.
+ */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
 
@@ -14,8 +17,8 @@ export class ConfigError extends Error {
 }
 
 /**
- * Reads settings from the environment. An empty variable counts as unset; `X_FILE` names a file that
- * contains `X` (one trailing newline is removed).
+ * Reads settings from the environment. An empty variable counts as unset. `X_FILE` names a file whose content becomes
+ * the value of `X`, without one trailing newline.
  *
  * @throws {ConfigError} naming every wrong variable.
  */
@@ -63,7 +66,8 @@ function readSetting(name: string, env: Environment, problems: string[]): string
   return undefined
 }
 
-// SERVICE_API_KEY is the only setting with two names, singular and plural. Both are joined to one list (see serviceKeys).
+// SERVICE_API_KEY is the only setting with two names, singular and plural. The values of both are joined to one list
+// (see serviceKeys).
 function readServiceKeys(env: Environment, problems: string[]): string | undefined {
   const found = ['SERVICE_API_KEY', 'SERVICE_API_KEYS'].map((name) =>
     readSetting(name, env, problems),
@@ -71,14 +75,14 @@ function readServiceKeys(env: Environment, problems: string[]): string | undefin
   return found.filter((list) => list !== undefined).join(',') || undefined
 }
 
-/** A secret setting, wrapped as soon as it is read. */
+/** A secret setting, which is wrapped in a `Secret` as soon as it is read. */
 export const secret = (minLength = 1) =>
   z
     .string()
     .min(minLength, `must have at least ${minLength} characters`)
     .transform((value) => new Secret(value))
 
-/** An integer setting; `parseInt` would accept `7216abc`, so the whole text must be digits. */
+/** An integer setting. The whole text must be digits, because `parseInt` would accept `7216abc`. */
 export const integer = (min: number, max: number) =>
   z
     .string()
@@ -101,7 +105,7 @@ export const seconds = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
 
-/** An absolute `http(s)` URL without credentials, query or fragment; no trailing slash in the result. */
+/** An absolute `http(s)` URL without credentials, query or fragment. A trailing slash is removed. */
 export const httpUrl = () =>
   z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).transform((value, context) => {
     const url = new URL(value)
@@ -112,7 +116,7 @@ export const httpUrl = () =>
     return url.href.replace(/\/+$/, '')
   })
 
-/** A backend's address, which is a secret because it may contain a password. */
+/** The address of a backend. The address is a secret, because it may contain a password. */
 export const backendUrl = (protocol: RegExp, example: string) =>
   z
     .url({ protocol, error: `must be a URL like ${example}` })
@@ -128,9 +132,9 @@ export const listenSettings = (defaultPort: number) => ({
 })
 
 /**
- * The keys that callers may present: `SERVICE_API_KEY`, and `SERVICE_API_KEYS` as a comma list beside it,
- * so that a new key can be distributed before the old one is removed. A service calls its peers with the
- * first one.
+ * The keys that callers may present: `SERVICE_API_KEY` and the comma-separated list `SERVICE_API_KEYS`. Several keys
+ * can be valid at once, so that a new key can be distributed before the old one is removed. A service calls its peers
+ * with the first key.
  */
 export const serviceKeys = () =>
   z

@@ -20,7 +20,9 @@ function terminationSignal(): Promise<NodeJS.Signals> {
   })
 }
 
-/** A running service. Disposing it stops intake first, finishes what is in flight, and closes its stores last. */
+/**
+ * A running service. Disposing the service stops intake first, finishes the work in flight, and closes the stores last.
+ */
 export interface RunningService extends AsyncDisposable {
   readonly url: string
 }
@@ -29,15 +31,15 @@ export interface RunningService extends AsyncDisposable {
 const SHUTDOWN_DEADLINE_MS = 10_000
 
 export interface RunOptions {
-  /** Where the process logs to; standard output by default. */
+  /** The stream to which the process logs; standard output by default. */
   readonly logTo?: LogStream
-  /** The service's name in traces, unless `OTEL_SERVICE_NAME` gives another; `name` by default. */
+  /** The service's name in traces; `name` by default. `OTEL_SERVICE_NAME` has precedence. */
   readonly tracedAs?: string
 }
 
 /**
- * Runs a service process: starts it, serves until SIGTERM or SIGINT, shuts it down. Invalid settings and a port in
- * use are reported in one line on standard error with exit code 1. `name` is the service's name in its log.
+ * Runs a service process: starts the service, serves until SIGTERM or SIGINT, and shuts down. Invalid settings and a
+ * port in use are reported in one line on standard error with exit code 1. `name` is the service's name in the log.
  */
 export async function runService(
   name: string,
@@ -70,11 +72,12 @@ export async function runService(
   await tracing?.[Symbol.asyncDispose]()
   clearTimeout(deadline)
   logger.info('service has shut down')
-  // Something may still keep the event loop alive, such as a socket to an unresponsive backend. It has no work left.
+  // The explicit exit is needed, because a socket to an unresponsive backend, for example, may keep the event loop
+  // alive although no work is left.
   process.exit()
 }
 
-/** Starts OpenTelemetry if its standard variables name a collector; returns `null` otherwise. */
+/** Starts OpenTelemetry if its standard variables name a collector; otherwise returns `null`. */
 async function startTracing(name: string, logger: Logger): Promise<AsyncDisposable | null> {
   const { env } = process
   const endpoint = env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] || env['OTEL_EXPORTER_OTLP_ENDPOINT']
@@ -85,8 +88,8 @@ async function startTracing(name: string, logger: Logger): Promise<AsyncDisposab
   return tracing
 }
 
-// Stripping types and compiling the sources leaves garbage that an idle process would keep: on demo-api, 17 MB of
-// 118 MB resident memory. Node exposes its garbage collector only under a flag.
+// Collects the garbage that stripping types and compiling the sources left behind. An idle process would keep this
+// garbage: on demo-api, 17 MB of 118 MB resident memory. Node exposes its garbage collector only under a flag.
 function collectStartGarbage(): void {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as (options: object) => void
@@ -94,14 +97,17 @@ function collectStartGarbage(): void {
 }
 
 /**
- * The service cannot start until a person changes something, such as a locked data folder or a corrupt file. The
- * message is written to the terminal as it is, without a stack.
+ * An error of a service that cannot start until a person changes something, for example because a data folder is locked
+ * or a file is corrupt. The message is written to the terminal unchanged and without a stack.
  */
 export class StartupError extends Error {
   override readonly name = 'StartupError'
 }
 
-/** Returns the message for the person who started the service; `null` if the error is a defect, which is logged whole. */
+/**
+ * Returns the message for the person who started the service; `null` if the error is a defect, which is logged with its
+ * stack.
+ */
 function startupMessageOf(error: unknown): string | null {
   if (error instanceof ConfigError || error instanceof StartupError) return error.message
   const { code, address, port } = error as { code?: string; address?: string; port?: number }
@@ -110,7 +116,7 @@ function startupMessageOf(error: unknown): string | null {
   return code === 'EACCES' || code === 'EADDRNOTAVAIL' ? (error as Error).message : null
 }
 
-// An unhandled error is a defect. It is logged through the serializer that removes secrets, and ends the process.
+// An unhandled error is a defect. The error is logged with secrets removed, and the process ends.
 function exitOnUnhandledError(logger: Logger): void {
   const exit = (error: unknown): void => {
     logger.fatal({ err: error }, 'unexpected error')

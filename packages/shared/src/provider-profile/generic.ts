@@ -1,4 +1,7 @@
-/** A provider that is only known to follow the standards: RFC 6749, RFC 7009, OpenID Connect Core. */
+/**
+ * The profile of a provider of which only the standards are known that it follows: RFC 6749, RFC 7009 and OpenID
+ * Connect Core.
+ */
 import type { ProviderProfile } from './provider-profile.ts'
 
 const UNKNOWN_RATE = 1_000_000
@@ -6,14 +9,14 @@ const UNKNOWN_RATE = 1_000_000
 export const generic: ProviderProfile = {
   name: 'generic',
   authorization: {
-    // OpenID Connect Core §3.1.3.7: an id token repeats the nonce that was sent.
+    // An id token must repeat the nonce of the authorization request (OpenID Connect Core §3.1.3.7).
     isNonceRequired: true,
     realmClaim: 'realmid',
     realmScopes: [],
   },
   token: {
     requestHeaders: {},
-    // No standard defines this member, but several providers send it.
+    // No standard defines the member `refresh_token_expires_in`, but several providers send it.
     idleExpiryMember: 'refresh_token_expires_in',
     hardExpiryMember: null,
   },
@@ -28,7 +31,7 @@ export const generic: ProviderProfile = {
   },
   accounting: {
     addressOf: () => null,
-    // No standard marks a POST as repeatable, so none is sent twice.
+    // No standard lets a client mark a POST as safe to repeat, so a POST is never sent twice.
     repeatablePost: null,
     isReadingPost: () => false,
     limits: {

@@ -4,7 +4,7 @@ import { intuit } from './intuit.ts'
 
 const ISSUER = 'https://oauth.platform.intuit.com/op/v1'
 
-describe('the accounting address under the intuit profile', () => {
+describe('the accounting address in the intuit profile', () => {
   it.each([
     [
       'the sandbox',
@@ -43,12 +43,12 @@ describe('the accounting address under the intuit profile', () => {
     expect(intuit.accounting.addressOf({ issuer })).toBeNull()
   })
 
-  it('returns no accounting address in the generic profile', () => {
+  it('finds no accounting address under the generic profile', () => {
     expect(generic.accounting.addressOf({ issuer: ISSUER })).toBeNull()
   })
 })
 
-describe('an error body under the intuit profile', () => {
+describe('reading an error body under the intuit profile', () => {
   const capital = (code: string) =>
     JSON.stringify({ Fault: { Error: [{ Message: 'm', code }], type: 'ValidationFault' } })
   const lower = (code: string) =>
@@ -67,7 +67,7 @@ describe('an error body under the intuit profile', () => {
     ['5010', null],
     ['6240', null],
   ])(
-    'maps the error code %s to the class %s in each of the three forms of an error body',
+    'maps the error code %s to the class %s in all three formats of an error body',
     (code, faultClass) => {
       for (const body of [capital(code), lower(code), xml(code)])
         expect(intuit.accounting.faultOf(body)).toEqual({ code, class: faultClass })
@@ -86,7 +86,7 @@ describe('an error body under the intuit profile', () => {
     })
   })
 
-  it('reads an error code with leading zeros', () => {
+  it('finds an error code that has leading zeros', () => {
     expect(intuit.accounting.faultOf(xml('003100'))).toEqual({
       code: '003100',
       class: 'provider_permission_denied',
@@ -114,7 +114,7 @@ describe('an error body under the intuit profile', () => {
     expect(intuit.accounting.faultOf(body)).toEqual({ code: '', class: null })
   })
 
-  it('reads no error from a body in the generic profile', () => {
+  it('finds no error in any body under the generic profile', () => {
     expect(generic.accounting.faultOf(capital('5020'))).toBeNull()
   })
 })
@@ -126,7 +126,7 @@ describe('a revocation response under the intuit profile', () => {
     [400, '{"error":"invalid_request"}', false],
     [401, '', false],
     [500, '', false],
-  ])('reads status %i with body %j as a token that was revoked before: %s', (status, text, is) => {
+  ])('for status %i with body %j, isAlreadyRevoked returns %s', (status, text, is) => {
     expect(intuit.revocation.isAlreadyRevoked({ status, text })).toBe(is)
   })
 })

@@ -1,6 +1,6 @@
 /**
- * Intuit (QuickBooks Online) according to its documentation. docs/intuit.md has the source of each line, its test,
- * and whether it was verified against the live service.
+ * The profile of Intuit (QuickBooks Online) according to its documentation. docs/intuit.md lists the source and the
+ * test of each line, and whether the line was verified against the live service.
  */
 import { parseJson } from '../json.ts'
 import type { ProviderFault, ProviderFaultClass } from './provider-fault.ts'
@@ -13,22 +13,26 @@ const HOUR_MS = 60 * MINUTE_MS
 export const intuit: ProviderProfile = {
   name: 'intuit',
   authorization: {
-    // Intuit does not list `nonce` in `claims_supported`, and none of its sample id tokens has one.
+    // No nonce is required: Intuit does not list `nonce` in `claims_supported`, and none of Intuit's sample id tokens
+    // contains a nonce.
     isNonceRequired: false,
     realmClaim: 'realmid',
     realmScopes: ['com.intuit.quickbooks.accounting', 'com.intuit.quickbooks.payment'],
   },
   token: {
-    // Without this header the response does not say when the grant ends regardless of refreshes.
+    // Without this request header the response does not contain the time at which the grant ends regardless of
+    // refreshes.
     requestHeaders: { 'x-include-refresh-token-hard-expires-in': 'true' },
     idleExpiryMember: 'x_refresh_token_expires_in',
     hardExpiryMember: 'x_refresh_token_hard_expires_in',
   },
   grant: {
     idleLimitDays: 100,
-    // Intuit's documents disagree on whether there is a grace period; the older ones say 24 hours.
+    // Intuit's documents disagree on whether the previous refresh token remains valid for a grace period. The older
+    // documents say 24 hours.
     previousTokenGraceMs: 24 * HOUR_MS,
-    // The authorization FAQ says that an outage may return `invalid_grant`. The delays add up to a day.
+    // According to Intuit's authorization FAQ, an outage may cause an `invalid_grant` response. The delays add up to
+    // one day.
     rejectedGrantRetryDelaysMs: [5 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 17 * HOUR_MS],
   },
   revocation: {
@@ -39,10 +43,11 @@ export const intuit: ProviderProfile = {
   accounting: {
     addressOf: ({ issuer, userinfo_endpoint: userinfo }) => {
       if (issuer !== ISSUER) return null
-      // The two discovery documents have the same issuer and differ in this member only.
+      // The discovery documents of sandbox and production have the same issuer, and differ only in `userinfo_endpoint`.
       const host = URL.parse(String(userinfo))?.hostname ?? ''
       if (host.startsWith('sandbox-accounts.')) return 'https://sandbox-quickbooks.api.intuit.com'
-      // Production is never the default: if the document does not say so, an operator must set ACCOUNTING_URL.
+      // Production is never the default. If the discovery document names neither environment, an operator must set
+      // ACCOUNTING_URL.
       return host.startsWith('accounts.') ? 'https://quickbooks.api.intuit.com' : null
     },
     repeatablePost: { in: 'query', name: 'requestid' },
@@ -67,14 +72,15 @@ const CLASSES: Readonly<Record<string, ProviderFaultClass>> = {
 }
 
 /**
- * Reads Intuit's three error forms: `{"Fault":{"Error":[…]}}`, the lower-case envelope of its API gateway,
- * and XML, which it also sends where JSON was requested. The first character decides, not the content type.
+ * Reads errors in Intuit's three formats: `{"Fault":{"Error":[…]}}`, the lower-case envelope of Intuit's API gateway,
+ * and XML, which Intuit also sends if JSON was requested. The format is recognised by the first character, not by the
+ * content type.
  */
 function faultOf(body: string): ProviderFault | null {
   const text = body.trimStart()
   const codes = text.startsWith('<') ? codesOfXml(text) : codesOfJson(text)
   if (codes === null) return null
-  // Of several errors, one that needs a person has precedence.
+  // If a body contains several errors, an error that only a person can resolve has precedence.
   const found = codes.map((code) => ({ code, class: CLASSES[code.replace(/^0+/, '')] ?? null }))
   return found.find((fault) => fault.class !== null) ?? found[0] ?? { code: '', class: null }
 }
@@ -88,7 +94,8 @@ function codesOfXml(text: string): string[] | null {
 }
 
 function codesOfJson(text: string): string[] | null {
-  // Most bodies are not errors, and some have megabytes, so a body is parsed only if its beginning names a fault.
+  // Most bodies are not errors, and some have several megabytes, so a body is parsed only if its first characters name
+  // a fault.
   if (!/"[Ff]ault"\s*:/.test(text.slice(0, 512))) return null
   const fault = memberOf(parseJson(text), 'fault')
   if (typeof fault !== 'object' || fault === null) return null
@@ -98,7 +105,7 @@ function codesOfJson(text: string): string[] | null {
     .filter((code) => /^\d{1,9}$/.test(code))
 }
 
-/** Returns the member with this lower-case name, whatever its case is: `Fault`, `fault`. */
+/** Returns the member whose name in lower case is `name`; for `fault` this is `Fault` or `fault`. */
 function memberOf(value: unknown, name: string): unknown {
   if (typeof value !== 'object' || value === null) return undefined
   return Object.entries(value).find(([key]) => key.toLowerCase() === name)?.[1]

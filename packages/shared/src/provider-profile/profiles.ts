@@ -7,7 +7,7 @@ import type { ProviderProfile } from './provider-profile.ts'
 const profiles = {
   intuit,
   generic,
-  /** The name that the first release gave to `generic`. */
+  /** The first release used this name for the profile `generic`. */
   unlimited: generic,
 } as const satisfies Readonly<Record<string, ProviderProfile>>
 

@@ -1,13 +1,13 @@
-/** An error of the accounting API as its response body reports it, and what it means for a run. */
+/** An error in a response body of the accounting API, and the error class of a run that fails with it. */
 
 export interface ProviderFault {
-  /** The provider's own error code, such as `5020`; empty if the body has none. */
+  /** The provider's own error code, such as `5020`; empty if the body contains no code. */
   readonly code: string
   /** The error class of a run that fails with this error; `null` if the HTTP status decides. */
   readonly class: ProviderFaultClass | null
 }
 
-/** The classes of errors that need a person, with the remedy for each. */
+/** The classes of errors that only a person can resolve, with the remedy for each class. */
 export const providerFaultClasses = {
   provider_permission_denied: {
     remedy:

@@ -1,7 +1,7 @@
 /**
- * The assumptions of the services about one accounting provider, as one typed object that `PROVIDER_PROFILE`
- * names. Each profile is a file beside this one. Nothing else in the sources knows a provider by name;
- * docs/intuit.md lists each assumption of the `intuit` profile with its source and its test.
+ * The services' assumptions about one accounting provider, as one typed object. The setting `PROVIDER_PROFILE` selects
+ * a profile, and each profile is a file beside this one. No other source file names a provider. docs/intuit.md lists
+ * each assumption of the profile `intuit` with its source and its test.
  */
 import type { ProviderFault } from './provider-fault.ts'
 
@@ -11,47 +11,65 @@ export interface ProviderProfile {
   /** The authorization request and the id token (OpenID Connect Core §3.1). */
   readonly authorization: {
     /**
-     * Whether every id token must carry the nonce of the authorization request. If false, it is required
-     * only where the discovery document lists `nonce` in `claims_supported`. A nonce that is present must
-     * always match.
+     * Whether every id token must contain the nonce of the authorization request. If false, the nonce is required only
+     * where the discovery document lists `nonce` in `claims_supported`. A nonce in an id token must always match.
      */
     readonly isNonceRequired: boolean
-    /** The id token claim that names the authorized company, compared without case. It may be absent. */
+    /**
+     * The id token claim that names the authorized company. The claim's name is compared case-insensitively, and the
+     * claim may be absent.
+     */
     readonly realmClaim: string
-    /** Scopes that make the callback name a company; empty if it always names one. */
+    /**
+     * The scopes with which the authorization callback names a company; empty if the callback names a company with any
+     * scope.
+     */
     readonly realmScopes: readonly string[]
   }
 
   /** The token endpoint (RFC 6749 §5, §6). */
   readonly token: {
     readonly requestHeaders: Readonly<Record<string, string>>
-    /** Member of a token response: seconds without a refresh after which the grant ends. */
+    /** The member of a token response that contains the seconds after which the grant ends unless it is refreshed. */
     readonly idleExpiryMember: string
-    /** Member of a token response: seconds after which the grant ends regardless of refreshes; `null` if none is known. */
+    /**
+     * The member of a token response that contains the seconds after which the grant ends regardless of refreshes;
+     * `null` if no such member is known.
+     */
     readonly hardExpiryMember: string | null
   }
 
-  /** The life of a grant. */
+  /** The lifetime of a grant. */
   readonly grant: {
-    /** Days without a refresh after which the provider ends a grant; a shorter time in a response wins. */
+    /**
+     * The number of days without a refresh after which the provider ends a grant. A shorter time in a token response
+     * has precedence.
+     */
     readonly idleLimitDays: number
     /**
-     * Milliseconds for which the previous refresh token is tried once when the current one is rejected.
-     * No correctness depends on the provider accepting it.
+     * If the current refresh token is rejected, the previous one is tried once, provided that the last rotation is less
+     * than this number of milliseconds ago. Correctness does not depend on the provider accepting the previous token.
      */
     readonly previousTokenGraceMs: number
     /**
-     * Milliseconds between an `invalid_grant` and the next attempt with the same refresh token, in order.
-     * After the last one the fault is final. Empty: the first `invalid_grant` is final (RFC 6749 §5.2).
+     * The milliseconds between each `invalid_grant` and the next attempt with the same refresh token, in order of the
+     * attempts. After the last attempt the fault is final. If the list is empty, the first `invalid_grant` is final
+     * (RFC 6749 §5.2).
      */
     readonly rejectedGrantRetryDelaysMs: readonly number[]
   }
 
   /** The revocation endpoint. */
   readonly revocation: {
-    /** `form` is RFC 7009 §2.1, `json` is `{"token": …}`. Only this form is sent. */
+    /**
+     * The encoding of the request body: `form` is RFC 7009 §2.1, `json` is `{"token": …}`. The other encoding is not
+     * tried.
+     */
     readonly body: 'form' | 'json'
-    /** Whether an error response says that the token was revoked before, so that nothing is left to do. */
+    /**
+     * Returns whether an error response says that the token had already been revoked. Such a response counts as
+     * success.
+     */
     readonly isAlreadyRevoked: (response: {
       readonly status: number
       readonly text: string
@@ -66,14 +84,19 @@ export interface ProviderProfile {
      */
     readonly addressOf: (document: DiscoveryDocument) => string | null
     /**
-     * How a POST is marked so that the provider executes it only once if it is sent twice; `null` if the provider
-     * has no such mark: then a POST is sent once.
+     * How a POST is marked so that the provider executes the POST only once if it is sent twice. `null` if the provider
+     * supports no such mark; every POST is then sent only once.
      */
     readonly repeatablePost: RepeatablePost | null
-    /** Whether a POST to `path` (with its query) only reads, so that it can be sent again unmarked. */
+    /**
+     * Returns whether a POST to `path` (with its query) only reads data. Such a POST can be repeated without an
+     * idempotency key.
+     */
     readonly isReadingPost: (path: string) => boolean
     readonly limits: ProviderLimits
-    /** Returns the error in a response body; `null` if the body has no error in a form that the profile knows. */
+    /**
+     * Returns the error in a response body; `null` if the body contains no error in a format that the profile knows.
+     */
     readonly faultOf: (body: string) => ProviderFault | null
   }
 }
@@ -88,19 +111,19 @@ export interface DiscoveryDocument {
 /** The idempotency key of a POST: a query parameter or a header. */
 export interface RepeatablePost {
   readonly in: 'query' | 'header'
-  /** Query parameters are compared with their case, header names without. */
+  /** The name of the query parameter, which is case-sensitive, or of the header, which is case-insensitive. */
   readonly name: string
 }
 
-/** What an accounting provider accepts from one application for one company. */
+/** The limits of an accounting provider for the calls of one application for one company. */
 export interface ProviderLimits {
   readonly calls: {
     readonly perSecond: number
     readonly perMinute: number
     readonly concurrent: number
   }
-  /** How many of these calls per minute may go to `…/batch`. */
+  /** How many of the allowed calls per minute may go to `…/batch`. */
   readonly batchesPerMinute: number
-  /** Seconds without calls for a realm after a 429 that has no usable `Retry-After`. */
+  /** The cool-down of a realm, in seconds, after a 429 response without a usable `Retry-After`. */
   readonly coolDownSeconds: number
 }

@@ -24,7 +24,7 @@ function connect({ url }: { readonly url: string }) {
 const redisRelay = () => startRelay(process.env['TEST_REDIS_URL'] ?? '', 6_379)
 
 describe('checking a Redis server', () => {
-  it('reports a Redis server that is too old as down, and uses it after its upgrade', async () => {
+  it('reports a Redis server that is too old as down, and uses the server after its upgrade', async () => {
     await using relay = await redisRelay()
     relay.edit = (reply) => edited(reply, /redis_version:\d/, 'redis_version:5')
     await using connection = connect(relay)
@@ -40,7 +40,7 @@ describe('checking a Redis server', () => {
     expect(connection.remarks()).toEqual([])
   })
 
-  it('uses a Redis server whose ACL forbids querying its version', async () => {
+  it('uses a Redis server even if its ACL forbids querying the version', async () => {
     const url = process.env['TEST_REDIS_URL'] ?? ''
     const user = `test-${randomUUID()}`
     const admin = new Redis(url)
@@ -55,9 +55,9 @@ describe('checking a Redis server', () => {
     }
   })
 
-  it('uses a Redis server whose clock differs by minutes, and logs the difference', async () => {
+  it('uses a Redis server even if its clock differs by minutes, and logs the difference', async () => {
     await using relay = await redisRelay()
-    // Adds 1,000 to the seconds in the reply to TIME.
+    // This edit adds 1,000 to the seconds in Redis's reply to TIME.
     relay.edit = (reply) =>
       edited(
         reply,
@@ -98,7 +98,7 @@ describe('a connection to Redis', () => {
     },
   )
 
-  it('does not reconnect for each failed command while no primary is available', async () => {
+  it('does not reconnect after each failed command while no primary is available', async () => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
@@ -121,9 +121,9 @@ describe('a connection to Redis', () => {
     await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))
   })
 
-  it('repeats the check of a Redis server whose first check has failed', async () => {
+  it('repeats the check of a Redis server if the first check fails', async () => {
     await using relay = await redisRelay()
-    // Sent in place of the first reply to TIME.
+    // This error reply is sent in place of the first reply to TIME.
     const busy = Buffer.from('-BUSY Redis is busy running a script.\r\n')
     let looks = 0
     relay.edit = (reply) =>

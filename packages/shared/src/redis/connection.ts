@@ -7,12 +7,12 @@ import { backoffMs } from '../process/backoff.ts'
 import type { Secret } from '../secrets/secret.ts'
 
 export interface RedisOptions {
-  /** The connection's name, which `CLIENT LIST` shows. */
+  /** The name of the connection in the output of `CLIENT LIST`. */
   readonly name: string
   readonly dependency: Dependency
   /** Prepended to every key (`REDIS_KEY_PREFIX`), so that installations can share a server. */
   readonly keyPrefix?: string
-  /** Milliseconds a command may take before it fails. */
+  /** The timeout of a command, in milliseconds. */
   readonly commandTimeoutMs?: number
 }
 
@@ -21,8 +21,8 @@ export interface RedisConnection extends AsyncDisposable {
 }
 
 /**
- * Connects to Redis and reconnects by itself. While Redis is unavailable, commands fail immediately instead of
- * being queued: the caller decides what to do without the store.
+ * Connects to Redis, and reconnects automatically. While Redis is unavailable, commands fail immediately instead of
+ * being queued, so that the caller can decide how to continue without Redis.
  */
 export function connectRedis(url: Secret, options: RedisOptions): RedisConnection {
   const { dependency } = options
@@ -33,8 +33,9 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     commandTimeout: options.commandTimeoutMs ?? 2_000,
     // Without this timeout an unresponsive connection stays open until TCP stops retransmitting, after about 15 minutes.
     socketTimeout: RESPONSE_TIMEOUT_MS,
-    // After a failover the old primary keeps our connections open as a replica, while the address may lead to the
-    // new primary. Reconnect on READONLY, but at most every 5 s: until then reads on the replica keep working.
+    // After a failover the old primary keeps our connections open as a replica, while the address may lead to the new
+    // primary. The client therefore reconnects on READONLY, but at most every 5 s, so that reads on the replica keep
+    // working between the attempts.
     reconnectOnError({ message }) {
       const now = performance.now()
       if (!/\b(READONLY|MASTERDOWN)\b/.test(message) || now < mayReconnectAt) return false
@@ -44,7 +45,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     connectTimeout: 3_000,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
-    // A write whose reply was lost must not be repeated by the driver.
+    // The driver must not repeat a write if the reply was lost, because the write may have been executed.
     autoResendUnfulfilledCommands: false,
     retryStrategy: (attempt) => backoffMs(attempt, { baseMs: 100, capMs: 2_000, random: 1 }),
   })
@@ -58,7 +59,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
       if (redis.status === 'ready') dependency.up()
     } catch (error) {
       dependency.down(reasonOf(error))
-      // Retry: one slow reply must not keep the dependency down until the next reconnect.
+      // The check is retried, because one slow reply must not keep the dependency down until the next reconnect.
       if (redis.status === 'ready') next = setTimeout(() => void check(), CHECK_INTERVAL_MS)
     }
   }
@@ -80,15 +81,15 @@ const RESPONSE_TIMEOUT_MS = 4_000
 const RECONNECT_INTERVAL_MS = 5_000
 
 /**
- * Checks the version and the clock of the Redis server to which a connection was just established.
+ * Checks the version and the clock of a Redis server after a connection to it was established.
  *
- * @throws {UnsupportedBackend} the server is too old.
+ * @throws {UnsupportedBackend} if the server is too old.
  * @throws the driver's error if the connection is lost during the check.
  */
 async function examine(redis: Redis, dependency: Dependency): Promise<void> {
   const info = await redis.info('server').catch((error: unknown) => {
-    // An ACL user without the command category @dangerous may not run INFO. No other command needs that category, so
-    // the server is accepted without knowing its version.
+    // An ACL user without the command category @dangerous may not run INFO. No other command in use needs this
+    // category, so the server is accepted although its version is unknown.
     if (error instanceof Error && error.message.startsWith('NOPERM')) return ''
     throw error
   })

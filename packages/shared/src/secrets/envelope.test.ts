@@ -12,7 +12,7 @@ const key = (id: string): string => `${id}:${randomBytes(32).toString('base64')}
 const place = { name: 'ACC-111', field: 'RefreshToken', version: 4 }
 const ring = parseKeyRing(generateKeyRing())
 
-describe('envelope of a secret at rest', () => {
+describe('an envelope of a secret at rest', () => {
   it.each(['', 'RT-1', 'é\u0000漢字', 'x'.repeat(100_000)])(
     'returns the sealed text when it is opened: %#',
     (plaintext) => {
@@ -20,7 +20,7 @@ describe('envelope of a secret at rest', () => {
     },
   )
 
-  it('differs each time the same text is sealed', () => {
+  it('differs each time the same text is encrypted', () => {
     const sealed = Array.from({ length: 1_000 }, () => ring.seal('RT-1', place))
     expect(new Set(sealed).size).toBe(1_000)
   })
@@ -33,14 +33,14 @@ describe('envelope of a secret at rest', () => {
     },
   )
 
-  it('cannot be opened with a place whose parts concatenate to the same text', () => {
+  it('cannot be opened for another place whose parts concatenate to the same text', () => {
     const envelope = ring.seal('RT-1', { name: 'ab', field: 'c', version: 1 })
     expect(() => ring.open(envelope, { name: 'a', field: 'bc', version: 1 })).toThrow(
       DecryptionError,
     )
   })
 
-  it('cannot be opened after any byte was changed', () => {
+  it('cannot be opened if any of its bytes was changed', () => {
     const [format = '', id = '', nonce = '', sealed = ''] = ring.seal('RT-1', place).split('.')
     for (const [index, part] of [nonce, sealed].entries()) {
       const bytes = Buffer.from(part, 'base64url')
@@ -71,7 +71,7 @@ describe('envelope of a secret at rest', () => {
     expect(() => ring.open(text, place)).toThrow(DecryptionError)
   })
 
-  it('is sealed with the first key of the ring, and can be opened with any of them', () => {
+  it('is sealed with the first key of the ring, and can be opened with every key of the ring', () => {
     const [older, newer] = [key('old'), key('new')]
     const envelope = parseKeyRing(new Secret(older)).seal('RT-1', place)
     const both = parseKeyRing(new Secret(`${newer},${older}`))
@@ -87,21 +87,18 @@ describe('envelope of a secret at rest', () => {
     ['a repeated id', `${key('k1')},${key('k1')}`],
     ['an id with a dot', key('k.1')],
     ['an empty list', ''],
-  ])(
-    'is not sealed by a key ring with %s: parsing it throws without showing the key',
-    (_, list) => {
-      const read = () => parseKeyRing(new Secret(list))
-      expect(read).toThrow(TypeError)
-      const secretPart = list.split(':')[1]?.slice(0, 20)
-      if (secretPart) expect(read).not.toThrow(secretPart)
-    },
-  )
+  ])('parsing a key ring with %s fails without showing the key', (_, list) => {
+    const read = () => parseKeyRing(new Secret(list))
+    expect(read).toThrow(TypeError)
+    const secretPart = list.split(':')[1]?.slice(0, 20)
+    if (secretPart) expect(read).not.toThrow(secretPart)
+  })
 })
 
-describe('envelope that authenticates labels', () => {
+describe('an envelope that authenticates labels', () => {
   const labels = '["2026-01-01T01:00:00.000Z"]'
 
-  it('returns the sealed text with the same labels, and cannot be opened with others', () => {
+  it('can be opened with the same labels, but not with different ones', () => {
     const envelope = ring.sealWithLabels('RT-1', place, labels)
     expect(ring.openWithLabels(envelope, place, labels)).toEqual({
       plaintext: 'RT-1',
@@ -111,18 +108,18 @@ describe('envelope that authenticates labels', () => {
       expect(() => ring.openWithLabels(envelope, place, others)).toThrow(DecryptionError)
   })
 
-  it('can be opened by a reader that does not know labels', () => {
+  it('can be opened by earlier releases, which do not know labels', () => {
     expect(ring.open(ring.sealWithLabels('RT-1', place, labels), place)).toBe('RT-1')
   })
 
-  it('is distinguished from an envelope without labels, which opens with any', () => {
+  it('is distinguished from an envelope without labels, which can be opened with any labels', () => {
     for (let count = 0; count < 1_000; count += 1) {
       const opened = ring.openWithLabels(ring.seal('RT-1', place), place, labels)
       expect(opened).toEqual({ plaintext: 'RT-1', hasLabels: false })
     }
   })
 
-  it('cannot be opened with another place or another nonce', () => {
+  it('cannot be opened for another place or with a changed nonce', () => {
     const envelope = ring.sealWithLabels('RT-1', place, labels)
     const [format = '', id = '', nonce = '', sealed = ''] = envelope.split('.')
     for (const elsewhere of [{ name: 'ACC-222' }, { field: 'Authenticator' }, { version: 5 }])
@@ -137,7 +134,7 @@ describe('envelope that authenticates labels', () => {
     }
   })
 
-  it('has another nonce for another text, place, label or key', () => {
+  it('has a different nonce if the text, the place, the labels or the key differ', () => {
     const other = parseKeyRing(new Secret(key('k1')))
     const envelopes = [
       ring.sealWithLabels('RT-1', place, labels),
@@ -149,7 +146,7 @@ describe('envelope that authenticates labels', () => {
     expect(new Set(envelopes.map((envelope) => envelope.split('.')[2])).size).toBe(5)
   })
 
-  it('is reported once to a watched key ring if its labels were changed', () => {
+  it('reports each envelope with changed labels and each rejected secret once to the watcher', () => {
     let failures = 0
     const watched = watchDecryptionFailures(ring, () => (failures += 1))
     const envelope = watched.sealWithLabels('RT-1', place, labels)

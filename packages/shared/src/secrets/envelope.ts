@@ -10,29 +10,30 @@ import {
 import { Secret } from './secret.ts'
 
 /**
- * The envelope of a secret at rest: `1.<key id>.<nonce>.<ciphertext and tag>`, the last two in base64url.
+ * The envelope of a secret at rest: `1.<key id>.<nonce>.<ciphertext and tag>`. Nonce, ciphertext and tag are encoded in
+ * base64url.
  *
  * The algorithm is AES-256-GCM with a 12-byte nonce and a 16-byte tag. The additional authenticated data is the place
  * of the secret (name, field, version), so an envelope that is copied to another place cannot be opened.
  *
- * An envelope can also authenticate labels: text that is stored unencrypted beside it. The labels are not part of the
- * additional data, because releases before the labels must be able to open such an envelope. Instead its nonce is not
- * random but computed (a synthetic IV, as in RFC 5297):
+ * An envelope can also authenticate labels: text that is stored unencrypted beside the envelope. The labels are not a
+ * part of the additional authenticated data, because earlier releases, which do not know labels, must be able to open
+ * the envelope. Instead, the nonce of an envelope with labels is computed (a synthetic IV, as in RFC 5297):
  *
  *   bytes 0–4   a MAC of place and plaintext, which shows that the envelope has labels
  *   bytes 5–11  a MAC of place, plaintext and labels
  *
- * The nonce is authenticated by AES-GCM. So without the key nobody can make an envelope without labels out of one with
- * labels, or one that matches other labels (the chance is 2^-56 per attempt). Nonces of different plaintexts or places
- * are as unlikely to be equal as random ones; equal inputs give an equal envelope, which shows only that they are
- * equal. A random nonce looks like one with labels with a chance of 2^-40.
+ * AES-GCM authenticates the nonce. An attacker without the key can therefore neither remove the labels from an envelope
+ * nor make it match other labels (the chance is 2^-56 per attempt). For different plaintexts or places, equal nonces
+ * are as unlikely as with random nonces. Equal inputs give equal envelopes, which reveals only that the inputs are
+ * equal. A random nonce is mistaken for that of an envelope with labels with a chance of 2^-40.
  */
 const FORMAT = '1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const MARK_BYTES = 5
 
-/** The place that an envelope is bound to: a credential, one of its fields, and the version of its token pair. */
+/** The place to which an envelope is bound: a credential, one of its fields, and the version of its token pair. */
 export interface Place {
   readonly name: string
   readonly field: string
@@ -45,40 +46,44 @@ export class DecryptionError extends Error {
 }
 
 export interface KeyRing {
-  /** The id of the key that seals. The other keys of the ring only open. */
+  /** The id of the key that seals envelopes. The other keys of the ring only open envelopes. */
   readonly activeKeyId: string
-  /** Encrypts a text with the active key, bound to its place. */
+  /** Encrypts a text with the active key and binds the envelope to its place. */
   seal(plaintext: string, place: Place): string
-  /** Encrypts a text as `seal` does, and authenticates `labels`. */
+  /** Encrypts a text like `seal`, and also authenticates `labels`. */
   sealWithLabels(plaintext: string, place: Place, labels: string): string
   /**
-   * Decrypts an envelope. `hasLabels` is `false` for one that was sealed without labels, as earlier releases did;
-   * `labels` are not compared then.
+   * Decrypts an envelope. `hasLabels` is `false` if the envelope was sealed without labels, as by earlier releases;
+   * `labels` are not compared in this case.
    *
-   * @throws {DecryptionError} also if the envelope was sealed with other labels.
+   * @throws {DecryptionError} also if the envelope was sealed with different labels.
    */
   openWithLabels(
     envelope: string,
     place: Place,
     labels: string,
   ): { readonly plaintext: string; readonly hasLabels: boolean }
-  /** @throws {DecryptionError} for a stored secret that contradicts the data beside it. */
+  /**
+   * Reports a stored secret that contradicts the data stored beside it.
+   * @throws {DecryptionError} always.
+   */
   reject(reason: string): never
   /** Returns whether an envelope was sealed with the active key. */
   isCurrent(envelope: string): boolean
   /** Decrypts an envelope. @throws {DecryptionError} */
   open(envelope: string, place: Place): string
   /**
-   * Returns a key ring with the same ids, whose keys are derived from these by HKDF-SHA256 (RFC 5869) with `purpose` as
-   * info. What one of the two rings seals cannot be opened with the other.
+   * Returns a key ring with the same key ids. Its keys are derived by HKDF-SHA256 (RFC 5869) with `purpose` as info. An
+   * envelope that one of the two rings sealed cannot be opened with the other ring.
    */
   derive(purpose: string): KeyRing
 }
 
 /**
- * Reads the key ring from `CREDENTIAL_KEYS`, a comma list of `id:base64(32 bytes)`. The first key seals, all open.
+ * Reads the key ring from `CREDENTIAL_KEYS`, a comma-separated list of `id:base64(32 bytes)`. The first key seals
+ * envelopes, and every key opens them.
  *
- * @throws {TypeError} with the number of the entry that is wrong, never with a key.
+ * @throws {TypeError} with the position of the wrong entry, never with a key.
  */
 export function parseKeyRing(list: Secret): KeyRing {
   const keys = new Map<string, RingKey>()
@@ -99,7 +104,7 @@ export function parseKeyRing(list: Secret): KeyRing {
   return createKeyRing(activeKeyId, keys)
 }
 
-/** A key of the ring, and the key derived from it that computes nonces. */
+/** A key of the ring (`cipher`), and the key derived from it that computes nonces (`nonce`). */
 interface RingKey {
   readonly cipher: KeyObject
   readonly nonce: KeyObject
@@ -107,7 +112,7 @@ interface RingKey {
 
 const ringKey = (bytes: Buffer): RingKey => ({
   cipher: createSecretKey(bytes),
-  // A key of its own: the same key must not be used with two algorithms.
+  // Nonces are computed with a separate key, because the same key must not be used with two algorithms.
   nonce: createSecretKey(Buffer.from(hkdfSync('sha256', bytes, '', 'envelope nonce', 32))),
 })
 
@@ -169,7 +174,10 @@ function encrypt(
   return [FORMAT, keyId, nonce.toString('base64url'), sealed.toString('base64url')].join('.')
 }
 
-/** @throws {DecryptionError} */
+/**
+ * Decrypts an envelope.
+ * @throws {DecryptionError} if the envelope cannot be opened.
+ */
 function decrypt(keyOf: (id: string) => RingKey, envelope: string, place: Place) {
   const [format, keyId = '', encodedNonce = '', sealed = '', ...rest] = envelope.split('.')
   if (format !== FORMAT || rest.length > 0)
@@ -194,7 +202,7 @@ function decrypt(keyOf: (id: string) => RingKey, envelope: string, place: Place)
   }
 }
 
-// The two parts of a nonce of an envelope with labels, see the head of this file.
+// Compute the two parts of the nonce of an envelope with labels (described at the head of this file).
 const mark = (key: RingKey, sealed: string): Buffer => mac(key, sealed).subarray(0, MARK_BYTES)
 const labelsMac = (key: RingKey, sealed: string, labels: string): Buffer =>
   mac(key, sealed + prefixed(labels)).subarray(0, NONCE_BYTES - MARK_BYTES)
@@ -202,13 +210,18 @@ const labelsMac = (key: RingKey, sealed: string, labels: string): Buffer =>
 const mac = (key: RingKey, text: string): Buffer =>
   createHmac('sha256', key.nonce).update(text, 'utf8').digest()
 
-/** The place and key of an envelope as text, in which each part has its length, so that no two places are equal. */
+/**
+ * Returns the place and the key id of an envelope as text. Each part is preceded by its length, so that different
+ * places always give different texts.
+ */
 const placeText = ({ name, field, version }: Place, keyId: string): string =>
   [FORMAT, keyId, name, field, String(version)].map(prefixed).join('')
 
 const prefixed = (part: string): string => `${Buffer.byteLength(part)}:${part}`
 
-/** Returns a key ring that also calls `onFailure` for each stored secret that it cannot open, or that is rejected. */
+/**
+ * Returns a key ring that also calls `onFailure` for each envelope that cannot be opened and for each call of `reject`.
+ */
 export function watchDecryptionFailures(keys: KeyRing, onFailure: () => void): KeyRing {
   const watched = <T>(open: () => T): T => {
     try {
@@ -227,5 +240,5 @@ export function watchDecryptionFailures(keys: KeyRing, onFailure: () => void): K
   }
 }
 
-/** Generates a key ring for a first start: `k1:base64(32 random bytes)`. */
+/** Generates a key ring for the first start: `k1:base64(32 random bytes)`. */
 export const generateKeyRing = (): Secret => new Secret(`k1:${randomBytes(32).toString('base64')}`)

@@ -12,8 +12,8 @@ function logged(write: (logger: ReturnType<typeof createLogger>) => void): strin
   return lines.join('')
 }
 
-describe('a secret', () => {
-  it('is returned by reveal only, and never printed or serialised', () => {
+describe('a wrapped secret', () => {
+  it('is revealed by reveal() only, and never printed or serialised', () => {
     const value = new Secret(TOKEN)
     const shown = [
       String(value),
@@ -25,7 +25,7 @@ describe('a secret', () => {
     expect(value.reveal()).toBe(TOKEN)
   })
 
-  it('equals only the same text, also if the lengths differ', () => {
+  it('equals only a secret with the same text, and can be compared with texts of other lengths', () => {
     const value = new Secret(TOKEN)
     expect([
       value.equals(TOKEN),
@@ -52,13 +52,13 @@ describe('logging an error', () => {
       Object.assign(new Error('NOAUTH'), { command: { name: 'auth', args: [TOKEN] } }),
     ],
     ['a token in the cause of an error', new Error('outer', { cause: new Error(TOKEN) })],
-  ])('leaves out %s', (_, error) => {
+  ])('removes %s from the log', (_, error) => {
     const output = logged((logger) => logger.error({ err: error }, 'failed'))
     expect(output).not.toContain(TOKEN)
     expect(output).toContain(error.name)
   })
 
-  it('keeps class, code, message and stack frames of an error without secrets', () => {
+  it('keeps class, code, message and stack frames of an error, and removes secrets', () => {
     const refused = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:6379'), {
       code: 'ECONNREFUSED',
     })
@@ -74,7 +74,7 @@ describe('logging an error', () => {
     expect(scrub('x eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxIn0.sig_nature== y')).toBe('x [redacted] y')
   })
 
-  it('writes one parseable line for text with line breaks and escape sequences', () => {
+  it('writes one parseable line for a message with line breaks and escape sequences', () => {
     const output = logged((logger) =>
       logger.info({ number: 'a\n{"level":"fatal"}\u001b[31m' }, 'queued'),
     )

@@ -17,7 +17,7 @@ export class Secret {
     return this.#value
   }
 
-  /** Compares in constant time. It compares digests, because `timingSafeEqual` needs values of equal length. */
+  /** Compares in constant time. Digests are compared, because `timingSafeEqual` needs values of equal length. */
   equals(other: string): boolean {
     this.#digest ??= digest(this.#value)
     return timingSafeEqual(this.#digest, digest(other))

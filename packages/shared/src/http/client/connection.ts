@@ -12,15 +12,27 @@ import { type HeaderList, headerValue, headerValues } from './header-list.ts'
 import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 
 const MAX_HEAD_BYTES = 65_536
-/** How long an idle connection is reused, unless the server announces less (`Keep-Alive: timeout=…`). */
+/**
+ * How long an idle connection can be reused. A shorter time that the server announces (`Keep-Alive: timeout=…`) has
+ * precedence.
+ */
 const MAX_IDLE_MS = 10_000
-/** A request that is sent while the server closes the connection is lost, so reuse ends this long before that. */
+/**
+ * How long before the server's timeout a connection is no longer reused. A request that is sent while the server closes
+ * the connection would be lost.
+ */
 const KEEP_ALIVE_MARGIN_MS = 1_000
-/** TCP keep-alive: detects a peer that has vanished without closing, while its response is awaited. */
+/**
+ * The interval of TCP keep-alive. While a response is awaited, keep-alive detects a server that has vanished without
+ * closing the connection.
+ */
 const TCP_KEEP_ALIVE_MS = 60_000
 
 export interface ConnectionEvents {
-  /** The response is complete. The connection can be reused if {@link Connection.isUsable} in the next turn. */
+  /**
+   * The response is complete. In the next turn of the event loop, {@link Connection.isUsable} says whether the
+   * connection can be reused.
+   */
   onFinished(): void
   onClosed(): void
 }
@@ -31,7 +43,7 @@ class InFlightRequest implements Flow {
   readonly receiver: Receiver
   readonly #connection: Connection
   isSent = false
-  /** The whole request, with its body, has been written. */
+  /** Whether the whole request, with its body, has been written. */
   isComplete = false
   hasResponse = false
   isPaused = false
@@ -58,9 +70,9 @@ class InFlightRequest implements Flow {
 }
 
 /**
- * An HTTP/1.1 connection to an origin. It has one request in flight at a time (no pipelining), so a connection that
- * breaks fails one request only. It follows no redirect and decodes no content coding. It does not check header names
- * and values: the caller must pass valid ones.
+ * An HTTP/1.1 connection to an origin. It has at most one request in flight (no pipelining), so a broken connection
+ * fails only one request. The class follows no redirects and decodes no content codings. Header names and values are
+ * not checked: the caller must pass valid ones.
  */
 export class Connection implements MessageReceiver {
   readonly #socket: Socket
@@ -121,7 +133,10 @@ export class Connection implements MessageReceiver {
     if (this.#inFlight === inFlight && this.#isConnected) this.#write(inFlight)
   }
 
-  /** Pauses or resumes the socket as `isPaused` says; ignored for an earlier request of this connection. */
+  /**
+   * Pauses or resumes the socket according to `inFlight.isPaused`. Calls for an earlier request of this connection are
+   * ignored.
+   */
   onFlowChange(inFlight: InFlightRequest): void {
     if (this.#inFlight !== inFlight) return
     this.#lastActiveAt = performance.now()
@@ -186,8 +201,8 @@ export class Connection implements MessageReceiver {
         if (!hasRoom) await drained(socket)
       }
     } catch (cause) {
-      // The caller's body ended early. Closing the connection without the last chunk, or short of the announced
-      // length, marks the request as incomplete (RFC 9112 §8).
+      // The caller's body ended early. The connection is closed without the last chunk, or before the announced length
+      // is reached, so that the server recognises the request as incomplete (RFC 9112 §8).
       if (this.#inFlight === inFlight) this.#fail('unreachable', cause)
       return
     }
@@ -203,8 +218,8 @@ export class Connection implements MessageReceiver {
   }
 
   onMessageBegin(): boolean {
-    // A response without a request would be assigned to the next request. RFC 9112 §9.2 requires
-    // closing the connection then.
+    // If a response arrives while no request is in flight, it would be assigned to the next request. RFC 9112 §9.2
+    // requires closing the connection in this case.
     const inFlight = this.#inFlight
     return inFlight?.isSent === true
   }
@@ -228,9 +243,9 @@ export class Connection implements MessageReceiver {
   }
 
   /**
-   * Accepts HTTP/1.0, and HTTP/1.1 with no transfer coding but `chunked`. llhttp accepts any version, and any coding
-   * before `chunked`: such a body would be passed on still encoded, because the field is removed with the hop. RFC 9112
-   * §6.1 has transfer codings in HTTP/1.1 only.
+   * Accepts HTTP/1.0, and HTTP/1.1 with no transfer coding other than `chunked` (RFC 9112 §6.1 defines transfer codings
+   * for HTTP/1.1 only). llhttp also accepts other versions, and other codings before `chunked`. A body with such a
+   * coding would be passed on still encoded but without its `Transfer-Encoding` field, which is hop-by-hop.
    */
   #isFramingValid(headers: HeaderList): boolean {
     const codings = headerValues(headers, 'transfer-encoding')
@@ -239,7 +254,8 @@ export class Connection implements MessageReceiver {
   }
 
   onBody(part: Buffer): boolean {
-    // The idle time counts from here and not from the last byte read: a peer that sends chunk extensions makes no progress.
+    // The idle timeout restarts with each part of the body, and not with each byte read: a server that sends only chunk
+    // extensions makes no progress.
     this.#lastActiveAt = performance.now()
     this.#inFlight?.receiver.onData(part)
     return this.#inFlight !== null
@@ -258,7 +274,7 @@ export class Connection implements MessageReceiver {
     return true
   }
 
-  // RFC 9112 §6.3: a response without a length ends with its connection.
+  // A response without a length ends when its connection is closed (RFC 9112 §6.3).
   #ended(): void {
     this.#parser.finish()
     this.#fail('unreachable')
@@ -271,7 +287,10 @@ export class Connection implements MessageReceiver {
     inFlight?.receiver.onFailure(new HttpFailure(kind, { cause }))
   }
 
-  /** Enforces the timeouts. @param at milliseconds of the monotonic clock */
+  /**
+   * Enforces the timeouts.
+   * @param at the current time in milliseconds of the monotonic clock
+   */
   checkTimeouts(at: number, idleTimeoutMs: number): void {
     const inFlight = this.#inFlight
     const inactiveMs = at - this.#lastActiveAt
@@ -298,20 +317,20 @@ function maxIdleMsOf(headers: HeaderList): number {
 }
 
 /**
- * Whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. If the server does send it, its bytes
- * would be read as the next response, so such a connection is not reused.
+ * Returns whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. If the server does send this
+ * body, its bytes would be read as the next response, so the connection is not reused.
  */
 const announcesForbiddenBody = (status: number, headers: HeaderList): boolean =>
   (status === 204 || status === 304) &&
   (headerValue(headers, 'transfer-encoding') !== null ||
     Number(headerValue(headers, 'content-length') ?? 0) > 0)
 
-/** The cause of a failure if a response is not valid, its head is too large, or it switches to another protocol. */
+/** The cause of a failure if a response is invalid, its head is too large, or it switches to another protocol. */
 const NO_HTTP = Object.assign(new Error('the response is not valid HTTP'), { code: 'NO_HTTP' })
 
 const isTimeout = (error: Error): boolean => 'code' in error && error.code === 'ETIMEDOUT'
 
-/** Resolves when the socket's buffer has room again, or the socket is closed. */
+/** Resolves when the socket's buffer has room again, or when the socket is closed. */
 const drained = (socket: Socket): Promise<void> =>
   new Promise((resolve) => {
     const go = (): void => {

@@ -4,43 +4,46 @@ export interface HttpRequest {
   readonly method: string
   /** Path and query, sent byte for byte. */
   readonly path: string
-  /** Sent unchanged after `Host` and `Connection`. `Content-Length` or `Transfer-Encoding` is added if a body has neither. */
+  /**
+   * Header fields, sent unchanged after `Host` and `Connection`. If a request with a body has neither `Content-Length`
+   * nor `Transfer-Encoding`, one of the two is added.
+   */
   readonly headers: HeaderList
   readonly body: Buffer | AsyncIterable<Buffer> | null
 }
 
 /** Controls a request in flight and its response. */
 export interface Flow {
-  /** Bytes of the request may have been sent. */
+  /** Whether bytes of the request may have been sent. */
   readonly isSent: boolean
   pause(): void
   resume(): void
-  /** Aborts the request, and closes its connection if bytes of the request may have been sent on it. */
+  /** Aborts the request. If bytes of the request may have been sent, its connection is closed. */
   abort(): void
 }
 
-/** Receives the parts of a response in their order. The last call is either `onEnd` or `onFailure`, exactly once. */
+/** Receives the parts of a response in order. Exactly one call of `onEnd` or `onFailure` ends the sequence. */
 export interface Receiver {
-  /** Called before anything is sent. */
+  /** Called before any byte of the request is sent. */
   onStart(flow: Flow): void
   /** An informational response (RFC 9110 §15.2) such as 103 Early Hints; called any number of times. */
   onInformation(status: number, headers: HeaderList): void
   /** Status and headers of the final response. */
   onHeaders(status: number, headers: HeaderList): void
   onData(chunk: Buffer): void
-  /** Called after each read of the socket, once its bytes have been passed on, unless the response is complete. */
+  /** Called each time all bytes of one read of the socket have been passed on, unless the response is complete. */
   onCaughtUp(): void
   onEnd(trailers: HeaderList): void
   onFailure(failure: HttpFailure): void
 }
 
 /**
- * `unreachable`: no connection, a broken one, or a response that is not valid HTTP; `timeout`: no part of the body
- * arrived in time; `unsendable`: the request cannot be sent as it is.
+ * `unreachable`: no connection could be opened, the connection broke, or the response is not valid HTTP; `timeout`: no
+ * part of the body arrived in time; `unsendable`: the length of the request body differs from its `Content-Length`.
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'unsendable'
 
-/** There is no response, or only a part of one. */
+/** A request failed: no response has arrived, or only a part of the response. */
 export class HttpFailure extends Error {
   override readonly name = 'HttpFailure'
   readonly kind: FailureKind

@@ -1,20 +1,22 @@
 /**
- * Header fields as a flat list (`name, value, name, value`), like Node's `rawHeaders`. Order, spelling and repetition
- * are those on the wire.
+ * Header fields as a flat list (`name, value, name, value`), like Node's `rawHeaders`. The list keeps the order,
+ * spelling and repetition of the fields on the wire.
  */
 export type HeaderList = readonly string[]
 
-/** Returns the value of the first field with this name (in lower case); `null` if there is none. */
+/**
+ * Returns the value of the first field with this name, which is given in lower case; `null` if there is no such field.
+ */
 export function headerValue(list: HeaderList, name: string): string | null {
   for (let i = 0; i < list.length; i += 2) {
     const given = list[i] ?? ''
-    // The length is compared first: for most names that one comparison is enough.
+    // The lengths are compared first, because this cheap comparison already excludes most names.
     if (given.length === name.length && given.toLowerCase() === name) return list[i + 1] ?? ''
   }
   return null
 }
 
-/** Returns the values of all fields with this name (in lower case). */
+/** Returns the values of all fields with this name, which is given in lower case. */
 export function headerValues(list: HeaderList, name: string): string[] {
   const values: string[] = []
   for (let i = 0; i < list.length; i += 2) {

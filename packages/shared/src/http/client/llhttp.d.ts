@@ -4,7 +4,8 @@ declare module 'undici/lib/llhttp/llhttp_simd-wasm.js' {
   export default wasm
 }
 
-// The types of Node declare the name of this namespace only.
+// Node's type definitions contain only the name of the namespace `WebAssembly`, so the members in use are declared
+// here.
 declare namespace WebAssembly {
   const Module: new (bytes: Uint8Array) => object
   const Instance: new (

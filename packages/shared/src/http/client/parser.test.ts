@@ -4,7 +4,10 @@ import { HttpParser, type MessageReceiver } from './parser.ts'
 
 const LONGEST_HEAD = 1_000
 
-/** Parses `bytes` in the given pieces and returns all that was reported; `null` if it is not valid HTTP. */
+/**
+ * Parses `bytes`, split into the given pieces. Returns everything that the parser reported; `null` if the bytes are not
+ * valid HTTP.
+ */
 function parsed(type: 'request' | 'response', bytes: Buffer, ends: readonly number[] = []) {
   const messages: unknown[] = []
   let body = ''
@@ -44,7 +47,7 @@ const RESPONSES = Buffer.from(
   'latin1',
 )
 
-describe('parsing HTTP/1.1', () => {
+describe('the HTTP/1.1 parser', () => {
   it('reports heads, bodies and trailers, without the white space around header values', () => {
     expect(parsed('response', RESPONSES)).toEqual({
       isWhole: true,
@@ -71,7 +74,7 @@ describe('parsing HTTP/1.1', () => {
     })
   })
 
-  it('reports the same messages however their bytes are split', () => {
+  it('reports the same messages regardless of how their bytes are split', () => {
     const whole = parsed('response', RESPONSES)
     const cuts = uniqueArray(integer({ min: 0, max: RESPONSES.length }), { maxLength: 60 })
     holds(
@@ -88,7 +91,7 @@ describe('parsing HTTP/1.1', () => {
     )
   })
 
-  it('parses more bytes at once than its window holds', () => {
+  it('parses a chunk that is larger than its memory window', () => {
     const length = 200_000
     const head = `HTTP/1.1 200 OK\r\nContent-Length: ${length}\r\n\r\n`
     const read = parsed('response', Buffer.from(head + 'x'.repeat(length)))
@@ -129,7 +132,7 @@ describe('parsing HTTP/1.1', () => {
     expect(parsed('request', Buffer.from(bytes))).toBeNull()
   })
 
-  it('parses a new message after a reset within a message or after an error', () => {
+  it('parses a new message if it was reset within a message or after an error', () => {
     const heads: string[] = []
     const parser = new HttpParser(
       'request',

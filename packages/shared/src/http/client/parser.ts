@@ -1,31 +1,35 @@
 /**
- * Parses HTTP/1.1 messages with llhttp, Node's own parser, in the WebAssembly build that undici ships and uses for
- * its responses. None of llhttp's lenient modes is switched on, so what RFC 9112 does not allow is an error.
+ * Parses HTTP/1.1 messages with llhttp, Node's own parser, in the WebAssembly build that undici ships and uses for its
+ * responses. None of llhttp's lenient modes is switched on, so a message that violates RFC 9112 is an error.
  *
- * llhttp has no limits of its own. Here the head and the trailers of a message together are limited by the caller, and
- * the bytes between two parts that llhttp reports by `MAX_UNREPORTED_BYTES`: chunk extensions, leading zeros of a chunk
- * size, white space before a value, and empty lines before a message.
+ * llhttp itself has no size limits, so this file enforces two. The caller sets the maximum size of the head and the
+ * trailers of a message together. `MAX_UNREPORTED_BYTES` limits the bytes between two parts that llhttp reports: chunk
+ * extensions, leading zeros of a chunk size, white space before a value, and empty lines before a message.
  */
 import wasm from 'undici/lib/llhttp/llhttp_simd-wasm.js'
 
 /**
- * Receives the parts of a message in the order in which they were parsed. Returning `false` or `rejected` ends the
- * parsing with an error. No parser may be given bytes from within these calls, because all share one window of memory.
+ * Receives the parts of a message in the order in which they were parsed. A callback that returns `false` or `rejected`
+ * ends the parsing with an error. A callback must not pass bytes to any parser, because all parsers share one window of
+ * memory.
  */
 export interface MessageReceiver {
   onMessageBegin(): boolean
   onHead(head: Head): 'body' | 'no body' | 'rejected'
   onBody(part: Buffer): boolean
-  /** `isReusable`: another message may follow on the connection (RFC 9112 §9.3). */
+  /** `isReusable` says whether another message may follow on the connection (RFC 9112 §9.3). */
   onMessageComplete(trailers: readonly string[], isReusable: boolean): boolean
 }
 
 export interface Head {
-  /** 0 for a request. */
+  /** The status code of a response; 0 for a request. */
   readonly status: number
   /** The request target; empty for a response. */
   readonly target: string
-  /** Names and values alternately, in the order on the wire. Decoded as Latin-1, which preserves every byte. */
+  /**
+   * Header names and values alternately, in the order on the wire. They are decoded as Latin-1, which preserves every
+   * byte.
+   */
   readonly headers: string[]
   readonly isUpgrade: boolean
 }
@@ -50,18 +54,19 @@ const SKIP_BODY = 1
 const TARGET = 0
 const NAME = 1
 const VALUE = 2
-/** The reason phrase of a response. It counts as a part of the head, and is discarded. */
+/** The reason phrase of a response. It counts towards the size of the head, and is then discarded. */
 const REASON = 3
-/** The most bytes that may follow a part of a message before llhttp reports the next part. */
+/** The maximum number of bytes between two parts of a message that llhttp reports. */
 const MAX_UNREPORTED_BYTES = 16_384
-/** The largest read of a socket. */
+/** The maximum number of bytes that one read of a socket returns. */
 const WINDOW_BYTES = 65_536
 
 /**
- * The parser whose bytes llhttp is reading. llhttp's callbacks belong to the WebAssembly instance, not to a parser, and
- * are called only during `llhttp_execute` and `llhttp_finish`, which are synchronous. Module state on purpose, like the
- * instance and its window below: an instance with a window takes 192 KiB of memory (measured), too much for each
- * connection, while a parser within an instance takes 80 bytes.
+ * The parser that is passing bytes to llhttp. llhttp's callbacks belong to the WebAssembly instance and do not name the
+ * parser that they are for. They are called only during `llhttp_execute` and `llhttp_finish`, which are synchronous, so
+ * one variable is enough. The instance, its window and this variable are module state on purpose: an instance with a
+ * window takes 192 KiB of memory (measured), which is too much for each connection, while a parser within an instance
+ * takes 80 bytes.
  */
 const reading = {} as { parser: HttpParser }
 
@@ -83,21 +88,30 @@ const llhttp = new WebAssembly.Instance(new WebAssembly.Module(wasm), {
   },
 }).exports as Llhttp
 
-// The part of the WebAssembly memory into which bytes are copied for llhttp. All parsers can share it, because each
-// has parsed all of its bytes when `read` returns.
+// The part of the WebAssembly memory into which bytes are copied for llhttp. All parsers can share this window, because
+// a parser has parsed all of its bytes when `read` returns.
 const windowAt = llhttp.malloc(WINDOW_BYTES)
 let window = new Uint8Array(llhttp.memory.buffer, windowAt, WINDOW_BYTES)
 
-/** Parses the messages of one connection. Its memory is outside the garbage collector: call {@link free}. */
+/**
+ * Parses the messages of one connection. The parser's memory is not garbage collected, so its owner must call {@link
+ * free}.
+ */
 export class HttpParser {
   readonly #receiver: MessageReceiver
   readonly #maxHeadBytes: number
   #parser: number
   #chunk: Buffer = Buffer.alloc(0)
-  /** Parts of the head within the current chunk, not decoded yet, as triples: TARGET, NAME or VALUE; start; end. */
+  /**
+   * The parts of the head in the current chunk that are not decoded yet. Each part takes three elements: its kind
+   * (TARGET, NAME or VALUE), its start and its end.
+   */
   #parts: number[] = []
   #headBytes = 0
-  /** Where the last reported part ends in the current chunk; negative if it ended in an earlier one. */
+  /**
+   * The position in the current chunk where the last reported part ends; negative if that part ended in an earlier
+   * chunk.
+   */
   #reportedTo = 0
   #target = ''
   #headers: string[] = []
@@ -108,7 +122,10 @@ export class HttpParser {
     this.#maxHeadBytes = maxHeadBytes
   }
 
-  /** Parses further bytes. Returns false if they are not valid HTTP or the receiver ended the parsing; both are final. */
+  /**
+   * Parses further bytes. Returns false if the bytes are not valid HTTP or the receiver ended the parsing. In both
+   * cases the parser accepts no more bytes until {@link reset}.
+   */
   read(bytes: Buffer): boolean {
     for (let at = 0; at < bytes.length; at += WINDOW_BYTES) {
       if (
@@ -120,7 +137,7 @@ export class HttpParser {
   }
 
   #readPart(bytes: Buffer): boolean {
-    // When WebAssembly memory grows, its previous buffer is detached and has length 0.
+    // When the WebAssembly memory grows, its previous buffer is detached, and the length of the window becomes 0.
     if (window.length === 0) window = new Uint8Array(llhttp.memory.buffer, windowAt, WINDOW_BYTES)
     window.set(bytes)
     reading.parser = this
@@ -131,13 +148,13 @@ export class HttpParser {
     return this.#reportedTo >= -MAX_UNREPORTED_BYTES
   }
 
-  /** Ends the parsing at the end of the connection. Returns false if that was within a message. */
+  /** Reports the end of the connection to llhttp. Returns false if the connection ended within a message. */
   finish(): boolean {
     reading.parser = this
     return llhttp.llhttp_finish(this.#parser) === OK
   }
 
-  /** Discards an incomplete message: the next bytes begin a new one. */
+  /** Discards an incomplete message, so that the next bytes begin a new message. */
   reset(): void {
     llhttp.llhttp_reset(this.#parser)
     this.#parts = []
@@ -166,7 +183,7 @@ export class HttpParser {
     )
   }
 
-  /** @internal The callbacks of llhttp follow. */
+  /** @internal The following methods are the callbacks of llhttp. */
   onBegin(): number {
     this.#headBytes = 0
     this.#target = ''
@@ -197,7 +214,9 @@ export class HttpParser {
     return this.#receiver.onBody(this.#chunk.subarray(from, from + length)) ? OK : FAILED
   }
 
-  /** Records a part of the current chunk. Returns false if too many bytes precede it since the previous part. */
+  /**
+   * Records a part of the current chunk. Returns false if too many bytes lie between this part and the previous one.
+   */
   #report(from: number, length: number): boolean {
     const unreported = from - this.#reportedTo
     this.#reportedTo = from + length
@@ -211,7 +230,8 @@ export class HttpParser {
     return this.#receiver.onMessageComplete(this.#headers, isReusable) ? OK : FAILED
   }
 
-  // Decodes the whole head once and slices the string: decoding each part by itself costs more than parsing it.
+  // Decodes the whole head once and slices the resulting string, because decoding each part separately costs more than
+  // parsing the head.
   #decodeParts(): void {
     const parts = this.#parts
     if (parts.length === 0) return
@@ -221,7 +241,7 @@ export class HttpParser {
     for (let i = 0; i < parts.length; i += 3) {
       const what = parts[i]
       const part = text.slice((parts[i + 1] ?? 0) - from, (parts[i + 2] ?? 0) - from)
-      // A name or value may continue in the next chunk; then it is reported in parts, which are joined here.
+      // A name or value may continue in the next chunk. llhttp then reports it in several parts, which are joined here.
       if (what === TARGET) this.#target += part
       else if ((headers.length % 2 === 0) === (what === NAME)) headers.push(part)
       else headers[headers.length - 1] += part
@@ -230,7 +250,10 @@ export class HttpParser {
   }
 }
 
-/** RFC 9112 §5.1: white space around a value is not part of it. llhttp removes only that before the value. */
+/**
+ * White space around a value is not part of the value (RFC 9112 §5.1). llhttp removes only the white space before the
+ * value.
+ */
 function trimValues(headers: string[]): void {
   for (let i = 1; i < headers.length; i += 2) {
     const value = headers[i] ?? ''

@@ -21,7 +21,7 @@ const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
 const responseWith = (fields: string, version = '1.1'): string =>
   `HTTP/${version} 200 OK\r\n${fields}\r\n\r\n0\r\n\r\n`
 
-/** A TCP server whose responses are written by the test. */
+/** A TCP server for which the test writes the responses. */
 async function peer(onBytes: (bytes: string, socket: Socket) => void) {
   const sockets = new Set<Socket>()
   const accepted = Promise.withResolvers<Socket>()
@@ -44,7 +44,7 @@ async function peer(onBytes: (bytes: string, socket: Socket) => void) {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     connections: () => connections,
-    /** The server's side of the first connection. */
+    /** The server's socket of the first connection. */
     accepted: accepted.promise,
   }
 }
@@ -86,8 +86,8 @@ const failureOf = (call: Promise<unknown>): Promise<string> =>
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-describe('a connection', () => {
-  it('sends path and headers of a request byte for byte', async () => {
+describe('an HTTP client connection', () => {
+  it('sends the path and the headers of a request byte for byte', async () => {
     let seen = ''
     const server = await peer((bytes, socket) => {
       seen += bytes
@@ -152,14 +152,15 @@ describe('a connection', () => {
     const upstream = client(server.url)
     await get(upstream)
     const socket = await ours
-    // In the same turn of the event loop: after the client has read the end, and before its socket emits `close`.
+    // Sends the next request in the turn of the event loop in which the client reads the end of the connection. The
+    // client's socket has not emitted `close` at this point.
     const next = new Promise((resolve) => socket.once('end', () => resolve(get(upstream))))
     void server.accepted.then((theirs) => theirs.end())
     expect(await next).toMatchObject({ text: 'ok' })
     expect(server.connections()).toBe(2)
   })
 
-  it('does not reuse a connection that was idle for as long as the server allows', async () => {
+  it('does not reuse a connection after the idle time that the server announced', async () => {
     const response = OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=2\r\n\r\n')
     const server = await peer((_bytes, socket) => socket.write(response))
     vi.useFakeTimers({ toFake: ['performance'] })
@@ -176,7 +177,7 @@ describe('a connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('closes a connection on which a response arrives before its request has been sent', async () => {
+  it('closes a connection if a response arrives before the request has been sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
@@ -187,7 +188,7 @@ describe('a connection', () => {
     expect((await get(upstream)).text).toBe('ok')
   })
 
-  it('uses TLS for https, and requires a valid certificate', async () => {
+  it('uses TLS for https, and requires a valid server certificate', async () => {
     const file = (name: string) =>
       readFileSync(new URL(`fixtures/${name}`, import.meta.url), 'utf8')
     const cert = file('localhost.crt.pem')
@@ -209,8 +210,8 @@ describe('a connection', () => {
   })
 })
 
-describe('a pool', () => {
-  /** Sends a request; `started` resolves with the object that controls it, `ended` with its result. */
+describe('an HTTP connection pool', () => {
+  /** Sends a request. `started` resolves with the object that controls the request, `ended` with the result. */
   function call(pool: Pool) {
     const started = Promise.withResolvers<Flow>()
     const ended = Promise.withResolvers<string>()
@@ -229,7 +230,7 @@ describe('a pool', () => {
     return { started: started.promise, ended: ended.promise }
   }
 
-  it('queues requests beyond the connection limit, in order', async () => {
+  it('queues requests beyond the connection limit and sends them in order', async () => {
     let seen = 0
     const held: Socket[] = []
     const server = await peer((bytes, socket) => {
@@ -259,7 +260,7 @@ describe('a pool', () => {
     expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(['unreachable', 'completed'])
   })
 
-  it('keeps the connection of a request that is aborted before any of it was sent', async () => {
+  it('keeps a connection open if its request is aborted before any byte was sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const pool = client(server.url)
     await get(pool)
@@ -275,7 +276,7 @@ describe('a pool', () => {
     expect(server.connections()).toBe(1)
   })
 
-  it('sends nothing of a request before its connection is established', async () => {
+  it('sends no byte of a request before the connection is established', async () => {
     const pool = client('http://127.0.0.1:1')
     const refused = call(pool)
     const flow = await refused.started
@@ -301,8 +302,8 @@ describe('a pool', () => {
   })
 })
 
-describe('a response', () => {
-  it('reads no body in a response to HEAD, whatever length the response announces', async () => {
+describe('reading an HTTP response', () => {
+  it('ignores the announced body length of a response to HEAD', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'),
     )
@@ -314,7 +315,7 @@ describe('a response', () => {
     expect(server.connections()).toBe(1)
   })
 
-  it('reads the response after an unexpected 100 Continue', async () => {
+  it('reads the final response after an unexpected 100 Continue', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write(`HTTP/1.1 100 Continue\r\n\r\n${OK}`),
     )
@@ -353,7 +354,7 @@ describe('a response', () => {
     expect(await failureOf(get(client(server.url)))).toBe('unreachable')
   })
 
-  it('aborts a response whose body stops arriving, after the idle timeout', async () => {
+  it('fails with a timeout if the response body stops arriving', async () => {
     const server = await peer((_request, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'),
     )
@@ -364,7 +365,10 @@ describe('a response', () => {
 describe('the idle timeout of a response', () => {
   const IDLE_TIMEOUT_MS = 100
 
-  /** Requests a response of which `head` has arrived. The clock of the timeout stands still until `wait` moves it. */
+  /**
+   * Requests a response and waits until `head` has arrived. The clock of the idle timeout advances only when `wait` is
+   * called.
+   */
   async function begin(head: string) {
     vi.useFakeTimers({ toFake: ['performance'] })
     opened.defer(() => void vi.useRealTimers())
@@ -378,7 +382,7 @@ describe('the idle timeout of a response', () => {
     let read = 0
     socket.on('data', (bytes: Buffer) => (read += bytes.length))
     let sent = head.length
-    // Not by `eventually`, which moves the clock.
+    // Awaits events instead of using `eventually`, which would advance the fake clock.
     const arrived = async (): Promise<void> => {
       while (read < sent) await once(socket, 'data')
     }
@@ -396,7 +400,7 @@ describe('the idle timeout of a response', () => {
     }
   }
 
-  it('aborts a response of which only chunk extensions arrive', async () => {
+  it('aborts a response if only chunk extensions arrive', async () => {
     const { response, send, wait } = await begin(`${CHUNKED}2\r\nok\r\n5;x=`)
     for (let n = 0; n < 2; n += 1) {
       wait(IDLE_TIMEOUT_MS / 2)
@@ -415,11 +419,11 @@ describe('the idle timeout of a response', () => {
   })
 })
 
-describe('a request body', () => {
+describe('sending a request body', () => {
   async function* pieces(...texts: string[]): AsyncGenerator<Buffer> {
     for (const text of texts) yield Buffer.from(text)
   }
-  /** Responds once `end` has arrived. */
+  /** Starts a server that sends its response once it has received the text in `end`. */
   const collector = async (end: string) => {
     let seen = ''
     const server = await peer((bytes, socket) => {
@@ -436,14 +440,14 @@ describe('a request body', () => {
     expect(body()).toBe('bytes')
   })
 
-  it('sends a request body of unknown length in chunks, without empty ones, which would end it', async () => {
+  it('sends a request body of unknown length in chunks, and skips empty parts, which would end the body', async () => {
     const { server, body, head } = await collector('0\r\n\r\n')
     await get(client(server.url), { method: 'POST', body: pieces('ab', '', 'cde') })
     expect(head()).toContain('transfer-encoding: chunked\r\n')
     expect(body()).toBe('2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n')
   })
 
-  it('sends a request body of announced length without chunks', async () => {
+  it('sends a streamed request body without chunks if its length is announced', async () => {
     const { server, body } = await collector('abcde')
     const headers = ['Content-Length', '5']
     await get(client(server.url), { method: 'PUT', headers, body: pieces('ab', 'cde') })
@@ -466,7 +470,7 @@ describe('a request body', () => {
     },
   )
 
-  it('does not complete the request if its body ends early', async () => {
+  it('leaves the request incomplete if its body ends early', async () => {
     const { server, body } = await collector('never')
     async function* broken(): AsyncGenerator<Buffer> {
       yield Buffer.from('ab')
@@ -478,7 +482,7 @@ describe('a request body', () => {
     expect(body()).not.toContain('0\r\n\r\n')
   })
 
-  it('closes the connection if the response arrives before the end of the request body', async () => {
+  it('closes a connection if the response arrives before the end of the request body', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const more = Promise.withResolvers<void>()
     async function* slow(): AsyncGenerator<Buffer> {

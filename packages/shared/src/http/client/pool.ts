@@ -4,9 +4,9 @@ import { HttpFailure, type HttpRequest, type Receiver } from './exchange.ts'
 export interface PoolOptions {
   /** Connect timeout in ms, including the TLS handshake. */
   readonly connectTimeoutMs?: number
-  /** Longest time without a part of the body within a response, in ms. */
+  /** The longest time in ms that may pass between two parts of a response body. */
   readonly idleTimeoutMs?: number
-  /** Further requests are queued. */
+  /** The maximum number of connections. Requests beyond this number are queued. */
   readonly maxConnections?: number
 }
 
@@ -17,7 +17,10 @@ export class Pool implements AsyncDisposable {
   readonly #origin: URL
   readonly #options: Required<PoolOptions>
   readonly #connections = new Set<Connection>()
-  /** A stack: the connection used last is reused first, so that surplus ones become idle and are closed. */
+  /**
+   * A stack of idle connections. The connection used last is reused first, so that surplus connections stay idle and
+   * are closed.
+   */
   readonly #idle: Connection[] = []
   readonly #queue: { readonly request: HttpRequest; readonly receiver: Receiver }[] = []
   #released: Connection[] = []
@@ -41,7 +44,7 @@ export class Pool implements AsyncDisposable {
     this.#timeoutCheck.unref()
   }
 
-  /** No connection is open, and no request is queued. */
+  /** Whether no connection is open and no request is queued. */
   get isIdle(): boolean {
     return this.#connections.size === 0 && this.#queue.length === 0
   }
@@ -50,7 +53,8 @@ export class Pool implements AsyncDisposable {
     if (this.#isClosed) return receiver.onFailure(new HttpFailure('unreachable'))
     let connection = this.#idle.pop()
     while (connection?.isUsable === false) {
-      // Its `close` event is still to come, or it was idle for too long. Closing it frees its place in the pool.
+      // The connection was idle for too long, or has ended and not yet emitted `close`. Closing it makes room for
+      // another connection in the pool.
       void connection.close()
       connection = this.#idle.pop()
     }
@@ -68,8 +72,8 @@ export class Pool implements AsyncDisposable {
     return connection
   }
 
-  // Deferred by one turn of the event loop: bytes after the response's end, or the end of the connection, may have
-  // arrived with it, and make the connection unusable.
+  // Releases a connection one turn of the event loop after its response. Further bytes, or the end of the connection,
+  // may have arrived together with the end of the response. Either makes the connection unusable.
   #release(connection: Connection): void {
     if (this.#released.length === 0)
       setImmediate(() => {
@@ -104,7 +108,7 @@ export class Pool implements AsyncDisposable {
       connection.checkTimeouts(at, this.#options.idleTimeoutMs)
   }
 
-  /** Fails queued requests and those in flight. */
+  /** Closes the pool. Queued requests and requests in flight fail. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
     clearInterval(this.#timeoutCheck)

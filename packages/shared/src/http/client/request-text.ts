@@ -7,11 +7,15 @@ export interface TextResponse {
   header(name: string): string | null
 }
 
-/** The services called with this function send small responses, so a larger one is an error. */
+/**
+ * The maximum size of a response. The services called with `requestText` send only small responses, so a larger one is
+ * an error.
+ */
 const MAX_RESPONSE_BYTES = 1_048_576
 
 /**
- * Sends one request and resolves with its complete response. `timeoutMs` limits both together.
+ * Sends one request and resolves with its complete response. `timeoutMs` limits the time from the start of the request
+ * to the end of the response.
  *
  * @throws {HttpFailure} if there is no complete response, or `signal` aborts.
  */

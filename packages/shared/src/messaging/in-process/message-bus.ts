@@ -1,7 +1,7 @@
 /**
- * The embedded host's broker: exchanges, queues, prefetch, delivery limit, message TTL and dead lettering as in
- * RabbitMQ, in memory. Messages are lost at a restart, which is safe: unfinished steps are published again from the
- * transaction source, credential events from their outbox.
+ * The message broker of the embedded host. It implements exchanges, queues, prefetch, delivery limit, message TTL and
+ * dead lettering in memory, with the behaviour of RabbitMQ. Messages are lost at a restart. This is safe, because
+ * unfinished steps are re-published from the transaction source, and credential events from their outbox.
  */
 import { IntegrationError } from '../../errors.ts'
 import type { Logger } from '../../observability/logger.ts'
@@ -58,7 +58,8 @@ export function createInProcessBus(logger: Logger): MessageBus {
     }
     if (position === 'front') queue.ready.unshift(queued)
     else queue.ready.push(queued)
-    // Delivered in a later turn of the event loop than the publish, as by RabbitMQ: callers rely on that order.
+    // A message is delivered in a later turn of the event loop than its publish, as with RabbitMQ. Callers rely on this
+    // order.
     setImmediate(() => dispatch(queue))
   }
 
@@ -92,7 +93,7 @@ export function createInProcessBus(logger: Logger): MessageBus {
         ({ inFlight, options }) => inFlight.size < options.prefetch,
       )
       if (subscriber === undefined) return
-      // Consumers of a queue take turns, as in RabbitMQ.
+      // The consumers of a queue receive deliveries in turn (round robin), as with RabbitMQ.
       queue.subscribers.push(...queue.subscribers.splice(queue.subscribers.indexOf(subscriber), 1))
       const queued = queue.ready.shift() as QueuedDelivery
       if (queued.expiry !== null) clearTimeout(queued.expiry)
@@ -187,7 +188,7 @@ export function createInProcessBus(logger: Logger): MessageBus {
   }
 }
 
-/** Whether a binding matches a routing key (AMQP 0-9-1 §3.1.3). */
+/** Returns whether a binding matches a routing key (AMQP 0-9-1 §3.1.3). */
 function matches(type: ExchangeSpec['type'], pattern: string, routingKey: string): boolean {
   if (type === 'fanout') return true
   return type === 'direct'
@@ -195,7 +196,7 @@ function matches(type: ExchangeSpec['type'], pattern: string, routingKey: string
     : topicMatches(pattern.split('.'), routingKey.split('.'))
 }
 
-/** Matches a topic pattern: `*` is exactly one word, `#` any number of words. */
+/** Returns whether a topic pattern matches: `*` stands for exactly one word, `#` for any number of words. */
 function topicMatches([head, ...rest]: readonly string[], words: readonly string[]): boolean {
   if (head === undefined) return words.length === 0
   if (head === '#')

@@ -5,7 +5,7 @@ import { brokerReason, inequivalenceOf } from './broker-errors.ts'
 const refused = (code: number, text: string) =>
   Object.assign(new Error(`Operation failed: QueueDeclare; ${text}`), { code })
 
-describe('errors of the broker', () => {
+describe('parsing errors of the broker', () => {
   it.each([
     [
       `406 (PRECONDITION-FAILED) with message "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'it's' in vhost '/': received the value '5000' of type 'signedint' but current is the value '1000' of type 'signedint'"`,
@@ -30,7 +30,7 @@ describe('errors of the broker', () => {
     )
   })
 
-  it("reports any other error of the broker by its reply code, never by the broker's text", () => {
+  it('reports other broker errors by their reply code, never by their text', () => {
     const text = `Handshake terminated by server: 403 (ACCESS-REFUSED) with message "ACCESS_REFUSED - Login was refused for user 'x'"`
     expect(brokerReason(new Error(text))).toBe('ACCESS-REFUSED')
     const refusal = Object.assign(new Error('x'), { code: 'ECONNREFUSED' })

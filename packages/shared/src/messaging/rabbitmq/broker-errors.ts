@@ -2,11 +2,14 @@
 import type { ChannelModel } from 'amqplib'
 import { reasonOf } from '../../observability/health.ts'
 
-/** A queue or exchange exists with another argument than was declared. The broker names only the first difference. */
+/**
+ * A queue or exchange exists with a different argument than the declared one. The broker names only the first
+ * difference.
+ */
 export interface Inequivalence {
   readonly kind: 'queue' | 'exchange'
   readonly name: string
-  /** `x-message-ttl`, `type`, `durable`, … */
+  /** The name of the argument, such as `x-message-ttl`, `type` or `durable`. */
   readonly setting: string
   /** The declared value as the broker prints it; `none` if it is not set. */
   readonly wanted: string
@@ -18,7 +21,7 @@ const INEQUIVALENT =
 
 /** Returns the broker's version from its server properties (`connection.start`); `unknown` if it has none. */
 export function versionOf({ connection }: ChannelModel): string {
-  // The server properties are not in amqplib's types.
+  // The types of amqplib do not contain the server properties.
   const { serverProperties } = connection as unknown as {
     readonly serverProperties: { readonly version?: string }
   }
@@ -40,11 +43,14 @@ export function inequivalenceOf(error: unknown): Inequivalence | null {
   return { kind, name, setting, wanted: bare(wanted), found: bare(found) }
 }
 
-// Removes the broker's wording around a value: "the value '5000' of type 'signedint'", "'fanout'", "none".
+// Removes the broker's wording around a value, as in "the value '5000' of type 'signedint'", "'fanout'" and "none".
 const bare = (text: string): string =>
   /^(?:the value )?'(?<value>.*?)'(?: of type '\w+')?$/s.exec(text)?.groups?.['value'] ?? text
 
-/** Returns the part of a broker's error that may be reported: the AMQP reply, such as `ACCESS-REFUSED`, if there is one. */
+/**
+ * Returns the part of a broker's error that may be logged. For an AMQP reply this is its name, such as
+ * `ACCESS-REFUSED`.
+ */
 export function brokerReason(error: unknown): string {
   const differs = inequivalenceOf(error)
   if (differs !== null) {

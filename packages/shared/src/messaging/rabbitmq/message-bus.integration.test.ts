@@ -14,7 +14,7 @@ const url = process.env['TEST_AMQP_URL'] ?? ''
 const logger = createLogger('test', 'silent')
 const prefixes: string[] = []
 
-/** Opens a bus with its own prefix for exchange and queue names. */
+/** Opens a message bus whose exchange and queue names have a prefix of their own. */
 async function open(address = url, confirmDeadlineMs = 5_000): Promise<MessageBus> {
   const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
   prefixes.push(prefix)
@@ -58,7 +58,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     queues: [{ name: 'orders', bindings: [{ exchange: 'work', routingKey: 'order' }] }],
   }
 
-  it('reports a broker that is too old as down, and uses it after its upgrade', async () => {
+  it('reports a broker that is too old as down, and uses the broker after its upgrade', async () => {
     await using relay = await startRelay(url, 5_672)
     relay.edit = (reply) =>
       edited(reply, /(version\S{5})\d\.\d+/, (text) => text.replace(/\d(?=\.\d+$)/, '2'))
@@ -79,7 +79,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     expect(health.report().status).toBe('ready')
   })
 
-  it('declares its topology and consumes again after the connection was cut', async () => {
+  it('declares the topology and consumes again after the connection was cut', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -97,12 +97,12 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await line[Symbol.asyncDispose]()
   })
 
-  it('reconnects if the connection breaks repeatedly, also while reconnecting', async () => {
+  it('reconnects if the connection breaks repeatedly, even while reconnecting', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
-    // Cut at different moments of connecting: in the handshake, while declaring, while consuming.
+    // The delays cut the connection in different phases: during the handshake, while declaring, and while consuming.
     for (let afterMs = 0; afterMs < 60; afterMs += 2) {
       line.cut()
       await delay(100 + afterMs)
@@ -111,7 +111,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('reconnects if the broker closes the connection just as it is established', async () => {
+  it('reconnects if the broker closes the connection immediately after establishing it', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -189,7 +189,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('settles every queue depth request if the connection is cut while their channels close', async () => {
+  it('settles every queue depth request if the connection is cut while the channels of the requests close', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -213,7 +213,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('fails a publish whose confirm does not arrive within the deadline', async () => {
+  it('fails a publish if no publisher confirm arrives before the deadline', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url, 300)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -243,7 +243,8 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   })
 })
 
-// AMQP 0-9-1: the class and method ids as a frame encodes them, and a whole frame as the broker sends it.
+// The following constants are class and method ids as encoded in an AMQP 0-9-1 frame, and a whole frame from the
+// broker.
 const method = (classId: number, methodId: number) => Buffer.from([0, classId, 0, methodId])
 const CONSUME_OK = method(60, 21)
 const CONNECTION_CLOSE = (() => {
@@ -310,7 +311,7 @@ describe('a queue that exists with incompatible arguments', () => {
     ['after the connection was established', true],
     ['before the connection is established', false],
   ])(
-    'reports RabbitMQ as down with the incompatible queue argument, declared %s',
+    'reports RabbitMQ as down, with the incompatible argument, if the queue is declared %s',
     async (_, isConnectedFirst) => {
       await using over = await openOver(ours, isConnectedFirst)
       await eventually(() =>
@@ -322,7 +323,7 @@ describe('a queue that exists with incompatible arguments', () => {
     },
   )
 
-  it('logs an incompatible queue once with its remediation, however often the declaration is retried', async () => {
+  it('logs an incompatible queue only once and with its remediation, although the declaration is retried', async () => {
     await using over = await openOver(ours, false)
     await eventually(() => expect(over.line.connections).toBeGreaterThan(3))
     expect(over.errors()).toMatchObject([
@@ -337,7 +338,7 @@ describe('a queue that exists with incompatible arguments', () => {
     ])
   })
 
-  it('declares and uses an incompatible queue as soon as it was deleted', async () => {
+  it('declares and uses a queue as soon as its incompatible predecessor was deleted', async () => {
     await using over = await openOver(ours, true)
     await eventually(() => expect(over.errors()).toHaveLength(1))
     await over.deleteQueue()
@@ -353,7 +354,8 @@ describe('a queue that exists with incompatible arguments', () => {
     line.edit = (reply) => {
       if (isSilent || !reply.includes('PRECONDITION_FAILED')) return reply
       isSilent = true
-      // The broker becomes unresponsive after this reply, before the client has replied to it.
+      // The relay stops forwarding after this reply, so the broker seems unresponsive when the client closes the
+      // connection.
       queueMicrotask(() => line.silence())
       return reply
     }

@@ -1,10 +1,11 @@
 /**
  * The message bus over RabbitMQ (3.10 to 4.x) with amqplib.
  *
- * I1  There is one recovery path: whatever breaks (connection, channel, a cancelled consumer) ends the connection,
- *     and `setUp` creates everything again on the next one: publishing channel, topology, consumers.
- * I2  Every publish settles: by the broker's confirm, by the loss of its channel, or by our own deadline.
- * I3  A delivery is settled on the channel it arrived on, or not at all; the broker redelivers the rest.
+ * I1  There is one recovery path. Any failure of the connection, a channel or a consumer ends the connection. On the
+ *     next connection, `setUp` creates the publishing channel, the topology and the consumers again.
+ * I2  Every publish settles: when the broker confirms it, when its channel is lost, or at our own deadline.
+ * I3  A delivery is settled only on the channel on which it arrived. If that channel is closed, the broker redelivers
+ *     the message.
  */
 import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
 import { coalesceWrites } from '../../batching/coalesce-writes.ts'
@@ -36,7 +37,7 @@ export interface RabbitMqOptions {
   readonly logger: Logger
   /** Prepended to every exchange and queue name (`AMQP_PREFIX`), so that installations can share a vhost. */
   readonly prefix?: string
-  /** Milliseconds until a publish or request without a reply fails; amqplib itself waits forever. */
+  /** The milliseconds after which a publish or request without a reply fails; amqplib itself waits forever. */
   readonly confirmDeadlineMs?: number
 }
 
@@ -66,7 +67,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   let publisher: ConfirmChannel | null = null
   let isClosing = false
   let isBlocked = false
-  /** The incompatible declaration that was logged last, so that its retries are not logged again. */
+  /** The incompatible declaration that was logged last. Retries of this declaration are not logged again. */
   let loggedInequivalence: string | null = null
 
   const named = (name: string): string => prefix + name
@@ -76,7 +77,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   const queueName = (name: string): string =>
     exclusiveQueues.has(name) ? `${named(name)}.${ownSuffix}` : named(name)
 
-  // An exclusive queue is deleted with the connection, so its messages could never be redelivered: they need no ack.
+  // Messages of an exclusive queue need no ack, because the queue is deleted with the connection, so that no message of
+  // it can be redelivered.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
   // I1: closing the connection is enough; `keepConnected` opens the next one.
@@ -89,7 +91,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   async function setUp(current: ChannelModel): Promise<void> {
     throwOnProblem([checkVersion('rabbitmq', versionOf(current))])
     coalesceWrites(streamOf(current))
-    // A new suffix for each connection: the broker may not have noticed the end of the previous one and keep its queues.
+    // Each connection uses a new suffix. If the broker has not noticed the end of the previous connection, the
+    // exclusive queues with the previous suffix still exist.
     ownSuffix = crypto.randomUUID().slice(0, 8)
     isBlocked = false
     current.on('blocked', () => {
@@ -120,7 +123,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     model = current
     publisher = channel
     channel.on('close', () => restart(current, 'publishing channel closed'))
-    // Iterates over a copy: `consume` starts every consumer that is added from here on, and none may be started twice.
+    // The loop iterates over a copy. A consumer that is added during the loop is started by `consume`, and must not be
+    // started a second time here.
     const known = [...consumers]
     for (const consumer of known) await startConsumer(current, consumer)
   }
@@ -143,7 +147,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       ? { durable: false, exclusive: true, autoDelete: true }
       : { durable: true, arguments: queueArguments(queue, prefix) }
 
-  /** Logs a rejected declaration once, however often it is retried. */
+  /** Logs a rejected declaration only once, although the declaration is retried. */
   function logInequivalence(error: unknown): void {
     const differs = inequivalenceOf(error)
     const text = JSON.stringify(differs)
@@ -218,7 +222,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     lost,
   })
 
-  // I2: one timer for all publishes, because a timer for each costs more than the publish itself.
+  // I2: one timer serves all publishes, because a timer for each publish costs more than the publish itself.
   const overdue = setInterval(() => {
     const startedBefore = performance.now() - confirmDeadlineMs
     for (const publishing of publishings) {
@@ -236,7 +240,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       try {
         await assertTopology(channel, topology)
       } catch (error) {
-        // I1: the next connection declares the topology again, and logs a failure.
+        // I1: the topology is declared again on the next connection, where a failure is logged.
         restart(current, brokerReason(error))
       }
     },
@@ -301,7 +305,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       const current = model
       if (current === null) return null
       const query = async (): Promise<QueueDepth> => {
-        // A separate channel, because checking an unknown queue closes its channel.
+        // The query uses a separate channel, because the broker closes the channel if the queue does not exist.
         const channel = await current.createChannel()
         channel.on('error', () => {})
         const { messageCount, consumerCount } = await channel.checkQueue(queueName(queue))
@@ -334,7 +338,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
         Promise.all([...consumers].map(({ inFlight }) => Promise.allSettled(inFlight)))
       await handled()
       await connection[Symbol.asyncDispose]()
-      // More deliveries may have arrived before the connection ended.
+      // Further deliveries may have arrived before the connection ended, so their handlers are awaited as well.
       await handled()
       clearInterval(overdue)
       lost(new Error('closed'))

@@ -1,8 +1,8 @@
 import type { QueueSpec } from '../message-bus.ts'
 
 /**
- * Returns the arguments of a durable queue that correctness depends on. They are arguments and not a policy, so that no
- * operator can change them by mistake.
+ * Returns the arguments that a durable queue needs for correctness. They are declared as arguments and not as a policy,
+ * so that an operator cannot change them by mistake.
  */
 export function queueArguments(
   queue: QueueSpec,
@@ -17,7 +17,8 @@ export function queueArguments(
       ...(queue.deadLetter.routingKey !== undefined && {
         'x-dead-letter-routing-key': queue.deadLetter.routingKey,
       }),
-      // At-least-once dead lettering needs reject-publish: a full target queue must push back, not drop messages.
+      // At-least-once dead lettering requires `reject-publish`: a full target queue must reject messages instead of
+      // dropping them.
       'x-dead-letter-strategy': 'at-least-once',
       'x-overflow': 'reject-publish',
     }),

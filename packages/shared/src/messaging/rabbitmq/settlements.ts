@@ -4,20 +4,21 @@ import type { Settlement } from '../message-bus.ts'
 /** Settles the deliveries of one channel. */
 export interface Settlements {
   open(message: Message): void
-  /** Resolves when the ack or nack was written to the channel. */
+  /** Resolves when the ack or nack has been written to the channel. */
   settle(message: Message, settlement: Settlement): Promise<void>
 }
 
 /**
- * Acknowledges finished deliveries at the end of each turn of the event loop. One frame with `multiple` covers all
- * deliveries before the oldest one still in flight, which costs a quorum queue one log entry instead of one each.
- * Deliveries after a slow one are acknowledged one by one, so that they do not wait for it.
+ * Acknowledges finished deliveries at the end of each turn of the event loop. One frame with `multiple` acknowledges
+ * all deliveries before the oldest delivery in flight. This costs a quorum queue one log entry instead of one per
+ * delivery. Later deliveries are acknowledged one by one, so that a slow delivery does not delay them.
  */
 export function createSettlements(
   channel: Pick<Channel, 'ack' | 'nack'>,
   defer: (flush: () => void) => void = setImmediate,
 ): Settlements {
-  // In the order of delivery. Its size is at most the prefetch count.
+  // The deliveries without a written ack or nack, in the order of arrival. There are at most as many as the prefetch
+  // count.
   const inFlight = new Map<Message, 'open' | 'done'>()
   let done = 0
   let deferred: Promise<void> | null = null
@@ -28,7 +29,7 @@ export function createSettlements(
     let isBehindOpen = false
     const singly: Message[] = []
     for (const [message, state] of inFlight) {
-      if (done === 0) break // all that follow are in flight, and there may be many
+      if (done === 0) break // all deliveries after the last finished one are in flight
       if (state === 'open') isBehindOpen = true
       else {
         if (isBehindOpen) singly.push(message)

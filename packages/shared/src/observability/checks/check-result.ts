@@ -1,9 +1,12 @@
-/** The result of one check of a backend or peer, made by `integration-host doctor` or by the service that depends on it. */
+/**
+ * The result of one check of a backend or another service. The check is made by `integration-host doctor` or by a
+ * service that depends on the backend.
+ */
 export interface CheckResult {
   readonly check: string
   readonly verdict: 'ok' | 'warning' | 'problem' | 'skipped'
   readonly found: string
-  /** What an operator should do; `null` if nothing. */
+  /** The action that an operator should take; `null` if no action is needed. */
   readonly remediation: string | null
 }
 
@@ -14,7 +17,7 @@ export const ok = (check: string, found: string): CheckResult => ({
   remediation: null,
 })
 
-/** The result for a backend that works, but not as it should, or not for long. */
+/** Returns the result for a backend that works but has a problem, or will soon stop working. */
 export const warning = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'warning',
@@ -22,7 +25,7 @@ export const warning = (check: string, found: string, remediation: string): Chec
   remediation,
 })
 
-/** The result for a backend that does not work, or loses data that must be kept. */
+/** Returns the result for a backend that does not work, or that may lose data. */
 export const problem = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'problem',
@@ -30,7 +33,7 @@ export const problem = (check: string, found: string, remediation: string): Chec
   remediation,
 })
 
-/** The result for a check that could not be made; `remediation` says what the check needs. */
+/** Returns the result for a check that could not be made; `remediation` says what the check needs. */
 export const skipped = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'skipped',
@@ -38,7 +41,9 @@ export const skipped = (check: string, found: string, remediation: string): Chec
   remediation,
 })
 
-/** Whether a version is at least this major and minor version; false for text that does not begin with a number. */
+/**
+ * Returns whether a version is at least this major and minor version; false if the text does not begin with a number.
+ */
 function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
   const [, first = '-1', second = '0'] = /^(\d+)(?:\.(\d+))?/.exec(version) ?? []
   return Number(first) > major || (Number(first) === major && Number(second) >= minor)
@@ -59,7 +64,10 @@ export function checkVersion(backend: keyof typeof NEEDED_VERSIONS, version: str
     : problem('version', version, `Upgrade to ${needed.join('.')} or newer.`)
 }
 
-/** A backend that must not be used until an operator fixes it. The message contains no secret. */
+/**
+ * An error for a backend that must not be used until an operator has fixed the problem. The error's message contains no
+ * secret.
+ */
 export class UnsupportedBackend extends Error {
   override readonly name = 'UnsupportedBackend'
 
@@ -68,7 +76,10 @@ export class UnsupportedBackend extends Error {
   }
 }
 
-/** @throws {UnsupportedBackend} for the first problem among the results. */
+/**
+ * Checks the results of a backend.
+ * @throws {UnsupportedBackend} for the first problem among the results.
+ */
 export function throwOnProblem(results: readonly CheckResult[]): void {
   const found = results.find(({ verdict }) => verdict === 'problem')
   if (found !== undefined) throw new UnsupportedBackend(found)

@@ -3,18 +3,21 @@ import { type CheckResult, ok, problem, warning } from './check-result.ts'
 /** A reading of another machine's clock. All times are epoch milliseconds. */
 export interface ClockReading {
   readonly remoteAt: number
-  /** By the local clock, before the request and after the response. */
+  /** The local time before the request. `respondedAt` is the local time after the response. */
   readonly requestedAt: number
   readonly respondedAt: number
 }
 
 const WARNING_MS = 2_000
-/** The duration of a step's lease: with a larger skew one machine sees another machine's lease as expired. */
+/**
+ * The duration of a step's lease. If the skew is larger, one machine can regard the lease of another machine as
+ * expired.
+ */
 const PROBLEM_MS = 30_000
 
 /**
- * Checks the skew between the clocks of two machines. The other clock was read at some moment between request and
- * response, so only a difference beyond that uncertainty counts.
+ * Checks the skew between the clocks of two machines. The other clock was read at an unknown moment between request and
+ * response, so a difference counts only if it is larger than that interval.
  */
 export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading): CheckResult {
   const aheadMs = remoteAt - (requestedAt + respondedAt) / 2
@@ -27,7 +30,10 @@ export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading)
   return (skewMs < PROBLEM_MS ? warning : problem)('clock', found, remediation)
 }
 
-/** Reads a server's clock from the `Date` of its response, which is truncated to the second; `null` without a valid `Date`. */
+/**
+ * Returns a reading of a server's clock from the `Date` header of its response, which has a precision of one second;
+ * `null` if there is no valid `Date` header.
+ */
 export function httpClock(
   response: Response,
   requestedAt: number,

@@ -1,4 +1,7 @@
-/** Tracing by OpenTelemetry's SDK, which takes 44 MB of memory: this module is loaded only if a collector is configured. */
+/**
+ * Traces with OpenTelemetry's SDK. The SDK takes 44 MB of memory, so this module is loaded only if a collector is
+ * configured.
+ */
 import { setTimeout as delay } from 'node:timers/promises'
 import {
   type Context,
@@ -24,7 +27,7 @@ const kinds = {
   internal: SpanKind.INTERNAL,
 } as const satisfies Record<SpanDescription['kind'], SpanKind>
 
-/** Values of OpenTelemetry's standard variables where the environment sets none. */
+/** The defaults for standard variables of OpenTelemetry that the environment does not set. */
 const defaults = (service: string) => ({
   OTEL_SERVICE_NAME: service,
   // The propagator `baggage` is left out, because a caller's baggage would be sent to the provider.
@@ -36,14 +39,14 @@ const defaults = (service: string) => ({
 /** How long shutdown waits for pending spans; an unavailable collector must not delay it further. */
 const FLUSH_MS = 1_000
 
-/** Starts the SDK, configured by the `OTEL_*` variables; disposing flushes pending spans. */
+/** Starts the SDK, which reads the `OTEL_*` variables. Disposing the result flushes pending spans. */
 export function startOpenTelemetry(
   service: string,
   env: NodeJS.ProcessEnv,
   logger: Logger,
 ): Tracing & AsyncDisposable {
   for (const [name, value] of Object.entries(defaults(service))) env[name] ||= value
-  // The SDK reports its errors to its diagnostic logger only, which is silent by default.
+  // The SDK reports its errors only to its diagnostic logger, which writes nothing by default.
   const warn = (message: string): void =>
     logger.warn({ reason: scrub(messageOf(message)) }, 'traces are not delivered')
   const quiet = (): void => {}
@@ -91,19 +94,25 @@ export function startOpenTelemetry(
 }
 
 /**
- * Returns the context of the trace that headers continue. Without `tracestate` (W3C Trace Context §3.3): vendors put
- * data of their own there, and everything that is read here is sent on to the provider.
+ * Returns the trace context from the headers of a request. The header `tracestate` (W3C Trace Context §3.3) is ignored:
+ * it contains data of tracing vendors, which would be sent on to the provider.
  */
 const traceOf = ({ traceparent }: Readonly<Record<string, unknown>>): Context =>
   propagation.extract(ROOT_CONTEXT, { traceparent })
 
-/** Returns the message of a diagnostic line, which the SDK writes as JSON with a stack and the collector's response. */
+/**
+ * Returns the message of a diagnostic line. The SDK writes such a line as JSON, together with a stack and the
+ * collector's response.
+ */
 function messageOf(text: string): string {
   const error = parseJsonObject(text)
   return error === null ? text : String(error['message'])
 }
 
-/** Returns the code or the class of an error, never its message: drivers put passwords and whole bodies there. */
+/**
+ * Returns the code or the class of an error, never the message, because drivers put passwords and whole bodies into
+ * messages.
+ */
 function errorTypeOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
   const { code } = error as { code?: unknown }
