@@ -314,11 +314,14 @@ describe("revocation and expiry of a realm's tokens by the control routes", () =
     ['a%2Fb/revoke', 400],
     [`${'x'.repeat(65)}/expire`, 400],
     ['__proto__/expire', 404],
-  ])('responds to %s for an unknown realm with %i', async (path, status) => {
-    const answer = await provider.sandbox('POST', `realms/${path}`)
-    expect(answer.status).toBe(status)
-    expect(answer.headers.get('Content-Type')).toBe('application/problem+json')
-  })
+  ])(
+    'a request to realms/%s for an unknown or invalid realm receives the status %i',
+    async (path, status) => {
+      const answer = await provider.sandbox('POST', `realms/${path}`)
+      expect(answer.status).toBe(status)
+      expect(answer.headers.get('Content-Type')).toBe('application/problem+json')
+    },
+  )
 })
 
 it('a reset restores the initial settings, faults, counters, companies and grants', async () => {
