@@ -98,7 +98,7 @@ describe('the authorization code flow', () => {
     })
   })
 
-  it('needs no cookie if a holder of a service key started it, and redirects to return_to', async () => {
+  it('accepts a callback without a cookie if a holder of a service key started the authorization', async () => {
     const { status, body } = await service.ask(
       '/authorizations',
       json({ return_to: RETURN_TO, realm: '77' }),
@@ -131,7 +131,7 @@ describe('the authorization code flow', () => {
       started.cookie,
     )
     expect(await problem(denied)).toEqual({ status: 400, code: 'authorization_denied' })
-    // The denial has used up the state.
+    // The state cannot be used again after the denial.
     const code = provider.authorize(started.consent)
     expect(
       (await callback({ code, realmId: '1', state: started.state }, started.cookie)).status,
@@ -205,7 +205,7 @@ describe('the authorization code flow', () => {
     })
   })
 
-  it('starts nothing on a HEAD request to /authorize', async () => {
+  it('does not start an authorization on a HEAD request to /authorize', async () => {
     const response = await fetch(`${service.url}/authorize`, { method: 'HEAD', redirect: 'manual' })
     const { status, headers } = response
     expect([status, headers.get('Allow'), headers.get('Location'), headers.getSetCookie()]).toEqual(
@@ -360,7 +360,7 @@ describe('a code that another application received and posts to /callback', () =
   const post = (code: string, realm = '1') =>
     service.ask('/callback', json({ RealmID: realm, Code: code }))
 
-  it('exchanges a code once for concurrent and repeated POSTs of it', async () => {
+  it('exchanges a code only once if it is posted concurrently and repeatedly', async () => {
     const code = provider.authorize()
     provider.knobs.latencyMs = 50
     const answers = await Promise.all(Array.from({ length: 10 }, () => post(code)))
@@ -692,7 +692,7 @@ describe('the credential routes', () => {
     },
   )
 
-  it('has no realm in its metrics by default', async () => {
+  it('exposes no realm in the metrics by default', async () => {
     await service.connect('4620816365291')
     await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })
     const metrics = await (await fetch(`${service.url}/metrics`)).text()
@@ -737,7 +737,7 @@ describe('the credential routes', () => {
     ].filter((secret) => secret !== null && secret !== '')
     expect(log).toContain('"msg":"refresh"')
     for (const secret of secrets) expect(log).not.toContain(secret)
-    // Proves that this search finds a token that is in the text.
+    // Checks that the search itself finds a token in a text that contains one.
     expect(`${log}${token}`).toContain(token)
   })
 })

@@ -24,7 +24,7 @@ const problems = (env: Record<string, string>): string => {
 }
 
 describe('the settings of token-service', () => {
-  it('keeps addresses exactly as written and client secrets in order, and has the documented defaults', () => {
+  it('keeps URLs as written and client secrets in order, and applies the documented defaults', () => {
     const config = readConfig(good)
     expect(config).toMatchObject({
       HOST: '127.0.0.1',

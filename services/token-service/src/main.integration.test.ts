@@ -80,7 +80,7 @@ describe('token-service as a process', () => {
     ...env,
   })
 
-  it('starts without its dependencies, reports which are unavailable, becomes ready with them, and exits with 0', async () => {
+  it('starts without its dependencies, reports the unavailable ones, becomes ready with them, and exits with 0', async () => {
     const provider = cleanup.use(await startScriptedProvider())
     provider.knobs.discoveryStatus = 503
     const redis = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))

@@ -1,6 +1,7 @@
 /**
- * Which fault a credential gets, what stays stored and how many requests are sent if the token endpoint responds
- * unusually, over real HTTP and Redis. adapters/openid/provider.test.ts has more responses, tested on the adapter.
+ * Tests unusual responses of the token endpoint over real HTTP and Redis: which fault the credential gets, which
+ * tokens stay stored, and how many requests are sent. adapters/openid/provider.test.ts tests more responses, without
+ * Redis.
  */
 import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
 import { gzipSync } from 'node:zlib'
@@ -31,7 +32,7 @@ const page = '<!doctype html><title>Sign in</title>'
 interface Row {
   readonly what: string
   readonly answer: Scripted
-  /** How many requests a refresh and a code exchange send: an unusable response is retried. */
+  /** The number of requests that a refresh and a code exchange send, including retries after an unusable response. */
   readonly calls: { readonly refresh: number; readonly exchange: number }
   /** The expected fault of the credential: its class, and the part of its message after the name. */
   readonly fault: { readonly code: string; readonly body: string | RegExp }
@@ -166,7 +167,7 @@ async function open() {
     /** Every field of the record that holds a secret, as stored. */
     custody: () =>
       redis.redis.hmget(NAME, 'Version', 'Authenticator', 'RefreshToken', 'StoreA', 'Previous'),
-    /** Sets the record as if its access token had expired a second ago. */
+    /** Changes the record so that its access token expired a second ago. */
     expire: () => changeRecord(redis.redis, keys, NAME, expiringIn(-1_000)),
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }
@@ -228,7 +229,7 @@ describe('a refresh after an unusual response', () => {
     const { status, body } = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     expect([status, body['Version']]).toEqual([200, 2])
     const expiry = Date.parse(String(body['Expiry'])) - seconds * 1_000
-    // The lifetime counts from the start of the request.
+    // The token lifetime is counted from the start of the request.
     expect(expiry).toBeGreaterThanOrEqual(startedAt)
     expect(expiry).toBeLessThanOrEqual(Date.now())
     expect(harness.askedFor('refresh_token')).toBe(1)
@@ -245,7 +246,8 @@ describe('a code exchange after an unusual response', () => {
     await Promise.all(
       rows.map(async ({ what, answer }) => {
         await using harness = await open()
-        // A fourth request would get a normal response and be stored, which the test would detect.
+        // The test would detect a fourth request, because its response would be normal and its tokens would be
+        // stored.
         harness.provider.script(answer, answer, answer)
         const { status, body } = await harness.service.connect(REALM).then(async (response) => ({
           status: response.status,

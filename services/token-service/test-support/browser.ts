@@ -6,7 +6,7 @@ export interface StartedInBrowser {
   /** The provider's page on which the company's owner consents. */
   readonly consent: URL
   readonly setCookie: string
-  /** The cookie in the form of a `Cookie` header. */
+  /** The cookie as the value of a `Cookie` header. */
   readonly cookie: string
   readonly state: string
 }
@@ -31,7 +31,7 @@ export async function startInBrowser(
   }
 }
 
-/** Sends the callback that the provider's redirect leads a browser to. */
+/** Sends the callback as a browser does that follows the provider's redirect. */
 export const callBack = (
   serviceUrl: string,
   query: Readonly<Record<string, string>> | string,

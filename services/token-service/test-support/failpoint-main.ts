@@ -1,9 +1,9 @@
 /**
  * The service as a process that kills itself with SIGKILL at the failpoint that `DIES_AT` names, so that nothing is
- * flushed, released or reported. If `DIES_AT` is no failpoint, it prints the failpoints and exits.
+ * flushed, released or reported. If `DIES_AT` is not a failpoint, the process prints the failpoints and exits.
  *
- * With `DIES_OF=exception` or `DIES_OF=rejection` it crashes by an unhandled error instead, while it holds an
- * uncommitted token pair; the error contains both tokens.
+ * With `DIES_OF=exception` or `DIES_OF=rejection` the process crashes with an unhandled error instead, while it holds
+ * an uncommitted token pair. The error contains both tokens.
  */
 import { writeSync } from 'node:fs'
 import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
@@ -49,7 +49,7 @@ const untilRefreshed = (store: CredentialStore): CredentialStore => ({
   ...store,
   async commit(lease, grant, ...rest) {
     if (diesOf === undefined) return store.commit(lease, grant, ...rest)
-    // Outside the caller's promise chain, so that it cannot be caught there.
+    // The error is thrown outside the caller's promise chain, so that the caller cannot catch it.
     if (diesOf === 'rejection') void Promise.reject(defect(grant))
     else
       setImmediate(() => {

@@ -4,7 +4,10 @@ import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { dropKeys, openTestRedis, type TestRedis, testKeys, usable } from './service-fixture.ts'
 
 export interface RedisStores {
-  /** Opens a store with these keys, by default the file's own; `prefix` is that of a store opened before. */
+  /**
+   * Opens a store with the given keys, by default those of the test file. The `prefix` of an earlier store opens the
+   * same store again.
+   */
   readonly open: (keys?: KeyRing, prefix?: string) => Promise<TestRedis>
   /** Opens a store, and resolves when it is available. */
   readonly openUsable: (prefix?: string) => Promise<TestRedis>

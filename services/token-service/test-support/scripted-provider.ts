@@ -20,7 +20,7 @@ const jwkOf = ({ publicKey }: typeof firstKey, kid: string) => ({
 export const CLIENT_ID = 'test-client'
 export const CLIENT_SECRET = 'test-client-secret-0123456789'
 
-/** How the token endpoint responds to one request instead of normally. */
+/** The scripted response of the token endpoint to one request. */
 export interface Scripted {
   /** Rotate the refresh token although this response does not contain the new pair. */
   readonly rotatesFirst?: boolean

@@ -5,7 +5,7 @@ import { createCodeExchanges } from './code-exchange.ts'
 const unused = async (): Promise<never> => Promise.reject(new Error('not called here'))
 
 describe('a repeated code exchange', () => {
-  it('reads the claim of the first caller as often for fifty waiting callers as for one', async () => {
+  it('shares one poll of a claim among fifty callers that wait for the same code', async () => {
     const failed = { kind: 'failed', code: 'code_exchange_failed', detail: 'x' } as const
     const pending: CodeClaim = { realm: '1', state: null, returnTo: null, result: null }
     let reads = 0

@@ -37,7 +37,7 @@ describe('a sealed authorization request', () => {
     },
   )
 
-  it('opens a state after a key rotation while the ring has the old key, and not after that', () => {
+  it('decrypts a state after a key rotation only as long as the key ring still has the old key', () => {
     const state = createRequestSeal(ring(old)).seal(largest)
     expect(createRequestSeal(ring(fresh, old)).open(state)).toEqual(largest)
     expect(createRequestSeal(ring(fresh)).open(state)).toBeNull()
@@ -52,7 +52,7 @@ describe('a sealed authorization request', () => {
     expect(`${state} ${text}`).not.toMatch(/nnnn|vvvv/)
   })
 
-  it('does not open a state with a changed character or in another base64url spelling', () => {
+  it('rejects a state with a changed character or in another base64url spelling', () => {
     const seal = createRequestSeal(ring(fresh))
     const state = seal.seal(smallest)
     for (let at = 0; at < state.length; at += 1) {
@@ -71,7 +71,7 @@ describe('a sealed authorization request', () => {
       expect(seal.open(other), other).toBeNull()
   })
 
-  it('does not open an envelope that was sealed with the credential keys themselves', () => {
+  it('rejects a state that was encrypted with the credential keys themselves', () => {
     const keys = ring(fresh)
     const place = { name: 'authorization', field: 'state', version: 1 }
     const text = JSON.stringify([smallest.expiresAt, 'n', null, null, null, null])

@@ -17,7 +17,7 @@ const keyText = (id: string, text: string): string =>
   `${id}:${Buffer.alloc(32, text).toString('base64')}`
 const keys = parseKeyRing(new Secret(keyText('k1', 'a fixed key')))
 
-/** A record that release 0.1.0 (commit f646b69) has stored under the keys above: envelopes without labels. */
+/** A record as release 0.1.0 (commit f646b69) stored it with the keys above. Its envelopes have no labels. */
 const earlierRecord: StoredFields = {
   Name: 'ACC-1',
   Authenticator: '1.k1.-2G1yLjc1Ztu5Bqc.08Xu0obTLiALqBBPvu1K3SQVV9b6AJv2ebk',
@@ -56,7 +56,7 @@ const record: StoredFields = sealGrant(keys, grant, 2)
 const faulted: StoredFields = { ...record, ...sealFault(keys, NAME, 2, fault), Attempts: '1' }
 
 describe('credential record of this release', () => {
-  it('returns what was sealed', () => {
+  it('decrypts a stored record to the original values', () => {
     expect(openCredential(keys, NAME, faulted)).toMatchObject({
       name: NAME,
       version: 2,
@@ -72,12 +72,12 @@ describe('credential record of this release', () => {
     ])
   })
 
-  it('cannot be opened under another name, with or without secrets', () => {
+  it('rejects a record under another name, with or without secrets', () => {
     const withoutSecrets = { ...record, Authenticator: '', RefreshToken: '' }
     for (const copied of [record, faulted, withoutSecrets])
       expect(() => openCredential(keys, 'ACC-2', copied)).toThrow(DecryptionError)
     expect(() => openGrantSecrets(keys, 'ACC-2', record)).toThrow(DecryptionError)
-    // The name in the record is changed as well.
+    // Here the name in the record is changed too, as an attacker could do.
     expect(() => openCredential(keys, 'ACC-2', { ...record, Name: 'ACC-2' })).toThrow(
       DecryptionError,
     )
@@ -95,18 +95,19 @@ describe('credential record of this release', () => {
   ])('cannot be opened after its field %s was changed', (field, value) => {
     const changed = { ...record, [field]: value }
     expect(() => openCredential(keys, NAME, changed)).toThrow(DecryptionError)
-    // The same without an access token, by which the record is authenticated otherwise.
+    // Without an access token, the record must be rejected too: its plain fields are then authenticated by the
+    // refresh token.
     expect(() => openCredential(keys, NAME, { ...changed, Authenticator: '' })).toThrow(
       DecryptionError,
     )
   })
 
-  it('gives no previous refresh token after PreviousRetiredAt was changed', () => {
+  it('returns no previous refresh token if PreviousRetiredAt was changed', () => {
     const changed = { ...record, PreviousRetiredAt: '2030-01-01T00:00:00.000Z' }
     expect(() => openGrantSecrets(keys, NAME, changed)).toThrow(DecryptionError)
   })
 
-  it('cannot be opened with a fault of a code that this service never stores', () => {
+  it('rejects a record with a fault code that this service never stores', () => {
     const Fault = JSON.stringify({ ...fault, Code: 'send_your_password' })
     expect(() => openCredential(keys, NAME, { ...faulted, Fault })).toThrow(DecryptionError)
     expect(() => openCredential(keys, NAME, { ...faulted, Fault: 'not JSON' })).toThrow(
@@ -135,14 +136,14 @@ describe('credential record of this release', () => {
     expect(opened.accessToken?.reveal()).toBe('access one')
   })
 
-  it('is listed with the fault record_rejected, and without any of its texts, if it cannot be opened', () => {
+  it('lists a record that cannot be decrypted with the fault record_rejected and none of its texts', () => {
     const listed = openForList(keys, NAME, { ...faulted, Environment: 'phishing' })
     expect(listed).toMatchObject({ name: NAME, version: 2, fault: { Code: 'record_rejected' } })
     expect(JSON.stringify(listed)).not.toContain('phishing')
     expect(openForList(keys, NAME, faulted).fault).toEqual(fault)
   })
 
-  it('keeps fields and fault authenticated when it is re-encrypted with a new key', () => {
+  it('authenticates fields and fault of a record after re-encryption with a new key', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const only = parseKeyRing(new Secret(keyText('k2', 'new')))
     const renewed = { ...faulted, ...resealed(both, NAME, faulted) }
@@ -169,7 +170,7 @@ describe('credential record of this release', () => {
 })
 
 describe('credential record of release 0.1.0', () => {
-  it('opens with its secrets and with the text of its fault', () => {
+  it('reads the secrets and the fault text of a record of release 0.1.0', () => {
     const opened = openCredential(keys, NAME, earlierRecord)
     expect(opened).toMatchObject({ name: NAME, version: 3, expiresAt: START + 3_600_000 })
     expect(opened.accessToken?.reveal()).toBe('access one')
@@ -184,14 +185,14 @@ describe('credential record of release 0.1.0', () => {
     ]).toEqual(['refresh one', 'id one', 'refresh zero'])
   })
 
-  it('cannot be opened under another name', () => {
+  it('rejects a record of release 0.1.0 under another name', () => {
     expect(() => openCredential(keys, 'ACC-2', earlierRecord)).toThrow(DecryptionError)
     expect(() => openCredential(keys, 'ACC-2', { ...earlierRecord, Name: 'ACC-2' })).toThrow(
       DecryptionError,
     )
   })
 
-  it('has authenticated fields and fault after it was re-encrypted with a new key', () => {
+  it('authenticates fields and fault of a record of release 0.1.0 after re-encryption with a new key', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const renewed = { ...earlierRecord, ...resealed(both, NAME, earlierRecord) }
     expect(openCredential(both, NAME, renewed).fault?.Message).toContain('invalid_grant')
@@ -200,20 +201,20 @@ describe('credential record of release 0.1.0', () => {
     )
   })
 
-  it('is what an envelope of this release looks like to that release: it opens without labels', () => {
-    // The first release opens every envelope by its place alone.
+  it('encrypts envelopes that release 0.1.0 can decrypt without labels', () => {
+    // Release 0.1.0 decrypts an envelope with credential name, field and version only, without labels.
     for (const field of ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'])
       expect(() => keys.open(record[field] ?? '', { name: NAME, field, version: 2 })).not.toThrow()
   })
 
-  it('stays usable if a replica of that release stores a fault beside a pair of this release', () => {
+  it('accepts a record if release 0.1.0 stored a fault beside a token pair of this release', () => {
     const Fault = JSON.stringify({ ...fault, Code: 'provider_unavailable', Final: undefined })
     const opened = openCredential(keys, NAME, { ...record, Fault, Status: 'faulted' })
     expect(opened.accessToken?.reveal()).toBe('access one')
     expect(opened.fault).toMatchObject({ Code: 'provider_unavailable', Attempts: 1 })
   })
 
-  it('stays usable if a replica of that release replaces a pair and leaves the seal of an earlier fault', () => {
+  it('accepts a record if release 0.1.0 replaced the token pair and left the seal of an earlier fault', () => {
     const { FaultSeal } = sealFault(keys, NAME, 2, fault)
     expect(openCredential(keys, NAME, { ...earlierRecord, FaultSeal }).fault?.Message).toContain(
       'invalid_grant',

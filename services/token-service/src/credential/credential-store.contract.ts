@@ -14,7 +14,10 @@ import {
 } from './credential-store.ts'
 import { auditFactOf } from './outbox.ts'
 
-/** The duration of a lease that must outlast a few commands on a busy machine, although the test waits for its end. */
+/**
+ * The duration of a test lease: longer than a few commands on a busy machine, and short because the test waits until
+ * the lease expires.
+ */
 const LONG_MS = 2_000
 
 const fault: Fault = {
@@ -37,8 +40,8 @@ const settlement = (overrides: Partial<Settlement> = {}): Settlement => ({
 export type StoredRecords = Record<string, Record<string, string>>
 
 /**
- * The tests that every credential store must pass. `open` creates an empty store; `reopen` opens the same one again,
- * as after a restart.
+ * The tests that every credential store must pass. `open` creates an empty store; `reopen` opens the same store
+ * again, as a restarted process would.
  */
 export function credentialStoreContract(
   storeKind: string,
@@ -106,7 +109,7 @@ export function credentialStoreContract(
       expect(again.intent?.ageMs).toBeLessThan(30_000)
     })
 
-    /** Acquires a lease as soon as that of its previous holder has expired. */
+    /** Waits until the lease of the previous holder has expired, and acquires the lease. */
     const untilHeld = (name: string): Promise<LeasedCredential> =>
       eventually(async () => {
         const acquired = await store.acquire(name, 'b', 60_000)
@@ -114,7 +117,7 @@ export function credentialStoreContract(
         return acquired.leased
       })
 
-    it('grants one lease of a credential at a time, with a growing fencing token', async () => {
+    it('grants one lease of a credential at a time, with increasing fencing tokens', async () => {
       expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({ kind: 'absent' })
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
@@ -174,7 +177,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'faulted 1', 'refreshed 2'])
     })
 
-    it('stores a commit once that is repeated, and reports committed again', async () => {
+    it('stores a repeated commit only once, and returns committed again', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
@@ -227,14 +230,14 @@ export function credentialStoreContract(
       expect((await held('ACC-1')).intent).toBeNull()
     })
 
-    it('lays a fault over a credential and keeps its tokens, until a new grant removes the fault', async () => {
+    it('stores a fault beside the tokens of a credential, until a new grant removes the fault', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
       const faulted = await store.get('ACC-1')
       expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
       expect(faulted?.accessToken?.reveal()).toBe('access one')
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
-      // The fault reports that this grant has ended, so its access token is not among those whose expiry counts.
+      // This grant has ended according to its fault, so the expiry of its access token is not counted.
       expect(await store.counts()).toEqual({ stored: 1, faulted: 1, nextExpiryAt: null })
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
@@ -261,7 +264,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('settles a failed refresh without a fault: postpones the next try and keeps the intent if requested', async () => {
+    it('stores a failed refresh without a fault, with the time of the next try and the intent if requested', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -286,7 +289,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1'])
     })
 
-    it('removes a credential completely, and continues its versions with a later grant of that name', async () => {
+    it('removes a credential completely, and continues its version numbers with a later grant', async () => {
       expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('absent')
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
@@ -370,7 +373,7 @@ export function credentialStoreContract(
       expect(JSON.stringify(entries)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('chains the audit facts of every transition, and returns no event before its facts are audited', async () => {
+    it('chains the audit entries of every transition, and returns an event only after they are in the log', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted', { who: 'browser' }))
       const { lease } = await held('ACC-1')
       expect(await store.readOutbox('relay', 1_000, 100)).toEqual([])
@@ -401,7 +404,7 @@ export function credentialStoreContract(
       expect(JSON.stringify(items)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('audits each fact once, with concurrent calls and across a restart', async () => {
+    it('writes each audit entry once, despite concurrent calls and a restart', async () => {
       await store.record([auditFactOf({ name: 'ACC-1', version: 1 }, auditContextOf('handed_out'))])
       await Promise.all([store.audit(100), store.audit(100), store.audit(100)])
       store = await reopen()
@@ -487,7 +490,7 @@ export function credentialStoreContract(
       expect(changed?.Message).toContain('not authenticated')
     })
 
-    it('continues after the version of an imported credential if that is the higher one', async () => {
+    it('continues from the version number of an imported credential if it is higher than the stored one', async () => {
       const put = (atLeast: number) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { atLeast })
       expect((await put(7)).version).toBe(8)
@@ -495,7 +498,7 @@ export function credentialStoreContract(
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access x')
     })
 
-    it('stores a grant once whose put is repeated because the reply was lost', async () => {
+    it('stores a grant only once if its put is repeated after a lost reply', async () => {
       const put = () =>
         store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'), { id: 'this grant' })
       await put()

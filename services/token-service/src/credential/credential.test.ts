@@ -45,7 +45,7 @@ describe('freshness of a credential', () => {
 describe('refreshDueAt', () => {
   const names = Array.from({ length: 2_000 }, (_, index) => `ACC-${index}`)
 
-  it('varies the margin before expiry by ±20 % between realms, and is stable for one realm', () => {
+  it('varies the margin before expiry by ±20 % between realms, with a fixed value per realm', () => {
     const margins = names.map((name) => (HOUR - refreshDueAt({ ...token, name }, AHEAD)) / AHEAD)
     expect(Math.min(...margins)).toBeGreaterThanOrEqual(0.8)
     expect(Math.max(...margins)).toBeLessThanOrEqual(1.2)
@@ -61,7 +61,7 @@ describe('refreshDueAt', () => {
     for (const count of tenths) expect(count).toBeGreaterThan(140)
   })
 
-  it('is never before half of the lifetime, so that a short-lived token is not refreshed endlessly', () => {
+  it('schedules a refresh at the earliest after half of the token lifetime', () => {
     expect(refreshDueAt({ ...token, expiresAt: 10_000 }, AHEAD)).toBe(5_000)
     expect(freshness({ ...token, expiresAt: 10_000 }, 1, AHEAD)).toBe('fresh')
   })

@@ -12,7 +12,7 @@ import {
 describe('a fault', () => {
   const at = Date.parse('2026-01-01T00:00:00.000Z')
 
-  it('has the documented message and a remedy', () => {
+  it('builds a fault with the documented message and a remedy', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',
@@ -32,7 +32,7 @@ describe('a fault', () => {
     expect(isTerminal(fault)).toBe(true)
   })
 
-  it('is provisional and has NextTryAt if the rejected refresh token will be tried again', () => {
+  it('marks a fault as provisional, with NextTryAt, if the rejected refresh token will be tried again', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',
@@ -54,7 +54,7 @@ describe('a fault', () => {
     ])
   })
 
-  it('is final for a rejected grant if it was stored without the member Final', () => {
+  it('treats a stored rejection of a grant without the member Final as final', () => {
     const { Final: _, ...stored } = faultOf(
       'ACC-1',
       'invalid_grant',
@@ -64,7 +64,7 @@ describe('a fault', () => {
     expect([isTerminal(stored), isProvisional(stored)]).toEqual([true, false])
   })
 
-  it('is terminal only in the classes that need a new authorization', () => {
+  it('treats only the fault classes that need a new authorization as terminal', () => {
     const of = (
       code: 'provider_unavailable' | 'provider_rejected' | 'rotation_lost' | 'no_refresh_token',
     ) => isTerminal(faultOf('ACC-1', code, { body: '', traceId: null }, { at, attempts: 1 }))
@@ -79,7 +79,7 @@ describe('a fault', () => {
 })
 
 describe('retryDelayMs', () => {
-  it('doubles with each attempt, with jitter, up to a quarter of an hour', () => {
+  it('doubles the retry delay with each attempt, with jitter, up to 15 minutes', () => {
     expect([1, 2, 3, 4].map((attempts) => retryDelayMs(attempts, null, 0))).toEqual([
       1_000, 2_000, 4_000, 8_000,
     ])
@@ -88,7 +88,7 @@ describe('retryDelayMs', () => {
     expect(retryDelayMs(1_000, null, 0)).toBe(RETRY_CAP_MS / 2)
   })
 
-  it('is never shorter than Retry-After, and is bounded if Retry-After is years', () => {
+  it('waits at least as long as Retry-After, and limits a Retry-After of years', () => {
     for (const random of [0, 0.5, 0.999]) {
       expect(retryDelayMs(1, 30_000, random)).toBeGreaterThanOrEqual(30_000)
       expect(retryDelayMs(1, 1e12, random)).toBeLessThan(RETRY_CAP_MS * 1.3)

@@ -43,7 +43,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('does not bring the next try of a rejected token forward after a failure unrelated to the grant', () => {
+  it('keeps the time of the next try of a rejected token after a failure unrelated to the grant', () => {
     const inHours = START + 17 * 3_600_000
     const lastTry = {
       ...provisional,
@@ -83,7 +83,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('counts no attempt for rejected client credentials, and retries exactly at the time of the probe', () => {
+  it('does not count rejected client credentials as an attempt, and retries exactly at the next probe', () => {
     const failure = failureOf('client_refused', { retryAfterMs: 1_000 })
     expect(settlementOf(healthy, failure, { ...context, random: 0.999 })).toEqual({
       attempts: 0,

@@ -65,7 +65,7 @@ const events = async (): Promise<string[]> => {
   )
 }
 
-/** The store as a process sees it that can be killed: after that every call of that process fails. */
+/** The store as seen by a process that a test can kill. Once it is killed, each of its calls fails. */
 function killable(store: CredentialStore) {
   let isDead = false
   const proxied = new Proxy(store, {
@@ -110,7 +110,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('refreshes once for many concurrent reports of one rejected version, and not for a later one', async () => {
+  it('refreshes once for many concurrent reports of one rejected version, and ignores a later report', async () => {
     const service = await start()
     await service.connect('1')
     const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))
@@ -195,11 +195,14 @@ describe('a refresh that is granted', () => {
 })
 
 describe('a process that is killed during a refresh (I3, I5)', () => {
-  /** Failpoints after which the provider has rotated and the response is lost with the process. */
+  /**
+   * At these failpoints the provider has already rotated the refresh token, and the response is lost with the
+   * process.
+   */
   const isTokenUsed = (point: Failpoint): boolean =>
     point === 'after response' || point === 'before commit'
 
-  describe.each(['never', 'with grace'] as const)('under rotation %s', (rotation) => {
+  describe.each(['never', 'with grace'] as const)('with refresh token rotation: %s', (rotation) => {
     it.each(failpoints)(
       'is followed by a refresh of another replica if it was killed %s',
       async (point) => {
@@ -250,7 +253,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     },
   )
 
-  it('leads to one fault rotation_lost if it was killed before commit under strict rotation', async () => {
+  it('causes one fault rotation_lost if a process is killed before the commit under strict rotation', async () => {
     const doomed = killable(redis.store)
     const first = await start({
       store: doomed.store,
@@ -259,7 +262,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     await first.connect('1')
     await expire()
     await first.call(`/credentials/${NAME}/token`)
-    // The survivor relays no events, so they stay in the outbox, where the test counts them.
+    // The second service does not relay events, so the events stay in the outbox, where the test counts them.
     const survivor = await start({ store: withoutRelay(redis.store) })
     const responses = await Promise.all(
       Array.from({ length: 5 }, () => survivor.ask(`/credentials/${NAME}/token`)),
@@ -278,7 +281,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     readOutbox: async () => null,
   })
 
-  it('is followed by another request only when its own can no longer be in flight (I5)', async () => {
+  it('repeats the request of a killed process only when that request can no longer be in flight (I5)', async () => {
     const doomed = killable(redis.store)
     const response = Promise.withResolvers<void>()
     const first = await start({ store: doomed.store })
@@ -300,7 +303,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
 })
 
 describe('a lease holder that was paused until its lease expired (I7)', () => {
-  it('commits its token pair under a new lease after another replica recorded a fault', async () => {
+  it('commits the token pair of a paused process under a new lease after another replica recorded a fault', async () => {
     const wake = Promise.withResolvers<void>()
     const paused = withoutRenewals(redis.store)
     const first = await start({
@@ -328,13 +331,13 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
   })
 
-  /** The store as a paused process uses it: without renewing its leases. */
+  /** The store as used by a paused process, which does not renew its leases. */
   const withoutRenewals = (store: CredentialStore): CredentialStore => ({
     ...store,
     renew: async () => false,
   })
 
-  it('does not replace a new grant that was stored while it was paused (I8)', async () => {
+  it('keeps a new grant that was stored while the lease holder was paused (I8)', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
@@ -350,7 +353,7 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     expect((await first.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(granted)
   })
 
-  it('does not restore a credential that was removed while it was paused', async () => {
+  it('does not restore a credential that was removed while the lease holder was paused', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       timing: { leaseMs: 300 },
@@ -368,8 +371,8 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
   })
 })
 
-describe('a lease', () => {
-  it('is renewed while the provider responds slowly, and not after the refresh has ended', async () => {
+describe('the lease of a refresh', () => {
+  it('renews the lease while the provider responds slowly, and stops when the refresh has ended', async () => {
     const renewals = new Map<number, number>()
     const renewed = (fence: number): number => renewals.get(fence) ?? 0
     const store: CredentialStore = {
@@ -382,7 +385,7 @@ describe('a lease', () => {
     const service = await start({ store, timing: { leaseMs: 300 } })
     await service.connect('1')
     const ended: [fence: number, renewals: number][] = []
-    // Each request lasts long enough to show renewals of the previous lease that were not stopped.
+    // Each request lasts so long that the test would notice further renewals of the previous lease.
     for (const step of [
       { latencyMs: 1_200 },
       { latencyMs: 1_200, status: 400, body: '{"error":"invalid_scope"}' },
@@ -420,7 +423,7 @@ describe('a token endpoint that fails', () => {
     )
   })
 
-  it('leads to a fault with the documented message once the access token has expired, and to a retry with back-off', async () => {
+  it('records a fault with the documented message after the access token has expired, and retries with back-off', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -455,7 +458,7 @@ describe('a token endpoint that fails', () => {
     )
   })
 
-  it('leads to no fault while the access token is valid, and that token is still issued', async () => {
+  it('issues a valid access token and records no fault while the token endpoint fails', async () => {
     const service = await start()
     await service.connect('1')
     const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
@@ -466,7 +469,7 @@ describe('a token endpoint that fails', () => {
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
   })
 
-  it('gets no further request before its Retry-After has passed', async () => {
+  it('sends no further request to the token endpoint before its Retry-After has passed', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -487,7 +490,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     JSON.parse((await redis.redis.hget(NAME, 'Fault')) ?? '{}') as Record<string, unknown>
   const sentTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
 
-  it('causes a fault at once, is not sent again for each caller, and is sent again by the schedule', async () => {
+  it('causes a fault at once, and is repeated only by the schedule, not by further callers', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
     await service.connect('1')
     await expire()
@@ -503,14 +506,14 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     })
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
     expect(refreshes()).toHaveLength(1)
-    // No caller requests it: the schedule sends the same refresh token again.
+    // The schedule sends the same refresh token again without a request of a caller.
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
     expect(new Set(sentTokens()).size).toBe(1)
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
   })
 
-  it('is sent again as often as the provider profile says, and then the fault becomes final', async () => {
+  it('repeats a rejected refresh token as often as the provider profile says, and then makes the fault final', async () => {
     const published: CredentialEvent[] = []
     const ids: string[] = []
     const bus = cleanup.use(createInProcessBus(silent))
@@ -547,7 +550,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(ids).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`])
   })
 
-  it('keeps its provisional fault after a failure unrelated to the grant', async () => {
+  it('keeps the provisional fault of a credential after a failure unrelated to the grant', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -570,7 +573,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(await fault()).toMatchObject({ Code: 'invalid_grant', Rejections: 2 })
   })
 
-  it('causes one request with the previous refresh token, and none at later retries', async () => {
+  it('sends the previous refresh token only at the first rejection, not at later retries', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -583,7 +586,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(more).toEqual([])
   })
 
-  it('is not counted in nextExpiryAt, on which an alert depends', async () => {
+  it('excludes a credential with a rejected refresh token from nextExpiryAt', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000] } })
     await service.connect('1')
     expect((await redis.store.counts()).nextExpiryAt).not.toBeNull()
@@ -596,7 +599,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
 const FIRST_REJECTION_IS_FINAL = { rejectedGrantRetryDelaysMs: [] }
 
 describe('a grant that has ended (I9)', () => {
-  it('gets a final fault after one request with the previous token, keeps its tokens, and causes no further request', async () => {
+  it('records a final fault after one request with the previous token, keeps all tokens, and sends no further request', async () => {
     const service = await start({ timing: FIRST_REJECTION_IS_FINAL })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -651,7 +654,7 @@ describe('a grant that has ended (I9)', () => {
     ).toMatchObject({ Version: 3 })
   })
 
-  it('gets no fault if the provider still accepts the previous refresh token', async () => {
+  it('records no fault if the provider still accepts the previous refresh token', async () => {
     const service = await start()
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -662,7 +665,7 @@ describe('a grant that has ended (I9)', () => {
     ).toMatchObject({ Version: 3, Status: 'active' })
   })
 
-  it('gets the fault no_refresh_token without a request if there is no refresh token when the access token expires', async () => {
+  it('records the fault no_refresh_token without a request if the access token expires and there is no refresh token', async () => {
     const service = await start()
     provider.script({ members: { refresh_token: undefined } })
     await service.connect('1')
@@ -676,7 +679,7 @@ describe('a grant that has ended (I9)', () => {
 })
 
 describe('a provider that rejects the client credentials', () => {
-  it('causes no fault in any realm and gets no request for a second realm until it accepts a client secret', async () => {
+  it('records no fault in any realm, and sends no request for a second realm until a client secret is accepted', async () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.knobs.secrets = ['rotated at the provider']
@@ -708,7 +711,7 @@ describe('a provider that rejects the client credentials', () => {
     }
   })
 
-  it('is called for all realms again within seconds once it accepts the client credentials', async () => {
+  it('refreshes all realms within seconds after the provider accepts the client credentials again', async () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.script({ status: 401, body: '{"error":"invalid_client"}' })
@@ -720,12 +723,13 @@ describe('a provider that rejects the client credentials', () => {
     const startedAt = performance.now()
     for (const realm of ['2', '3', '1'])
       await eventually(async () => expect((await token(realm)).status).toBe(200))
-    // The longest interval between two probes is 60 s. On a machine under load the refreshes take seconds themselves.
+    // The longest interval between two probes is 60 s. The test allows more time, because the refreshes themselves
+    // take seconds on a machine under load.
     expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 })
 
-describe('while Redis is unavailable', () => {
+describe('the service while Redis is unavailable', () => {
   let relay: Relay
   let far: TestRedis
   let service: TestService
@@ -804,8 +808,8 @@ describe('a replica whose clock is ahead', () => {
   })
 })
 
-describe('after a restart', () => {
-  it('refreshes due credentials that it finds by range reads of the due index, without reading other records', async () => {
+describe('the refresh schedule after a restart', () => {
+  it('finds due credentials by range reads of the due index, without reading other records', async () => {
     const before = await start()
     for (const realm of ['1', '2', '3']) await before.connect(realm)
     await before[Symbol.asyncDispose]()

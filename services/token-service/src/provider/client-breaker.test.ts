@@ -57,14 +57,14 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true, false])
   })
 
-  it('returns no trace id for a call that it holds back', async () => {
+  it('returns no trace id for a call that is held back', async () => {
     next = async () => ({ ...rejected, traceId: 'trace-1' })
     expect(await refresh()).toMatchObject({ traceId: 'trace-1' })
     expect(await refresh()).toMatchObject({ kind: 'client_refused', traceId: null })
     expect(calls).toBe(1)
   })
 
-  it('doubles the delay between probes after each rejected one, up to 60 s', async () => {
+  it('doubles the delay between probes after each rejected probe, up to 60 s', async () => {
     const delays: number[] = []
     for (let probe = 0; probe < 9; probe += 1) {
       await refresh()
@@ -76,7 +76,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true])
   })
 
-  it('takes concurrent calls that are rejected together as one rejection', async () => {
+  it('counts the rejections of concurrent calls as one rejection', async () => {
     const gate = Promise.withResolvers<TokenOutcome>()
     next = () => gate.promise
     const together = Array.from({ length: 32 }, refresh)
@@ -100,7 +100,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(provider.heldBackMs()).toBe(0)
   })
 
-  it('keeps the delay between probes after a probe whose response does not tell whether the client is accepted', async () => {
+  it('leaves the probe delay unchanged if a response does not show whether the client is accepted', async () => {
     await refresh()
     clock += 1_000
     next = async () => unavailable

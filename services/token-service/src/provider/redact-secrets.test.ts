@@ -28,7 +28,7 @@ describe('redactSecrets', () => {
     )
   })
 
-  it('redacts each of several secrets at each place', () => {
+  it('redacts every occurrence of several secrets', () => {
     expect(redactSecrets('one two one%20two', ['one', 'two'])).toBe(
       '[redacted] [redacted] [redacted]%20[redacted]',
     )
@@ -43,14 +43,14 @@ describe('redactSecrets', () => {
     expect(redactSecrets(`echo ${long.slice(0, 50)}`, [long])).toBe('echo [redacted]')
   })
 
-  it('returns a text without the secret unchanged, whatever escapes it has', () => {
+  it('returns a text without the secret unchanged, even if it contains escapes', () => {
     const text = 'a%20b &amp; \\u0041 \\" 100% & &#x; &#99999999;'
     expect(redactSecrets(text, [secret, ''])).toBe(text)
     expect(redactSecrets(text, [])).toBe(text)
   })
 })
 
-describe('the work of a redaction', () => {
+describe('the cost of a redaction', () => {
   const code = '&'.repeat(2_048)
   const echoes = [
     ['the code without its last character', code.slice(1)],
@@ -59,12 +59,12 @@ describe('the work of a redaction', () => {
     ['a megabyte of the code', '&'.repeat(1_048_576)],
   ] as const
 
-  it.each(echoes)('decodes at most 4 times, and searches each place once, in %s', (_, echo) => {
+  it.each(echoes)('decodes at most 4 times, searches each position once: %s', (_, echo) => {
     const decoded = decode(echo)
     expect(decoded.rounds).toBeLessThanOrEqual(4)
     expect(decoded.text.length).toBeLessThanOrEqual(echo.length)
     expect(decoded.offsets).toHaveLength(decoded.text.length + 1)
-    // Each span has at least 32 characters and begins behind the previous one: the search never goes back.
+    // Each span has at least 32 characters and begins after the previous span, so the search never moves backwards.
     let from = 0
     for (const { start, end } of spansOf(decoded.text, code)) {
       expect(start).toBeGreaterThanOrEqual(from)

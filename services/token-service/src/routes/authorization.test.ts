@@ -28,7 +28,7 @@ import type { AuthorizationStore } from '../authorization/authorization-store.ts
 let provider: ScriptedProvider
 let service: TestService
 let closing: AsyncDisposableStack
-/** The number of callbacks that have asked whether their state was used. */
+/** How many callbacks have checked whether their state was used. */
 let taken: number
 
 beforeEach(async () => {
@@ -90,7 +90,7 @@ const otherCase = (letters: string): string =>
     letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase(),
   )
 
-describe('a state', () => {
+describe('the state of an authorization', () => {
   it.each<readonly [string, (state: string) => string]>([
     ['without its last character', (state) => state.slice(0, -1)],
     ['with a character appended', (state) => `${state}A`],
@@ -108,7 +108,7 @@ describe('a state', () => {
     },
   )
 
-  it('gives two simultaneous callbacks of one state the same result, however they interleave', async () => {
+  it('gives two simultaneous callbacks of one state the same result in any interleaving', async () => {
     for (let pair = 0; pair < 10; pair += 1) {
       const started = await startInBrowser()
       const code = provider.authorize(started.consent)
@@ -124,7 +124,7 @@ describe('a state', () => {
     expect(exchanges()).toHaveLength(10)
   })
 
-  it('sends one code exchange for twenty concurrent callbacks of one state, and gives all its result', async () => {
+  it('sends one code exchange for twenty concurrent callbacks of one state, with the same result for all', async () => {
     const started = await startInBrowser()
     const gate = Promise.withResolvers<void>()
     provider.script({ until: gate.promise })
@@ -196,7 +196,7 @@ describe('a state', () => {
 })
 
 describe('concurrent code exchanges of browsers', () => {
-  it('runs at most 8 code exchanges of browsers at a time, queues 32, and responds with a busy page beyond', async () => {
+  it('runs at most 8 code exchanges of browsers at a time, queues 32, and rejects more with a busy page', async () => {
     const gate = Promise.withResolvers<void>()
     provider.script(...Array.from({ length: 8 }, () => ({ until: gate.promise })))
     const started = await Promise.all(Array.from({ length: 41 }, () => startInBrowser()))
@@ -214,7 +214,7 @@ describe('concurrent code exchanges of browsers', () => {
     expect([busy.status, busy.headers.get('Retry-After')]).toEqual([503, '5'])
     expect(await busy.text()).toContain('<h1>Too many authorizations at the same time</h1>')
     expect(exchanges()).toHaveLength(8)
-    // A holder of a service key is not affected.
+    // Holders of a service key are not affected by the limit for browsers.
     expect((await service.connect('77')).status).toBe(201)
     gate.resolve()
     const statuses = (await Promise.all(waiting)).map(({ status }) => status)
@@ -224,7 +224,7 @@ describe('concurrent code exchanges of browsers', () => {
     expect(provider.mostAtOnce).toBeLessThanOrEqual(9)
   })
 
-  it('sends the code of a browser once, also if the provider gives no usable response', async () => {
+  it('sends the code of a browser only once, even if the provider gives no usable response', async () => {
     provider.script({ status: 500, body: 'x' })
     expect((await callBackFor(await startInBrowser())).status).toBe(502)
     expect(exchanges()).toHaveLength(1)
@@ -290,7 +290,7 @@ describe('a parameter of a callback', () => {
     },
   )
 
-  it('ignores redirect parameters of a callback: only return_to of the start decides', async () => {
+  it('ignores redirect parameters of a callback, and uses return_to of the authorization request', async () => {
     const started = await startInBrowser()
     const evil = 'https://evil.example/'
     const answer = await callBackFor(started, {
@@ -323,7 +323,7 @@ describe('a parameter of a callback', () => {
     },
   )
 
-  it('adds one error parameter to return_to, whatever the callback says as error', async () => {
+  it('adds exactly one error parameter to return_to for any error in the callback', async () => {
     const started = await startInBrowser(
       `?return_to=${encodeURIComponent('http://localhost:3000/a?error=mine&x=1#part')}`,
     )
@@ -416,7 +416,7 @@ describe('a callback without a company', () => {
     expect(exchanges()).toHaveLength(0)
   })
 
-  it('asks to choose a company if the callback has none although SCOPE is right', async () => {
+  it('asks the user to choose a company if the callback has none although SCOPE is correct', async () => {
     const started = await startInBrowser()
     const code = provider.authorize(started.consent)
     const response = await callBack(service.url, { code, state: started.state }, started.cookie)
@@ -424,8 +424,8 @@ describe('a callback without a company', () => {
   })
 })
 
-describe('a denial', () => {
-  it('names the error of the provider if it is not access_denied', async () => {
+describe('a denied authorization', () => {
+  it('names the error of the provider if the error is not access_denied', async () => {
     const started = await startInBrowser()
     const query = { error: 'invalid_scope', state: started.state }
     const response = await callBack(service.url, query, started.cookie)
@@ -472,7 +472,7 @@ describe('an id token that is not valid', () => {
   })
 })
 
-describe('an authorization started under another loopback name than REDIRECT has', () => {
+describe('an authorization that starts at another loopback name than that of REDIRECT', () => {
   it('redirects /authorize to the loopback name of REDIRECT before it sets the cookie', async () => {
     const { port } = new URL(service.url)
     const file = await openTestFile(testKeys())
@@ -570,7 +570,7 @@ describe('a method that a path does not have', () => {
   })
 })
 
-describe('a company', () => {
+describe('the realm id of a company', () => {
   it('keeps a realm id as text, also if it looks like a number', async () => {
     const realms = [
       '0',
@@ -641,7 +641,7 @@ describe('a company', () => {
   )
 })
 
-describe('return_to', () => {
+describe('the parameter return_to', () => {
   it.each([
     'http://localhost:80@evil.example/',
     'http://127.0.0.1.evil.example/',
@@ -694,7 +694,7 @@ describe('return_to', () => {
   )
 })
 
-describe('a body', () => {
+describe('the body of a request', () => {
   const paths = ['/authorizations', '/callback', '/credentials/ACC-1/refresh']
 
   it.each([

@@ -163,7 +163,7 @@ describe('the audit log', () => {
   })
 })
 
-describe('a transfer', () => {
+describe('the transfer of a credential', () => {
   const exportFrom = (
     from: Installation,
     names: string[],
@@ -191,7 +191,7 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1/token')).body['Authenticator']).toBe(token)
     const refreshed = await target.service.ask('/credentials/ACC-1/refresh', json({}))
     expect(refreshed).toMatchObject({ status: 200, body: { Version: 4, Status: 'active' } })
-    // The source issues its access token until that expires, and never sends the refresh token again.
+    // The source issues the access token until the token expires, and never sends the refresh token again.
     const before = refreshes()
     expect((await source.service.ask('/credentials/ACC-1/token')).status).toBe(200)
     await expire(source, 'ACC-1')
@@ -303,7 +303,7 @@ describe('a transfer', () => {
     expect((await target.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('does not import over a usable credential or over a newer version of the same grant', async () => {
+  it('does not overwrite a usable credential or a newer version of the same grant by an import', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     const { body: old } = await exportFrom(source, ['ACC-1'])
@@ -340,7 +340,7 @@ describe('a rotation of the keys', () => {
   const check = async ({ service }: Installation, query = '') =>
     (await service.ask(`/key-check${query}`)).body
 
-  it('decrypts every record in a key check, page by page, and writes none', async () => {
+  it('decrypts every record in a key check, page by page, and changes no record', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     expect(await check(before)).toEqual({ Checked: 30, Refused: [], next_cursor: null })
@@ -438,7 +438,7 @@ describe('a rotation of the keys', () => {
 describe('a grant that the provider will end', () => {
   const DAY_SECONDS = 86_400
 
-  it('shows when the provider ends a grant, and publishes one notice each at 90, 30 and 7 days before', async () => {
+  it('shows when the provider ends a grant, and publishes a notice 90, 30 and 7 days before the end', async () => {
     const here = await install()
     const days = [400, 90, 89, 30, 29, 7, 6]
     for (const left of days)

@@ -60,7 +60,7 @@ describe('credential file', () => {
     throw new Error('the store was opened')
   }
 
-  it('has mode 0600 and encrypted secrets, and no temporary file remains beside it', async () => {
+  it('writes the credential file with mode 0600 and encrypted secrets, and leaves no temporary file', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     const path = join(folder, 'credentials.json')
@@ -74,7 +74,7 @@ describe('credential file', () => {
     ])
   })
 
-  it('cannot be opened by a second process, whose error names the folder', async () => {
+  it('rejects a second process that opens the same folder, with an error that names the folder', async () => {
     const { folder } = await open()
     expect(await startupError(folder)).toContain(`${folder} is in use by another process`)
   })
@@ -95,7 +95,7 @@ describe('credential file', () => {
     expect(await readFile(path, 'utf8')).toBe(damaged)
   })
 
-  it('causes a StartupError and stays unchanged if the keys are not those that encrypted it', async () => {
+  it('throws StartupError for a file that was encrypted with other keys, and leaves the file unchanged', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
@@ -107,10 +107,10 @@ describe('credential file', () => {
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
-  it('is unchanged by a write that fails with store_unavailable, and so is the state in memory (F1)', async () => {
+  it('keeps the file and the state in memory unchanged if a write fails with store_unavailable (F1)', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
-    // With a folder at the path of the temporary file no write can succeed, not even as root.
+    // A folder at the path of the temporary file makes every write fail, even for root.
     const { mkdir, rmdir } = await import('node:fs/promises')
     await mkdir(join(folder, 'credentials.json.tmp'))
     const another = { ...grant, name: 'ACC-2' }
@@ -127,7 +127,7 @@ describe('credential file', () => {
     expect(await store.get('ACC-2')).not.toBeNull()
   })
 
-  it('gets mode 0600 again when it is opened after others could read it', async () => {
+  it('sets a credential file that other users could read to mode 0600 when it is opened', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()

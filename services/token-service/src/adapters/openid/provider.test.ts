@@ -65,7 +65,7 @@ async function reopen(...options: Parameters<typeof open>): Promise<void> {
   open(...options)
 }
 
-/** Obtains a grant: a code from the authorization URL, exchanged at the token endpoint. */
+/** Obtains a grant: gets a code for the authorization URL and exchanges the code at the token endpoint. */
 async function authorize(): Promise<ExchangeOutcome> {
   const codeVerifier = (await provider.usesPkce()) ? new Secret('v'.repeat(43)) : null
   const url = await provider.authorizationUrl({ state: 's', nonce: 'n', codeVerifier })
@@ -131,7 +131,7 @@ describe('the provider over HTTP', () => {
     expect((await authorize()).kind).toBe('granted')
   })
 
-  it('exchanges a code that another application requested, whatever the nonce of its id token', async () => {
+  it('exchanges a code that another application requested, and accepts any nonce in its id token', async () => {
     const at = new URL('http://x/?nonce=of-the-application')
     const code = new Secret(scripted.authorize(at))
     expect((await provider.exchangeCode({ code, codeVerifier: null, nonce: null })).kind).toBe(
@@ -152,11 +152,11 @@ describe('the provider over HTTP', () => {
     await reopen(['wrong', 'wrong as well'], 1_500)
     scripted.knobs.secrets = ['another']
     scripted.knobs.latencyMs = 1_000
-    // The first request takes 1,000 of the 1,500 ms, so the second one is aborted at the deadline.
+    // The first request takes 1,000 of the 1,500 ms, so the deadline aborts the second request.
     expect(await provider.refresh(new Secret('any'))).toMatchObject({ kind: 'unknown' })
   })
 
-  it('tries the client secrets in order, and from then on the accepted one first', async () => {
+  it('tries the client secrets in order, and begins later requests with the accepted secret', async () => {
     await reopen(['the-new-secret', CLIENT_SECRET])
     const { refreshToken } = await granted()
     expect(scripted.requests).toHaveLength(2)
@@ -164,7 +164,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.requests).toHaveLength(3)
   })
 
-  it('revokes by JSON under the intuit profile, and never by a form', async () => {
+  it('sends a revocation as JSON, not as a form, under the intuit profile', async () => {
     const { refreshToken } = await granted()
     expect(await provider.revoke(refreshToken as Secret)).toBe(true)
     scripted.knobs.revocationStatus = 415
@@ -176,7 +176,7 @@ describe('the provider over HTTP', () => {
     ])
   })
 
-  it('revokes by a form under the generic profile (RFC 7009 §2.1), and never by JSON', async () => {
+  it('sends a revocation as a form, not as JSON, under the generic profile (RFC 7009 §2.1)', async () => {
     await reopen(undefined, undefined, generic)
     const { refreshToken } = await granted()
     expect(await provider.revoke(refreshToken as Secret)).toBe(true)
@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('takes a 204 as a confirmed revocation, and tries the next client secret only after a 401', async () => {
+  it('accepts 204 as a confirmed revocation, and tries the next client secret only after a 401', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204
@@ -600,11 +600,11 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
 ]
 
 describe('a response of the token endpoint to a refresh', () => {
-  it.each(answers)('is classified by status and body: %s', async (_, step, expected) => {
+  it.each(answers)('classifies a response by status and body: %s', async (_, step, expected) => {
     await reopen(undefined, step.latencyMs === undefined ? 2_000 : 200)
     const outcome = await refreshWith(step)
     expect(outcome).toMatchObject(expected)
-    // One POST for the code and one for the refresh: the library did not retry.
+    // The provider got one POST for the code exchange and one for the refresh, so openid-client did not retry.
     expect(scripted.requests).toHaveLength(2)
     expect(JSON.stringify(outcome)).not.toMatch(/at-secr|rt-[0-9a-f]{8}/)
   })
@@ -650,7 +650,7 @@ describe('a response of the token endpoint to a refresh', () => {
     )
   })
 
-  it('aborts a response at the deadline although it still receives bytes', async () => {
+  it('aborts a slow response at the deadline even if bytes still arrive', async () => {
     await reopen(undefined, 300)
     const sockets = new Set<Socket>()
     let dripped = 0
@@ -738,7 +738,7 @@ describe('the id token of a code exchange', () => {
     },
   )
 
-  it('reads no realm from an id token without a realm claim', async () => {
+  it('returns no realm for an id token without a realm claim', async () => {
     expect((await granted()).realm).toBeNull()
   })
 

@@ -42,7 +42,7 @@ credentialStoreContract('Redis', {
 })
 
 describe('a credential in Redis', () => {
-  it('is a hash with the documented fields, encrypted secrets and no expiry', async () => {
+  it('stores a credential as a hash with the documented fields, encrypted secrets and no expiry', async () => {
     const { redis, store } = await openUsable()
     await store.put(grantOf('ACC-9341453908059889', 'canary'), 1, auditContextOf('granted'))
     const stored = await redis.hgetall('ACC-9341453908059889')
@@ -120,7 +120,7 @@ describe('a credential in Redis', () => {
     expect((await opened.store.get('ACC-1'))?.version).toBe(1)
   })
 
-  it('gives the outbox to one relaying replica at a time', async () => {
+  it('grants the relay lease to one replica at a time', async () => {
     const { store } = await openUsable()
     await store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
     await store.audit(10)
@@ -145,7 +145,7 @@ describe('the key ring of a credential store in Redis', () => {
       return state.reason
     })
 
-  it('is rejected if the records were encrypted with other keys, and no key check value is overwritten', async () => {
+  it('rejects a key ring that did not encrypt the records, and keeps the stored key check values', async () => {
     const right = await open(ring(keyText('k1')))
     await usable(right)
     await right.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
@@ -234,7 +234,7 @@ describe('unexpected data in Redis', () => {
     expect(outbox.map(({ events }) => events.length)).toEqual([0, 0, 1])
   })
 
-  it('continues an audit log whose head was deleted after its last entry', async () => {
+  it('continues the audit log after its last entry if the stored head was deleted', async () => {
     const opened = await openUsable()
     await opened.store.record(factsOf(3))
     await auditAll(opened)
@@ -245,21 +245,21 @@ describe('unexpected data in Redis', () => {
     expect(head.Seq).toBe(4)
   })
 
-  it('audits 40,000 outstanding facts in script calls that Redis accepts', async () => {
+  it('appends 40,000 outstanding audit entries in script calls of a size that Redis accepts', async () => {
     const opened = await openUsable()
     for (let n = 0; n < 4; n += 1) await opened.store.record(factsOf(10_000))
     while ((await opened.store.audit(500)) > 0);
     expect((await opened.store.readAudit(0, 1)).head.Seq).toBe(40_000)
   })
 
-  it('stores facts once that are recorded again because the reply was lost', async () => {
+  it('stores audit entries only once if they are recorded again after a lost reply', async () => {
     const opened = await openUsable()
     for (const id of ['one', 'one', 'two']) await opened.store.record(factsOf(1), id)
     expect((await auditAll(opened)).items).toHaveLength(2)
   })
 })
 
-describe('while Redis is unavailable', () => {
+describe('the credential store while Redis is unavailable', () => {
   it('fails a call at once with store_unavailable', async () => {
     const nowhere = await openTestRedis({ keys: testKeys(), url: 'redis://127.0.0.1:1' })
     await expect(nowhere.store.get('ACC-1')).rejects.toMatchObject({ code: 'store_unavailable' })

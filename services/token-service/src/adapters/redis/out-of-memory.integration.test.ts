@@ -1,7 +1,7 @@
 /**
- * The credential store on a Redis that has reached `maxmemory` with the policy `noeviction`, under which it rejects
- * every command that needs memory. The provider has rotated a refresh token before its pair is committed, so a rejected
- * commit would lose the grant.
+ * Tests the credential store on a Redis that has reached `maxmemory` with the policy `noeviction`, under which Redis
+ * rejects every command that needs memory. When a commit is sent, the provider has already rotated the refresh token,
+ * so a rejected commit would lose the grant.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
@@ -39,7 +39,7 @@ beforeEach(async () => {
 
 const setMaxMemory = (limit: string) => opened.redis.config('SET', 'maxmemory', limit)
 
-/** Sets `maxmemory` below what Redis uses already, and checks that it rejects a write. */
+/** Sets `maxmemory` below the memory that Redis already uses, and checks that Redis rejects a write. */
 async function fillMemory(): Promise<void> {
   await setMaxMemory('512kb')
   await expect(opened.redis.set('any', 'value')).rejects.toThrow('OOM')
@@ -52,7 +52,7 @@ async function leased(): Promise<LeasedCredential> {
 }
 
 describe('credential store on a Redis that rejects writes because its memory is full', () => {
-  it('commits a rotated token pair with its audit fact, and clears intent and lease', async () => {
+  it('commits a rotated token pair with its audit entry, and clears intent and lease', async () => {
     const { store, redis } = opened
     await store.put(grantOf(NAME, 'one'), START, auditContextOf('granted'))
     const { lease } = await leased()
@@ -66,7 +66,7 @@ describe('credential store on a Redis that rejects writes because its memory is 
     expect(await redis.xlen('credentials:outbox')).toBe(2)
   })
 
-  it('stores a new grant, because its authorization code was used', async () => {
+  it('stores a new grant although Redis rejects other writes', async () => {
     const { store } = opened
     await fillMemory()
     const grant = grantOf(NAME, 'one')
@@ -76,7 +76,7 @@ describe('credential store on a Redis that rejects writes because its memory is 
     expect((await store.get(NAME))?.accessToken?.reveal()).toBe('access two')
   })
 
-  it('starts no refresh: without an intent no refresh token is sent', async () => {
+  it('sends no refresh token if the intent cannot be stored', async () => {
     const { store } = opened
     await store.put(grantOf(NAME, 'one'), START, auditContextOf('granted'))
     const { lease } = await leased()
