@@ -25,8 +25,8 @@ export const createApp = (deps: AppDeps): Hono =>
       health: deps.health,
       metrics: deps.metrics,
       keys: deps.keys,
-      // Browsers have no service key. POST /callback shares a path with the provider's redirect and checks the key
-      // itself.
+      // These paths need no service key, because browsers have none. POST /callback has the same path as the
+      // provider's redirect, so its handler checks the service key itself.
       openPaths: ['/callback', '/authorize', '/connected'],
       maxBodyBytes: MAX_BODY_BYTES,
       maxBodyBytesAt: { '/imports': MAX_IMPORT_BYTES },

@@ -12,7 +12,7 @@ import type { Config } from './config.ts'
 import { countDecryptionFailures } from './metrics.ts'
 import type { TokenServiceAdapters } from './service.ts'
 
-/** The store operations that get a span: those of a token issuance, a refresh and a code exchange. */
+/** The store operations that are traced with a span: those of a token issuance, a refresh and a code exchange. */
 const TRACED = ['get', 'put', 'acquire', 'recordIntent', 'commit', 'settle', 'release'] as const
 
 /** Connects to Redis and RabbitMQ in the background. Resolves at once, whether or not they are available. */

@@ -13,11 +13,12 @@ import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { Secret } from '@integration-host/shared/secrets/secret'
 
-/** A URL that the provider compares, or that is fetched, exactly as written: parsing it must not change it. */
+/** A URL that is fetched, or compared by the provider, exactly as written. Parsing must not change the URL. */
 const exactUrl = () =>
   z
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
-    // `when`: zod runs a refinement even if the format check before it failed, and `new URL` would throw.
+    // `when` skips this refinement if the format check before it failed. Otherwise zod would run the refinement, and
+    // `new URL` would throw.
     .refine(isNormal, {
       error: 'must be in its normal form: lower-case host, a path, no credentials, no fragment',
       when: ({ issues }) => issues.length === 0,
@@ -38,7 +39,10 @@ const originList = () =>
       'must be a comma list of origins like https://app.example.com',
     )
 
-/** A comma list of client secrets in order of preference: during a rotation at the provider both are configured. */
+/**
+ * A comma-separated list of client secrets in order of preference. During a rotation at the provider, both the old
+ * and the new secret are configured.
+ */
 const clientSecrets = () =>
   secret().transform((list, context) => {
     const parts = list
@@ -74,7 +78,7 @@ const settings = {
   SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),
-  /** Default: `idleLimitDays` of the provider profile. */
+  /** The default value is `idleLimitDays` of the provider profile. */
   IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
@@ -93,13 +97,16 @@ const Config = EmbeddedConfig.extend({
 /** All settings of the service, from which docs/settings.md is generated. */
 export const reference = Config
 
-/** The settings of an embedded service, without those of Redis and RabbitMQ, which it does not use. */
+/**
+ * The settings of an embedded service: all except those of Redis and RabbitMQ, which an embedded service does not
+ * use.
+ */
 export type TokenServiceConfig = z.output<typeof EmbeddedConfig>
 export type Config = z.output<typeof Config>
 
-/** @throws {ConfigError} naming every bad setting; no value is shown. */
+/** @throws {ConfigError} The message names every invalid setting and contains no value of a setting. */
 export const readConfig = (env: Environment = process.env): Config => parseConfig(Config, env)
 
-/** @throws {ConfigError} naming every bad setting; no value is shown. */
+/** @throws {ConfigError} The message names every invalid setting and contains no value of a setting. */
 export const readEmbeddedConfig = (env: Environment): TokenServiceConfig =>
   parseConfig(EmbeddedConfig, env)

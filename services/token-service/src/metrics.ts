@@ -103,7 +103,7 @@ export function watchCredentials(
   return { [Symbol.dispose]: () => clearInterval(counting) }
 }
 
-/** Returns the same key ring, which counts each stored secret that it cannot decrypt. */
+/** Returns a key ring that works like `keys` and counts each stored secret that cannot be decrypted. */
 export function countDecryptionFailures(keys: KeyRing, metrics: Metrics): KeyRing {
   const failures = metrics.counter(
     'envelopes_refused_total',

@@ -44,7 +44,7 @@ export interface TokenServiceAdapters {
   readonly store: CredentialStore
   readonly bus: MessageBus
   readonly metrics?: Metrics
-  /** Default: in memory, which is correct only for a single replica. */
+  /** The default store is in memory, which is correct only for a single replica. */
   readonly authorizations?: AuthorizationStore
   /** Overrides the defaults of the refresh protocol. */
   readonly timing?: Partial<RefreshTiming>
@@ -115,7 +115,7 @@ export async function startTokenService(
       },
     }),
     {
-      // A monotonic clock: a change of the system clock must not change the delay of a probe.
+      // The clock is monotonic, because a change of the system clock must not change the delay of a probe.
       now: () => performance.now(),
       onChange(isRejected) {
         counted.setClientRejected(isRejected)

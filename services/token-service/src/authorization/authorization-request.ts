@@ -10,7 +10,7 @@ import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 /** Milliseconds that a state is valid. */
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
-/** The longest `return_to`: it travels in the state, which must fit into a URL. */
+/** The longest `return_to`, in characters. It is a part of the state, which must fit into a URL. */
 export const MAX_RETURN_TO_LENGTH = 512
 
 export interface StartedAuthorization {
@@ -19,7 +19,7 @@ export interface StartedAuthorization {
   readonly expiresAt: number
 }
 
-/** The parameters of a callback, in valid syntax but not checked against an authorization request yet. */
+/** The parameters of a callback. Their syntax is valid, but they are not yet compared with an authorization request. */
 export interface Callback {
   readonly state: string
   readonly code: string | null
@@ -30,7 +30,7 @@ export interface Callback {
   readonly browser: string | null
 }
 
-/** The decision of the provider and the company's owner in a callback. */
+/** The result that a callback reports: the authorization was granted, or it was denied. */
 export type Decision =
   | { readonly kind: 'granted'; readonly code: string; readonly realm: string }
   | { readonly kind: 'denied' }
@@ -40,7 +40,7 @@ export interface AuthorizationDeps {
   readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer' | 'usesPkce'>
   /** The requested scopes, space-delimited (RFC 6749 §3.3). */
   readonly scope: string
-  /** The scopes that make the provider's callback name a company; empty if it always names one. */
+  /** The scopes with which the provider's callback names a company; empty if every callback names a company. */
   readonly realmScopes: readonly string[]
   /** The origins that `return_to` may have; `null` allows only http on the loopback interface. */
   readonly returnToOrigins: readonly string[] | null
@@ -48,7 +48,10 @@ export interface AuthorizationDeps {
 }
 
 export interface Authorization {
-  /** Stores nothing: the request travels in the state. @throws {IntegrationError} `invalid_request`, `provider_unavailable`. */
+  /**
+   * Starts an authorization. Nothing is stored, because the state contains the whole request. @throws
+   * {IntegrationError} `invalid_request`, `provider_unavailable`.
+   */
   start(wanted: {
     readonly returnTo: string | null
     readonly realm: string | null
@@ -57,7 +60,8 @@ export interface Authorization {
   /**
    * Returns the authorization request that a callback belongs to.
    *
-   * @throws {IntegrationError} `authorization_invalid`: the state is forged or expired, or another browser started.
+   * @throws {IntegrationError} `authorization_invalid`: the state is forged or expired, or another browser started
+   * the authorization.
    */
   requestOf(callback: Callback): AuthorizationRequest
   /**
@@ -124,7 +128,10 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
   }
 }
 
-/** Returns the error for a callback without a realm. RFC 6749 has no such parameter; Intuit adds it for certain scopes. */
+/**
+ * Returns the error for a callback without a realm. RFC 6749 does not define a realm parameter; Intuit adds it for
+ * certain scopes.
+ */
 function noCompany({
   scope,
   realmScopes,
@@ -139,7 +146,7 @@ function noCompany({
   )
 }
 
-/** Returns the error `authorization_invalid` with a reason that begins `why`. */
+/** Returns the error `authorization_invalid`, whose reason begins with `why`. */
 export const invalid = (why: string): IntegrationError =>
   new IntegrationError('authorization_invalid', `${why}; start the authorization again`)
 
@@ -151,8 +158,8 @@ function isReturnable(returnTo: string, origins: readonly string[] | null): bool
   if (returnTo.length > MAX_RETURN_TO_LENGTH) return false
   const { protocol, origin, hostname, username, password } = new URL(returnTo)
   if (protocol !== 'http:' && protocol !== 'https:') return false
-  // The parser completes `https:host` and `http:/host` to the same URL, but a browser may resolve them against the
-  // current page, so the origin must be written out.
+  // The parser accepts `https:host` and `http:/host` as absolute URLs, but a browser may resolve them relative to the
+  // current page. So `returnTo` must begin with the complete origin.
   if (returnTo !== origin && !returnTo.startsWith(`${origin}/`)) return false
   if (username !== '' || password !== '') return false
   if (origins !== null) return origins.includes(origin)

@@ -1,13 +1,13 @@
 /**
- * The port to the short-lived records of an authorization: states that were used, and claims, by which one replica at a
- * time exchanges a code. States and codes are stored as digests. Each adapter passes the same contract suite. All
+ * The port to the short-lived records of authorizations: used states and code claims. A claim gives one replica the
+ * right to exchange a code. States and codes are stored as digests. Each adapter passes the same contract suite. All
  * methods throw `IntegrationError` `store_unavailable` if the store cannot be used.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ErrorCode } from '@integration-host/shared/errors'
 
 export interface AuthorizationStore {
-  /** Records that a state is used, for `ttlMs`. Resolves with `false` if it was recorded before. */
+  /** Records for `ttlMs` that a state was used. Resolves with `false` if the state was already recorded as used. */
   useState(state: string, ttlMs: number): Promise<boolean>
 
   /** Whether a state is recorded as used. Writes nothing. */

@@ -1,12 +1,12 @@
 /**
  * Completes an authorization: the provider's callback becomes a stored credential.
  *
- * C1  A callback that does not come from the browser that started the authorization writes nothing and is not sent to
- *     the provider.
- * C2  A state is used once, across all replicas. It counts as used only after the callback was admitted, so a callback
- *     that was rejected as `busy` can be sent again.
- * C3  Of several simultaneous callbacks with the same state, code and realm, as after a double click, the first one
- *     exchanges the code and all get its result.
+ * C1  A callback from another browser than the one that started the authorization is rejected. Nothing is stored, and
+ *     no request is sent to the provider.
+ * C2  A state is used once, across all replicas. A state counts as used only after its callback has got a permit
+ *     (exchange-admission.ts), so a callback that was rejected as `busy` can be sent again.
+ * C3  Of several simultaneous callbacks with the same state, code and realm, as after a double click, the first
+ *     callback exchanges the code, and all callbacks get the result of this exchange.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { Authorization, Callback } from './authorization-request.ts'
@@ -40,15 +40,15 @@ export interface CallbackDeps {
   readonly sleep: (ms: number) => Promise<void>
 }
 
-/** A used state is remembered beyond its expiry, because the clocks of two replicas may differ. */
+/** How long a used state is stored beyond its expiry, because the clocks of two replicas may differ. */
 const CLOCK_TOLERANCE_MS = 60_000
 
 export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization {
   const { authorization, authorizations, admission, exchanges, now, sleep } = deps
 
   /**
-   * Resolves with the claim of a code, or with `null`. Reads several times: of two equal callbacks, the second one may
-   * arrive after the first has used the state and before it has claimed the code.
+   * Resolves with the claim of a code; `null` if there is none. Reads several times, because the second of two equal
+   * callbacks may arrive after the first has used the state and before the first has claimed the code.
    */
   async function claimOf(code: string): Promise<CodeClaim | null> {
     for (let reads = 1; ; reads += 1) {
@@ -74,8 +74,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   return async (callback) => {
     const { state } = callback
     const request = authorization.requestOf(callback) // C1
-    // Checked before the admission, so that repeated callbacks do not wait for a permit. A callback that arrives after
-    // the first one has finished is a replay and gets no result.
+    // The state is checked before a permit is requested, so that repeated callbacks do not wait for a permit. A
+    // callback that arrives after the first callback has finished is a replay and gets no result.
     if (await authorizations.isStateUsed(state))
       return resultOfFirst(callback, { mayBeFinished: false })
     // Only a holder of a service key obtains a state that is not bound to a browser.
@@ -103,7 +103,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     } finally {
       permit.release(isFirst)
     }
-    // Both callbacks arrived while the state was unused. The first may have finished while this one waited.
+    // Both callbacks arrived before the state was used. The first callback may have finished while this callback
+    // waited.
     return resultOfFirst(callback, { mayBeFinished: true })
   }
 }

@@ -2,16 +2,17 @@
  * The exchange of an authorization code for a stored credential.
  *
  * E1  Of all callers on all replicas, only the one that claims a code sends it to the provider: providers revoke the
- *     tokens of a code that is presented a second time (RFC 6749 §4.1.2). The other callers get the claimant's result.
- * E2  For a holder of a service key, a request that was never sent, or whose outcome is unknown, is retried at most
- *     twice, one after the other. After a usable response there is no retry. For a browser there is none at all: any
- *     client can send a callback with a made-up code, and must not cause more than one request.
+ *     tokens of a code that is presented a second time (RFC 6749 §4.1.2). The other callers get the claimant's
+ *     result.
+ * E2  For a holder of a service key, a request that was not sent or whose outcome is unknown is retried at most
+ *     twice. After a usable response no request is retried. For a browser no request is ever retried, because any
+ *     client can send a callback with a made-up code and must not cause more than one request.
  * E3  A received grant is stored even if the store is unavailable for a while. Nothing is stored before a complete,
  *     valid response.
  * E4  The user of the browser can change the realm in a callback, but not the one in the id token, which comes from
  *     the provider. If the id token names another company, the tokens are not stored. If it names none, the realm of
- *     the callback is used; a wrong one shows at the first API call, because the accounting API accepts a token only
- *     for its own company (docs/adr/0017).
+ *     the callback is used; a wrong realm is detected at the first API call, because the accounting API accepts a
+ *     token only for its own company (docs/adr/0017).
  */
 import { randomUUID } from 'node:crypto'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
@@ -36,7 +37,10 @@ import { digest } from './digest.ts'
 export interface CodeToExchange {
   readonly code: string
   readonly realm: string
-  /** The next four come from our own authorization request; all are `null` for a code that another application received. */
+  /**
+   * The next four members come from our own authorization request; all are `null` for a code that another application
+   * received.
+   */
   readonly state: string | null
   readonly nonce: string | null
   readonly codeVerifier: string | null
@@ -76,14 +80,17 @@ export interface CodeExchanges extends AsyncDisposable {
    */
   exchange(code: CodeToExchange): Promise<CredentialView>
   /**
-   * Resolves with the result of the caller that has claimed the code, once it is known.
+   * Waits for the caller that has claimed the code, and resolves with the result of that caller.
    *
-   * @throws {IntegrationError} as `exchange` does for that caller.
+   * @throws {IntegrationError} the error that `exchange` throws for that caller.
    */
   resultOf(code: string, claim: CodeClaim): Promise<CredentialView>
 }
 
-/** All failures of browsers have the same outcome, so that they make at most one audit entry a second. */
+/**
+ * The audit entry for all failed exchanges of browsers. The outcome is always the same, so that at most one entry a
+ * second is written.
+ */
 const FAILED_IN_BROWSER = {
   who: 'browser',
   what: 'granted',
@@ -174,12 +181,13 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   }
 
   async function auditFailure(name: string, who: string, outcome: string): Promise<void> {
-    // Any client can cause failed exchanges with names that it chose. They are only counted, without the name: one
-    // entry each would push all other entries out of the audit log, whose length is limited.
+    // Any client can cause failed exchanges under realms of its choice. The failures are counted without the name of
+    // the realm, because one audit entry per failure would displace all other entries from the audit log, whose
+    // length is limited.
     if (who === 'browser')
       return deps.auditCounter.count({ name: '', version: 0 }, FAILED_IN_BROWSER)
     const context = { at: now(), who, what: 'granted', outcome } as const
-    // A store that rejects the audit entry must not hide the failure from the caller.
+    // If the audit entry cannot be stored, the caller still gets the error of the code exchange.
     await store.record([auditFactOf({ name, version: 0 }, context)]).catch(() => {})
   }
 
@@ -197,7 +205,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     const result = await storeOutcome(wanted, outcome, startedAt)
     if (result.kind === 'failed') await auditFailure(name, wanted.who, result.code)
     await authorizations.settleCode(wanted.code, { ...claim, result }, RESULT_TTL_MS).catch(() => {
-      // The credential is stored already, and the claim expires by itself.
+      // This error is ignored, because the credential is already stored and the claim expires by itself.
     })
     return result
   }
@@ -206,8 +214,8 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   const polls = new Map<string, Promise<ExchangeResult>>()
 
   /**
-   * Waits for the result of the caller that has claimed a code. All who wait for the same code share one poll, so that
-   * repeated callbacks cause no more reads of the store.
+   * Waits for the result of the caller that has claimed a code. All callers that wait for the same code share one
+   * poll, so that repeated callbacks cause no more reads of the store.
    */
   function awaitResult(code: string, claim: CodeClaim): Promise<ExchangeResult> {
     if (claim.result !== null) return Promise.resolve(claim.result)

@@ -1,5 +1,8 @@
 import { createHash } from 'node:crypto'
 
-/** Returns the SHA-256 of a state, code or cookie. The store keeps only the digest, because it only compares them. */
+/**
+ * Returns the SHA-256 of a state, code or cookie. The store keeps only digests, because it only needs to compare the
+ * values.
+ */
 export const digest = (value: string): string =>
   createHash('sha256').update(value).digest('base64url')

@@ -1,17 +1,17 @@
 /**
  * Limits how many code exchanges run at the same time. Any client can cause one without a service key: it starts an
- * authorization and calls back with a made-up code. Each exchange is a request with our client id, and too many of them
- * would make the provider throttle the refreshes as well.
+ * authorization and calls back with a made-up code. Each exchange is a request with our client id, and too many of
+ * them would make the provider throttle the refreshes as well.
  *
- * Holders of a service key have permits of their own, so that callers without a key cannot delay them.
+ * Holders of a service key have separate permits, so that callers without a key cannot delay the holders of a key.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createSemaphore, type QueueLimits } from '../credential/semaphore.ts'
 
-/** The caller who is responsible for an exchange: a holder of a service key, or a browser without one. */
+/** The kind of caller that causes an exchange: a holder of a service key, or a browser without one. */
 export type ExchangeCaller = 'browser' | 'key'
 
-/** Permits of one process for exchanges at the same time. */
+/** How many code exchanges one process runs at the same time, by kind of caller. */
 const PERMITS: Readonly<Record<ExchangeCaller, number>> = { browser: 8, key: 8 }
 
 const QUEUES: Readonly<Record<ExchangeCaller, QueueLimits>> = {
@@ -19,13 +19,19 @@ const QUEUES: Readonly<Record<ExchangeCaller, QueueLimits>> = {
   key: { queueLength: 512, waitMs: 30_000 },
 }
 
-/** A browser's permit is returned this long after it was given at the earliest: 8 permits make 8 exchanges a second. */
+/**
+ * The shortest time for which a browser's permit is held. With 8 permits, browsers cause at most 8 exchanges a
+ * second.
+ */
 const MIN_BROWSER_PERMIT_MS = 1_000
 
 const RETRY_AFTER_SECONDS = 5
 
 export interface ExchangePermit {
-  /** Returns the permit; at once if `wasUsed` is false, because then the caller has sent and stored nothing. */
+  /**
+   * Returns the permit. If `wasUsed` is false, the permit is free at once, because the caller has sent and stored
+   * nothing.
+   */
   release(wasUsed: boolean): void
 }
 
@@ -52,7 +58,7 @@ export function createExchangeAdmission(): ExchangeAdmission {
         release(wasUsed) {
           const heldMs = performance.now() - admittedAt
           if (!wasUsed || caller === 'key' || heldMs >= MIN_BROWSER_PERMIT_MS) release()
-          // Not a reason to keep the process alive at shutdown.
+          // `unref` prevents this timer from keeping the process alive at shutdown.
           else setTimeout(release, MIN_BROWSER_PERMIT_MS - heldMs).unref()
         },
       }

@@ -4,18 +4,18 @@
  * callback. See docs/adr/0018.
  *
  * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
- * CREDENTIAL_KEYS. Each replica can open it, also after a key rotation as long as the ring still has the key. It has
- * about 150 to 1,050 characters, depending on `returnTo`.
+ * CREDENTIAL_KEYS. Each replica can decrypt the state, also after a key rotation as long as the key ring still has
+ * the old key. A state has about 150 to 1,050 characters, depending on `returnTo`.
  */
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 
 export interface AuthorizationRequest {
-  /** Epoch ms. */
+  /** The time in epoch milliseconds after which the state is rejected. */
   readonly expiresAt: number
   readonly nonce: string
   /** `null` if the provider does not support the S256 challenge. */
   readonly codeVerifier: string | null
-  /** The company that the callback must name, if this authorization reconnects it; else `null`. */
+  /** The company that is being reconnected, which the callback must name; `null` if any company may be connected. */
   readonly realm: string | null
   readonly returnTo: string | null
   /** Digest of the cookie of the browser that started the authorization; `null` if a holder of a service key did. */
@@ -34,7 +34,8 @@ const PLACE = { name: 'authorization', field: 'state', version: 1 }
 export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
   const keys = credentialKeys.derive(PURPOSE)
   return {
-    // An array instead of an object: member names would lengthen each URL by about 100 characters.
+    // The request is encoded as an array instead of an object, because member names would lengthen each URL by about
+    // 100 characters.
     seal: ({ expiresAt, nonce, codeVerifier, realm, returnTo, browser }) =>
       keys.seal(
         JSON.stringify([
@@ -61,7 +62,10 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
   }
 }
 
-/** The sealed members. The tag authenticates them, so they are not validated again. */
+/**
+ * The sealed members. They are not validated again, because the authentication tag proves that this service wrote
+ * them.
+ */
 type Members = [
   expiresAt: number,
   nonce: string,

@@ -15,13 +15,13 @@ export interface AccessTokens {
    */
   usable(name: string, who: string): Promise<Credential & { readonly accessToken: Secret }>
   /**
-   * Refreshes now unless the stored version is already newer than `version`; `null` refreshes in any case.
-   * Throws as `usable` does.
+   * Refreshes now unless the stored version is already newer than `version`; `null` refreshes in any case. Throws the
+   * same errors as `usable`.
    */
   renew(name: string, version: number | null, who: string): Promise<Credential>
 }
 
-/** How many credentials are cached, from which tokens are issued while the store is unavailable. */
+/** The number of cached credentials. While the store is unavailable, access tokens are issued from this cache. */
 const MAX_CACHED = 5_000
 
 export function createAccessTokens(deps: {
@@ -77,8 +77,8 @@ export function createAccessTokens(deps: {
       if (state === 'fresh') return issue(credential, who)
       const blocked = refreshBlocked(credential, now())
       if (state === 'due') {
-        // The refresh runs in the background. This caller gets the current token, which is still valid, and a
-        // failure is recorded in the credential.
+        // The refresh runs in the background, and this caller gets the current token, which is still valid. If the
+        // refresh fails, the failure is stored with the credential.
         if (blocked === null) routine.refresh(name, { kind: 'fresh' }, who).catch(() => {})
         return issue(credential, who)
       }
@@ -91,8 +91,8 @@ export function createAccessTokens(deps: {
     async renew(name, version, who) {
       const stored = await read(name)
       if (stored === null) throw notFound(name)
-      // A version above the stored one never existed. It is treated as the stored one, because otherwise every
-      // request with such a version would rotate the token.
+      // A version above the stored version never existed. Such a version is treated as the stored version, because
+      // otherwise every request with it would rotate the token.
       const base = Math.min(version ?? stored.version, stored.version)
       const goal = { kind: 'newer', version: base, force: version === null } as const
       const credential = refreshed(name, await routine.refresh(name, goal, who))

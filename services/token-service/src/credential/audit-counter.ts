@@ -1,8 +1,8 @@
 /**
- * Audits events that are too frequent for an entry each: issued access tokens, and failed code exchanges of browsers.
- * For each second it writes one fact per caller, credential, version and outcome, with the number of events. A response
- * does not wait until its fact is stored, so a process that is killed loses the facts of at most one second. All other
- * audit facts are stored together with the write that they describe.
+ * Audits events that are too frequent for one audit entry per event: issued access tokens, and failed code exchanges
+ * of browsers. For each second, one audit entry per caller, credential, version and outcome contains the number of
+ * events. A response does not wait until its audit entry is stored, so a process that is killed loses the entries of
+ * at most one second. All other audit entries are stored together with the write that they describe.
  */
 import { randomUUID } from 'node:crypto'
 import type { AuditFact } from '@integration-host/shared/contracts/audit'
@@ -10,7 +10,7 @@ import type { CredentialStore } from './credential-store.ts'
 import { type AuditContext, auditFactOf } from './outbox.ts'
 
 export interface AuditCounter extends AsyncDisposable {
-  /** Counts one event. The audit entry has the time of the first event of its second. */
+  /** Counts one event. The audit entry of a second has the time of the first event in that second. */
   count(
     credential: { readonly name: string; readonly version: number },
     context: Omit<AuditContext, 'at' | 'traceId'>,
@@ -19,8 +19,8 @@ export interface AuditCounter extends AsyncDisposable {
 
 const FLUSH_INTERVAL_MS = 1_000
 /**
- * The largest number of buffered facts while the store is unavailable. Further events are counted in one fact per
- * action, without credential and caller.
+ * The largest number of audit entries that are buffered while the store is unavailable. Further events are counted in
+ * one entry per action, without credential and caller.
  */
 const MAX_BUFFERED = 10_000
 
@@ -31,7 +31,10 @@ export function createAuditCounter(deps: {
 }): AuditCounter {
   const { store, now, notifyOutbox } = deps
   let buffered = new Map<string, { readonly fact: AuditFact; count: number }>()
-  /** The facts being written. A retry sends the same facts with the same id, so that the store adds them once. */
+  /**
+   * The audit entries that are being written. A retry sends the same entries with the same id, so that the store adds
+   * the entries only once.
+   */
   let batch: { readonly id: string; readonly facts: readonly AuditFact[] } | null = null
   let writing: Promise<void> = Promise.resolve()
   let timer: NodeJS.Timeout | undefined

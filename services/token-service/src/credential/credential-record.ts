@@ -2,12 +2,13 @@
  * The stored form of a credential, the same in every store: named text fields. Each secret is an envelope that is
  * bound to the credential's name, its field and its version. The empty string stands for an absent secret.
  *
- * B1  A record opens only under the name that was requested, so a record that is copied to another name does not open.
+ * B1  A record opens only under the name that was requested, so a record that is copied to another name does not
+ *     open.
  * B2  Every envelope of a token pair authenticates the plain fields that are written with the pair (`labelsOf`).
  * B3  `Fault` is written later than the pair, so an envelope of its own, `FaultSeal`, authenticates it.
- * B4  Records of earlier releases have envelopes without labels, and no `FaultSeal`. They open without B2 and B3, and
- *     the next token pair brings both. Envelopes without labels cannot be made without the key, so only an old record
- *     that is put back avoids B2 and B3.
+ * B4  Records of earlier releases have envelopes without labels, and no `FaultSeal`. Such records are accepted
+ *     without B2 and B3 until the next token pair is stored. Envelopes without labels cannot be created without the
+ *     key, so an attacker can bypass B2 and B3 only by restoring an old record.
  * B5  A replica of an earlier release that runs during an upgrade may store a fault without `FaultSeal` beside a pair
  *     with labels. Such a fault stays in effect, because ignoring it could send a refresh token of a grant that has
  *     ended or was exported. But its texts are not shown.
@@ -54,7 +55,10 @@ const labelFields = [
   'ExpiryNotice',
 ] as const
 
-/** The labels of one envelope of a record. Name and version are in its place already. */
+/**
+ * Returns the labels of one envelope of a record. Name and version are not labels, because each envelope is already
+ * bound to them.
+ */
 const labelsOf = (fields: StoredFields, field: string): string =>
   JSON.stringify(
     [...labelFields, ...(field === 'Previous' ? ['PreviousRetiredAt'] : [])].map(
@@ -146,8 +150,8 @@ export function openCredential(keys: KeyRing, name: string, fields: StoredFields
 }
 
 /**
- * Reads the record of `name` for a list. A record that cannot be opened must not hide the others, so it is returned
- * with a fault that says so, and with no other text of the record.
+ * Reads the record of `name` for a list. A record that cannot be decrypted must not make the list fail, so the record
+ * is returned with the fault `record_rejected` and without any of its texts.
  */
 export function openForList(keys: KeyRing, name: string, fields: StoredFields): CredentialSummary {
   try {
@@ -226,7 +230,7 @@ function openField(
 }
 
 /**
- * Re-encrypts the envelopes of the record of `name` that another key than the active one has encrypted. Returns their
+ * Re-encrypts the envelopes of the record of `name` that were not encrypted with the active key. Returns the changed
  * fields; `null` if there are none. Needs all fields of the record.
  *
  * @throws {DecryptionError}
@@ -235,7 +239,7 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
   const stale = secretFields.filter((field) => fields[field] && !keys.isCurrent(fields[field]))
   const hasStaleFault = Boolean(fields['FaultSeal']) && !keys.isCurrent(fields['FaultSeal'] ?? '')
   if (stale.length === 0 && !hasStaleFault) return null
-  // Also verifies the plain fields, before they are sealed again.
+  // Decrypting the secrets also verifies the plain fields before these are authenticated again.
   const { fault } = openCredential(keys, name, fields)
   const version = Number(fields['Version'])
   const secrets = stale.map((field) => {
@@ -266,7 +270,7 @@ export function isDecryptable(keys: KeyRing, name: string, fields: StoredFields)
   }
 }
 
-/** Every field that a reader of a whole record needs. */
+/** All fields that are needed to read a whole record. */
 export const recordFields = [...summaryFields, ...secretFields, 'PreviousRetiredAt'] as const
 
 /**

@@ -3,12 +3,12 @@
  * One contract suite (credential-store.contract.ts) runs against both.
  *
  * Every write is atomic. It compares the credential's version first, and appends an entry to the outbox in the same
- * step, so exactly what is stored is audited and published. The audit facts of an outbox entry are moved into the
- * audit log first, and then its events are published to the broker.
+ * step, so a change is audited and published if and only if it is stored. The audit entries of an outbox entry are
+ * moved into the audit log first, and then its events are published to the broker.
  *
- * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used; a write may have succeeded
- * nevertheless, with its reply lost. Methods that decrypt secrets throw `DecryptionError` for a record that was
- * changed by another program, copied, or encrypted with a key that the key ring does not have.
+ * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used. The write may nevertheless
+ * have succeeded if only the reply was lost. Methods that decrypt secrets throw `DecryptionError` for a record that
+ * was changed by another program, copied, or encrypted with a key that the key ring does not have.
  */
 import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/contracts/audit'
 import type { Fault } from '@integration-host/shared/contracts/credential'
@@ -37,9 +37,10 @@ export interface CredentialStore {
   }>
 
   /**
-   * Stores a new grant in place of the stored one. It ends leases, intents and faults, so a refresh in flight can
-   * no longer commit. The new version is above every version that the name ever had, also before a removal, and
-   * above `atLeast`. A call that is repeated with the same `id` stores nothing, so a later write is kept.
+   * Stores a new grant in place of the stored grant, and removes its lease, intent and fault, so that a refresh in
+   * flight can no longer commit. The new version is greater than `atLeast` and than every earlier version under this
+   * name, including those before a removal. A repeated call with the same `id` stores nothing, so it does not
+   * overwrite a later write.
    */
   put(grant: Grant, dueAt: number, context: AuditContext, options?: PutOptions): Promise<Credential>
 
@@ -49,17 +50,17 @@ export interface CredentialStore {
   /** Extends a lease; `false` if another process has it or it has expired. */
   renew(lease: Lease, leaseMs: number): Promise<boolean>
 
-  /** Ends a lease; without effect if another process holds it. */
+  /** Releases a lease. Has no effect if another process holds the lease. */
   release(lease: Lease): Promise<void>
 
-  /** Stores the intent to use the refresh token of the lease's version. `lost`: the lease has ended. */
+  /** Stores the intent to use the refresh token of the lease's version. Resolves with `lost` if the lease has ended. */
   recordIntent(lease: Lease): Promise<'recorded' | 'lost'>
 
   /**
    * Replaces the token pair of `lease.version` by the next one and clears intent, fault and lease. A repeated call
-   * returns `committed` again. `fenced`: another process has acquired the lease since, and may be using the same
-   * refresh token. `superseded`: a newer version is stored, or the credential was removed.
-   * With `isNoticeNew` the expiry notice of the grant is published as well.
+   * returns `committed` again. `fenced`: another process has acquired the lease in the meantime and may be using the
+   * same refresh token. `superseded`: a newer version is stored, or the credential was removed. With `isNoticeNew`
+   * the expiry notice of the grant is published as well.
    */
   commit(
     lease: Lease,
@@ -69,7 +70,10 @@ export interface CredentialStore {
     isNoticeNew?: boolean,
   ): Promise<'committed' | 'fenced' | 'superseded'>
 
-  /** Stores the result of a refresh without a new token pair, and releases the lease. `lost`: the lease has ended. */
+  /**
+   * Stores the result of a refresh without a new token pair, and releases the lease. Resolves with `lost` if the
+   * lease has already ended.
+   */
   settle(lease: Lease, settlement: Settlement, context: AuditContext): Promise<'settled' | 'lost'>
 
   /**
@@ -85,8 +89,8 @@ export interface CredentialStore {
 
   /**
    * Returns the names whose refresh is due by `now`, earliest first. Their due time becomes `now + postponeMs`, so
-   * that no other replica gets them now, and one gets them later if this process dies. `nextAt` is the earliest
-   * due time after that, in epoch ms; `null` if the index is empty.
+   * that no other replica gets the same names before then. If this process dies, another replica gets them
+   * afterwards. `nextAt` is the earliest due time after that, in epoch ms; `null` if the index is empty.
    */
   takeDue(
     now: number,
@@ -94,12 +98,15 @@ export interface CredentialStore {
     postponeMs: number,
   ): Promise<{ readonly names: readonly string[]; readonly nextAt: number | null }>
 
-  /** Adds audit facts to the outbox that belong to no write. Repeated calls with the same `id` add them once. */
+  /**
+   * Adds audit entries to the outbox without another write. Repeated calls with the same `id` add the entries only
+   * once.
+   */
   record(facts: readonly AuditFact[], id?: string): Promise<void>
 
   /**
-   * Moves the audit facts of at most `limit` outbox entries into the audit log, each once and in order. Resolves
-   * with the number of entries. Replicas may call it concurrently.
+   * Moves the audit entries of at most `limit` outbox entries into the audit log, each once and in order. Resolves
+   * with the number of outbox entries. Replicas may call it concurrently.
    */
   audit(limit: number): Promise<number>
 
@@ -110,8 +117,8 @@ export interface CredentialStore {
   ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
 
   /**
-   * Returns the oldest outbox entries whose facts are audited; `null` while another replica has the relay lease.
-   * One replica publishes at a time, because that keeps the events in order.
+   * Returns the oldest outbox entries whose audit entries are in the audit log; `null` while another replica has the
+   * relay lease. Only one replica publishes at a time, so that the events stay in order.
    */
   readOutbox(
     owner: string,
@@ -126,12 +133,15 @@ export interface CredentialStore {
   trimOutbox(ids: readonly string[]): Promise<void>
 
   /**
-   * Re-encrypts the secrets of one credential with the active key. `current`: that key had encrypted them.
-   * `refused`: they cannot be decrypted.
+   * Re-encrypts the secrets of one credential with the active key. `current`: the secrets were already encrypted with
+   * the active key. `refused`: the secrets cannot be decrypted.
    */
   reseal(name: string): Promise<'resealed' | 'current' | 'refused' | 'absent'>
 
-  /** Returns whether every secret of a credential can be decrypted (`refused`: not), and changes nothing. */
+  /**
+   * Checks whether every secret of a credential can be decrypted, without changing the record. `refused`: a secret
+   * cannot be decrypted.
+   */
   checkDecryption(name: string): Promise<'decryptable' | 'refused' | 'absent'>
 
   /** Deletes the key check values of all keys but the active one, and resolves with the ids of those keys. */
@@ -139,11 +149,14 @@ export interface CredentialStore {
 }
 
 export interface PutOptions {
-  /** The new version is above this one. */
+  /** The version of the stored grant will be greater than this number. */
   readonly atLeast?: number
-  /** Identifies this grant; the same value when its put is retried. */
+  /** Identifies this grant. A retried `put` uses the same value. */
   readonly id?: string
-  /** Requires this stored version (`null`: none), else {@link VersionConflict}. */
+  /**
+   * The version that must be stored at present; `null` if no credential may be stored. Otherwise `put` throws {@link
+   * VersionConflict}.
+   */
   readonly over?: number | null
 }
 
@@ -174,8 +187,8 @@ export interface LeasedCredential {
   readonly idToken: Secret | null
   readonly previous: Grant['previous']
   /**
-   * The intent of a process to use the refresh token of this version, stored `ageMs` ago, for which no response
-   * was recorded; `null` if there is none.
+   * The intent that a process stored `ageMs` ago, before it sent the refresh token of this version. No response to
+   * that request was recorded. `null` if there is no intent.
    */
   readonly intent: { readonly ageMs: number } | null
 }
@@ -188,7 +201,9 @@ export interface Settlement {
   readonly fault: Fault | null
   /** Whether an event of the fault is published. */
   readonly isPublished: boolean
-  /** Whether the intent stays because the provider may have rotated the refresh token without a response. */
+  /**
+   * Whether the intent is kept, because the provider may have rotated the refresh token although no response arrived.
+   */
   readonly keepsIntent: boolean
 }
 

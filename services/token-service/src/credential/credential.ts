@@ -7,17 +7,25 @@ export interface CredentialSummary {
   /** The realm; empty if none is known. */
   readonly environment: string
   readonly expiresAt: number
-  /** When the request was sent whose response contained this token pair. */
+  /** The time at which the request for this token pair was sent. */
   readonly refreshedAt: number
   /** Grows by one with each new token pair, and with no other change. */
   readonly version: number
-  /** The provider ends a grant that is not refreshed by then. */
+  /** The time at which the provider ends the grant if it is not refreshed before. */
   readonly idleExpiresAt: number
-  /** The provider ends the grant then even if it is refreshed; `null` if the provider sent no such limit. */
+  /**
+   * The time at which the provider ends the grant even if it is refreshed; `null` if the provider sent no such limit.
+   */
   readonly hardExpiresAt: number | null
-  /** The last published notice of the hard expiry, as days before it; `null` if none was published. */
+  /**
+   * The notice period of the last published expiry notice, in days before the hard expiry; `null` if none was
+   * published.
+   */
   readonly expiryNoticeDays: ExpiryNoticeDays | null
-  /** Why refreshes fail. The token pair is kept, and its access token is issued until it expires. */
+  /**
+   * The reason why refreshes fail. The token pair is kept, and its access token is issued until the access token
+   * expires.
+   */
   readonly fault: Fault | null
   /** How many refreshes have failed since the last success. */
   readonly attempts: number
@@ -41,9 +49,12 @@ export interface Grant extends Pick<
   | 'hardExpiresAt'
   | 'expiryNoticeDays'
 > {
-  /** `null` in an imported credential that had none. */
+  /** The access token; `null` if the grant was imported without one. */
   readonly accessToken: Secret | null
-  /** `null` if the provider sent none. Such a credential can be used until its access token expires. */
+  /**
+   * The refresh token; `null` if the provider sent none. Such a credential can be used until its access token
+   * expires.
+   */
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null
   /** The previous refresh token, which a provider with a grace period accepts for some time after the rotation. */
@@ -70,9 +81,10 @@ export function freshness(
 
 /**
  * Returns when the proactive refresh of a credential starts, in epoch ms: `refreshAheadMs` before expiry, varied by
- * ±20 % between realms, so that realms that were connected together are not refreshed together. It is never before
- * half of the token's lifetime, because a short-lived token would be refreshed endlessly. It is at the latest at
- * 50 to 70 % of the idle limit, after which the provider would end the grant.
+ * ±20 % between realms, so that realms that were connected together are not refreshed together. The returned time is
+ * never before half of the token's lifetime, because otherwise a short-lived token would be refreshed continuously.
+ * It is at the latest at 50 to 70 % of the idle limit, because the provider ends a grant that is not refreshed within
+ * the idle limit.
  */
 export function refreshDueAt(
   {
@@ -94,7 +106,10 @@ const DAY_MS = 86_400_000
 const noticeDays = [7, 30, 90] as const
 export type ExpiryNoticeDays = (typeof noticeDays)[number]
 
-/** Returns the smallest notice period that `hardExpiresAt` is within; `null` if it is further away than all of them. */
+/**
+ * Returns the shortest notice period that includes `hardExpiresAt`; `null` if `hardExpiresAt` is later than all
+ * notice periods.
+ */
 export const expiryNotice = (hardExpiresAt: number | null, now: number): ExpiryNoticeDays | null =>
   (hardExpiresAt !== null && noticeDays.find((days) => hardExpiresAt - now <= days * DAY_MS)) ||
   null
@@ -123,7 +138,10 @@ export function spread(name: string): number {
   return ((hash ^ (hash >>> 13)) >>> 0) / 2 ** 32
 }
 
-/** The lifetime of an access token whose response has no usable `expires_in` (RFC 6749 §5.1 makes it optional). */
+/**
+ * The lifetime that is assumed for an access token if the response has no usable `expires_in`, which RFC 6749 §5.1
+ * makes optional.
+ */
 const DEFAULT_LIFETIME_SECONDS = 3_000
 /** The longest lifetime that is accepted, so that a wrong number cannot prevent refreshes for years. */
 const MAX_LIFETIME_SECONDS = 86_400
@@ -156,7 +174,7 @@ export function viewOf(credential: CredentialSummary): CredentialView {
   }
 }
 
-/** Returns the credential as it is after `grant` was stored as `version`. */
+/** Returns the credential that results from storing `grant` as `version`. */
 export const credentialOf = (grant: Grant, version: number): Credential => ({
   name: grant.name,
   environment: grant.environment,

@@ -17,13 +17,16 @@ const secret = z
   .min(1)
   .transform((text) => new Secret(text))
 
-/** Epoch ms up to the year 9999. ISO 8601 writes later years with a sign and six digits, or not at all. */
+/**
+ * A time in epoch ms, at most in the year 9999. `toISOString` writes later years with a sign and six digits, or
+ * throws.
+ */
 const time = z.number().min(0).max(253_402_300_799_999)
 
 const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
-  // Versions continue from this one, and must remain exact integers in Redis and in JSON.
+  // Later versions count up from this version and must remain exact integers in Redis and in JSON.
   version: z
     .int()
     .positive()
@@ -55,8 +58,8 @@ const derive = promisify(scrypt) as (
 let deriving: Promise<unknown> = Promise.resolve()
 
 /**
- * Derives the key of a document, one at a time, because each derivation needs 128 MiB and one of the four threads
- * that file system and DNS calls share.
+ * Derives the key of a document. Only one derivation runs at a time, because each needs 128 MiB and one of the four
+ * threads that file system and DNS calls use as well.
  */
 function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
   if (sealedWith.kind === 'key') return Promise.resolve(sealedWith.key)

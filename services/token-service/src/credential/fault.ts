@@ -65,7 +65,7 @@ export type FaultClass = keyof typeof faultClasses
 const PROVISIONAL_REMEDY =
   'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again at NextTryAt. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
-/** Returns whether the provider rejects the grant under this fault, finally or provisionally. */
+/** Returns whether this fault means that the provider rejects the grant, finally or provisionally. */
 export const isGrantRejected = (fault: Fault | null): boolean =>
   fault !== null && fault.Code in faultClasses && faultClasses[fault.Code as FaultClass].endsGrant
 
@@ -88,7 +88,9 @@ export interface FaultContext {
   readonly retryAt?: number | null
 }
 
-/** Returns the fault of a failed refresh. Other programs rely on the form of its message. */
+/**
+ * Returns the fault of a failed refresh. The format of the message must not change, because other programs parse it.
+ */
 export function faultOf(
   name: string,
   faultClass: FaultClass,
@@ -111,19 +113,23 @@ export function faultOf(
 export const RETRY_CAP_MS = 15 * 60_000
 const RETRY_BASE_MS = 2_000
 
-/** Returns the milliseconds until a refresh is retried that failed `attempts` times in a row; `random` is in [0, 1). */
+/**
+ * Returns the delay in milliseconds before a failed refresh is retried. `attempts` is the number of consecutive
+ * failures; `random` is in [0, 1).
+ */
 export function retryDelayMs(
   attempts: number,
   retryAfterMs: number | null,
   random: number,
 ): number {
   if (retryAfterMs !== null) {
-    // Up to a fifth later than requested, so that realms that were throttled together do not retry together.
+    // The delay is up to a fifth longer than `Retry-After`, so that realms that were throttled together do not retry
+    // together.
     return Math.floor(
       Math.min(RETRY_CAP_MS, Math.max(retryAfterMs, 0)) * (1 + random / 5) + random * 500,
     )
   }
-  // Half jitter: full jitter could retry a refresh at once.
+  // Half jitter is used, because full jitter could retry a refresh at once.
   const upperHalf = 0.5 + random / 2
   return backoffMs(attempts, { baseMs: RETRY_BASE_MS, capMs: RETRY_CAP_MS, random: upperHalf })
 }

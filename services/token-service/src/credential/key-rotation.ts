@@ -17,17 +17,17 @@ export type RotateKeys = (who: string, signal: AbortSignal) => AsyncGenerator<Ke
 const PAGE = 500
 const MAX_NAMED = 10
 /**
- * The largest number of passes. If the last one still finds records with an old key, a replica keeps encrypting with
- * that key, so it cannot be retired.
+ * The largest number of passes. If the last pass still finds records with an old key, a replica keeps encrypting with
+ * that key, so the key cannot be retired.
  */
 const MAX_PASSES = 5
-/** Credentials that are re-encrypted concurrently. */
+/** The number of credentials that are re-encrypted concurrently. */
 const CONCURRENCY = 50
 
 /**
  * The returned function yields its progress after each page; the last value has `IsFinished`. Old keys are retired
- * only if every credential could be decrypted. It throws `store_unavailable`; what was re-encrypted before remains
- * re-encrypted.
+ * only if every credential could be decrypted. If it throws `store_unavailable`, the records that were already
+ * re-encrypted stay re-encrypted.
  */
 export function createKeyRotation({
   store,
@@ -52,8 +52,8 @@ export function createKeyRotation({
       IsFinished: isFinished,
       RetiredKeys: [...retired],
     })
-    // A replica whose active key is still an old one writes records with that key. So passes are repeated until one
-    // finds no such record.
+    // A replica whose active key is still an old one writes records with that key. So passes are repeated until a
+    // pass finds no such record.
     let found = -1
     for (let pass = 1; found !== 0 && pass <= MAX_PASSES; pass += 1) {
       found = 0

@@ -7,7 +7,9 @@ export interface LeaseDeps {
   readonly store: Pick<CredentialStore, 'acquire'>
   readonly owner: string
   readonly leaseMs: number
-  /** How long to wait for a refresh in flight, whose token pair must not be stored after the operation. */
+  /**
+   * How long to wait for a refresh in flight. The token pair of that refresh must not be stored after the operation.
+   */
   readonly waitTimeoutMs: number
   readonly sleep: (ms: number) => Promise<void>
 }

@@ -1,4 +1,7 @@
-/** The outbox entry that each write stores in the same step: facts for the audit log, and events for other services. */
+/**
+ * The outbox entry that each write stores in the same step. It contains entries for the audit log and events for
+ * other services.
+ */
 import { z } from 'zod'
 import { AuditFact } from '@integration-host/shared/contracts/audit'
 import {
@@ -8,14 +11,14 @@ import {
 } from '@integration-host/shared/contracts/credential-event'
 import type { CredentialSummary } from './credential.ts'
 
-/** The part of an audit fact that only the caller of the store knows. */
+/** The part of an audit entry that only the caller of the store knows. */
 export interface AuditContext {
-  /** Epoch ms. */
+  /** The time of the change, in epoch milliseconds. */
   readonly at: number
-  /** `routine`, `browser` or `key <fingerprint>`. */
+  /** The caller: `routine`, `browser` or `key <fingerprint>`. */
   readonly who: string
   readonly what: AuditFact['What']
-  /** Default: `ok`. */
+  /** The default value is `ok`. */
   readonly outcome?: string
   readonly traceId?: string | null
 }
@@ -35,8 +38,8 @@ type EventSource = Pick<
 >
 
 /**
- * Returns the outbox entry of a write: one audit fact and, unless `kind` is `null`, one event. With `isNoticeNew` the
- * expiry notice of the grant is audited and published as well.
+ * Returns the outbox entry of a write: one audit entry and, unless `kind` is `null`, one event. With `isNoticeNew`
+ * the expiry notice of the grant is audited and published as well.
  */
 export function outboxEntryOf(
   credential: EventSource,
@@ -72,7 +75,7 @@ export const removalEntryOf = (
   ],
 })
 
-/** Returns an audit fact, which becomes an entry of the audit log when it is chained. */
+/** Returns the content of an audit entry. The entry gets its number and hash when it is appended to the audit log. */
 export const auditFactOf = (
   { name, version }: Pick<EventSource, 'name' | 'version'>,
   { at, who, what, outcome = 'ok', traceId = null }: AuditContext,

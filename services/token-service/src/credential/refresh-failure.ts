@@ -22,16 +22,19 @@ export type RefreshFailureClass = FaultClass | 'throttled' | 'client_refused'
 export interface RefreshFailure {
   readonly failureClass: RefreshFailureClass
   readonly response: Pick<ProviderResponse, 'body' | 'traceId'>
-  /** How long no further call may be made, by the provider's Retry-After or by the client-credential breaker. */
+  /**
+   * How long no further call may be made, as required by the provider's Retry-After or by the circuit breaker for
+   * client credentials.
+   */
   readonly retryAfterMs: number | null
   /** Whether the provider may have rotated the refresh token although no token pair was received. */
   readonly isAmbiguous: boolean
 }
 
 export interface RefreshFailureContext {
-  /** Epoch ms. */
+  /** The current time in epoch milliseconds. */
   readonly at: number
-  /** In [0, 1). */
+  /** A random number in [0, 1). */
   readonly random: number
   /** Whether a caller needs a new token now, because none is valid or because the caller requested a refresh. */
   readonly isTokenNeeded: boolean
@@ -56,7 +59,8 @@ export function settlementOf(
   const { at, random } = context
   const standing = credential.fault
   const isClientRejected = failureClass === 'client_refused'
-  // Client credentials belong to the application, so their rejection counts for no credential.
+  // The client credentials belong to the application, so their rejection is not counted as a failed attempt of a
+  // credential.
   const attempts = isClientRejected ? credential.attempts : credential.attempts + 1
   const isRejection = isFaultClass(failureClass) && faultClasses[failureClass].isRejection
   const rejections = isRejection ? (standing?.Rejections ?? 0) + 1 : 0
@@ -67,8 +71,8 @@ export function settlementOf(
 
   let nextTryAt: number | null = null
   if (!isFinal) {
-    // The delay until a probe of the client credentials has no jitter, which would only delay the recovery of all
-    // credentials.
+    // The delay until a probe of the client credentials has no jitter, because jitter would only delay the recovery
+    // of all credentials.
     const probeDelayMs = isClientRejected ? failure.retryAfterMs : null
     const delayMs =
       rejectedDelayMs ?? probeDelayMs ?? retryDelayMs(attempts, failure.retryAfterMs, random)
@@ -81,8 +85,8 @@ export function settlementOf(
   let fault: Fault | null = null
   if (
     endsGrant(failureClass) ||
-    // While a valid access token is issued, a provider that is briefly unavailable is not a fault of the credential.
-    // Such a failure never replaces a provisional fault either, which says more about the grant (I10).
+    // A brief outage of the provider is not recorded as a fault while a valid access token can be issued. An outage
+    // also never replaces a provisional fault, because the provisional fault says more about the grant (I10).
     (context.isTokenNeeded && !isClientRejected && !isProvisional(standing))
   ) {
     const retryAt = rejectedDelayMs === null ? null : nextTryAt

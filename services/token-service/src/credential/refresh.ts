@@ -1,31 +1,30 @@
 /**
- * Refreshes a credential: one rotation at a time, and none is lost as long as the provider makes recovery possible.
+ * Refreshes a credential. Only one rotation runs at a time, and no rotation is lost if the provider allows recovery.
  *
- * A refresh token may be invalid once it was sent, and the pair that replaces it exists only in the response. So the
- * steps are ordered for recovery: a process that stops after any of them leaves a record from which another process
- * can continue.
+ * A refresh token may be invalid once it was sent, and the new token pair exists only in the response. The steps are
+ * ordered for recovery: whenever a process stops between two steps, another process can continue from the stored
+ * record.
  *
  *   acquire the lease → re-read the record → store the intent → one POST → commit → (event, by the outbox relay)
  *
- * I1  One refresh of a credential runs at a time. Within a process its callers share a promise; across replicas a
- *     lease with a fencing token (`fence`) excludes the others. A replica that does not get the lease polls the
- *     record, because there is no queue for the lease.
+ * I1  Only one refresh of a credential runs at a time. Callers in the same process share a promise, and a lease with
+ *     a fencing token (`fence`) excludes other replicas. A replica that does not get the lease polls the record,
+ *     because there is no queue for the lease.
  * I2  The record is read again under the lease. If it already satisfies the goal, nothing is sent.
- * I3  No request is sent before the intent is stored. The intent names the version whose refresh token will be
- *     sent, and storing it proves that the store accepts writes. If storing it fails, no token was used.
- * I4  Two requests never overlap: a second one starts after the first is closed and `ambiguousRetryDelayMs` has
- *     passed. There is one retry, for a request that was not sent or whose outcome is unknown. After a response
- *     there is none.
- * I5  Only a response clears an intent. A process that finds the intent of another process waits until that
- *     request can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same refresh token again.
+ * I3  No request is sent before the intent is stored. The intent names the version whose refresh token will be sent,
+ *     and storing it proves that the store accepts writes. If storing it fails, no token was used.
+ * I4  Two requests never overlap: a second request starts only after the first is closed and `ambiguousRetryDelayMs`
+ *     has passed. A request is retried once if it was not sent or its outcome is unknown, and never after a response.
+ * I5  Only a response clears an intent. A process that finds the intent of another process waits until that request
+ *     can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same refresh token again.
  * I6  A received pair stays in memory until it is stored. While the store is unavailable, its access token is issued
  *     and the commit is retried until it succeeds or is superseded. During shutdown it is retried for
  *     `commitDeadlineMs`; after that the pair is dropped and reported as `rotation_dropped`.
  * I7  A commit compares version and fence. A newer fence means that another process may be sending the same refresh
  *     token. The pair is not discarded then; it is committed under a new lease if the version is still the same.
  * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
- * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant, and only after the
- *     record was read again and the previous refresh token, which a provider may still accept, was tried.
+ * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant. Before that, the record
+ *     is read again, and the previous refresh token is tried, because the provider may still accept it.
  * I10 A provider may respond with `invalid_grant` in an outage, and a rejected token remains valid if the rejection
  *     was wrong. So the first fault is provisional: the same token is sent again after the delays of the provider
  *     profile, a few times within about a day, and only then is the fault final. A failure in between that is
@@ -65,12 +64,15 @@ import { createSemaphore } from './semaphore.ts'
 export type RefreshGoal =
   /** A credential whose refresh is not due. */
   | { readonly kind: 'fresh' }
-  /** A pair newer than `version`. `force` calls the provider even before the `nextTryAt` of a failed refresh. */
+  /**
+   * A token pair newer than `version`. With `force` the provider is called even before `nextTryAt` of a failed
+   * refresh.
+   */
   | { readonly kind: 'newer'; readonly version: number; readonly force: boolean }
 
 export type RefreshResult =
   | { readonly kind: 'refreshed'; readonly credential: Credential }
-  /** Only a new grant can help. */
+  /** Further refreshes cannot succeed; a new grant is required. */
   | { readonly kind: 'faulted'; readonly credential: Credential; readonly fault: Fault }
   /** The provider is unavailable or throttles, or another replica is still refreshing; retry later. */
   | {
@@ -90,9 +92,12 @@ export const failpoints = [
 ] as const
 export type Failpoint = (typeof failpoints)[number]
 
-/** All in milliseconds. */
+/** The durations of the refresh protocol, all in milliseconds. */
 export interface RefreshTiming {
-  /** The lifetime of a lease: longer than a provider request. A lease is renewed after every third of it. */
+  /**
+   * The duration of a lease, which is longer than a provider request. A lease is renewed each time a third of its
+   * duration has passed.
+   */
   readonly leaseMs: number
   /** I5: the age of an intent after which the request of its process can no longer be in flight. */
   readonly foreignIntentMaxAgeMs: number
@@ -104,13 +109,13 @@ export interface RefreshTiming {
   readonly waitTimeoutMs: number
   /** I6: how long a process that shuts down keeps trying to commit a rotated pair. */
   readonly commitDeadlineMs: number
-  /** How long after its rotation a previous token is still tried when the current one is rejected. */
+  /** How long after a rotation the previous refresh token is still tried if the current refresh token is rejected. */
   readonly graceMs: number
   /** I10: the delays before a rejected refresh token is sent again; if empty, the first rejection is final. */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
 
-/** The timing for provider requests of at most 10 s. The two missing values come from the provider profile. */
+/** The timing for provider requests of at most 10 s, without the two values that come from the provider profile. */
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
   foreignIntentMaxAgeMs: 12_000,
@@ -151,9 +156,9 @@ export interface RefreshDeps {
   readonly timing: RefreshTiming
   /** The largest number of refreshes in flight, over all realms. */
   readonly concurrency: number
-  /** Epoch ms. */
+  /** Returns the current time in epoch milliseconds. */
   readonly now: () => number
-  /** In [0, 1). */
+  /** Returns a random number in [0, 1). */
   readonly random: () => number
   /** Resolves after `ms`, or at once when the signal aborts. */
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
@@ -197,7 +202,7 @@ export function refreshBlocked(credential: Credential, now: number): RefreshResu
   // The refresh token of a grant that has ended is not sent again.
   if (fault !== null && isTerminal(fault)) return { kind: 'faulted', credential, fault }
   const maxDelayMs = isProvisional(fault) ? MAX_REJECTED_RETRY_DELAY_MS : 1.5 * RETRY_CAP_MS
-  // A time beyond the longest delay was stored by a replica whose clock was ahead, and is ignored.
+  // A `nextTryAt` beyond the longest delay is ignored, because it was stored by a replica whose clock was ahead.
   if (nextTryAt === null || nextTryAt <= now || nextTryAt - now > maxDelayMs) return null
   return isProvisional(fault)
     ? { kind: 'faulted', credential, fault }
@@ -211,12 +216,13 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const semaphore = createSemaphore(deps.concurrency)
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
-  // During shutdown commits are retried at the same intervals, so nothing aborts the pause between them.
+  // The pause between two tries of a commit is not aborted at shutdown, because commits are retried at the same
+  // intervals during shutdown.
   const neverAborted = new AbortController().signal
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>
     deps.failpoint?.(point, name)
 
-  // I1, within the process.
+  // Callers in this process share one refresh of a credential (I1).
   async function refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult> {
     for (;;) {
       const running = inFlight.get(name)
@@ -251,7 +257,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       : refreshBlocked(credential, now())
   }
 
-  // I1, across replicas.
+  // The lease excludes refreshes of the same credential by other replicas (I1).
   async function acquireAndRefresh(
     name: string,
     wanted: RefreshGoal,
@@ -266,8 +272,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return { kind: 'refreshed', credential: rotation.credential }
         await Promise.race([rotation.done, sleep(timing.pollMs, shutdown.signal)])
       } else {
-        // While calls are blocked, no lease is acquired and no intent or `nextTryAt` is stored. The first refresh of
-        // any credential after the delay is the probe.
+        // While calls to the provider are blocked, no lease is acquired and no intent or `nextTryAt` is stored. The
+        // first refresh of any credential after the delay is the probe.
         const heldBackMs = deps.heldBackMs()
         if (heldBackMs > 0) {
           const credential = await store.get(name)
@@ -284,7 +290,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         const polled = await pollRecord(name, goal)
         if (polled !== null) return polled
       }
-      // Once this process has waited for another replica's refresh, it accepts that result even if it is a failure.
+      // Once this process has waited for another replica's refresh, it accepts the result of that refresh, even a
+      // failure.
       goal = withoutForce(goal)
       if (performance.now() >= waitUntil || shutdown.signal.aborted) {
         return { kind: 'deferred', credential: null, retryAfterMs: 1_000 }
@@ -294,8 +301,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
 
   /** Polls the record for 20 intervals; returns `null` if it does not satisfy the goal by then. */
   async function pollRecord(name: string, goal: RefreshGoal): Promise<RefreshResult | null> {
-    // The lease is tried again after 20 reads. That is often enough to notice that its holder died, and adds little
-    // load while the holder lives.
+    // After 20 reads, this process tries to acquire the lease again. This is frequent enough to replace a lease
+    // holder that has died, and causes little load while the lease holder is alive.
     const until = performance.now() + 20 * timing.pollMs
     while (performance.now() < until && !shutdown.signal.aborted) {
       const credential = await store.get(name)
@@ -327,7 +334,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       if (hasCode(error, 'store_unavailable')) await store.release(lease).catch(() => {})
       throw error
     } finally {
-      // While a pair is not committed, its lease is still renewed. The commit stops the renewal.
+      // The lease is renewed until the token pair is committed; the commit then stops the renewal.
       if (!uncommittedRotations.has(lease.name)) renewal.stop()
     }
   }
@@ -364,7 +371,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       if ((await store.recordIntent(lease)) === 'lost') return null // I3
       await failpoint('after intent', name)
       // This process was suspended for so long after it stored the intent that another process may consider the
-      // intent expired and send the token (I5). So the intent is stored again first.
+      // intent expired and send the refresh token (I5). So the intent is stored again first.
       if (performance.now() - requestedAt >= timing.ambiguousRetryDelayMs) {
         calls -= 1
         continue
@@ -426,7 +433,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
   }
 
-  // I6, I7
+  // Keeps the token pair in memory until it is stored (I6), and compares version and fence at the commit (I7).
   async function commitRotation(
     { lease, credential: before }: LeasedCredential,
     grant: Grant,
@@ -471,7 +478,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     /** Retries the commit in the background, while the access token of the pair is already issued. */
     const retryCommit = async (): Promise<void> => {
       for (let attempt = 1; ; attempt += 1) {
-        // Without jitter, because the pair could be lost until it is stored, and one credential causes no load.
+        // The back-off has no jitter: the token pair can be lost until it is stored, and the retries for a single
+        // credential cause little load.
         await sleep(backoffMs(attempt, { baseMs: 100, capMs: 1_000, random: 1 }), neverAborted)
         const outcome = await tryCommit()
         if (outcome !== null) return finish(outcome)
@@ -490,7 +498,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     return current === null ? { kind: 'absent' } : { kind: 'refreshed', credential: current }
   }
 
-  // I9
+  // Stores the fault of a failed refresh beside the tokens, which are kept (I9).
   async function recordFailure(
     { lease, credential }: LeasedCredential,
     goal: RefreshGoal,
@@ -513,7 +521,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     const what = endsGrant(failureClass) ? 'faulted' : 'refresh_failed'
     const context = { at, who, what, outcome: failureClass, traceId } as const
     const settled = await store.settle(lease, settlement, context).catch((error: unknown) => {
-      // The intent stays for the next process (I5), and the caller gets the same result as if this had been stored.
+      // The intent stays for the next process (I5), and the caller gets the result that it would have got if the
+      // outcome had been stored.
       if (hasCode(error, 'store_unavailable')) return null
       throw error
     })
@@ -562,7 +571,8 @@ interface LeaseRenewal {
 function rejectionClass(credential: Credential, isAmbiguous: boolean, now: number): FaultClass {
   if (credential.hardExpiresAt !== null && now >= credential.hardExpiresAt) return 'hard_expired'
   if (now >= credential.idleExpiresAt) return 'idle_expired'
-  // I10: a request of unknown outcome between two rejections of the same token has not rotated that token.
+  // I10: if the same token is rejected before and after a request with unknown outcome, that request has not rotated
+  // the token.
   if (isProvisional(credential.fault)) return credential.fault.Code as FaultClass
   return isAmbiguous ? 'rotation_lost' : 'invalid_grant'
 }
@@ -582,7 +592,8 @@ function renewedGrant(
   return {
     name: credential.name,
     environment: credential.environment,
-    // Counted from the start of the request, because the provider cannot have issued the token before that.
+    // The lifetime is counted from the start of the request, because the provider cannot have issued the token
+    // earlier.
     expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
     refreshedAt: startedAt,
     idleExpiresAt: limits.idleExpiresAt,

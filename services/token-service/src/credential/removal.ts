@@ -18,8 +18,8 @@ export interface Removed {
 }
 
 /**
- * The returned function throws as {@link acquireLease} does, except that a record that cannot be decrypted is removed
- * without a revocation.
+ * The returned function throws the errors of {@link acquireLease}, except `DecryptionError`: a record that cannot be
+ * decrypted is removed without a revocation.
  */
 export function createRemoval(deps: RemovalDeps): (name: string, who: string) => Promise<Removed> {
   const { store, provider, now } = deps
@@ -41,7 +41,8 @@ export function createRemoval(deps: RemovalDeps): (name: string, who: string) =>
         deps.notifyOutbox()
         return { isRevoked: revoked }
       }
-      // The company was reconnected meanwhile, so the stored grant is not the one that was revoked. Try again.
+      // The company was reconnected in the meantime, so the stored grant is not the revoked grant. The removal is
+      // tried again.
     }
   }
 }

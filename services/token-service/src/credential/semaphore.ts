@@ -1,5 +1,5 @@
 export interface Semaphore {
-  /** Runs `task` as soon as a permit is free, in the order of the calls; settles as the task does. */
+  /** Runs `task` as soon as a permit is free, in the order of the calls; settles with the result of the task. */
   run<T>(task: () => Promise<T>): Promise<T>
   /**
    * Resolves with the function that returns the permit. Resolves with `null` if `queueLength` callers are waiting

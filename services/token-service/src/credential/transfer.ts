@@ -3,7 +3,7 @@
  * rotation can invalidate the refresh token of the other.
  *
  * X1  A credential gets the fault `transferred` under its lease before its tokens are exported. So no refresh is in
- *     flight then, and none starts here afterwards.
+ *     flight during the export, and no refresh starts in this installation afterwards.
  * X2  An export whose response was lost can be requested again, because the tokens stay stored under that fault.
  * X3  An import replaces a usable credential, or a newer version of the same grant, only if the caller requests to
  *     overwrite.
@@ -33,9 +33,9 @@ export interface TransferDeps extends LeaseDeps {
 
 export interface Transfers {
   /**
-   * Marks credentials as transferred and returns them encrypted. Throws as {@link acquireLease} does, and
-   * `provider_unavailable` while the provider may have rotated a refresh token without a response. Credentials
-   * that were marked before an error can be exported again.
+   * Marks credentials as transferred and returns them encrypted. Throws the errors of {@link acquireLease}, and also
+   * `provider_unavailable` while the provider may have rotated a refresh token without a response. Credentials that
+   * were marked before an error can be exported again.
    */
   exportCredentials(
     names: readonly string[],
@@ -92,7 +92,10 @@ export function createTransfers(deps: TransferDeps): Transfers {
     }
   }
 
-  /** Acquires the lease of a credential (X1). A refresh with an unknown outcome is repeated first, to settle it. */
+  /**
+   * Acquires the lease of a credential (X1). A refresh with an unknown outcome is first repeated, until its outcome
+   * is known.
+   */
   async function leaseWithoutIntent(name: string, who: string): Promise<LeasedCredential> {
     const leased = await acquireLease(name, deps)
     if (leased.intent === null) return leased
@@ -135,7 +138,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   return {
     async exportCredentials(names, sealedWith, who) {
       const wanted = [...new Set(names)]
-      // All names are checked before the first credential is marked, because a marked one is no longer refreshed here.
+      // All names are checked before the first credential is marked, because a marked credential is no longer
+      // refreshed here.
       for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
       const exported: ExportedCredential[] = []
       try {

@@ -1,17 +1,18 @@
 /**
  * A circuit breaker that holds back refreshes while the provider rejects CLIENT_ID and CLIENT_SECRET
- * (`invalid_client`, RFC 6749 §5.2). The credentials of the companies are not at fault then, and every further refresh
- * would be rejected too.
+ * (`invalid_client`, RFC 6749 §5.2). The credentials of the companies are not at fault then, and every further
+ * refresh would be rejected too.
  *
- * One call at a time is let through as a probe: the first after 1 s, each further one after twice the previous delay,
- * at most 60 s. A short rejection therefore delays refreshes by about a second, and a lasting one costs the provider
- * one call a minute. The breaker sends no call of its own; the first call after the delay is the probe. The first
- * response that shows that the provider accepts the client closes the breaker.
+ * One call at a time is let through as a probe: the first probe after 1 s, and each further probe after twice the
+ * previous delay, but at most 60 s. If the rejection is short, refreshes are therefore delayed by about a second; if
+ * it lasts, the provider gets one call a minute. The breaker sends no call of its own; the first call after the delay
+ * is the probe. The first response that shows that the provider accepts the client closes the breaker.
  *
- * Code exchanges pass without the breaker: their results do not open it, close it or count as its probe. A browser can
- * call the callback with any text as code, and a provider may reject an unknown code with `invalid_client` or 401. If
- * such a rejection counted, a browser without any key could stop the refreshes of all companies. Exchanges are not held
- * back either: without a stored credential there is no refresh that could close the breaker again.
+ * Code exchanges bypass the breaker: their results neither open nor close it, and they are not used as probes. A
+ * browser can call the callback with any text as code, and a provider may reject an unknown code with
+ * `invalid_client` or 401. If such a rejection counted, a browser without any key could stop the refreshes of all
+ * companies. Code exchanges are not held back, because an installation without a stored credential has no refresh
+ * that could close the breaker again.
  */
 import type { Provider, TokenOutcome } from './provider.ts'
 
@@ -60,7 +61,7 @@ export function breakOnRejectedClient(
     const probed = rejection
     if (probed !== null) {
       const retryAfterMs = heldBackMs()
-      // The trace id belongs to the rejected call, not to this one, which is not sent.
+      // No trace id is returned: the known trace id belongs to the rejected call, and this call is not sent.
       if (retryAfterMs > 0) return { ...probed.response, traceId: null, retryAfterMs }
       probed.isProbing = true
     }
@@ -80,8 +81,8 @@ export function breakOnRejectedClient(
         rejection = { response: outcome, probeDelayMs, nextProbeAt, isProbing: false }
         onChange?.(true)
       } else if (rejection === probed) {
-        // Only a rejected probe doubles the delay. Calls that were already in flight when the first one was rejected
-        // do not.
+        // Only a rejected probe doubles the delay. The rejection of a call that was already in flight when the
+        // breaker opened leaves the delay unchanged.
         probed.probeDelayMs = Math.min(2 * probed.probeDelayMs, MAX_PROBE_MS)
         probed.nextProbeAt = now() + probed.probeDelayMs
       }

@@ -3,8 +3,8 @@ import { REDACTED, redactSecrets } from './redact-secrets.ts'
 const BODY_LIMIT = 1_000
 
 /**
- * Returns the body of a token endpoint's response in a form that may be stored and shown: truncated, and with
- * everything redacted that is or was a token. `secrets` are the code, tokens and client secret of the request, which the
+ * Returns the body of a token endpoint's response in a form that may be stored and shown: truncated, and with all
+ * current and former tokens redacted. `secrets` are the code, tokens and client secret of the request, which the
  * response may echo. An ordinary error body is returned unchanged.
  */
 export function presentableBody(body: string, secrets: readonly string[]): string {
@@ -19,14 +19,15 @@ export function presentableBody(body: string, secrets: readonly string[]): strin
     for (const form of new Set(forms)) shown = shown.replaceAll(form, REDACTED)
   }
   shown = shown
-    // Members of a token response in JSON, a form or XML, also if the response was truncated within one.
+    // Members of a token response in JSON, a form or XML, even if the response was truncated within a member.
     .replace(new RegExp(`((?:${MEMBERS})\\\\?"\\s*:\\s*\\\\?")[^"\\\\]*`, 'gi'), `$1${REDACTED}`)
     .replace(new RegExp(`((?:${MEMBERS})=)[^&\\s"<]+`, 'gi'), `$1${REDACTED}`)
     .replace(new RegExp(`(<(?:${MEMBERS})[^<>]*>)[^<]*`, 'gi'), `$1${REDACTED}`)
     // A request that the response echoes, and JSON web tokens.
     .replace(/\b(Basic|Bearer)\s+[\w+/=.~%-]{16,}/gi, `$1 ${REDACTED}`)
     .replace(/eyJ[\w-]{8,}(?:\.[\w-]*){0,4}/g, REDACTED)
-    // Any other text as long as a token, under any name and in any encoding. A UUID has 36 characters.
+    // Any other text that is as long as a token, under any name and in any encoding. The limit of 40 characters keeps
+    // UUIDs, which have 36 characters.
     .replace(/(?<![\w~+-])[\w~+-]{40,}/g, REDACTED)
   return shown.length > BODY_LIMIT ? `${shown.slice(0, BODY_LIMIT)}…` : shown
 }

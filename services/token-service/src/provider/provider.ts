@@ -27,10 +27,10 @@ export interface Provider {
   /** Returns the provider's issuer identifier, and whether its callbacks always have it as `iss` (RFC 9207 §3). */
   issuer(): Promise<{ readonly identifier: string; readonly isAlwaysSent: boolean }>
 
-  /** Sends one POST with each client secret until one is accepted; retries nothing else. */
+  /** Sends one POST per client secret until the provider accepts a secret. Does not retry for any other reason. */
   exchangeCode(exchange: CodeExchange): Promise<ExchangeOutcome>
 
-  /** Sends one POST with each client secret until one is accepted; retries nothing else. */
+  /** Sends one POST per client secret until the provider accepts a secret. Does not retry for any other reason. */
   refresh(refreshToken: Secret): Promise<TokenOutcome>
 
   /** Revokes the grant (RFC 7009, or as the profile says); resolves with `true` if the provider confirmed it. Never throws. */
@@ -73,12 +73,12 @@ export type TokenOutcome =
   | ({ readonly kind: 'unknown' } & ProviderResponse)
   /** 429, or 503 with `Retry-After`: the provider did not process the request. */
   | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | null } & ProviderResponse)
-  /** The provider rejected the client credentials: no realm is at fault. */
+  /** The provider rejected the client credentials, which are the same for all realms. */
   | ({ readonly kind: 'client_refused'; readonly retryAfterMs: number } & ProviderResponse)
   /** The provider rejected the request; `error` is its OAuth error code (RFC 6749 §5.2). */
   | ({ readonly kind: 'refused'; readonly error: string } & ProviderResponse)
 
 export type ExchangeOutcome =
   | TokenOutcome
-  /** The id token is invalid in `member`. The tokens may be another company's, so none of them is stored. */
+  /** The id token is invalid in `member`. The tokens may belong to another company, so they are not stored. */
   | ({ readonly kind: 'invalid_id_token'; readonly member: string } & ProviderResponse)

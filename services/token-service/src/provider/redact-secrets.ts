@@ -1,7 +1,7 @@
 /**
- * Redacts secrets in a text that another system has written, however the text escapes them. The text is decoded and
- * searched as plain text. A regular expression for all spellings of a secret would need time that grows with the product
- * of both lengths: 7 s for an echoed code of 2,048 `&`, in which time the process serves no other request.
+ * Redacts secrets in a text from another system, with any escapes. The text is decoded and searched as plain text. A
+ * regular expression for all escaped spellings of a secret would need time proportional to the product of both
+ * lengths: 7 s for an echoed code of 2,048 `&`, during which the process could not serve any other request.
  */
 
 export const REDACTED = '[redacted]'
@@ -14,9 +14,9 @@ export interface Span {
 
 export interface DecodedText {
   readonly text: string
-  /** The offset in the original text at which each character of `text` begins; one more for the end. */
+  /** For each character of `text`, its offset in the original text. The last element is the offset of the end. */
   readonly offsets: readonly number[]
-  /** How often the escapes were decoded. */
+  /** The number of rounds in which escapes were decoded. */
   readonly rounds: number
 }
 
@@ -35,7 +35,7 @@ const NAMED: Readonly<Record<string, string>> = {
   apos: "'",
 }
 
-/** A text can be escaped several times, for example JSON within a form. More rounds than this do not occur. */
+/** A text can be escaped several times, for example JSON within a form. More rounds than this are not expected. */
 const MAX_ROUNDS = 4
 
 /** Decodes the escapes of a text, repeatedly until there are none or `MAX_ROUNDS` are done. */
@@ -80,7 +80,10 @@ function decodeOnce(text: string, offsets: readonly number[]): { text: string; o
   return { text: parts.join(''), offsets: decodedOffsets }
 }
 
-/** A text that begins like a secret is redacted as far as it continues like it: a response may truncate its echo. */
+/**
+ * A response may truncate the secret that it echoes. So a text that begins with this many characters of a secret is
+ * redacted as far as it matches the secret.
+ */
 const PREFIX_LENGTH = 32
 
 /** Returns where a text contains a secret, or a part of it that begins with its first 32 characters. No spans overlap. */
@@ -104,7 +107,7 @@ export function redactSecrets(text: string, secrets: readonly string[]): string 
   const offsetOf = (index: number): number => decoded.offsets[index] ?? text.length
   const spans = wanted.flatMap((secret) => [
     ...spansOf(text, secret),
-    // Decoded as well: a secret can contain text that looks like an escape.
+    // The secret is decoded too, because it can contain text that looks like an escape.
     ...spansOf(decoded.text, decode(secret).text).map(({ start, end }) => ({
       start: offsetOf(start),
       end: offsetOf(end),
@@ -113,7 +116,10 @@ export function redactSecrets(text: string, secrets: readonly string[]): string 
   return replaceSpans(text, spans)
 }
 
-/** The secret, and its UTF-8 bytes as characters, which decoding `%C3%BC` yields. Both are equal for ASCII. */
+/**
+ * The secret, and its UTF-8 bytes read as one character each, which is what decoding `%C3%BC` returns. For an ASCII
+ * secret both are equal.
+ */
 const spellingsOf = (secret: string): string[] => [
   ...new Set([secret, Buffer.from(secret, 'utf8').toString('latin1')]),
 ]

@@ -39,7 +39,10 @@ export interface AuthorizationRoutesDeps {
   readonly completeAuthorization: CompleteAuthorization
   readonly exchanges: Pick<CodeExchanges, 'exchange'>
   readonly admission: ExchangeAdmission
-  /** The service keys that `POST /callback` requires. The path itself is open, because browsers GET it without a key. */
+  /**
+   * The service keys that `POST /callback` requires. The path itself requires no key, because browsers send GET
+   * requests to it without a key.
+   */
   readonly keys: readonly Secret[]
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
@@ -211,8 +214,8 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
 }
 
 /**
- * Rejects HEAD, which Hono serves like GET: browsers and mail scanners check links with it. It must neither start an
- * authorization nor use up a state.
+ * Rejects HEAD requests, which Hono would handle like GET. Browsers and mail scanners check links with HEAD requests,
+ * which must neither start an authorization nor use up a state.
  */
 function rejectHead(c: Context, allow: string): void {
   if (c.req.method !== 'HEAD') return

@@ -20,7 +20,8 @@ export function readCallback(c: Context, browser: string | null): Callback {
     z.string().regex(/^[\x20-\x7e]{1,2048}$/, 'is not a state that this service issued'),
   )
   const error = single(c, ['error'], z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be printable'))
-  // RFC 6749 §4.1.2.1 requires the state beside an error too. Intuit does not document that it sends the state.
+  // RFC 6749 §4.1.2.1 requires the state in an error response too, but Intuit does not document that it sends the
+  // state.
   if (state === null && error !== null)
     throw new IntegrationError(
       'authorization_denied',

@@ -14,7 +14,8 @@ export function callerOf(c: Context): string {
   if (caller === undefined) {
     const key = authorization.replace(/^bearer +/i, '')
     caller = `key ${createHash('sha256').update(key).digest('hex').slice(0, 8)}`
-    // Bounds the cache: an authenticated caller can vary the spelling of the header, for example its spaces.
+    // Limits the size of the cache, because an authenticated caller can vary the spelling of the header, for example
+    // its spaces.
     if (known.size < 1_000) known.set(authorization, caller)
   }
   return caller

@@ -34,7 +34,7 @@ const KeyCheckQuery = z.object({
   limit: wholeNumber(1, 500).optional(),
 })
 
-/** Enough for an import of as many credentials as one export may contain. */
+/** The size limit of an import body, which is large enough for the largest export. */
 export const MAX_IMPORT_BYTES = 32 * 1_048_576
 
 export interface CustodyRoutesDeps {
@@ -128,8 +128,8 @@ export function custodyRoutes({
           for (; line.done !== true; line = await lines.next())
             await out.write(`${JSON.stringify(line.value)}\n`)
         }
-        // If an error occurs later, the head was sent with 200 already: the caller detects the failure by the
-        // missing last line (IsFinished).
+        // If an error occurs later, the response head with status 200 was already sent. The caller detects the
+        // failure because the last line (IsFinished) is missing.
         return stream(c, write, async (error) =>
           logger.warn({ err: error }, 'key rotation aborted'),
         )

@@ -1,6 +1,7 @@
 /**
- * The audit log in a file beside the credential file, with one entry per line. The credential file stores how many
- * bytes of it are valid, so an append that a crash interrupted is repeated at the same offset with the same lines.
+ * The audit log of the file store: a file beside the credential file, with one entry per line. The credential file
+ * stores how many bytes of the audit file are valid. After a crash during an append, the same lines are therefore
+ * written again at the same offset.
  */
 import { constants, createReadStream } from 'node:fs'
 import { open, stat, writeFile } from 'node:fs/promises'
@@ -22,12 +23,12 @@ export async function appendEntries(
   const file = await open(path, constants.O_RDWR | constants.O_CREAT, 0o600)
   try {
     // A file that is shorter than `at` was truncated by another program. Writing at `at` would fill the gap with
-    // zeros, so the entries go to its end.
+    // zeros, so the entries are appended at the end of the file instead.
     const { size } = await file.stat()
     const from = Math.min(at, size)
-    // Bytes after `at` are either the beginning of the same lines, from an interrupted append, or audit entries that
-    // are newer than the credential file, because that was restored from a backup or deleted. The latter are copied
-    // to another file instead of being overwritten.
+    // Bytes after `at` have one of two causes: an interrupted append of the same lines, or a credential file that is
+    // older than the audit file because it was restored from a backup or deleted. In the second case the bytes are
+    // newer audit entries, and they are copied to another file before they are overwritten.
     const tail = Buffer.alloc(size - from)
     await file.read(tail, 0, tail.length, from)
     if (!bytes.subarray(0, tail.length).equals(tail))

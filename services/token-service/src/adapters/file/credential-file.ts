@@ -21,21 +21,21 @@ const CHECK_VALUE_PLACE = { name: 'credentials:canary', field: 'canary', version
 
 const FileState = z.object({
   format: z.literal(1),
-  /** The key check value: an envelope that shows whether the key ring is the one of this file. */
+  /** The key check value: an envelope that only the key ring that encrypted this file can decrypt. */
   canary: z.string(),
-  /** The newest fencing token. */
+  /** The newest fencing token that was issued. */
   fence: z.int().nonnegative(),
   /** The number of the newest outbox entry. */
   sequence: z.int().nonnegative(),
   /** The stored fields of each credential (credential-record.ts), by name. */
   credentials: z.record(z.string(), z.record(z.string(), z.string())),
-  /** The last version of each removed credential, at which a new grant of that name continues. */
+  /** The last version of each removed credential. A new grant under the same name gets the next version. */
   removed: z.record(z.string(), z.int().positive()),
   /** The time of each credential's next refresh, in epoch ms. */
   due: z.record(z.string(), z.number()),
   outbox: z.array(OutboxEntry.extend({ id: z.string() })),
   audited: AuditHead.extend({
-    /** The last outbox entry that is in the audit file. */
+    /** The number of the last outbox entry whose audit entries are in the audit file. */
     upTo: z.int().nonnegative(),
     /** How many bytes of the audit file are valid. */
     bytes: z.int().nonnegative(),
@@ -43,7 +43,7 @@ const FileState = z.object({
 })
 export type FileState = z.output<typeof FileState>
 
-/** What a change does: the next state, `null` if nothing changes, and the result of the call. */
+/** The effect of a change: the next state (`null` if nothing changes) and the result of the call. */
 export interface Change<T> {
   readonly next: FileState | null
   readonly result: T
@@ -52,13 +52,16 @@ export interface Change<T> {
 export interface CredentialFile {
   readonly state: () => FileState
   /**
-   * Runs one change at a time: `decide` gets the current state, and its result is returned once the next state is
-   * in the file.
+   * Runs one change at a time: calls `decide` with the current state, writes the next state to the file, and then
+   * resolves with the result that `decide` returned.
    *
    * @throws {IntegrationError} `store_unavailable`: the file cannot be written. Errors of `decide`.
    */
   readonly change: <T>(decide: (current: FileState) => Change<T> | Promise<Change<T>>) => Promise<T>
-  /** Replaces the key check value by one of the active key; resolves with the id of the key that it replaces. */
+  /**
+   * Replaces the key check value with that of the active key. Resolves with the id of the key that the old value
+   * belonged to.
+   */
   readonly retireKeys: () => Promise<readonly string[]>
 }
 
@@ -118,10 +121,10 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
       audited: { ...auditStart, upTo: 0, bytes: 0 },
     }
   }
-  // A file that was restored from a backup may have been readable by others.
+  // The mode is set again, because a file that was restored from a backup may be readable by other users.
   await chmod(path, 0o600)
   const state = parseJsonAs(FileState, text)
-  // F3
+  // A damaged file is left unchanged, and the start fails (F3).
   if (state === null) {
     throw new StartupError(
       `${path} is damaged: restore it from a backup, or move it away and connect the companies again`,
@@ -137,7 +140,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
   return state
 }
 
-/** A change that writes nothing. */
+/** A change that leaves the state as it is, so that nothing is written. */
 export const unchanged = <T>(result: T): Change<T> => ({ next: null, result })
 
 /** The error of a file that cannot be written. */

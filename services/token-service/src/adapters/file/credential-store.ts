@@ -1,4 +1,4 @@
-/** The credential store of the embedded host, on the one file of credential-file.ts. */
+/** The credential store of the embedded host. It keeps all credentials in the single file of credential-file.ts. */
 import { join } from 'node:path'
 import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -35,9 +35,9 @@ import { createFileOutbox, withOutboxEntry } from './outbox.ts'
 const FILE_NAME = 'credentials.json'
 const AUDIT_FILE_NAME = 'audit.jsonl'
 /**
- * Opens the credential file of a folder and locks it.
+ * Locks a folder and opens its credential file.
  *
- * @throws {StartupError} another process uses the folder, or the file is damaged or encrypted with other keys.
+ * @throws {StartupError} Another process uses the folder, or the file is damaged or encrypted with other keys.
  */
 export async function createFileCredentialStore(
   folder: string,
@@ -176,7 +176,8 @@ function openStore(
             ...current.credentials,
             [name]: { ...fields, Fence: String(fence) },
           }
-          // The fence is stored before the lease is used, so that it is not reused after a restart.
+          // The fencing token is stored before the lease is used, so that the token is not issued again after a
+          // restart.
           return { next: { ...current, fence, credentials }, result: { kind: 'acquired', leased } }
         })
       } catch (error) {

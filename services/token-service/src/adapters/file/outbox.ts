@@ -59,7 +59,7 @@ export function createFileOutbox(file: CredentialFile, auditPath: string): Outbo
     },
 
     async releaseOutbox() {
-      // One process uses the file, so no other replica waits for the relay lease.
+      // Only one process uses the file, so there is no relay lease that another replica could wait for.
     },
 
     async trimOutbox(ids) {

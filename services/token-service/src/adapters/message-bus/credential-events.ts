@@ -1,8 +1,9 @@
 /**
  * Relays the outbox of the credential store. Each entry is first written to the audit log, whether the broker is
- * available or not. Its events are then published to the exchange `integration.credentials` in order: the broker
- * confirms one before the next is published and before the store deletes the entry. One replica relays at a time. If
- * a process dies between confirm and deletion, the next one publishes the event again with the same message id.
+ * available or not. Its events are then published to the exchange `integration.credentials` in order: an event is
+ * published only after the broker has confirmed the previous event, and the store deletes an entry only after the
+ * broker has confirmed its events. One replica relays at a time. If a process dies after the broker has confirmed an
+ * event and before the entry is deleted, the next process publishes the event again with the same message id.
  */
 import {
   credentialMessageId,
@@ -21,18 +22,24 @@ export interface CredentialEventsDeps {
   /** Identifies this process in the relay lease. */
   readonly owner: string
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** Receives unexpected errors only: the health checks log an unavailable store or broker. */
+  /**
+   * Receives unexpected errors. An unavailable store or broker is not reported here, because the health checks log
+   * it.
+   */
   readonly onError: (error: unknown) => void
 }
 
 export interface CredentialEvents extends AsyncDisposable {
-  /** Relays at once instead of at the next poll, because this process has added an entry to the outbox. */
+  /** Relays the outbox at once instead of at the next poll. Called after this process has added an outbox entry. */
   wake(): void
 }
 
 const BATCH = 100
 const AUDIT_BATCH = 500
-/** The lease must last longer than one publish may take; each batch renews it. */
+/**
+ * The duration of the relay lease, in milliseconds. It is longer than one publish may take, and each batch renews the
+ * lease.
+ */
 const LEASE_MS = 15_000
 /** Milliseconds between two polls of the outbox for entries that other replicas have added. */
 const POLL_MS = 500
@@ -52,7 +59,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
     const startedAt = performance.now()
     try {
       for (const entry of entries) {
-        // Ends the batch after half the lease time: reading the next batch renews the lease.
+        // Ends the batch after half the lease time, because only reading the next batch renews the lease.
         if (performance.now() - startedAt > LEASE_MS / 2) break
         for (const event of entry.events) await bus.publish(messageOf(event))
         confirmed.push(entry.id)
@@ -82,7 +89,8 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
         failures += 1
         if (!(error instanceof IntegrationError)) deps.onError(error)
       }
-      // Releases the lease on failure and shutdown: another replica may reach the broker and should relay at once.
+      // Releases the lease after a failure and at shutdown, so that another replica that can reach the broker relays
+      // at once.
       if (failures > 0 || isLast) await store.releaseOutbox(owner).catch(() => {})
       if (isLast) return
       if (hasMore) continue
@@ -98,7 +106,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
   const looping = loop()
   return {
     wake() {
-      // A new entry must not cut a back-off short.
+      // A new outbox entry must not shorten the back-off after a failure.
       if (failures === 0) pause.abort()
     },
     async [Symbol.asyncDispose]() {

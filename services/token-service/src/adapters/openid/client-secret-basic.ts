@@ -1,9 +1,10 @@
 import type { ClientAuth } from 'openid-client'
 
 /**
- * Authenticates the client by HTTP Basic with id and secret form-encoded (RFC 6749 §2.3.1). openid-client's own
- * ClientSecretBasic also encodes `-`, `_` and `.`, which form encoding keeps. A provider that compares the header
- * without decoding it, as Intuit's SDKs suggest that Intuit does, would then reject a secret with a hyphen.
+ * Authenticates the client by HTTP Basic with the form-encoded client id and secret (RFC 6749 §2.3.1).
+ * openid-client's own ClientSecretBasic also percent-encodes `-`, `_` and `.`, although form encoding leaves these
+ * characters unchanged. Intuit's SDKs suggest that Intuit compares the header without decoding it. Such a provider
+ * would reject a secret that contains a percent-encoded hyphen.
  */
 export const clientSecretBasic =
   (secret: string): ClientAuth =>

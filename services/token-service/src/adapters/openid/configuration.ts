@@ -1,6 +1,6 @@
 /**
- * Connects openid-client with the HTTP client of this service (send-request.ts): the configuration of a request,
- * and the conversion between the library's fetch and ours.
+ * Connects openid-client with the HTTP client of this service (send-request.ts): creates the configuration of a
+ * request, and converts between the requests and responses of openid-client and those of the HTTP client.
  */
 import {
   allowInsecureRequests,
@@ -19,7 +19,7 @@ export type LibraryFetch = NonNullable<Configuration[typeof customFetch]>
 /** The method, headers and body of a request that openid-client has built. */
 export type LibraryRequest = Parameters<LibraryFetch>[1]
 
-/** oauth4webapi does not fetch a key set again within this time after it was cached. */
+/** oauth4webapi fetches a key set again only if the cached copy is at least this many seconds old. */
 const REFETCH_AFTER_SECONDS = 60
 
 /** Returns a configuration for one request, whose HTTP requests go through `fetch`. */
@@ -37,9 +37,9 @@ export function configure(
   configuration[customFetch] = fetch
   if (metadata.jwks_uri !== undefined) {
     enableNonRepudiationChecks(configuration)
-    // The keys were fetched beforehand: if the library fetched them after the code exchange, an unavailable JWKS
-    // would cost the code. It must still be able to fetch the set again for a key that the provider has added
-    // since, which it does only if its copy is a minute old; hence the time in the past.
+    // The keys are fetched beforehand: if the library fetched them after the code exchange and the JWKS was
+    // unavailable, the code would be lost. The fetch time is set in the past because the library fetches the set
+    // again, for a key that the provider has added since, only if its copy is at least a minute old.
     if (jwks !== null)
       setJwksCache(configuration, {
         jwks: { keys: [...jwks.keys] },
@@ -65,6 +65,6 @@ export const sendLibraryRequest = (
 /** Statuses for which the constructor of `Response` rejects a body (Fetch §2.2.3, null body status). */
 const NULL_BODY_STATUSES = new Set([204, 205, 304])
 
-/** Returns the response in the form that openid-client reads. */
+/** Returns a provider response as the `Response` object that openid-client reads. */
 export const toLibraryResponse = ({ status, headers, text }: ProviderHttpResponse): Response =>
   new Response(NULL_BODY_STATUSES.has(status) ? null : text, { status, headers })

@@ -1,7 +1,8 @@
 /**
- * Fetches the provider's discovery document and signing keys in the background and keeps the last usable ones if
- * a later fetch fails. The document is fetched from DISCOVERY_URL exactly as configured: providers publish it
- * at other paths than the one of OpenID Connect Discovery §4, which openid-client's own discovery expects.
+ * Fetches the provider's discovery document and signing keys in the background and keeps the last usable ones if a
+ * later fetch fails. The document is fetched from DISCOVERY_URL exactly as configured. openid-client's own discovery
+ * is not used, because it expects the path of OpenID Connect Discovery §4, and some providers publish the document at
+ * another path.
  */
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'
@@ -11,7 +12,10 @@ import { NoResponse, sendRequest } from './send-request.ts'
 
 const endpoint = z.url({ protocol: /^https?$/ })
 
-/** A list that may be absent, because RFC 8414 §2 defines a default, but must contain `value` if it is present. */
+/**
+ * A list member of the document. It may be absent, because RFC 8414 §2 defines a default; if it is present, it must
+ * contain `value`.
+ */
 const listWith = (value: string) =>
   z
     .array(z.string())
@@ -25,8 +29,8 @@ const Metadata = z.looseObject({
   token_endpoint: endpoint,
   revocation_endpoint: endpoint.optional(),
   jwks_uri: endpoint.optional(),
-  // The service supports only these: the code flow, client authentication by Basic, and id tokens with an
-  // asymmetric signature. A document that excludes one of them is not usable.
+  // The service supports only the code flow, client authentication by Basic, and id tokens with an asymmetric
+  // signature. A document that excludes one of the three is not usable.
   response_types_supported: listWith('code'),
   grant_types_supported: listWith('authorization_code'),
   token_endpoint_auth_methods_supported: listWith('client_secret_basic'),
@@ -39,7 +43,7 @@ const Metadata = z.looseObject({
   authorization_response_iss_parameter_supported: z.boolean().optional(),
 })
 
-/** RFC 7518 §3.1 and RFC 8037: the signatures that a public key verifies. */
+/** The signature algorithms that are verified with a public key (RFC 7518 §3.1 and RFC 8037). */
 const ASYMMETRIC = /^(?:RS|PS|ES)(?:256|384|512)$|^EdDSA$|^Ed25519$/
 
 const Jwks = z.object({ keys: z.array(z.unknown()).max(1_000) })
@@ -50,12 +54,12 @@ export interface DiscoveredProvider {
     readonly authorization_endpoint: string
     readonly token_endpoint: string
   }
-  /** `null` until the keys were fetched once. */
+  /** The provider's signing keys; `null` until they have been fetched for the first time. */
   readonly jwks: { readonly keys: readonly z.output<typeof Jwk>[] } | null
 }
 
 export interface Discovery extends AsyncDisposable {
-  /** Resolves with the last usable document, fetched now if there is none; `null` if it cannot be fetched. */
+  /** Resolves with the last usable document. If there is none, fetches the document first; `null` if that fails. */
   current(): Promise<DiscoveredProvider | null>
   /** Why there is no usable document, without text from the provider; `null` if there is one. */
   readonly problem: string | null
@@ -63,11 +67,13 @@ export interface Discovery extends AsyncDisposable {
 
 const FETCH_DEADLINE_MS = 5_000
 const REFRESH_MS = 60 * 60_000
-/** `random: 1` makes the delays fixed: each process fetches one document, so they need no jitter. */
+/**
+ * `random: 1` switches jitter off: each process fetches only one document, so simultaneous retries cause little load.
+ */
 const RETRY = { baseMs: 250, capMs: 30_000, random: 1 } as const
 
 export interface DiscoveryOptions {
-  /** Whether id tokens are requested, so that a document without `jwks_uri` is not usable. */
+  /** Whether id tokens are requested. If so, a document without `jwks_uri` is not usable. */
   readonly needsKeys: boolean
 }
 
@@ -92,7 +98,7 @@ export function watchDiscovery(
         dependency.up()
       } catch (error) {
         failures += 1
-        // With the document of an earlier fetch the service continues to work, so it reports nothing.
+        // The service continues to work with the document of an earlier fetch, so the failed fetch is not reported.
         if (known === null) {
           const reason = error instanceof NoResponse ? error.reason : describe(error)
           problem =
@@ -150,7 +156,7 @@ async function fetchProvider(
   const document = await fetchJson(url)
   const parsed = Metadata.safeParse(document)
   if (!parsed.success) throw new UnusableDocument(problemsOf(parsed.error, document))
-  // The cast holds because JSON has no `undefined`: an optional member that is absent stays absent.
+  // The cast is safe: JSON has no `undefined`, so an optional member is either absent or has a value.
   const metadata = parsed.data as DiscoveredProvider['metadata']
   const problems: string[] = []
   for (const name of [
@@ -159,7 +165,8 @@ async function fetchProvider(
     'revocation_endpoint',
     'jwks_uri',
   ] as const) {
-    // A document fetched over TLS must not lead tokens onto an unencrypted connection.
+    // A document that was fetched over TLS must not contain http endpoints, because tokens would be sent to them
+    // unencrypted.
     if (url.protocol === 'https:' && metadata[name]?.startsWith('http:'))
       problems.push(`${name} is not https`)
   }
@@ -184,7 +191,7 @@ function problemsOf(error: z.ZodError, document: unknown): string[] {
 
 async function fetchKeys(url: URL): Promise<DiscoveredProvider['jwks']> {
   const parsed = Jwks.safeParse(await fetchJson(url).catch(() => null))
-  // RFC 7517 §5: a key of an unknown form is ignored, and the other keys stay usable.
+  // RFC 7517 §5: an unusable key in the set is ignored, and the other keys are used.
   const keys = (parsed.data?.keys ?? []).flatMap((key) => Jwk.safeParse(key).data ?? [])
   return keys.length > 0 ? { keys } : null
 }

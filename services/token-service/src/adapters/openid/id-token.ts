@@ -1,6 +1,6 @@
 /**
  * Reads claims of an id token for checks that openid-client does not have. The functions here do not verify the
- * signature; openid-client has verified it before their result is used.
+ * signature. Callers use the results only after openid-client has verified it.
  */
 import { parseJson } from '@integration-host/shared/json'
 
@@ -34,7 +34,8 @@ export function realmOf(claims: Readonly<Record<string, unknown>>, claim: string
     .map(([, value]) => value)
   const [realm] = values
   if (realm === undefined) return null
-  // A realm id as a JSON number has lost digits in JSON.parse: realm ids are longer than a double represents.
+  // JSON.parse rounds a realm id that is a JSON number, because realm ids have more digits than a double can
+  // represent.
   if (typeof realm !== 'string' || values.some((value) => value !== realm))
     throw new InvalidIdToken(claim)
   return realm
@@ -52,7 +53,7 @@ export function checkIssuedNow(claims: Readonly<Record<string, unknown>>, now: n
 
 /**
  * Returns the member of the id token that openid-client rejected. Its error messages name the member in quotes; an
- * error without a name is about the signature (`signature`) or the form of the whole token (`form`).
+ * error without a name is about the signature (`signature`) or the format of the whole token (`form`).
  */
 export function rejectedMember(error: unknown): string {
   if (error instanceof InvalidIdToken) return error.member

@@ -30,14 +30,17 @@ export interface OpenIdProviderOptions {
   readonly discovery: Discovery
   readonly profile: ProviderProfile
   readonly clientId: string
-  /** Tried in this order while the provider rejects the client. */
+  /** The client secrets, tried in this order until the provider accepts one. */
   readonly clientSecrets: readonly Secret[]
   readonly redirectUri: string
   readonly scope: string
   /** Whether `scope` contains `openid`, so that the provider issues id tokens. */
   readonly requestsIdToken: boolean
   readonly now: () => number
-  /** Milliseconds a token request may take in all: the wait for discovery, and every secret that is tried. */
+  /**
+   * The deadline of a token request in milliseconds. It covers the wait for discovery and the requests with all
+   * client secrets.
+   */
   readonly deadlineMs: number
   /** Reports the outcome and the duration of a request. */
   readonly observe?: (
@@ -45,7 +48,10 @@ export interface OpenIdProviderOptions {
     outcome: string,
     durationMs: number,
   ) => void
-  /** Reports that the id token of a refresh is invalid in `member`: it is dropped, the token pair is kept. */
+  /**
+   * Reports that the id token of a refresh is invalid in `member`. The id token is dropped, and the token pair is
+   * kept.
+   */
   readonly onIdTokenRejected?: (member: string) => void
 }
 
@@ -65,7 +71,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     return outcome
   }
 
-  /** Whether the signing keys are known. Without them a code exchange could not verify its id token. */
+  /** Whether the signing keys are known. Without them the id token of a code exchange cannot be verified. */
   const hasKeys = ({ metadata, jwks }: DiscoveredProvider): boolean =>
     !requestsIdToken || metadata.jwks_uri === undefined || jwks !== null
 
@@ -83,10 +89,10 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     (Array.isArray(metadata['claims_supported']) && metadata['claims_supported'].includes('nonce'))
 
   /**
-   * The nonce that the library must require of the id token in `response`. `undefined` makes it accept only an id
-   * token without a nonce. A nonce in an id token must always match the one of the authorization request. If that
-   * request was another application's, its nonce is unknown here and that application must compare it, so the
-   * id token's own nonce is returned.
+   * Returns the nonce that openid-client must require of the id token in `response`. With `undefined`, openid-client
+   * accepts only an id token without a nonce. A nonce in an id token must match the nonce of our authorization
+   * request. If another application sent the authorization request, the requested nonce is unknown here, and only
+   * that application can compare it. The id token's own nonce is returned then, so that openid-client accepts it.
    */
   function expectedNonce(
     provider: DiscoveredProvider,
@@ -138,8 +144,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         if (!hasKeys(provider)) return { ...NOT_DISCOVERED, body: `no response (${NO_KEYS})` }
         const callback = new URL(redirectUri)
         callback.searchParams.set('code', code.reveal())
-        // The service has compared `iss` when the callback arrived. The library requires the parameter if the
-        // provider says that it always sends it (RFC 9207 §3).
+        // The service has already compared `iss` of the callback. openid-client requires the parameter nevertheless
+        // if the provider says that it always sends `iss` (RFC 9207 §3).
         if (provider.metadata['authorization_response_iss_parameter_supported'] === true) {
           callback.searchParams.set('iss', provider.metadata.issuer)
         }
@@ -147,7 +153,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           authorizationCodeGrant(configuration, callback, {
             ...(codeVerifier !== null && { pkceCodeVerifier: codeVerifier.reveal() }),
             idTokenExpected: nonce !== null && requestsIdToken,
-            // A getter, because the value depends on the response: the library reads it after the response.
+            // A getter, because the expected nonce depends on the response. openid-client reads it only after the
+            // response has arrived.
             get expectedNonce() {
               return expectedNonce(provider, nonce, response()) as string
             },
@@ -183,9 +190,9 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           if (rejection !== null) throw rejection
           return { kind: 'granted', tokens: tokensOf(response, profile) }
         } catch (error) {
-          // The provider may have invalidated the previous pair already, so dropping the new one because of its
-          // id token would lock the company out. Only the id token is dropped; no other part of the service
-          // depends on it.
+          // The provider may already have invalidated the previous token pair. Dropping the new pair because of its
+          // id token would therefore end the access to the company. Only the id token is dropped, because no other
+          // part of the service needs it.
           options.onIdTokenRejected?.(rejectedMember(error))
           const { id_token: _, ...wire } = response.wire
           return { kind: 'granted', tokens: tokensOf({ ...response, wire }, profile) }

@@ -12,8 +12,8 @@ import {
 import type { DiscoveredProvider } from './discovery.ts'
 
 /**
- * Returns `true` if the provider confirmed that the grant has ended, also if it had ended before. Tries the next
- * client secret only after a 401. Never throws.
+ * Returns `true` if the provider confirmed that the grant has ended, even if the grant had ended earlier. Tries the
+ * next client secret only after a 401. Never throws.
  */
 export async function revoke(
   provider: DiscoveredProvider | null,
@@ -22,7 +22,7 @@ export async function revoke(
     readonly profile: ProviderProfile
     readonly clientId: string
     readonly clientSecrets: ClientSecrets
-    /** Milliseconds that each request may take. */
+    /** The timeout of each request, in milliseconds. */
     readonly deadlineMs: number
   },
 ): Promise<boolean> {
@@ -34,7 +34,8 @@ export async function revoke(
       const response = await sendLibraryRequest(inProfile(outgoing, profile), url, deadlineMs)
       isClientRejected = response.status === 401
       const isDone = response.status === 204 || profile.revocation.isAlreadyRevoked(response)
-      // openid-client accepts 200 only. RFC 7009 §2.2 makes the revocation of an invalid token a success too.
+      // These responses are replaced by a 200, the only status that openid-client accepts. RFC 7009 §2.2 also treats
+      // the revocation of an invalid token as a success.
       return isDone ? new Response(null, { status: 200 }) : toLibraryResponse(response)
     })
     try {
@@ -50,7 +51,10 @@ export async function revoke(
   return false
 }
 
-/** Returns the form of RFC 7009 §2.1, or a JSON body if the profile says that the provider expects one. */
+/**
+ * Returns the request with a form body as in RFC 7009 §2.1, or with a JSON body if the profile says that the provider
+ * expects JSON.
+ */
 function inProfile(form: LibraryRequest, { revocation }: ProviderProfile): LibraryRequest {
   if (revocation.body === 'form') return form
   const token = new URLSearchParams(String(form.body as URLSearchParams)).get('token')

@@ -70,7 +70,8 @@ function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpRespo
 
     outgoing.once('error', (error) => fail(reasonOf(error), error))
     outgoing.once('socket', (socket) => {
-      // Node sends the first byte of the request only after the TLS handshake, or after connect for http.
+      // With https, Node sends the first byte of the request only after the TLS handshake; with http, after the TCP
+      // connection is established.
       const connected = url.protocol === 'https:' ? 'secureConnect' : 'connect'
       socket.once(connected, () => {
         wasSent = true

@@ -1,7 +1,8 @@
 /**
- * Sends a token request through openid-client, which builds it and validates the response, and keeps a copy of the
- * token response: a rotated pair must survive an id token that the library rejects. The HTTP request itself goes
- * through send-request.ts, so it is not retried, not redirected, and its response is bounded.
+ * Sends a token request through openid-client, which builds the request and validates the response. Keeps a copy of
+ * the token response, because a rotated token pair must be stored even if openid-client rejects the id token. The
+ * HTTP request itself goes through send-request.ts, so it is not retried, not redirected, and its response is
+ * bounded.
  */
 import type { Configuration } from 'openid-client'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
@@ -14,15 +15,15 @@ import { NoResponse, type ProviderHttpResponse } from './send-request.ts'
 import { outcomeOf, readTokenResponse, type TokenResponse } from './token-response.ts'
 
 /**
- * Calls the grant function of openid-client, for example `refreshTokenGrant`. `response` returns the token
- * response once it has arrived, else `null`.
+ * Calls the grant function of openid-client, for example `refreshTokenGrant`. The function `response` returns the
+ * token response, or `null` before it has arrived.
  */
 export type Grant = (
   configuration: Configuration,
   response: () => TokenResponse | null,
 ) => Promise<unknown>
 
-/** A complete token response, and the error of the library if it rejects the id token in it. */
+/** A complete token response, together with the error of openid-client if openid-client rejects the id token. */
 export interface ReceivedTokens {
   readonly kind: 'received'
   readonly raw: ProviderHttpResponse
@@ -41,10 +42,11 @@ export interface TokenRequestOptions {
 }
 
 /**
- * Sends a token request with each client secret until the provider accepts one; a rejected client has used up
- * neither code nor refresh token. `sent` are the secrets in the request, which the outcome must not contain.
- * `until` is the deadline on the clock of `performance.now()`. All client secrets share it, because another
- * replica that finds our intent waits for the duration of one request (I5 of the refresh).
+ * Sends a token request with each client secret until the provider accepts one; a rejected client has used up neither
+ * code nor refresh token. `sent` contains the secrets of the request, which the outcome must not contain. `until` is
+ * the deadline on the clock of `performance.now()`. The requests with all client secrets share this deadline, because
+ * another replica that reads our stored intent waits only as long as one request may take (I5 in
+ * credential/refresh.ts).
  */
 export type SendTokenRequest = (
   provider: DiscoveredProvider,
@@ -79,15 +81,15 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
         throw failure
       }
       response = readTokenResponse(raw, profile.token)
-      // The library rejects deviations from RFC 6749 §5.1 that providers have, for example `expires_in` as a
-      // string. readTokenResponse has accepted those, so the library gets a response in the form of the RFC.
+      // openid-client rejects deviations from RFC 6749 §5.1 that are common among providers, for example `expires_in`
+      // as a string. readTokenResponse accepts these deviations, so openid-client gets a normalized response.
       return response === null ? toLibraryResponse(raw) : Response.json(response.wire)
     })
     const rejection = await grant(configuration, () => response).then(
       () => null,
       (error: unknown) => (error instanceof Error ? error : new TypeError('not an error')),
     )
-    // The compiler does not see that the function above assigns the variables.
+    // TypeScript does not detect that the function above assigns these variables.
     const seen = { raw, response, failure } as {
       readonly raw: ProviderHttpResponse | null
       readonly response: TokenResponse | null

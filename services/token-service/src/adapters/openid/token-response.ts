@@ -85,7 +85,8 @@ export function readTokenResponse(
 /** 100 years. A longer lifetime is an error of the provider, and could exceed the range of `Date`. */
 const MAX_GRANT_SECONDS = 3_155_760_000
 
-// Invalid values are ignored: these members only tell when to warn, and must not make the tokens unusable.
+// Invalid values are ignored, because these members only determine when a warning is published and must not make the
+// tokens unusable.
 const grantSeconds = (value: unknown): number | null =>
   typeof value === 'number' && value > 0 && value <= MAX_GRANT_SECONDS ? value : null
 
@@ -106,8 +107,9 @@ export function outcomeOf(
     error === 'invalid_client' ||
     (status === 401 && error !== 'invalid_grant' && hasBasicChallenge(response.headers))
   if (isClientRejected) return { kind: 'client_refused', retryAfterMs: 0, ...shown }
-  // A proxy in front of the provider may respond 401 for reasons of its own. Only an error code of RFC 6749 §5.2 shows
-  // that the token endpoint has rejected the request. Otherwise the request may have been processed.
+  // A proxy in front of the provider may respond 401 for reasons of its own. Only an error code of RFC 6749 §5.2
+  // shows that the token endpoint has rejected the request. After a 401 without such a code, the token endpoint may
+  // have processed the request.
   if (status === 401 && !TOKEN_ENDPOINT_ERRORS.has(error ?? ''))
     return { kind: 'unknown', ...shown }
   if (error !== null) return { kind: 'refused', error, ...shown }
@@ -117,7 +119,10 @@ export function outcomeOf(
   return { kind: 'unknown', ...shown }
 }
 
-/** RFC 6749 §5.2: the challenge of a token endpoint that rejects client credentials sent in `Authorization`. */
+/**
+ * RFC 6749 §5.2: a token endpoint sends this challenge if it rejects client credentials in the `Authorization`
+ * header.
+ */
 const hasBasicChallenge = (headers: Headers): boolean =>
   /(?:^|,)\s*basic(?:\s|,|$)/i.test(headers.get('www-authenticate') ?? '')
 

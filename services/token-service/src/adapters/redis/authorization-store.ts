@@ -1,6 +1,6 @@
 /**
- * Used states and code claims in Redis, each with its expiry: `authorization:<sha256(state)>` and
- * `exchange:<sha256(code)>`. Neither a state nor a code can be read there.
+ * Used states and code claims in Redis, each with an expiry. Their keys are `authorization:<sha256(state)>` and
+ * `exchange:<sha256(code)>`, so that Redis contains neither states nor codes in plain text.
  */
 import type { Redis } from 'ioredis'
 import { IntegrationError } from '@integration-host/shared/errors'

@@ -7,7 +7,7 @@ import { defineScripts, type RunScript } from './scripts.ts'
 /** Every function throws `IntegrationError` `store_unavailable` if Redis did not execute the command. */
 export interface StoreCommands {
   readonly redis: Redis
-  /** Runs `call`, which uses `redis`. */
+  /** Runs `call`, a function that sends commands with `redis`. */
   readonly using: <T>(call: () => Promise<T>) => Promise<T>
   readonly script: RunScript
   /** Sends several commands in one round trip; resolves with their replies in order. */

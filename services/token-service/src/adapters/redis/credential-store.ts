@@ -36,7 +36,7 @@ export interface RedisCredentialStoreOptions {
   readonly keys: KeyRing
   /** Throws while Redis is not connected, or while the key ring does not match its records. */
   readonly ensureUsable: () => void
-  /** About how many of the newest audit entries are kept. */
+  /** The approximate number of newest audit entries that are kept. */
   readonly auditEntries: number
 }
 
@@ -60,8 +60,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async list({ after, limit }) {
       const found: CredentialSummary[] = []
-      // A credential that is removed between the two reads has a name and no record. The page is filled with the
-      // next names then, because callers take a page that is shorter than `limit` for the last one.
+      // A credential that is removed between the two reads has a name but no record. The page is then filled with the
+      // next names, because callers treat a page with fewer than `limit` entries as the last page.
       for (let from = after === '' ? '-' : `(${after}`; found.length < limit;) {
         const names = await using(() =>
           redis.zrangebylex(KEYS.names, from, '+', 'LIMIT', 0, limit - found.length),
@@ -114,8 +114,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           return fields === null ? credential : openCredential(keys, name, fields)
         }
         if (over !== undefined) throw new VersionConflict()
-        // Another process stored a version in between. This grant still replaces it, with the version after that
-        // one: the company has just authorized it.
+        // Another process stored a version in between. The new grant still replaces the stored one, under the next
+        // version, because the company has just authorized the new grant.
         last = String(outcome)
       }
     },
@@ -255,7 +255,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
 const holder = (lease: Lease): string => `${lease.owner}:${lease.fence}`
 
-/** The arguments by which a script checks that the lease is still the caller's. */
+/** The script arguments for the check that the caller still holds the lease. */
 const leaseArguments = (lease: Lease) => ({
   name: lease.name,
   holder: holder(lease),

@@ -1,7 +1,7 @@
 /**
  * Verifies that the configured keys are those that encrypted the records in this Redis, before a record is read or
- * written. For each key that ever encrypted a record, Redis has a check value encrypted with that key, which the
- * first process with that key has stored.
+ * written. For each key that ever encrypted a record, Redis stores a key check value that was encrypted with this
+ * key. The first process that uses a key stores its key check value.
  */
 import type { Redis } from 'ioredis'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -78,7 +78,7 @@ async function mismatchOf(redis: Redis, keys: KeyRing): Promise<string | null> {
   }
   if (keys.activeKeyId in checkValues) return null
   await redis.hsetnx(CHECK_VALUES, keys.activeKeyId, ownValue)
-  // Another replica may have stored one first, with another key of the same id.
+  // Another replica may have stored a check value first, encrypted with a different key that has the same id.
   return keyMismatch(
     keys,
     keys.activeKeyId,
@@ -118,6 +118,6 @@ async function warnOfWeakPersistence(redis: Redis, logger: Logger): Promise<void
     logger.warn({ eviction }, 'Redis may evict credentials: set maxmemory-policy noeviction')
   }
   if ((await read('appendonly')) === 'no') {
-    logger.warn('Redis has no append-only file: a restart may lose rotations, set appendonly yes')
+    logger.warn('Redis may lose token rotations at a restart: set appendonly yes')
   }
 }

@@ -1,28 +1,34 @@
 /** The names of the credential store's keys. Each credential is one hash under its own name, `ACC-<realm>`. */
 
-/** The keys that concern all credentials, under the names by which the scripts use them. */
+/** The keys that all credentials share. The scripts refer to them by these member names. */
 export const KEYS = {
   /** Sorted set with score 0: the names of all credentials, in alphabetical order. */
   names: 'credentials:names',
-  /** Sorted set: the time of a credential's next refresh, in epoch ms. */
+  /** Sorted set: the time of each credential's next refresh, in epoch ms. */
   due: 'credentials:due',
-  /** Sorted set: the expiry of an access token in epoch ms, of each credential whose grant is not rejected. */
+  /** Sorted set: the access token expiry, in epoch ms, of each credential whose grant was not rejected. */
   expiry: 'credentials:expiry',
   /** Set: the names of the credentials that have a fault. */
   faulted: 'credentials:faulted',
-  /** Stream: outbox entries, each with the audit facts and events of one write. */
+  /** Stream: outbox entries, each with the audit entries and events of one write. */
   outbox: 'credentials:outbox',
-  /** Hash: the last version of each removed credential, at which a new grant of that name continues. */
+  /** Hash: the last version of each removed credential. A new grant under the same name gets the next version. */
   removed: 'credentials:removed',
   /** Number: the newest fencing token. */
   fence: 'credentials:fence',
   /** Stream: the audit log, whose entry number <Seq> has the id `<Seq>-0`. */
   auditLog: 'credentials:audit',
-  /** Hash: `Seq` and `Hash` of the newest audit entry, and `UpTo`, the last outbox entry that is audited. */
+  /**
+   * Hash: `Seq` and `Hash` of the newest audit entry, and `UpTo`, the id of the last outbox entry that is in the
+   * audit log.
+   */
   auditHead: 'credentials:audit-head',
-  /** String with expiry: the replica that publishes the events of the outbox. */
+  /** String with expiry: the id of the replica that publishes the events of the outbox. */
   relayLease: 'lease:credentials:outbox',
 } as const
 
-/** The keys that a script about the credential `name` may use; `lease` holds its lease holder, with expiry. */
+/**
+ * The keys that a script about the credential `name` may use; `lease` stores the current lease holder and expires
+ * with the lease.
+ */
 export const keysOf = (name: string) => ({ ...KEYS, credential: name, lease: `lease:${name}` })

@@ -14,11 +14,11 @@ import type { StoreCommands } from './commands.ts'
 import { KEYS } from './key-names.ts'
 
 /**
- * How many facts go into the audit log in one script call. The outbox entry that reaches the number is included
- * whole, because an entry counts as audited or not.
+ * How many audit entries one script call appends to the audit log. The outbox entry that reaches this number is
+ * included completely, because an outbox entry is audited either as a whole or not at all.
  */
 const FACTS_PER_CALL = 10_000
-/** How long a fact is recognised that is recorded again because the reply to the first call was lost. */
+/** How long a repeated call of `record` is recognised after the reply to the first call was lost, in milliseconds. */
 const MARKER_MS = 600_000
 
 type OutboxMethods = Pick<
@@ -26,11 +26,14 @@ type OutboxMethods = Pick<
   'record' | 'audit' | 'readAudit' | 'readOutbox' | 'releaseOutbox' | 'trimOutbox'
 >
 
-/** `auditEntries`: about how many of the newest audit entries are kept. */
+/** `auditEntries` is the approximate number of newest audit entries that are kept. */
 export function createRedisOutbox(commands: StoreCommands, auditEntries: number): OutboxMethods {
   const { redis, using, script } = commands
 
-  /** The end of the chain according to the log itself, for the case that the key of the head was lost. */
+  /**
+   * Reads the end of the hash chain from the audit log itself, because the key that stores the end may have been
+   * lost.
+   */
   async function newestEntry(): Promise<AuditHead> {
     const [newest] = await using(() => redis.xrevrange(KEYS.auditLog, '+', '-', 'COUNT', 1))
     return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
@@ -68,8 +71,8 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       const unaudited = await using(() => redis.xrange(KEYS.outbox, after, '+', 'COUNT', limit))
       const batch: StreamEntry[] = []
       const facts: AuditFact[] = []
-      // Bounded by facts and not by entries, because one entry of token issuances has thousands of facts and the
-      // arguments of a script are limited in size.
+      // The batch is limited by the number of its audit entries, because a single outbox entry for token issuances
+      // can contain thousands of audit entries, and the arguments of a script are limited in size.
       for (const entry of unaudited) {
         if (facts.length >= FACTS_PER_CALL) break
         batch.push(entry)
@@ -113,8 +116,8 @@ const parseOutboxEntry = (pairs: readonly string[]): OutboxEntry | null =>
   parseJsonAs(OutboxEntry, pairs[1] ?? '')
 
 /**
- * The audit facts of an entry. For an entry that cannot be parsed, one fact says that it existed: such an entry
- * must not stop the audit of those after it.
+ * Returns the audit entries of an outbox entry. If the outbox entry cannot be parsed, a single audit entry records
+ * its existence, so that later outbox entries are still audited.
  */
 const factsOf = ([id, pairs]: StreamEntry): readonly AuditFact[] =>
   parseOutboxEntry(pairs)?.facts ?? [

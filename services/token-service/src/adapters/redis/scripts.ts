@@ -5,22 +5,22 @@
  * A script declares the names of its keys. It gets the keys as the table `K`, and through KEYS, so that the driver
  * can add a key prefix. Its arguments are one JSON object, which is decoded as the table `a`:
  *
- * - Numbers are passed as text. cjson decodes every number to a double, which Lua writes with an exponent from 1e14
- *   on when it is concatenated. Versions and fences are also compared with stored text.
- * - An absent value is an absent member, which is `nil` in Lua. `null` would be decoded to `cjson.null`, which
- *   counts as true in a condition.
- * - An outbox entry is passed as its JSON text and stored unread, because cjson would encode an empty array
- *   as an empty object.
+ * - Numbers are passed as text, because cjson decodes every number to a double, and Lua converts doubles from 1e14 on
+ *   to text with an exponent. Versions and fencing tokens are also compared with stored text.
+ * - An absent value is left out of the object, so that it is `nil` in Lua. `null` would be decoded to `cjson.null`,
+ *   which is true in a condition.
+ * - An outbox entry is passed as JSON text and stored without being decoded, because cjson would encode an empty
+ *   array as an empty object.
  *
- * `commit` and `put` must succeed when Redis has reached `maxmemory`, because the provider has rotated the token by
- * then and the new pair exists nowhere else. With the policy `noeviction` Redis rejects commands that need memory
- * (OOM), except in a script that has already executed a write command: aborting that script would leave half of its
- * writes. So the first write of both scripts is HDEL, which needs no memory and is never rejected. Keep it first;
- * out-of-memory.integration.test.ts fails otherwise.
+ * `commit` and `put` must succeed when Redis has reached `maxmemory`, because the provider has already rotated the
+ * token and the new token pair is stored nowhere else. With the policy `noeviction` Redis rejects commands that need
+ * memory (OOM). Redis makes an exception for a script that has already executed a write command, because aborting the
+ * script would leave its writes incomplete. So the first write of both scripts is HDEL, which needs no memory and is
+ * never rejected. HDEL must stay the first write; out-of-memory.integration.test.ts fails otherwise.
  */
 import type { Redis } from 'ioredis'
 
-/** The arguments of a script beside its keys: text, flags and lists of text. */
+/** The arguments of a script in addition to its keys: strings, booleans and lists of strings. */
 export type ScriptArguments = Readonly<
   Record<string, string | boolean | readonly string[] | undefined>
 >
@@ -40,9 +40,9 @@ local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 `
 
 /**
- * Lua: sets `fence` to the next fencing token. It is above every token that this credential had, and at least the
- * server's clock, because a failover may have lost the newest tokens with their leases: the holder of such a lease
- * must not get the same token as the next holder.
+ * Lua: sets `fence` to the next fencing token. The token is greater than every earlier token of this credential. It
+ * is also at least the server's time, because a failover may lose the newest tokens together with their leases: the
+ * next lease holder must not get the same token as the holder of a lost lease.
  */
 const NEXT_FENCE = `${NOW_MS}
 local last = tonumber(redis.call('HGET', K.credential, 'Fence') or '0')
@@ -56,8 +56,8 @@ if redis.call('GET', K.lease) == a.holder then redis.call('DEL', K.lease) end
 `
 
 /**
- * Lua: removes fault, intent and retry time of the previous token pair, and stores the new one. HDEL must be the first
- * write of the script, see above.
+ * Lua: removes fault, intent and retry time of the previous token pair, and stores the new one. HDEL must be the
+ * first write of the script; the head of this file says why.
  */
 const REPLACE_PAIR = `
 redis.call('HDEL', K.credential, unpack(a.overlayFields))
@@ -193,7 +193,8 @@ return redis.call('XRANGE', K.outbox, '-', audited, 'COUNT', a.limit)
 `,
 )
 
-// Compares the hash of the head first, so that two replicas that append concurrently build one chain.
+// Compares the hash of the newest audit entry first, so that two replicas that append concurrently build a single
+// hash chain.
 const appendAudit = define(
   ['auditHead', 'auditLog'],
   `
@@ -220,7 +221,7 @@ return 'resealed'
 `,
 )
 
-// The marker prevents a second entry when a call is repeated because the reply to the first one was lost.
+// The marker key prevents a second outbox entry when a call is repeated because the reply to the first call was lost.
 const record = define(
   ['recordedMarker', 'outbox'],
   `
@@ -270,7 +271,10 @@ export function defineScripts(redis: Redis): RunScript {
   }
 }
 
-/** Encodes arguments so that cjson can decode them. It fails on unpaired surrogates, which an import may contain. */
+/**
+ * Encodes the arguments of a script as JSON. Replaces unpaired surrogates, which an import may contain, because cjson
+ * fails on them.
+ */
 const encoded = (args: ScriptArguments): string =>
   JSON.stringify(args, (_, value: unknown) =>
     typeof value === 'string' ? value.toWellFormed() : value,

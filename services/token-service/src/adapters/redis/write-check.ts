@@ -1,17 +1,20 @@
 /**
- * Checks every few seconds that Redis accepts writes, by writing a small key. A connection alone does not show this: at
- * `maxmemory` with `noeviction` (OOM), after a failed save (MISCONF) or on a replica (READONLY) Redis still responds
- * to reads and PING, but no credential can be refreshed or connected.
+ * Checks every few seconds whether Redis accepts writes, by writing a small key. An open connection does not prove
+ * that writes succeed: at `maxmemory` with `noeviction` (OOM), after a failed save (MISCONF) or on a replica
+ * (READONLY) Redis still responds to reads and PING, but no credential can be refreshed or connected.
  */
 import type { Redis } from 'ioredis'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 
 const KEY = 'credentials:write-check'
 const INTERVAL_MS = 3_000
-/** The key expires, so that a service that was removed leaves none behind. */
+/** The key expires, so that no key remains after the service has been removed. */
 const KEY_TTL_MS = 60_000
 
-/** Reports to `dependency` whether the last write succeeded. One write is in flight at a time; disposing stops. */
+/**
+ * Reports to `dependency` whether the last write succeeded. At most one write is in flight. Disposing ends the
+ * checks.
+ */
 export function watchWrites(redis: Redis, dependency: Dependency): Disposable {
   let timer: NodeJS.Timeout | undefined
   let isDisposed = false
