@@ -13,7 +13,10 @@ export interface AppDeps {
   readonly keys: readonly Secret[]
 }
 
-/** Serves everything but company calls: health, metrics, documentation, and 401 or 404 for all other paths. */
+/**
+ * Serves every request that is not a company call: health, metrics and API documentation. Responds 401 or 404 on all
+ * other paths.
+ */
 export const createApp = (deps: AppDeps): Hono =>
   createServiceApp(
     {

@@ -16,23 +16,32 @@ const shape = {
   ...listenSettings(7218),
   SERVICE_API_KEY: serviceKeys(),
   TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
-  /** The accounting API. Has precedence over `accounting_url` of the discovery document and over the profile. */
+  /**
+   * Base URL of the accounting API. This setting takes precedence over `accounting_url` of the discovery document and
+   * over the address in the provider profile.
+   */
   ACCOUNTING_URL: httpUrl().optional(),
-  /** Fetched exactly as configured: a trailing slash or a query is not removed. */
+  /**
+   * URL of the provider's discovery document. The URL is fetched exactly as configured, with any trailing slash or
+   * query.
+   */
   DISCOVERY_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
   PROVIDER_PROFILE: providerProfile(),
-  // Each of the limits that follow replaces the value of PROVIDER_PROFILE if it is set.
+  // Each of the following five limits is optional and overrides the corresponding limit of PROVIDER_PROFILE.
   REQUESTS_PER_SECOND: integer(1, 100_000).optional(),
   REQUESTS_PER_MINUTE: integer(1, 1_000_000).optional(),
   CONCURRENT_REQUESTS: integer(1, 10_000).optional(),
   BATCHES_PER_MINUTE: integer(1, 1_000_000).optional(),
   HOLD_SECONDS: integer(1, 3_600).optional(),
-  /** Intuit accepts uploads of 100 MB. The limit cannot be switched off. */
+  /**
+   * Maximum size of a request body. The default is far above the 100 MB that Intuit accepts for uploads. The limit
+   * cannot be switched off.
+   */
   LONGEST_BODY_MB: integer(1, 100_000).default(1_024),
-  /** Time from the arrival of a call to the first byte of its response, including retries and waits. */
+  /** Maximum time from the arrival of a call to the first byte of its response. Retries and waits are included. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
   METRICS_BY_REALM: onOff(),
-  /** `off`: `node:http` serves every connection (src/fast-path). */
+  /** `off` disables the fast path (src/fast-path), so that `node:http` serves every connection. */
   FAST_PATH: onOff('on'),
 }
 
@@ -43,7 +52,8 @@ const backends = {
   AMQP_PREFIX: z.string().max(64).default(''),
 }
 
-// Zod runs cross-field checks only if every field is valid. With `when` this error is reported together with theirs.
+// By default Zod runs a cross-field check only if every single field is valid. `when` makes this check run always, so
+// that its error is reported together with the errors of single fields.
 const requiresUpstream = {
   error:
     'set ACCOUNTING_URL, or set DISCOVERY_URL to a document that contains accounting_url or belongs to a provider known to PROVIDER_PROFILE',
@@ -57,20 +67,22 @@ const namesUpstream = (settings: {
 const EmbeddedConfig = z.object(shape).refine(namesUpstream, requiresUpstream)
 const MainConfig = z.object({ ...shape, ...backends }).refine(namesUpstream, requiresUpstream)
 
-/** All settings of the service, for the reference in docs/settings.md. */
+/** The schema of all settings, from which docs/settings.md is generated. */
 export const reference = MainConfig
 
-/** The settings of the service without those of its backends. */
+/** The gateway's settings without the connection settings of Redis and RabbitMQ. */
 export type Config = z.output<typeof EmbeddedConfig>
 
-/** @throws {ConfigError} which names every invalid setting. */
+/**
+ * Reads all settings of the gateway process from the environment. @throws {ConfigError} names every invalid setting.
+ */
 export const readConfig = (env: Environment): z.output<typeof MainConfig> =>
   parseConfig(MainConfig, env)
 
-/** Reads the settings without those of backends, for the embedded host. */
+/** Reads the settings of a gateway that runs inside the embedded host, which has no Redis and no RabbitMQ. */
 export const readEmbeddedConfig = (env: Environment): Config => parseConfig(EmbeddedConfig, env)
 
-/** Returns the limits of the profile, each replaced by its setting if that is set. */
+/** Returns the limits of the provider profile. A limit whose setting is set has the value of the setting. */
 export function limitsOf(config: Config): ProviderLimits {
   const { calls, batchesPerMinute, coolDownSeconds } = config.PROVIDER_PROFILE.accounting.limits
   return {

@@ -2,13 +2,16 @@ import { hasCode } from '@integration-host/shared/errors'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { GatewayLimits, RealmLimits } from './realm/throttle.ts'
 
-/** The gateway's own metrics. `realm` is a label only if the settings say so. */
+/** The metrics that only the gateway has. They have the label `realm` only if `METRICS_BY_REALM` is on. */
 export interface GatewayMetrics {
-  /** Counts a call that has ended; times in ms. `realm` is `null` if the request was rejected before forwarding. */
+  /**
+   * Counts a completed call. The times are in ms. `realm` is `null` if the request was rejected before it was
+   * forwarded.
+   */
   callCompleted(realm: string | null, status: number, durationMs: number, waitedMs: number): void
   retry(reason: string): void
   coolDownStarted(): void
-  /** Wraps the limits so that their waits, rejections and cool-downs are measured. */
+  /** Returns the same limits, with metrics for the waits, rejections and cool-downs. */
   measured(limits: GatewayLimits): GatewayLimits
 }
 

@@ -1,4 +1,7 @@
-/** The gateway's HTTP entry point: which requests are forwarded, which the app serves, and which are rejected. */
+/**
+ * Decides for each HTTP request whether the gateway forwards the request to the accounting API, serves it with its own
+ * app, or rejects it.
+ */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -29,31 +32,48 @@ export interface ListenerDeps {
 }
 
 export interface Listener {
-  /** Handles a request that was read by `node:http`. */
+  /** Handles a request that `node:http` has read. */
   readonly onRequest: NodeListener
-  /** Handles a request of the fast path. Returns false without any effect if `node:http` must handle the request. */
+  /**
+   * Handles a request that the fast path has read. Returns false, without any effect, if `node:http` has to handle the
+   * request.
+   */
   readonly onFastPathRequest: (request: BodilessGet, response: CallerResponse) => boolean
-  /** Subscribes to the requests that `node:http` does not pass to a request listener. */
+  /**
+   * Subscribes to the server's events for requests that `node:http` does not pass to an ordinary request listener:
+   * CONNECT and `Expect: 100-continue`.
+   */
   attach(server: Server): void
-  /** Rejects new company calls and those that only wait. Calls with a request in flight upstream continue. */
+  /**
+   * Starts rejecting company calls: all new calls, and all calls that wait for a token, a permit or the next attempt.
+   * Calls with a request in flight upstream continue.
+   */
   shutDown(): void
 }
 
-/** The route of company calls in logs and traces. */
+/** The route under which logs and traces record company calls. */
 const ROUTE = '/v3/company/:realm/*'
-/** These methods address a proxy itself. All others are forwarded, and the accounting API accepts or rejects them. */
+/**
+ * The gateway rejects these methods because they address the proxy itself. All other methods are forwarded, and the
+ * accounting API decides whether it supports them.
+ */
 const REJECTED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createListener(deps: ListenerDeps): Listener {
   const { app, proxy, keys, logger, metrics } = deps
-  // An array, not a Set: after many additions and deletions V8 keeps a Set's outgrown tables linked to each other,
-  // and these kept every finished call in memory until the next full garbage collection.
+  // The running calls are in an array, not in a Set. After many additions and deletions V8 keeps the outgrown tables of
+  // a Set linked to each other, which kept every finished call in memory until the next full garbage collection.
   const calls: ProxyCall[] = []
-  /** Connections that close after the response to a rejected request. Further requests on them are not served. */
+  /**
+   * Connections that close after the response to a rejected request. Later requests on these connections are ignored.
+   */
   const closing = new WeakSet<Socket>()
   let isShuttingDown = false
 
-  /** Forwards one company call, sends the problem document if it failed, and records it. Returns the status. */
+  /**
+   * Forwards one company call and records its result in log and metrics. Sends a problem document if the call failed.
+   * Returns the status.
+   */
   async function handle(companyCall: CompanyCall): Promise<number> {
     const { request, response, target, requestId } = companyCall
     const startedAt = performance.now()
@@ -66,7 +86,7 @@ export function createListener(deps: ListenerDeps): Listener {
           requestId,
           extraHeaders: call.problemHeaders(),
         })
-      // 499 is nginx's status for a caller that closed its connection.
+      // nginx uses the status 499 for a caller that closed its connection before the response.
       const status = result.isAbandoned ? 499 : response.statusCode
       const durationMs = performance.now() - startedAt
       metrics.callCompleted(target.realm, status, durationMs, result.waitedMs)
@@ -92,7 +112,8 @@ export function createListener(deps: ListenerDeps): Listener {
     response: ServerResponse,
     expectsContinue: boolean,
   ): void {
-    // Node parses pipelined requests behind a rejected one before it closes the connection.
+    // After a rejected request Node still parses the requests that were pipelined behind it, until the connection is
+    // closed. Those requests must not be served.
     if (closing.has(request.socket)) return
     const fault = requestFault(request)
     if (fault !== null) return reject(request, response, fault)
@@ -153,15 +174,17 @@ export function createListener(deps: ListenerDeps): Listener {
     else logger.info(data, 'request')
   }
 
-  // Closes the connection, for three reasons: a caller without a key must not occupy it; after an upgrade or a faulty
-  // body the following bytes may not be requests; and Node does not serve requests that are pipelined behind an
-  // upgrade, which `Connection: close` reports to the caller (RFC 9112 §9.6).
+  // Sends the error and closes the connection. There are three reasons to close it. A caller without a key must not
+  // occupy a connection. After an upgrade request or a faulty body the next bytes may not be a request. Node does not
+  // serve requests that are pipelined behind an upgrade request, so `Connection: close` has to report this to the
+  // caller (RFC 9112 §9.6).
   function reject(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {
     const requestId = randomUUID()
     closing.add(request.socket)
     respondProblem(request, response, error, { requestId, isLast: true })
-    // Node may still find that the body is malformed, for example after an unknown transfer coding. It must not send a
-    // second response for that. (While an earlier pipelined response is incomplete, this one has no socket yet.)
+    // Node may later find that the request's body is malformed, for example after an unknown transfer coding, and would
+    // then send a second response. Ending the socket prevents this second response. The response has no socket yet if
+    // an earlier pipelined response is incomplete.
     response.socket?.end()
     const { statusCode: status } = response
     metrics.callCompleted(null, status, 0, 0)
@@ -188,7 +211,10 @@ export function createListener(deps: ListenerDeps): Listener {
   }
 }
 
-/** Returns why a request is rejected before its target is read; `null` if it is not. */
+/**
+ * Checks a request's method, HTTP version and headers. Returns the error if they are not acceptable; `null` if they
+ * are.
+ */
 function requestFault(request: IncomingMessage): IntegrationError | null {
   const { method = '', httpVersion, rawHeaders } = request
   const reason = REJECTED_METHODS.has(method)
@@ -202,7 +228,7 @@ function requestFault(request: IncomingMessage): IntegrationError | null {
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10
 
-/** Sends a problem document (RFC 9457), unless a response has begun. */
+/** Sends a problem document (RFC 9457) if no response has begun. */
 function respondProblem(
   request: CallerRequest,
   response: CallerResponse,
@@ -214,7 +240,7 @@ function respondProblem(
   }: {
     readonly requestId: string
     readonly extraHeaders?: readonly string[]
-    /** The connection closes after this response. */
+    /** True if the connection has to be closed after this response. */
     readonly isLast?: boolean
   },
 ): void {
@@ -231,8 +257,9 @@ function respondProblem(
   if (error.retryAfterSeconds !== null)
     headers.push('Retry-After', String(Math.max(1, Math.ceil(error.retryAfterSeconds))))
   if (problem.status === 401) headers.push('WWW-Authenticate', 'Bearer realm="integration-host"') // RFC 6750 §3
-  // RFC 9110 §15.5.9 recommends closing the connection after 408. It is also closed while a request body is still
-  // arriving, because a slow sender could otherwise occupy the connection long after its response.
+  // RFC 9110 §15.5.9 recommends closing the connection after a 408 response. The connection is also closed if the
+  // request body is still arriving, because a slow sender could otherwise occupy the connection long after the
+  // response.
   if (isLast || problem.status === 408 || isBodyArriving(request))
     headers.push('Connection', 'close')
   response.writeHead(problem.status, headers)

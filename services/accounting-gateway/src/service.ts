@@ -25,20 +25,27 @@ export interface Adapters {
   readonly health: Health
   readonly bus: MessageBus
   readonly metrics?: Metrics
-  /** Limits that hold over all replicas (Redis). Without them this process counts alone. */
+  /** Rate limits over all replicas, which need Redis. If absent, this process counts only its own calls. */
   readonly limits?: GatewayLimits
 }
 
-/** For a whole request: 10 s for its headers (`headersTimeout`) are included, the rest is for uploads over slow connections. */
+/**
+ * Timeout of a whole request. The first 10 s are for the headers (`headersTimeout`), and the rest is for uploads over
+ * slow connections.
+ */
 const REQUEST_TIMEOUT_MS = 120_000
-/** How long calls in flight may continue at shutdown. Shorter than the 10 s after which the process exits anyway. */
+/**
+ * Time for which calls in flight may continue during shutdown. It is shorter than the 10 s after which the process
+ * exits in any case.
+ */
 const DRAIN_MS = 8_000
 
 /**
- * Starts the gateway and listens at once, even if its dependencies are unavailable. Disposing rejects the calls that
- * only wait, finishes those in flight and closes; the adapters stay open.
+ * Starts the gateway. The gateway listens at once, even if its dependencies are unavailable. Disposing rejects the
+ * calls that have no request in flight upstream, completes the others, and then closes the server. The adapters stay
+ * open.
  *
- * @throws {StartupError} if neither the settings nor the discovery document lead to the accounting API.
+ * @throws {StartupError} if neither the settings nor the discovery document contain the address of the accounting API.
  */
 export async function startAccountingGateway(
   config: Config,
@@ -107,10 +114,13 @@ export async function startAccountingGateway(
   }
 }
 
-/** Logs a warning for each address over which bearer tokens, or the address they are sent to, could be read or changed. */
+/**
+ * Logs a warning if an address uses plain http to another machine. An attacker on such a connection could read bearer
+ * tokens, or change the discovery document and with it the address to which tokens are sent.
+ */
 function warnOfPlainHttp(config: Config, logger: Logger): void {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config
-  // A set ACCOUNTING_URL is used without reading the discovery document.
+  // If ACCOUNTING_URL is set, the discovery document is not read, so DISCOVERY_URL need not be checked.
   const [setting, address] =
     ACCOUNTING_URL === undefined
       ? ['DISCOVERY_URL', DISCOVERY_URL]
@@ -121,7 +131,10 @@ function warnOfPlainHttp(config: Config, logger: Logger): void {
     logger.warn({ setting, host: hostname }, 'address is plain http: tokens are sent unencrypted')
 }
 
-/** Returns a function that returns the accounting API: that of ACCOUNTING_URL, else the one found by discovery. */
+/**
+ * Returns a function that returns the accounting API. Its address is ACCOUNTING_URL if that setting is set, and
+ * otherwise comes from the discovery document.
+ */
 async function locateUpstream(config: Config, health: Health, stack: AsyncDisposableStack) {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config
   const connections = stack.use(new AsyncDisposableStack())

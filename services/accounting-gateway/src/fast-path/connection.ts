@@ -4,29 +4,37 @@ import type { CallerResponse } from '../proxy/caller.ts'
 import type { BodilessGet, RequestReader } from './request-reader.ts'
 import { FastPathResponse, KEEP_ALIVE_TIMEOUT_MS } from './response.ts'
 
-/** How long a new connection may be idle before its first request; the same as `headersTimeout`. */
+/**
+ * How long a new connection may stay idle before its first request. The HTTP server's `headersTimeout` has the same
+ * value.
+ */
 const FIRST_REQUEST_TIMEOUT_MS = 10_000
 
 export interface FastPathConnectionDeps {
   readonly reader: RequestReader
   readonly serve: (request: BodilessGet, response: CallerResponse) => boolean
-  /** Gives the socket to `node:http`. */
+  /** Gives the connection's socket to `node:http`. */
   readonly handOver: () => void
-  /** Called when the connection is closed or handed over. */
+  /** Called when the connection leaves the fast path: it was closed or handed over to `node:http`. */
   readonly onRemoved: () => void
 }
 
-/** A connection on the fast path. The invariants are at the head of fast-path.ts. */
+/**
+ * One caller's connection on the fast path. The comment at the head of fast-path.ts states the invariants I1 and I2.
+ */
 export class FastPathConnection {
   readonly #socket: Socket
   readonly #deps: FastPathConnectionDeps
-  /** The server closes connections by this state if too many are open. */
+  /** When too many connections are open, the server uses this state to select which connections it closes. */
   readonly #state: ConnectionState
-  /** The response to the request in flight; `null` if the connection is idle. */
+  /** The response to the request in flight; `null` if no request is in flight. */
   #response: FastPathResponse | null = null
-  /** The `Authorization` value of the last request that was served. */
+  /**
+   * The `Authorization` value of the last request that was accepted. The reader compares the next request's value with
+   * it.
+   */
   #accepted: string | undefined
-  /** Bytes that arrived while a request was in flight or the socket's buffer was full (I2). */
+  /** Bytes that arrived while a request was in flight or while the socket's write buffer was full (I2). */
   #pending: Buffer[] = []
   #idleSince = performance.now()
   #idleTimeoutMs = FIRST_REQUEST_TIMEOUT_MS
@@ -64,7 +72,8 @@ export class FastPathConnection {
     else this.#response.emit('drain')
   }
 
-  // A caller that half-closes while its request is in flight is treated as gone, as `node:http` does.
+  // A caller may close its sending side while its request is in flight. As in `node:http`, the gateway then treats the
+  // caller as disconnected.
   readonly #onEnd = (): void =>
     void (this.#response === null ? this.#socket.end() : this.#socket.destroy())
 
@@ -73,7 +82,8 @@ export class FastPathConnection {
     this.#response?.emit('close')
   }
 
-  // I1: `unshift` puts the bytes back, so that `node:http` reads the request from its first byte.
+  // `unshift` puts the bytes of the request back into the socket, so that `node:http` reads the request from its first
+  // byte (I1).
   #handOver(bytes: Buffer): void {
     const socket = this.#socket
     this.#response = null
@@ -88,23 +98,24 @@ export class FastPathConnection {
     socket.resume()
   }
 
-  /** The connection closes after the response in flight, which says so in `Connection: close`. */
+  /** True if the connection closes after the current response. The response then contains `Connection: close`. */
   get isLastResponse(): boolean {
     return this.#isShuttingDown
   }
 
-  /** Called when the response in flight has been written completely. */
+  /** Called when the current response has been written to the socket completely. */
   onResponseEnd(): void {
     const response = this.#response
     this.#response = null
     this.#state.end()
-    // An attempt may still wait for the socket to drain. `close` tells it that the response is complete, as in Node.
+    // The proxy may still be waiting for the socket to drain. Like Node's `ServerResponse`, the response emits `close`
+    // when it is complete, which ends that wait.
     response?.emit('close')
     this.#idleSince = performance.now()
     this.#idleTimeoutMs = KEEP_ALIVE_TIMEOUT_MS
     if (this.#isShuttingDown) return this.#socket.destroySoon()
-    // Deferred, because this method can be called while llhttp parses upstream's response. All parsers share one
-    // instance of llhttp, which must not be called from within its own callbacks.
+    // Reading the next request is deferred, because this method can be called while llhttp parses upstream's response.
+    // All parsers share one instance of llhttp, which must not be called from within its own callbacks.
     if (this.#pending.length > 0) process.nextTick(() => this.#readPending())
   }
 
@@ -115,7 +126,11 @@ export class FastPathConnection {
     this.#onData(bytes)
   }
 
-  /** @param now milliseconds of the monotonic clock */
+  /**
+   * Closes the connection if it has been idle for too long.
+   *
+   * @param now milliseconds of the monotonic clock
+   */
   closeIfIdle(now: number): void {
     if (this.#response === null && now - this.#idleSince >= this.#idleTimeoutMs)
       this.#socket.destroy()
@@ -123,7 +138,8 @@ export class FastPathConnection {
 
   shutDown(): void {
     this.#isShuttingDown = true
-    // `destroySoon` closes after what has been written; a response may still be in the socket's buffer.
+    // The socket's buffer may still contain the end of a response. `destroySoon` closes the socket after that buffer
+    // has been written.
     if (this.#response === null) this.#socket.destroySoon()
   }
 }

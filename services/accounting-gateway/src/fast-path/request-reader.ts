@@ -1,4 +1,4 @@
-/** Reads the requests that the fast path accepts, and only those. */
+/** Parses the requests that the fast path accepts, and recognizes all others. */
 import type { IncomingHttpHeaders } from 'node:http'
 import {
   type HeaderList,
@@ -12,7 +12,7 @@ import {
 } from '@integration-host/shared/http/client/parser'
 import type { CallerRequest } from '../proxy/caller.ts'
 
-/** A complete HTTP/1.1 GET without a body. */
+/** A complete HTTP/1.1 GET request without a body. */
 export class BodilessGet implements CallerRequest {
   readonly method = 'GET'
   readonly httpVersion = '1.1'
@@ -20,7 +20,10 @@ export class BodilessGet implements CallerRequest {
   readonly url: string
   readonly rawHeaders: HeaderList
   readonly authorization: string | undefined
-  /** The previous request of the same connection was accepted with the same `Authorization`. */
+  /**
+   * True if the previous request on this connection was accepted with the same `Authorization` value. The key need not
+   * be checked again then.
+   */
   readonly isAuthorized: boolean
 
   constructor({ target, headers }: Head, accepted: string | undefined) {
@@ -36,16 +39,22 @@ export class BodilessGet implements CallerRequest {
   }
 }
 
-/** The same limit as `maxHeaderSize` of the HTTP server, which responds 431 beyond it. */
+/**
+ * Maximum length of a request head in bytes. The HTTP server's `maxHeaderSize` has the same value, and longer heads get
+ * the status 431.
+ */
 const MAX_HEAD_BYTES = 16_384
 
 /**
- * The same limit as that of Node's HTTP server, which responds 431 beyond it. It is not a documented constant: Node
- * derives it from the default of `maxHeadersCount`, 2,000 names and values.
+ * Maximum number of header names and values. Node's HTTP server has the same limit and responds 431 to a request beyond
+ * it. Node does not document this number: it follows from the default of `maxHeadersCount`.
  */
 const MAX_HEADERS = 1_000
 
-/** A request has a body only with one of the first two (RFC 9112 §6.3). The others need more than one response. */
+/**
+ * Requests with one of these headers are not accepted. The first two announce a body (RFC 9112 §6.3); `Expect` and
+ * `Upgrade` can require a response before the final one.
+ */
 const UNSUPPORTED_HEADERS = ['content-length', 'transfer-encoding', 'expect', 'upgrade']
 
 export class RequestReader implements MessageReceiver {
@@ -54,9 +63,9 @@ export class RequestReader implements MessageReceiver {
   #isComplete = false
 
   /**
-   * Parses the bytes of one read of the socket. Returns `null` unless they are exactly one complete HTTP/1.1 GET
-   * without a body after which the connection stays open. `accepted` is the `Authorization` value that was last
-   * found valid on the connection.
+   * Parses the bytes of one read of the socket. Returns `null` unless the bytes are exactly one complete HTTP/1.1 GET
+   * request without a body and the request lets the connection stay open. `accepted` is the last `Authorization` value
+   * that was found valid on this connection.
    */
   read(bytes: Buffer, accepted: string | undefined): BodilessGet | null {
     if (bytes.length > MAX_HEAD_BYTES || !startsWithGet(bytes)) return null
@@ -69,7 +78,7 @@ export class RequestReader implements MessageReceiver {
     return new BodilessGet(this.#head, accepted)
   }
 
-  /** Rejects a second request within the same bytes. */
+  /** Bytes after the end of the first request would be a second request, so the parser must have consumed all bytes. */
   onMessageBegin(): boolean {
     return this.#head === null
   }
@@ -95,6 +104,9 @@ export class RequestReader implements MessageReceiver {
   }
 }
 
-/** Compares with the bytes of `GET `. This is cheaper than starting the parser for requests that it would reject. */
+/**
+ * Checks whether the bytes begin with `GET `. This check is cheaper than running the parser on a request that it would
+ * reject.
+ */
 const startsWithGet = (bytes: Buffer): boolean =>
   bytes[0] === 71 && bytes[1] === 69 && bytes[2] === 84 && bytes[3] === 32

@@ -5,24 +5,30 @@ import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes
 import { headerValue } from '@integration-host/shared/http/client/header-list'
 import type { CallerResponse } from '../proxy/caller.ts'
 
-/** How long a connection may be idle between requests; the same as `keepAliveTimeout`, and announced to the caller. */
+/**
+ * How long a connection may stay idle between two requests. The HTTP server's `keepAliveTimeout` has the same value,
+ * and the `Keep-Alive` header announces it to the caller.
+ */
 export const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_TIMEOUT_MS / 1_000}\r\n`
-/** Up to this size copying a chunk and its framing into one buffer is cheaper than a second write to the socket. */
+/**
+ * Up to this chunk size it is cheaper to copy the chunk and its framing into one buffer than to write twice to the
+ * socket.
+ */
 const MAX_COPIED_BYTES = 16_384
 const EMPTY = Buffer.alloc(0)
 
-/** What a response needs of its connection. */
+/** The part of a connection that a response uses. */
 interface ResponseConnection {
-  /** The connection closes after this response. */
+  /** True if the connection closes after this response. */
   readonly isLastResponse: boolean
-  /** Must be called once the last byte of the response has been written to the socket. */
+  /** Must be called when the last byte of the response has been written to the socket. */
   onResponseEnd(): void
 }
 
 /**
- * Writes one response with the framing of RFC 9112 §6: by `Content-Length` if the accounting API sent one, else in
- * chunks (§7.1), and without a body for 204 and 304.
+ * Writes one response with the framing of RFC 9112 §6. The body is delimited by `Content-Length` if the accounting API
+ * sent this header, and otherwise by chunks (§7.1). Responses with status 204 or 304 have no body.
  */
 export class FastPathResponse extends EventEmitter implements CallerResponse {
   statusCode = 200
@@ -30,7 +36,10 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
   writableEnded = false
   readonly socket: Socket
   readonly #connection: ResponseConnection
-  /** The serialized head until it is written, together with the first part of the body if that follows at once. */
+  /**
+   * The serialized head; empty once it has been written. If the first part of the body follows at once, head and part
+   * are written together.
+   */
   #head = ''
   #framing: 'length' | 'chunked' | 'none' = 'length'
   #trailers = ''
@@ -49,8 +58,8 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
     return this.socket.destroyed
   }
 
-  // Header values need no check here: they were read by llhttp in strict mode, which rejects every character that
-  // RFC 9110 §5.5 does not allow in a value.
+  // Header values need no check here. They come from llhttp in strict mode, which rejects every character that RFC 9110
+  // §5.5 does not allow in a value.
   writeInformation(status: number, headers: readonly string[]): void {
     this.socket.write(`${statusLine(status)}${headerLines(headers)}\r\n`, 'latin1')
   }
@@ -87,7 +96,8 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
 
   end(chunk: Buffer | string = EMPTY): void {
     this.writableEnded = true
-    // The head has not been written: the whole response goes out in one write, which can be combined with others.
+    // If the head has not been written yet, the whole response is sent in one write. That write can be combined with
+    // the writes of other connections.
     const isComplete = this.#head !== ''
     const isChunked = this.#framing === 'chunked'
     const given = typeof chunk === 'string' ? Buffer.from(chunk) : chunk
@@ -107,7 +117,10 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
     this.socket.destroy()
   }
 
-  /** Returns what must precede a part of the body on the wire: the head if it is not written yet, the chunk size. */
+  /**
+   * Returns the bytes that precede a part of the body: the head if it has not been written yet, then the chunk size if
+   * the response is chunked.
+   */
   #prefixOf(part: Buffer): string {
     const head = this.#head
     this.#head = ''
@@ -116,7 +129,7 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
       : head
   }
 
-  /** Writes all three in one system call. Returns false if the socket's buffer is full. */
+  /** Writes prefix, chunk and suffix in one system call. Returns false if the socket's write buffer is full. */
   #send(prefix: string, chunk: Buffer, suffix: string): boolean {
     const socket = this.socket
     const length = prefix.length + chunk.length + suffix.length

@@ -11,17 +11,20 @@ import {
 import type { CallerRequest, CallerResponse } from './caller.ts'
 import { responseHeaders } from './headers.ts'
 
-/** How one attempt ended. */
+/** The result of one attempt. */
 export type AttemptResult =
   /** The complete response was sent to the caller. */
   | { readonly kind: 'relayed'; readonly status: number }
-  /** Upstream failed or was too slow after the head had been sent to the caller, who gets a truncated response. */
+  /**
+   * Upstream failed or was too slow after the caller had been sent the response head. The caller gets a truncated
+   * response.
+   */
   | { readonly kind: 'cut'; readonly status: number }
-  /** The response was discarded, because another attempt follows after `delayMs`. */
+  /** Upstream's response was discarded, because the call is to be repeated after `delayMs`. */
   | { readonly kind: 'withheld'; readonly status: number; readonly delayMs: number }
-  /** There was no response, or none that is valid HTTP; the caller has not been sent anything. */
+  /** Upstream sent no response, or one that is not valid HTTP. Nothing has been sent to the caller. */
   | { readonly kind: 'failed'; readonly failure: HttpFailure }
-  /** {@link Attempt.interrupt} was called first. */
+  /** {@link Attempt.interrupt} was called before the attempt ended. */
   | { readonly kind: 'interrupted' }
 
 export interface AttemptDeps {
@@ -29,8 +32,8 @@ export interface AttemptDeps {
   readonly response: CallerResponse
   readonly bearer: string
   /**
-   * Decides by status and headers what becomes of the response. Returns the headers to add if it is relayed, or
-   * the milliseconds after which another attempt follows.
+   * Decides by status and headers whether the response is relayed or discarded. Returns the headers to add to a relayed
+   * response, or the milliseconds between a discarded response and the next attempt.
    */
   readonly judge: (
     status: number,
@@ -38,11 +41,17 @@ export interface AttemptDeps {
   ) => { readonly add: HeaderList } | { readonly retryInMs: number }
 }
 
-/** Limit of informational responses per request. If the caller does not read, they are buffered without backpressure. */
+/**
+ * Maximum number of informational responses per request. Informational responses are written without backpressure, so
+ * an unlimited number could fill the memory if the caller does not read.
+ */
 const MAX_INFORMATIONAL = 100
-/** A discarded body up to this size is read so that its connection can be reused; for a longer one it is closed. */
+/**
+ * The body of a discarded response is read up to this size, so that its connection to upstream can be reused. If the
+ * body is longer, the connection is closed.
+ */
 const MAX_DISCARDED_BYTES = 65_536
-/** A caller that reads nothing of its response for so long is disconnected. */
+/** A caller is disconnected if it reads nothing of its response for this time. */
 const STALL_TIMEOUT_MS = 60_000
 /**
  * After the call's deadline a response must deliver this many bytes of its body in each interval, that is, 1 KiB per
@@ -51,25 +60,31 @@ const STALL_TIMEOUT_MS = 60_000
 const RATE_CHECK_MS = 60_000
 const MIN_BYTES_PER_CHECK = 61_440
 
-/** Sends one request upstream and relays its response as it arrives, at the speed at which the caller reads. */
+/**
+ * Sends one request upstream and relays the response while it arrives. Reads from upstream only as fast as the caller
+ * reads.
+ */
 export class Attempt implements Receiver {
   readonly ended: Promise<AttemptResult>
   readonly #deps: AttemptDeps
   readonly #resolve: (result: AttemptResult) => void
-  /** `null` while the attempt is in flight. */
+  /** The attempt's result; `null` while the attempt is in flight. */
   #result: AttemptResult | null = null
   #flow: Flow | null = null
   #status = 0
   #head: string[] | null = null
-  /** The response's `Content-Length`; -1 if it has none. */
+  /** The `Content-Length` of upstream's response; -1 if the response has no such header. */
   #contentLength = -1
   #withheld: { readonly status: number; readonly delayMs: number } | null = null
   #discardedBytes = 0
   #informationalCount = 0
   #isWaitingForDrain = false
-  /** Bytes of the body since the last rate check. */
+  /** Number of body bytes received from upstream since the last rate check. */
   #receivedBytes = 0
-  /** The caller did not read fast enough at some moment since the last rate check. */
+  /**
+   * True if at some moment since the last rate check the caller did not read fast enough, so that reading from upstream
+   * was paused.
+   */
   #wasPaused = false
   #rateCheck: NodeJS.Timeout | null = null
 
@@ -80,15 +95,15 @@ export class Attempt implements Receiver {
     this.#resolve = resolve
   }
 
-  /** Aborts the attempt: nothing more is sent to the caller, and the connection to upstream is closed. */
+  /** Aborts the attempt. Sends nothing more to the caller and closes the connection to upstream. */
   interrupt(): void {
     this.#end({ kind: 'interrupted' })
     this.#flow?.abort()
   }
 
   /**
-   * From now on cuts the response if it arrives at less than 1 KiB per second. A caller that reads slowly is not the
-   * fault of upstream, so intervals with backpressure are not checked.
+   * From now on truncates the response if upstream sends less than 1 KiB per second. Upstream is not at fault if the
+   * caller reads slowly, so intervals with backpressure are not checked.
    */
   requireMinimumRate(): void {
     if (this.#result !== null || this.#rateCheck !== null) return
@@ -115,12 +130,14 @@ export class Attempt implements Receiver {
     if (this.#informationalCount > MAX_INFORMATIONAL) return this.#failAsInvalid()
     const { request, response, bearer } = this.#deps
     // RFC 9110 §15.2: a proxy forwards 1xx responses, but not to an HTTP/1.0 client. `socket` is null while an earlier
-    // response on the connection is incomplete; Node would then write the 1xx response into that one's body.
+    // response on the connection is incomplete. In that state Node would write the 1xx response into the body of the
+    // earlier response.
     if (response.headersSent || request.httpVersion === '1.0' || response.socket === null) return
     try {
       response.writeInformation(status, responseHeaders(headers, bearer))
     } catch {
-      // Node throws for a header that HTTP does not allow. Relaying a 1xx response is optional, so it is dropped.
+      // Node throws if a header is not allowed in HTTP. The gateway then drops the 1xx response, because relaying a 1xx
+      // response is optional.
     }
   }
 
@@ -158,8 +175,9 @@ export class Attempt implements Receiver {
     if (!response.write(chunk)) this.#waitForDrain()
   }
 
-  // Called after each read of upstream's socket. `onHeaders` does not send the head, so that a response that arrives
-  // in one read is sent in one write. If no part of the body has arrived by now, the head is sent without it.
+  // Called after each read of upstream's socket. `onHeaders` does not send the response head, so that a response that
+  // arrives in one read can be sent in one write. If no part of the body has arrived in the same read, the head is sent
+  // here without a body.
   onCaughtUp(): void {
     if (this.#result !== null || this.#head === null) return
     const { response } = this.#deps
@@ -184,7 +202,8 @@ export class Attempt implements Receiver {
     this.#cut()
   }
 
-  // RFC 9112 §8: closing the connection is the only way to mark a response as incomplete after its head.
+  // After the head of a response has been sent, closing the connection is the only way to mark the response as
+  // incomplete (RFC 9112 §8).
   #cut(): void {
     this.#deps.response.destroy()
     this.#end({ kind: 'cut', status: this.#status })
@@ -200,13 +219,13 @@ export class Attempt implements Receiver {
     }
   }
 
-  /** Treats a response that is not valid HTTP as no response. */
+  /** Ends the attempt as failed if upstream's response is not valid HTTP, as if there had been no response. */
   #failAsInvalid(cause?: unknown): void {
     this.#end({ kind: 'failed', failure: new HttpFailure('unreachable', { cause }) })
     this.#flow?.abort()
   }
 
-  /** Backpressure: reads nothing more from upstream until the caller has read what was written. */
+  /** Backpressure: stops reading from upstream until the caller has read the bytes written so far. */
   #waitForDrain(): void {
     if (this.#isWaitingForDrain) return
     this.#isWaitingForDrain = true

@@ -1,7 +1,7 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { HttpFailure } from '@integration-host/shared/http/client/exchange'
 
-/** Returns what the caller is sent when an attempt without a response is not repeated. */
+/** Returns the error for the caller after an attempt failed without a response and is not repeated. */
 export function upstreamError(cause: HttpFailure): IntegrationError {
   switch (cause.kind) {
     case 'unsendable':
@@ -19,13 +19,16 @@ export function upstreamError(cause: HttpFailure): IntegrationError {
   }
 }
 
-/** Returns the error that the caller is sent; one without a code of ours is a defect of the gateway. */
+/**
+ * Returns the error to send to the caller. An error without one of the project's error codes is reported as an internal
+ * defect of the gateway.
+ */
 export const reportable = (error: Error): IntegrationError =>
   error instanceof IntegrationError
     ? error
     : new IntegrationError('internal_error', 'the call could not be forwarded', { cause: error })
 
-/** The caller closed its connection; it cannot be sent anything. */
+/** Thrown if the caller has closed its connection. No response can be sent to such a caller. */
 export class CallerGone extends Error {
   override readonly name = 'CallerGone'
 }

@@ -3,30 +3,39 @@ import type { CallerRequest, CallerResponse } from './caller.ts'
 import type { RequestBody } from './request-body.ts'
 import type { CompanyTarget } from './target.ts'
 
-/** A call that is to be forwarded. */
+/** An accepted company call that the proxy forwards. */
 export interface CompanyCall {
   readonly request: CallerRequest
   readonly response: CallerResponse
-  /** `null` if the request has no body. */
+  /** The request body; `null` if the request has none. */
   readonly body: RequestBody | null
   readonly target: CompanyTarget
-  /** Returned to the caller and written to the log, so that one can be found by the other. */
+  /**
+   * Identifies the call. The gateway sends this id to the caller and writes it to the log, so that an operator can find
+   * the log entry of a response.
+   */
   readonly requestId: string
 }
 
-/** The result of a call, for the log and the metrics. */
+/** The result of a company call for the log and the metrics. */
 export interface CallResult {
-  /** What the caller still has to be sent; `null` if it has a response, or has closed its connection. */
+  /**
+   * The error that must still be sent to the caller. `null` if a response has been sent or the caller has closed its
+   * connection.
+   */
   readonly error: IntegrationError | null
-  /** The caller closed its connection before the response was complete. */
+  /** True if the caller closed its connection before the response was complete. */
   readonly isAbandoned: boolean
-  /** The response was truncated after its head had been sent. */
+  /** True if the response was truncated after the response head had been sent. */
   readonly isCut: boolean
   readonly attempts: number
-  /** Milliseconds spent waiting for a permit, a token or the next attempt. */
+  /** Milliseconds for which the call waited for a permit, a token, the request body or the next attempt. */
   readonly waitedMs: number
-  /** Milliseconds from sending each request upstream to the head of its response, summed over the attempts. */
+  /** Milliseconds between sending a request upstream and receiving the response head, summed over all attempts. */
   readonly upstreamMs: number
-  /** `intuit_tid` of the last response, which the provider's support asks for; `null` if there was none. */
+  /**
+   * The header `intuit_tid` of the last upstream response, which Intuit's support needs to find a request. `null` if
+   * there was none.
+   */
   readonly traceId: string | null
 }

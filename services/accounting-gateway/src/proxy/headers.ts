@@ -1,10 +1,11 @@
-/** Selects the headers that are forwarded in each direction. */
+/** Selects the request headers that are forwarded upstream and the response headers that are relayed to the caller. */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { HeaderList } from '@integration-host/shared/http/client/header-list'
 
 const at = (list: HeaderList, index: number): string => list[index] ?? ''
 
-// Fields of one connection only (RFC 9110 §7.6.1), and non-standard ones that older clients send.
+// Hop-by-hop headers, which apply to a single connection (RFC 9110 §7.6.1), together with non-standard ones that older
+// clients send.
 const HOP_BY_HOP = [
   'connection',
   'keep-alive',
@@ -20,14 +21,15 @@ const HOP_BY_HOP = [
 
 const REMOVED_FROM_REQUEST = new Set([
   ...HOP_BY_HOP,
-  // These concern the caller and the gateway only.
+  // The following headers are for the gateway and not for the accounting API.
   'authorization',
   'cookie',
   'cookie2',
   'expect',
   'host',
   'http2-settings',
-  // An upstream server may trust these as set by a proxy: they override the caller's address, the path or the method.
+  // Proxies set the following headers to report the caller's address, path or method. They are removed, because an
+  // upstream server could trust forged values from a caller.
   'forwarded',
   'x-real-ip',
   'x-original-url',
@@ -41,9 +43,10 @@ const REMOVED_FROM_REQUEST = new Set([
   'client-ip',
   'true-client-ip',
   'cf-connecting-ip',
-  // CGI-like servers pass this header to programs as HTTP_PROXY, which many use as the address of their own proxy.
+  // CGI-like servers pass this header to programs in the environment variable HTTP_PROXY. Many programs use that
+  // variable as the address of their outgoing proxy, so a caller could redirect their requests.
   'proxy',
-  // The caller's trace ends at the gateway. With tracing on, the gateway sends a `traceparent` of its own.
+  // The gateway does not continue the caller's trace. If tracing is on, the gateway sends a `traceparent` of its own.
   'traceparent',
   'tracestate',
 ])
@@ -52,24 +55,25 @@ const REMOVED_FROM_RESPONSE = new Set([
   ...HOP_BY_HOP,
   'set-cookie',
   'set-cookie2',
-  // These apply to the accounting API's origin, and would be applied to the gateway's.
+  // The following headers are meant for the accounting API's origin. A caller would apply them to the gateway's origin.
   'alt-svc',
   'clear-site-data',
   'strict-transport-security',
-  // The gateway adds its own.
+  // The gateway adds its own values of the following headers.
   'x-request-id',
 ])
 
 /**
- * Returns why a request's headers are rejected; `null` if they are not. If one of these occurred twice, the gateway
- * and a proxy in front of it could each use a different value.
+ * Returns the reason for which a request with these headers is rejected; `null` if the headers are acceptable. A
+ * request that repeats `Host` or `Authorization` is ambiguous: the gateway could use one value, and a proxy in front of
+ * the gateway another.
  */
 export function headerFault(raw: HeaderList): string | null {
   let hosts = 0
   let authorizations = 0
   for (let i = 0; i < raw.length; i += 2) {
     const name = at(raw, i)
-    // The length is compared first: for most names that one comparison is enough.
+    // Comparing the length of the name first is a fast rejection: for most names no further comparison is needed.
     if (name.length === 4 && name.toLowerCase() === 'host') hosts += 1
     else if (name.length === 13 && name.toLowerCase() === 'authorization') authorizations += 1
     else if (name.length === 7 && name.toLowerCase() === 'upgrade') return 'upgrades are not served'
@@ -80,10 +84,11 @@ export function headerFault(raw: HeaderList): string | null {
 }
 
 /**
- * Returns why the framing of a request's body is rejected; `null` if it is not.
+ * Returns the reason for which the framing of a request body is rejected; `null` if the framing is acceptable.
  *
- * The gateway forwards a body with a framing of its own and without `Transfer-Encoding`. It does not decode any coding
- * but `chunked`, so with another one the accounting API would receive encoded bytes that are not marked as such.
+ * The gateway forwards a body with its own framing and without `Transfer-Encoding`. The gateway decodes no transfer
+ * coding except `chunked`. With any other coding the accounting API would receive encoded bytes without being informed
+ * of the coding.
  */
 export function transferCodingFault(raw: HeaderList, httpVersion: string): IntegrationError | null {
   let codings: string | null = null
@@ -93,7 +98,8 @@ export function transferCodingFault(raw: HeaderList, httpVersion: string): Integ
     codings = codings === null ? at(raw, i + 1) : `${codings}, ${at(raw, i + 1)}`
   }
   if (codings === null) return null
-  // RFC 9112 §6.1: an HTTP/1.0 client does not know this header, so the framing of such a message is faulty.
+  // RFC 9112 §6.1: HTTP/1.0 does not define `Transfer-Encoding`, so an HTTP/1.0 message with this header has faulty
+  // framing.
   if (httpVersion === '1.0')
     return new IntegrationError('target_invalid', 'HTTP/1.0 has no Transfer-Encoding')
   return codings.toLowerCase() === 'chunked'
@@ -104,7 +110,10 @@ export function transferCodingFault(raw: HeaderList, httpVersion: string): Integ
 // RFC 9110 §7.6.3: every gateway appends its own `Via` entry to a request.
 const VIA = '1.1 integration-host'
 
-/** Returns the headers to send upstream. `Authorization` is added last, so that no rule above can remove it. */
+/**
+ * Returns the headers to send upstream. `Authorization` is added at the end, where none of the rules above can remove
+ * it.
+ */
 export function requestHeaders(raw: HeaderList, bearer: string): string[] {
   const named = namedByConnection(raw)
   const sent: string[] = []
@@ -119,12 +128,13 @@ export function requestHeaders(raw: HeaderList, bearer: string): string[] {
 
 function isRemovedFromRequest(name: string): boolean {
   if (!name.includes('_')) return REMOVED_FROM_REQUEST.has(name) || name.startsWith('x-forwarded-')
-  // CGI-like servers treat `X_Forwarded_For` as `X-Forwarded-For`, and `Content_Length` as the length of the body.
+  // The underscore is read as a hyphen, because CGI-like servers treat `X_Forwarded_For` as `X-Forwarded-For` and
+  // `Content_Length` as the length of the body.
   const hyphenated = name.replaceAll('_', '-')
   return hyphenated === 'content-length' || isRemovedFromRequest(hyphenated)
 }
 
-/** Returns the headers to send to the caller, without any whose value contains `bearer`. */
+/** Returns the headers to send to the caller. Removes every header whose value contains the bearer token. */
 export function responseHeaders(raw: HeaderList, bearer: string): string[] {
   const named = namedByConnection(raw)
   const returned: string[] = []
@@ -138,8 +148,9 @@ export function responseHeaders(raw: HeaderList, bearer: string): string[] {
   return returned
 }
 
-// The field names listed in `Connection` (RFC 9110 §7.6.1). `Content-Length` and `Content-Type` are ignored there: a
-// caller must not be able to remove the framing or the type of a message.
+// Returns the header names listed in `Connection`, which a proxy must not forward (RFC 9110 §7.6.1). Ignores
+// `Content-Length` and `Content-Type` in that list, because a caller must not be able to remove the framing or the type
+// of a body.
 function namedByConnection(raw: HeaderList): ReadonlySet<string> | null {
   let named: Set<string> | null = null
   for (let i = 0; i < raw.length; i += 2) {

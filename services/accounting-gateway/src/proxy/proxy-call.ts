@@ -1,16 +1,16 @@
 /**
- * Forwards one company call from the caller to the accounting API, and the response back.
+ * Forwards one company call from the caller to the accounting API, and relays the response to the caller.
  *
- * The attempt loop obtains a token, the caller's body and a permit, sends one attempt, and either relays its
- * response or repeats. {@link Phase} says where in this loop the call is, and with that what an interruption
- * (the deadline, a caller that closes its connection, shutdown) has to stop.
+ * The attempt loop obtains a token, the caller's body and a permit, and sends one attempt. Then it either relays the
+ * response or begins the next attempt. {@link Phase} is the current state of this loop. The phase determines what has
+ * to be stopped when the call is interrupted by the deadline, by a caller that closes its connection, or by shutdown.
  *
  * I1  Every attempt is sent with a permit and a token of its own realm. The permit is released when the attempt ends,
- *     and at the deadline at the latest: a long download continues without it, at a minimum rate. So a response that
- *     never ends cannot block its realm.
- * I2  The caller gets exactly one response: the accounting API's unchanged, or a problem document of the gateway;
- *     never parts of both.
- * I3  The call ends when the caller's connection closes, and no response begins after the deadline.
+ *     and at the deadline at the latest. A download that continues after the deadline has no permit and must keep a
+ *     minimum rate, so a response that never ends cannot block its realm.
+ * I2  The caller gets exactly one response: either the unchanged response of the accounting API or a problem document
+ *     of the gateway, and never parts of both.
+ * I3  The call ends when the caller's connection closes. No response begins after the deadline.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { HttpFailure } from '@integration-host/shared/http/client/exchange'
@@ -30,15 +30,15 @@ import type { Upstream } from './upstream.ts'
 export interface ProxyCallDeps {
   readonly tokens: AccessTokens
   readonly limits: GatewayLimits
-  /** The accounting API. @throws {IntegrationError} while its address is unknown. */
+  /** Returns the accounting API. @throws {IntegrationError} while the address of the accounting API is unknown. */
   readonly upstream: () => { readonly base: UpstreamBase; readonly api: Upstream }
   readonly deadlineMs: number
   readonly maxBodyBytes: number
-  /** Cool-down of a realm after a 429 without `Retry-After`. */
+  /** Length of a realm's cool-down after a 429 response without `Retry-After`, in ms. */
   readonly defaultCoolDownMs: number
-  /** Epoch ms. */
+  /** Returns the current time in epoch ms. */
   readonly now: () => number
-  /** In [0, 1). */
+  /** Returns a random number in [0, 1). */
   readonly random: () => number
   readonly markPost: (post: CallersPost) => MarkedPost
   readonly onRetry?: (reason: 'status' | 'failure' | 'unauthorized') => void
@@ -46,19 +46,24 @@ export interface ProxyCallDeps {
 }
 
 type Phase =
-  /** Between two other phases: only synchronous code runs. */
+  /** The call is between two other phases. In this phase only synchronous code runs. */
   | { readonly kind: 'preparing' }
-  /** Waits for a token, the caller's body, a permit or the end of a back-off; `stop` ends the wait. */
+  /**
+   * The call waits for a token, the caller's body, a permit or the end of a back-off. `stop` ends the wait with an
+   * error.
+   */
   | {
       readonly kind: 'waiting'
       readonly isReadingBody: boolean
       readonly stop: (error: Error) => void
     }
-  /** A request is in flight upstream, whose response has not begun or will be discarded. */
+  /** A request is in flight upstream. Its response has not begun, or will be discarded. */
   | { readonly kind: 'attempting'; readonly attempt: Attempt; readonly permit: Permit }
-  /** The response is being sent to the caller. */
+  /** Upstream's response is being relayed to the caller. */
   | { readonly kind: 'relaying'; readonly attempt: Attempt; readonly permit: Permit }
-  /** Final: the loop ends with `error` as soon as it runs again. */
+  /**
+   * The call has been interrupted. The attempt loop ends with `error` as soon as it runs again. This phase is final.
+   */
   | { readonly kind: 'interrupted'; readonly error: Error }
 
 const PREPARING: Phase = { kind: 'preparing' }
@@ -71,11 +76,17 @@ export class ProxyCall {
   readonly #call: CompanyCall
   readonly #post: MarkedPost
   readonly #startedAt = performance.now()
-  /** `at` is in epoch ms. Both move while the caller is still sending its body. */
+  /**
+   * The deadline of the call; `at` is in epoch ms. While the caller is still sending its body, each received part moves
+   * the deadline.
+   */
   readonly #deadline: { readonly timer: NodeJS.Timeout; at: number }
   readonly #stats = {
     attempts: 0,
-    /** Attempts that followed a failure or a transient status; a replay after a 401 is not one. */
+    /**
+     * Number of attempts that followed a failure or a transient status. A repetition after a 401 response is not
+     * counted.
+     */
     retries: 0,
     hasReplayedAfter401: false,
     waitedMs: 0,
@@ -102,7 +113,10 @@ export class ProxyCall {
     })
   }
 
-  /** Runs the call; called once. Never rejects: an error that the caller must be sent is part of the result. */
+  /**
+   * Runs the call. Must be called once. Never rejects: an error that has to be sent to the caller is part of the
+   * result.
+   */
   async run(): Promise<CallResult> {
     const { request, response, body } = this.#call
     let error: Error | null = null
@@ -132,7 +146,10 @@ export class ProxyCall {
     }
   }
 
-  /** Rejects the call with `shutting_down` if it only waits, so that the caller can use another replica. */
+  /**
+   * Ends the call with the error `shutting_down` if the call waits for a token, a permit or the next attempt. The
+   * caller can then use another replica.
+   */
   rejectIfWaiting(): void {
     const phase = this.#phase
     if (isInFlight(phase) || (phase.kind === 'waiting' && phase.isReadingBody)) return
@@ -143,11 +160,13 @@ export class ProxyCall {
     )
   }
 
-  /** Returns headers of a problem document that identify the call to the caller and to the provider's support. */
+  /**
+   * Returns headers for a problem document. They contain timings, and ids by which the provider can recognize the call.
+   */
   problemHeaders(): string[] {
     const headers = ['Server-Timing', this.#serverTiming()]
     if (this.#stats.traceId !== null) headers.push('intuit_tid', this.#stats.traceId)
-    // A caller that repeats the call with this requestid does not cause it to be executed twice.
+    // If the caller repeats the call with this requestid, the provider does not execute the call a second time.
     if (this.#post.addedKey !== null) headers.push('X-RequestId', this.#post.addedKey)
     return headers
   }
@@ -177,7 +196,8 @@ export class ProxyCall {
     upstream()
     if ((this.#call.body?.length ?? 0) > maxBodyBytes) throw this.#bodyTooLarge()
     for (;;) {
-      // The token comes first: a realm without a credential must not wait for anything else.
+      // The token is obtained first, so that a call for a realm without a credential fails at once, without waiting for
+      // a body or a permit.
       let token = tokens.cached(realm) ?? (await this.#wait(tokens.get(realm)))
       const body = this.#call.body === null ? null : await this.#openBody(this.#call.body)
       const reserved = this.#acquirePermit(realm)
@@ -211,7 +231,8 @@ export class ProxyCall {
     }
   }
 
-  // Not an async function: it would wrap the attempt's promise in a second one, which costs time in every call.
+  // This function is not `async`, because an async function would wrap the attempt's promise in a second promise, which
+  // costs time in every call.
   #send(
     token: AccessToken,
     permit: Permit,
@@ -239,7 +260,10 @@ export class ProxyCall {
     return attempt.ended
   }
 
-  /** Decides by status and headers whether a response is relayed (with headers to add) or the call is repeated. */
+  /**
+   * Decides by status and headers what happens to a response. Returns the headers to add if the response is relayed, or
+   * the milliseconds until the next attempt if the call is repeated.
+   */
   #judge(status: number, headers: HeaderList, token: AccessToken) {
     const { tokens, limits, defaultCoolDownMs, now, onCoolDown } = this.#deps
     const { realm } = this.#call.target
@@ -250,7 +274,8 @@ export class ProxyCall {
       tokens.isRefreshable(realm, token.version)
     ) {
       if (this.#canSendBodyAgain()) return { retryInMs: 0 }
-      // This call cannot be repeated, but the refresh gives the next call a token that works.
+      // This call cannot be repeated because its body cannot be sent again. The token is refreshed nevertheless, so
+      // that the next call has a valid token.
       tokens.refreshedAfter401(realm, token.version).catch(() => {})
     }
     let retryAfterMs = coolDownMs(headerValue(headers, 'retry-after'), now())
@@ -311,16 +336,20 @@ export class ProxyCall {
     return opened instanceof Promise ? this.#wait(opened, { isReadingBody: true }) : opened
   }
 
-  // The deadline is meant for the accounting API, so it is restarted with each part of the body the caller sends.
+  // The deadline limits the time that the accounting API may take. Therefore each part of the body that the caller
+  // sends restarts the deadline.
   #onBodyProgress(received: number): void {
     if (received > this.#deps.maxBodyBytes) this.#interrupt(this.#bodyTooLarge())
     this.#deadline.timer.refresh()
     this.#deadline.at = this.#deps.now() + this.#deps.deadlineMs
   }
 
-  /** Returns a permit without a promise if one is available at once: most calls are far from their limits. */
+  /**
+   * Returns a permit without a promise if one is available at once. This saves time, because most calls are far from
+   * the limits of their realm.
+   */
   #acquirePermit(realm: string): Permit | Promise<Permit> {
-    // Created on the first use: a call that gets its permit at once needs none.
+    // The controller is created when it is first needed. Most calls get a permit at once and need no controller.
     let controller: AbortController | null = null
     const reserved = acquirePermit(this.#deps.limits, realm, {
       isBatch: isBatch(this.#post.path),
@@ -338,7 +367,8 @@ export class ProxyCall {
     try {
       return await this.#wait(reserved, { onStop })
     } catch (error) {
-      // The permit may still be granted after the wait was interrupted; this call no longer uses it.
+      // A permit may still be granted after the wait was interrupted. The call no longer uses such a permit, so the
+      // permit is released.
       reserved.then(
         (permit) => permit.release(),
         () => {},
@@ -347,7 +377,7 @@ export class ProxyCall {
     }
   }
 
-  /** Resolves with `promise` unless the call is interrupted first. The time is added to `waitedMs`, not `upstreamMs`. */
+  /** Resolves with the value of `promise`. Rejects if the call is interrupted first. Adds the time to `waitedMs`. */
   async #wait<T>(
     promise: Promise<T>,
     {
@@ -388,7 +418,10 @@ export class ProxyCall {
       : new IntegrationError('upstream_timeout', 'there was no response before the deadline')
   }
 
-  /** Returns the `Server-Timing` value (W3C): milliseconds of the gateway itself, of waiting, and of upstream. */
+  /**
+   * Returns the value of the `Server-Timing` header (W3C): the milliseconds used by the gateway itself, spent waiting,
+   * and used by upstream.
+   */
   #serverTiming(): string {
     const { waitedMs, upstreamMs } = this.#stats
     const ownMs = Math.max(0, performance.now() - this.#startedAt - waitedMs - upstreamMs)

@@ -1,4 +1,4 @@
-/** Adds an idempotency key to a POST by the rules of the provider's profile. */
+/** Adds an idempotency key to a POST request. The provider profile defines where the key is sent. */
 import { hash } from 'node:crypto'
 import type {
   ProviderProfile,
@@ -6,25 +6,28 @@ import type {
 } from '@integration-host/shared/provider-profile/provider-profile'
 
 export interface MarkedPost {
-  /** The path to send, with its query. */
+  /** The path and query to send upstream. */
   readonly path: string
-  /** Header names and values to add. */
+  /** Names and values of the headers to add to the request. */
   readonly headers: readonly string[]
-  /** The key that was added; `null` if the caller's own is used, or none. */
+  /** The idempotency key that the gateway added. `null` if the caller sent its own key, or if no key is used. */
   readonly addedKey: string | null
-  /** Whether sending it twice has the same effect as sending it once. */
+  /** True if sending the request twice has the same effect as sending it once. */
   readonly isRepeatable: boolean
 }
 
 export interface CallersPost {
   readonly path: string
-  /** With lower-case names. The key is derived from `idempotency-key`, so it is the same after a restart. */
+  /**
+   * The request headers, with names in lower case. A key derived from the caller's `idempotency-key` is the same after
+   * a restart of the gateway.
+   */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
 }
 
 /**
- * Builds the function that adds an idempotency key to a caller's POST. Without a rule in the provider's profile a
- * POST is sent unchanged, and never repeated: a key that the provider ignores would not prevent a duplicate.
+ * Returns a function that adds an idempotency key to a caller's POST. If the provider profile defines no key for POST
+ * requests, a POST is sent unchanged and never repeated. A key that the provider ignores would not prevent a duplicate.
  */
 export function createPostMarker(
   { repeatablePost: rule, isReadingPost }: PostRules,
@@ -51,16 +54,17 @@ export function createPostMarker(
 
 type PostRules = Pick<ProviderProfile['accounting'], 'repeatablePost' | 'isReadingPost'>
 
-/** Intuit accepts keys of at most 50 characters, and 36 for a batch; this one has 32. */
+/** Returns a key of 32 characters. Intuit accepts at most 50 characters for a request, and at most 36 for a batch. */
 const derivedKey = (key: string | string[] | undefined): string | null =>
   typeof key === 'string' && key !== '' ? hash('sha256', key).slice(0, 32) : null
 
 type OwnKey = (post: CallersPost) => 'present' | 'other' | 'absent'
 
 /**
- * Builds the function that looks for the parameter in a query. `present`: it occurs once, with its documented name
- * and a value. `other`: it occurs in a form that a server might accept as well (another case, an encoded name, an
- * empty value, twice). That is not documented, so such a POST is neither given a second key nor repeated.
+ * Returns a function that looks for the idempotency key's parameter in a query. The result is `present` if the
+ * parameter occurs once, with its documented name and a value. The result is `other` if the parameter occurs in an
+ * undocumented way that a server might accept as well: in another case, with an encoded name, with an empty value, or
+ * twice. For `other` the gateway neither adds a second key nor repeats the POST.
  */
 function queryKey({ name }: RepeatablePost): OwnKey {
   return ({ path }) => {
@@ -93,7 +97,7 @@ const headerKey =
   ({ headers }) =>
     headers[name.toLowerCase()] ? 'present' : 'absent'
 
-/** Returns `path` with a parameter appended to the caller's query. */
+/** Returns `path` with one parameter appended to its query. */
 function withParameter(path: string, name: string, value: string): string {
   const separator = path.includes('?') ? (/[?&]$/.test(path) ? '' : '&') : '?'
   return `${path}${separator}${name}=${value}`

@@ -1,28 +1,33 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
-/** The largest body that is buffered so that it can be sent again. */
+/** Maximum size of a body that is buffered for another attempt, in bytes. */
 const MAX_BUFFERED_BYTES = 1_048_576
 
 /**
- * A request body that can be sent more than once while it is small.
+ * A request body that can be sent more than once as long as it is small.
  *
- * A body with a small `Content-Length` is read completely before it is sent, so that a slow caller does not occupy a
- * concurrency slot of its realm. Any other body is streamed as it arrives, and also buffered until it grows too large.
+ * A body with a small `Content-Length` is read completely before the first attempt, so that a slow caller does not
+ * occupy a concurrency slot of its realm. Any other body is sent upstream while it arrives, and is also buffered until
+ * it exceeds the maximum size.
  */
 export interface RequestBody {
-  /** False once bytes have been sent that are no longer buffered. */
+  /** True if the body can be sent again. False once bytes have been sent that are no longer buffered. */
   readonly isReplayable: boolean
-  /** The `Content-Length`; `null` for a chunked body. */
+  /** The body's `Content-Length`; `null` for a chunked body. */
   readonly length: number | null
-  /** Returns the body from its first byte for the HTTP client. `onChunk` gets the number of bytes received so far. */
+  /**
+   * Returns the body from its first byte, in the type that the HTTP client accepts. Calls `onChunk` with the total
+   * number of bytes received so far.
+   */
   open(onChunk: (received: number) => void): Promise<Buffer> | AsyncIterable<Buffer>
-  /** Reads and discards the rest of the body, so that the caller's connection can be used for another request. */
+  /** Reads and discards the rest of the body, so that the caller can send another request on the same connection. */
   discard(): Promise<void>
 }
 
 /**
- * Returns the body of `request`; `null` if it has none. Reading starts with the first `open`. A caller that sent
- * `Expect: 100-continue` gets its `100 Continue` then, that is, not before its call has been accepted.
+ * Returns the body of `request`; `null` if the request has no body. The body is not read before the first call of
+ * `open`. Only then a caller that sent `Expect: 100-continue` gets `100 Continue`, so a rejected caller does not send
+ * its body.
  */
 export function requestBody(
   request: IncomingMessage,
@@ -43,7 +48,8 @@ export function requestBody(
     return iterator
   }
 
-  // Returns the n-th chunk. Attempts share the chunks, so an aborted attempt does not consume any.
+  // Returns the n-th chunk of the body. All attempts read the same buffered chunks, so an aborted attempt does not
+  // consume any of them.
   function chunk(index: number): Promise<IteratorResult<Buffer>> {
     const known = chunks.get(index)
     if (known !== undefined) return known
@@ -90,12 +96,12 @@ export function requestBody(
     async discard() {
       currentAttempt += 1
       chunks.clear()
-      // If reading has not begun, Node discards the body itself when the response ends.
+      // If reading of the body has not begun, Node discards the body itself when the response ends.
       if (iterator === null) return
       try {
         while ((await iterator.next()).done !== true);
       } catch {
-        // The caller has closed its connection.
+        // The caller has closed its connection, so there is nothing left to read.
       }
     },
   }

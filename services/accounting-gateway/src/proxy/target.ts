@@ -1,10 +1,11 @@
 /**
- * Decides by the raw request target (RFC 9112 §3.2) where a request goes. A target that two parsers could read
- * differently is rejected rather than normalized: the gateway's reading selects the credential, and the accounting
- * API's reading selects the company, so a difference would send one company's token to another.
+ * Decides by the raw request target (RFC 9112 §3.2) whether a request is a company call. The realm that the gateway
+ * reads selects the access token, and the realm that the accounting API reads selects the company. If the two parsers
+ * disagreed, one company's token would be sent with another company's request. Therefore a target that two parsers
+ * could read differently is rejected instead of normalized.
  */
 
-/** A company call: `path`, with its query, is sent to the accounting API byte for byte. */
+/** A company call. `path` includes the query and is sent to the accounting API byte for byte. */
 export interface CompanyTarget {
   readonly kind: 'company'
   readonly realm: string
@@ -13,17 +14,19 @@ export interface CompanyTarget {
 
 export type Target =
   | CompanyTarget
-  /** A resource of the gateway itself, or a path that does not exist. */
+  /** A path that the gateway serves itself, or that does not exist. */
   | { readonly kind: 'own' }
   | { readonly kind: 'rejected'; readonly reason: string }
 
 const COMPANY = '/v3/company/'
 const REALM = /^[A-Za-z0-9_-]{1,64}$/
-// `/` and the characters that the WHATWG URL parser leaves as they are (RFC 3986 §3.3 pchar, `[`, `]`, `|`).
+// Matches a path of `/` and the characters that the WHATWG URL parser does not change: the pchar set of RFC 3986 §3.3,
+// and `[`, `]` and `|`.
 const PATH = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/[\]|]|%[0-9A-Fa-f]{2})*$/
-// Encoded dots, slashes, backslashes, percent signs and control characters change the path's meaning once decoded.
+// Matches percent-encoded dots, slashes, backslashes, percent signs and control characters. A server that decodes them
+// would read another path.
 const AMBIGUOUS_ENCODING = /%(?:2e|2f|5c|25|[01][0-9a-f]|7f)/i
-// Servers that support path parameters read `..;x` as a dot segment.
+// Matches a dot segment with a path parameter. Servers that support path parameters read `..;x` as `..`.
 const DOT_SEGMENT = /\/\.{1,2}(?:[/;]|$)/
 
 const rejected = (reason: string): Target => ({ kind: 'rejected', reason })
@@ -47,18 +50,22 @@ export function readTarget(target: string): Target {
   return realmEnd === -1 ? { kind: 'own' } : { kind: 'company', realm, path: target }
 }
 
-/** The address of the accounting API: its origin, and a prefix for the path of every call, which may be empty. */
+/** The base address of the accounting API: an origin, and a path prefix for every call. The prefix may be empty. */
 export interface UpstreamBase {
   readonly origin: string
   readonly pathPrefix: string
 }
 
-/** @param url absolute, as in `ACCOUNTING_URL` */
+/**
+ * Splits the base URL of the accounting API into origin and path prefix.
+ *
+ * @param url an absolute URL, as in `ACCOUNTING_URL`
+ */
 export function upstreamBase(url: string): UpstreamBase {
   const { origin, pathname } = new URL(url)
   return { origin, pathPrefix: pathname.replace(/\/+$/, '') }
 }
 
-/** Whether `path` is Intuit's batch operation, which has a rate limit of its own. */
+/** Returns whether `path` is Intuit's batch operation, which has a separate rate limit. */
 export const isBatch = (path: string): boolean =>
   /^\/v3\/company\/[^/]+\/batch\/?(?:\?|$)/i.test(path)

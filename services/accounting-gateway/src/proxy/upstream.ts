@@ -1,6 +1,6 @@
 import type { HttpRequest, Receiver } from '@integration-host/shared/http/client/exchange'
 
-/** The port to the accounting API: sends one request and passes the parts of its response to `receiver`. */
+/** The port to the accounting API. `send` sends one request and passes the parts of the response to `receiver`. */
 export interface Upstream {
   send(request: HttpRequest, receiver: Receiver): void
 }

@@ -1,75 +1,98 @@
 /**
  * Caches the access token of each realm.
  *
- * I1  A token is used only for the realm that it was requested for.
- * I2  One request to token-service is in flight per realm, however many calls wait for its response.
- * I3  A token that a credential event or a 401 has invalidated is never used from the cache again, even if the
- *     response that contains it was already in flight.
- * I4  A valid token is used at once. An old one is also requested again in the background, so token-service may be
- *     unavailable until the cached token expires.
- * I5  A provider that rejects every token does not cause a refresh per call: a token that came from a forced refresh
- *     is not force-refreshed again for a minute, unless a new grant is stored.
+ * I1  A token is used only for the realm for which it was requested.
+ * I2  At most one request to token-service is in flight per realm. All calls of the realm wait for the same response.
+ * I3  After a credential event or a 401 response has invalidated a token, the token is never used from the cache again.
+ *     This also holds if the response that contains the token was in flight at that time.
+ * I4  A valid cached token is used at once. If the token is old, a new one is requested in the background. So
+ *     token-service may be unavailable until the cached token expires.
+ * I5  Even if the provider rejects every token, calls force a refresh at most once a minute: a token that came from a
+ *     forced refresh is not force-refreshed again for a minute, unless a new grant is stored.
  */
 import { hasCode } from '@integration-host/shared/errors'
 
 export interface AccessToken {
   readonly value: string
-  /** Epoch ms. */
+  /** Expiry of the token in epoch ms. */
   readonly expiresAt: number
-  /** The version of the credential; it increases with every refresh. */
+  /** Version of the credential that the token belongs to. Every refresh increases the version. */
   readonly version: number
 }
 
-/** The port to token-service. */
+/** The port to token-service, which issues access tokens. */
 export interface TokenSource {
-  /** @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `token_service_unavailable`, `provider_unavailable` */
+  /**
+   * Returns the realm's current token.
+   *
+   * @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `token_service_unavailable`,
+   * `provider_unavailable`
+   */
   token(realm: string): Promise<AccessToken>
-  /** Refreshes the credential unless it is already newer than `version`. Throws as `token` does. */
+  /**
+   * Forces a refresh of the credential, unless the credential is already newer than `version`. Throws the same errors
+   * as `token`.
+   */
   refresh(realm: string, version: number): Promise<void>
 }
 
 export interface AccessTokens {
-  /** Returns the cached token; `null` if there is none that is still valid. */
+  /** Returns the realm's cached token; `null` if the cache contains no valid token of the realm. */
   cached(realm: string): AccessToken | null
-  /** Returns the cached token, or requests one. Throws as {@link TokenSource.token} does. */
+  /**
+   * Returns the realm's cached token. Requests a token if none is cached. Throws the same errors as {@link
+   * TokenSource.token}.
+   */
   get(realm: string): Promise<AccessToken>
-  /** Whether upstream may accept another token than that of `version`: a newer one is cached, or I5 allows a refresh. */
+  /**
+   * Returns whether a call that was rejected with the token of `version` may succeed with another token. True if a
+   * newer token is cached, or if I5 permits a forced refresh.
+   */
   isRefreshable(realm: string, version: number): boolean
-  /** Returns a token newer than `version`, which upstream rejected; all callers share one forced refresh. */
+  /**
+   * Returns a token that is newer than `version`, whose token upstream rejected with 401. All callers share one forced
+   * refresh.
+   */
   refreshedAfter401(realm: string, version: number): Promise<AccessToken>
-  /** Removes a realm's token from the cache. `isNewGrant`: the company was authorized again, which ends I5's minute. */
+  /**
+   * Removes a realm's token from the cache. `isNewGrant` means that the company was authorized again: a forced refresh
+   * is then permitted at once (I5).
+   */
   evict(realm: string, isNewGrant: boolean): void
 }
 
 interface Entry {
   token: AccessToken | null
-  /** Epoch ms from which the cached token is requested again in the background. */
+  /** Time in epoch ms. From this time on the token is still used, but a new one is requested in the background. */
   freshUntil: number
-  /** The request in flight (I2). */
+  /** The request to token-service that is in flight; `null` if there is none (I2). */
   pending: Promise<AccessToken> | null
   /**
-   * The last forced refresh. Until the epoch ms `until`, its result, also a failure, is shared by all calls that were
-   * rejected with the same version. `until` is infinite while the refresh is in flight.
+   * The last forced refresh. All calls that were rejected with the token of `version` share its result, which can be a
+   * failure, until the epoch ms `until`. `until` is infinite while the refresh is in flight.
    */
   forcedRefresh: {
     readonly version: number
     readonly done: Promise<AccessToken>
     until: number
   } | null
-  /** The version that the last forced refresh returned, and when (I5). */
+  /** The token version that the last forced refresh returned, and the time of that refresh (I5). */
   lastForced: { readonly version: number; readonly at: number } | null
 }
 
-/** A token this close to its expiry may expire before upstream checks it. */
+/** A token is not used if it expires within this time, because it could expire before upstream checks it. */
 const EXPIRY_MARGIN_MS = 5_000
 const REFRESH_MARGIN_MS = 60_000
-/** Credential events can be lost while the broker is unavailable, so a token is requested again after this time. */
+/**
+ * A cached token is requested again after this time at the latest, because credential events can be lost while the
+ * message broker is unavailable.
+ */
 const MAX_AGE_MS = 300_000
-/** Time after a failed request or refresh before the next one. */
+/** Minimum time between a failed request or refresh and the next one. */
 const FAILURE_COOL_DOWN_MS = 5_000
-/** I5 */
+/** Minimum time between two forced refreshes if upstream rejects every token (I5). */
 const FORCED_REFRESH_COOL_DOWN_MS = 60_000
-/** Number of entries from which expired ones are removed. */
+/** When the cache has this many entries, expired ones are removed. */
 const SWEEP_AT = 10_000
 
 export function createAccessTokens({
@@ -107,7 +130,8 @@ export function createAccessTokens({
           entry.pending = null
           entry.token = token
           entry.freshUntil = Math.min(token.expiresAt - REFRESH_MARGIN_MS, now() + MAX_AGE_MS)
-          // Close to the expiry token-service is about to refresh; a request per call would not make that faster.
+          // A token that is about to expire would otherwise be requested again by every call. Token-service refreshes
+          // such a token soon by itself, and more requests would not make that faster.
           entry.freshUntil = Math.max(entry.freshUntil, now() + FAILURE_COOL_DOWN_MS)
         }
         return token
@@ -116,19 +140,20 @@ export function createAccessTokens({
         if (entry.pending === pending) {
           entry.pending = null
           entry.freshUntil = now() + FAILURE_COOL_DOWN_MS
-          // The credential was removed, so its cached token must not be used any longer.
+          // The credential has been removed from token-service, so the cached token must no longer be used.
           if (hasCode(error, 'credential_not_found')) entries.delete(realm)
         }
         throw error
       },
     )
-    // A background request has no caller that handles its failure.
+    // No caller awaits a background request, so its failure must not become an unhandled rejection.
     pending.catch(() => {})
     entry.pending = pending
     return pending
   }
 
-  // I3: the response in flight may already be outdated. Calls that wait for it still get it, but it is not cached.
+  // Removes the cached token. The response to a request in flight may already be outdated: the calls that wait for the
+  // response still get its token, but the token is not cached (I3).
   function invalidate(entry: Entry): void {
     entry.token = null
     entry.pending = null
@@ -158,7 +183,8 @@ export function createAccessTokens({
     async get(realm) {
       const entry = entryOf(realm)
       const { forcedRefresh } = entry
-      // While a forced refresh is in flight, token-service could only return the token that upstream rejected.
+      // While a forced refresh is in flight, a request to token-service would return the token that upstream has
+      // rejected.
       if (forcedRefresh !== null && forcedRefresh.until === Number.POSITIVE_INFINITY)
         return forcedRefresh.done
       return cached(realm) ?? request(realm, entry)
@@ -181,8 +207,9 @@ export function createAccessTokens({
       const { forcedRefresh } = entry
       if (forcedRefresh?.version === version && now() < forcedRefresh.until)
         return forcedRefresh.done
-      // A forced refresh of a newer version is in flight, and its result is newer than `version` too. A second one
-      // beside it could replace the first, and return the very token that the first was started to replace.
+      // A forced refresh of a newer version is in flight, so its result is newer than `version` as well. A second
+      // refresh at the same time could overwrite the first in the cache, and return the token that upstream has just
+      // rejected.
       if (
         forcedRefresh !== null &&
         forcedRefresh.version > version &&
@@ -204,7 +231,8 @@ export function createAccessTokens({
       if (entry === undefined) return
       invalidate(entry)
       entry.forcedRefresh = null
-      // Only for a new grant: if every refresh ended the minute of I5, replicas would force refreshes in turns forever.
+      // Only a new grant permits another forced refresh at once. If every refresh permitted one, the replicas would
+      // force refreshes in turns forever.
       if (isNewGrant) entry.lastForced = null
     },
   }

@@ -11,36 +11,42 @@ import {
 
 const SECOND_MS = 1_000
 const MINUTE_MS = 60_000
-/** Milliseconds after which a waiting call tries again. A release in this process wakes the queue earlier. */
+/**
+ * Milliseconds until a call that waits for a concurrency slot tries again. A call that ends in this process wakes the
+ * queue earlier.
+ */
 const CONCURRENCY_POLL_MS = 50
 const INITIAL_RING_SIZE = 16
-/** Number of realms in memory from which idle ones are evicted. */
+/** When this many realms are in memory, the idle ones are evicted. */
 const SWEEP_AT = 1_000
 
 /** The calls that this process has sent for one realm. */
 interface RealmWindow {
   /**
-   * Send times of the most recent calls (epoch ms) as a ring buffer. It grows until it covers one minute, or
-   * as many calls as the larger of the two rate limits has to look back.
+   * Ring buffer of the times at which the most recent calls were sent (epoch ms). The buffer grows until it holds the
+   * calls of the last minute, but never beyond the larger of the two rate limits.
    */
   sentAt: Float64Array
-  /** Index of the newest entry. */
+  /** Index of the newest entry in `sentAt`. */
   last: number
   count: number
   inFlight: number
-  /** Epoch ms at which the realm's cool-down ends; in the past if there is none. */
+  /** End of the realm's cool-down in epoch ms; a time in the past if the realm has no cool-down. */
   coolDownUntil: number
 }
 
 export interface ProcessRateLimiter extends RateLimiter {
   reserve(realm: string): Reservation
-  /** Counts a call that another limiter permitted, so that this limiter is accurate if it has to take over. */
+  /**
+   * Counts a call that the Redis rate limiter permitted. With this count this limiter can take over when Redis becomes
+   * unavailable.
+   */
   count(realm: string): void
-  /** Returns the milliseconds until the realm's cool-down ends; 0 if there is none. */
+  /** Returns the milliseconds until the realm's cool-down ends; 0 if the realm has no cool-down. */
   coolDownMs(realm: string): number
 }
 
-/** Builds a rate limiter that counts the calls of this process only: exact sliding windows, no timers. */
+/** Creates a rate limiter that counts only the calls of this process, with exact sliding windows and without timers. */
 export function createProcessRateLimiter(rates: RealmRates, now: () => number): ProcessRateLimiter {
   const { perSecond, perMinute, concurrent } = rates
   const maxCounted = Math.max(perSecond, perMinute)
@@ -68,7 +74,7 @@ export function createProcessRateLimiter(rates: RealmRates, now: () => number): 
     sweepAt = Math.max(SWEEP_AT, windows.size * 2)
   }
 
-  // Send time of the n-th most recent call; -Infinity if there were fewer than n.
+  // Returns the time at which the n-th most recent call was sent; -Infinity if fewer than n calls were sent.
   const nthLast = ({ sentAt, last, count }: RealmWindow, n: number): number =>
     n > count
       ? Number.NEGATIVE_INFINITY
@@ -128,7 +134,10 @@ export function createProcessRateLimiter(rates: RealmRates, now: () => number): 
 export const createProcessLimits = (rates: RealmRates, now: () => number): RealmLimits =>
   createRealmLimits({ limiter: createProcessRateLimiter(rates, now), now })
 
-/** Builds the limits of a single gateway process: the embedded host, or a gateway without Redis. */
+/**
+ * Creates the limits of a gateway without Redis, for example in the embedded host. The limits count the calls of this
+ * process only.
+ */
 export const createGatewayLimits = (
   limits: ProviderLimits,
   now: () => number = Date.now,

@@ -1,11 +1,12 @@
 /**
- * Limits what is sent for one realm: calls per second, calls per minute and concurrent calls. During a cool-down
- * (after the accounting API responded 429) nothing is sent for the realm.
+ * Limits the calls that are sent for one realm: calls per second, calls per minute and concurrent calls. After the
+ * accounting API has responded 429, a cool-down begins in which no call is sent for the realm.
  *
- * I1  A call is sent only with a permit of the rate limiter, which counts over all replicas whenever it can.
- * I2  Calls of a realm that have to wait get their permits in order of arrival.
- * I3  A call waits only while a permit before its deadline is possible, and at most `queueLimit` calls wait per
- *     realm. All others are rejected at once with the time after which to retry.
+ * I1  A call is sent only with a permit of the rate limiter. The rate limiter counts the calls of all replicas, except
+ *     while Redis is unavailable.
+ * I2  The waiting calls of a realm get their permits in order of arrival.
+ * I3  A call waits only while a permit before the call's deadline is possible. At most `queueLimit` calls wait per
+ *     realm. Every other call is rejected at once, with the time after which the caller may retry.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
@@ -16,7 +17,7 @@ export interface RealmRates {
   readonly concurrent: number
 }
 
-/** Returns the limits of batch calls alone; each batch call counts against the limits of all calls as well. */
+/** Returns the separate limits of batch calls. A batch call also counts against the limits of all calls. */
 export const batchRates = ({ calls, batchesPerMinute }: ProviderLimits): RealmRates => ({
   perSecond: batchesPerMinute,
   perMinute: batchesPerMinute,
@@ -24,51 +25,58 @@ export const batchRates = ({ calls, batchesPerMinute }: ProviderLimits): RealmRa
 })
 
 export interface Permit {
-  /** Frees the concurrency slot of the call. Calling it a second time has no effect. */
+  /** Frees the call's concurrency slot. A second call of this function has no effect. */
   release(): void
 }
 
 export interface Denial {
   readonly reason: 'cool-down' | 'rate' | 'concurrency'
-  /** Milliseconds after which to try again; for `concurrency` an estimate. */
+  /** Milliseconds until the next try makes sense. For the reason `concurrency` the value is an estimate. */
   readonly waitMs: number
 }
 
 export type Reservation = { readonly permit: Permit } | { readonly denial: Denial }
 
-/** The port to the component that counts: this process alone, or Redis for all replicas. Never throws or rejects. */
+/**
+ * The port to the component that counts calls, either in this process alone or in Redis for all replicas. Its functions
+ * never throw or reject.
+ */
 export interface RateLimiter {
   reserve(realm: string): Reservation | Promise<Reservation>
-  /** Denies permits for this realm for `ms` milliseconds. Never shortens a cool-down. */
+  /**
+   * Starts a cool-down: no permit is granted for this realm for `ms` milliseconds. A longer cool-down that is already
+   * running is not shortened.
+   */
   coolDown(realm: string, ms: number): void
 }
 
 export interface WaitLimit {
-  /** Epoch ms after which a permit is useless to the call. */
+  /** Time in epoch ms after which the call can no longer use a permit. */
   readonly until: number
   readonly signal: AbortSignal
 }
 
 export interface RealmLimits {
   /**
-   * Returns a permit at once if one is available, else a promise that resolves when it is the call's turn.
+   * Returns a permit if one is available at once. Otherwise queues the call, and returns a promise of a permit.
    *
    * @throws {IntegrationError} `throttled`, with the seconds after which a permit is likely.
-   * @throws the signal's reason if it aborts first.
+   * @throws the reason of `signal` if `signal` is aborted before a permit is granted.
    */
   acquire(realm: string, waitLimit: () => WaitLimit): Permit | Promise<Permit>
   coolDown(realm: string, ms: number): void
 }
 
-/** The limits that a gateway observes: those of all calls, and in addition those of calls to `…/batch`. */
+/** The limits of the gateway. `calls` applies to all calls, and `batches` additionally to calls of `…/batch`. */
 export interface GatewayLimits {
   readonly calls: RealmLimits
   readonly batches: RealmLimits
 }
 
 /**
- * Returns the permit of one call. A batch call needs two permits and acquires that of the batch limit first, for which
- * it may wait long: in the other order it would occupy a slot of the general limit during that wait.
+ * Returns a permit for one call. A batch call needs two permits. It acquires the permit of the batch limit first,
+ * because that wait may be long. In the opposite order the call would occupy a concurrency slot of the general limit
+ * during the wait.
  */
 export function acquirePermit(
   { calls, batches }: GatewayLimits,
@@ -105,9 +113,9 @@ interface Waiter extends WaitLimit {
 
 interface Queue {
   readonly waiters: Waiter[]
-  /** Epoch ms until which the rate limiter denies every permit. */
+  /** Time in epoch ms until which the rate limiter grants no permit. */
   blockedUntil: number
-  /** Ends the pause between two attempts to reserve a permit. */
+  /** Ends the pause of the queue, so that the next permit is requested at once. */
   wake: () => void
 }
 
@@ -162,7 +170,8 @@ export function createRealmLimits({
     })
   }
 
-  // One loop per realm that has waiters. It reserves a permit for the first of them, then for the next (I2).
+  // Runs one loop per realm with waiting calls. The loop reserves a permit for the first call of the queue, then for
+  // the next one (I2).
   async function serveQueue(realm: string, queue: Queue, firstPauseMs: number): Promise<void> {
     let pauseMs = firstPauseMs
     while (queue.waiters.length > 0) {
@@ -184,7 +193,7 @@ export function createRealmLimits({
     queues.delete(realm)
   }
 
-  // I3
+  // Rejects the waiting calls that cannot get a permit before their deadline (I3).
   function rejectLate({ waiters, blockedUntil }: Queue): void {
     const at = now()
     const late = waiters.filter(({ until }) => until <= at || until < blockedUntil)
@@ -220,7 +229,8 @@ export function createRealmLimits({
   }
 }
 
-// Returns the epoch ms until which no permit is possible. 0 for a concurrency slot, which can become free at any time.
+// Returns the epoch ms until which no permit is possible. Returns 0 if a concurrency slot is missing, because a slot
+// can become free at any time.
 const blockedBy = ({ reason, waitMs }: Denial, now: number): number =>
   reason === 'concurrency' ? 0 : now + waitMs
 

@@ -8,8 +8,8 @@ import { z } from 'zod'
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
 
 /**
- * Documents the proxied paths in the OpenAPI document. Their calls never reach this route: `listener.ts` forwards
- * them before the app gets them.
+ * Describes the company calls in the OpenAPI document. The app never serves them, because `listener.ts` forwards them
+ * before the app is called.
  */
 export function companyRoutes(): Hono {
   const app = new Hono()

@@ -18,29 +18,42 @@ const Document = z.looseObject({
 
 const REMEDY = 'set ACCOUNTING_URL to the address of the accounting API'
 const HAS_NONE = `the discovery document contains no accounting_url, and PROVIDER_PROFILE defines none for it: ${REMEDY}`
-/** How long the start waits for the document. After that the gateway listens and fetches it in the background. */
+/**
+ * The start of the gateway waits at most this long for the discovery document. After this time the gateway listens, and
+ * goes on fetching the document in the background.
+ */
 const START_TIMEOUT_MS = 800
 
 export interface AccountingUrl extends AsyncDisposable {
-  /** Returns the address. @throws {IntegrationError} `provider_unavailable` until it is known. */
+  /**
+   * Returns the address of the accounting API. @throws {IntegrationError} `provider_unavailable` until the address is
+   * known.
+   */
   current(): string
 }
 
-/** The document contains no usable address. The message is written for the operator and names the remedy. */
+/**
+ * Thrown if the discovery document contains no usable address. The message is for the operator and says which setting
+ * to change.
+ */
 class NoAccountingUrl extends Error {}
 
 export interface AccountingUrlDeps {
   readonly dependency: Dependency
-  /** Returns the profile's address for a document without `accounting_url`. */
+  /**
+   * Returns the accounting API's address that the provider profile defines for this discovery document. Used if the
+   * document has no `accounting_url`.
+   */
   readonly addressOf: ProviderProfile['accounting']['addressOf']
 }
 
 /**
- * Finds the address of the accounting API in the provider's discovery document: its `accounting_url`, else the
- * profile's address for this document. Fetches it with back-off until that succeeds, once. No standard defines
- * `accounting_url`, so for an unknown provider without it an operator has to set `ACCOUNTING_URL`.
+ * Finds the address of the accounting API. Uses `accounting_url` of the provider's discovery document; if the document
+ * has none, uses the address that the provider profile defines for this document. Fetches the document with back-off
+ * until one fetch succeeds, and then never again. No standard defines `accounting_url`, so for an unknown provider
+ * whose document lacks it an operator has to set `ACCOUNTING_URL`.
  *
- * @throws {StartupError} if the document is fetched during the start and leads to no address.
+ * @throws {StartupError} if the document is fetched during the start and contains no usable address.
  */
 export async function discoverAccountingUrl(
   discoveryUrl: string,
@@ -65,7 +78,8 @@ export async function discoverAccountingUrl(
       throw new NoAccountingUrl(`accounting_url of the discovery document is malformed: ${REMEDY}`)
     const address = document.data.accounting_url ?? addressOf(document.data)
     if (address === null) throw new NoAccountingUrl(HAS_NONE)
-    // A document fetched over TLS must not lead bearer tokens onto an unencrypted connection.
+    // The gateway sends bearer tokens to this address. A discovery document fetched over TLS must not make the gateway
+    // send tokens over an unencrypted connection.
     if (protocol === 'https:' && new URL(address).protocol !== 'https:')
       throw new NoAccountingUrl(`accounting_url of the discovery document is not https: ${REMEDY}`)
     url = address

@@ -12,7 +12,7 @@ export interface UpstreamConnection extends AsyncDisposable {
   readonly upstream: Upstream
 }
 
-/** Opens a connection pool to one origin. Each call is a span if tracing is on. */
+/** Opens a connection pool to one origin. If tracing is on, each call is recorded as a span. */
 export function connectUpstream(origin: string, options: PoolOptions = {}): UpstreamConnection {
   const pool = new Pool(origin, options)
   return {
@@ -21,7 +21,7 @@ export function connectUpstream(origin: string, options: PoolOptions = {}): Upst
   }
 }
 
-/** Wraps each request in a span. Its trace headers replace the caller's. */
+/** Records each request as a span, and sends that span's trace headers upstream instead of the caller's. */
 const tracedUpstream = (traces: Tracing, upstream: Upstream, origin: string): Upstream => ({
   send(request, receiver) {
     const { method, path, headers } = request

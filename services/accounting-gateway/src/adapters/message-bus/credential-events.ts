@@ -13,10 +13,10 @@ import type {
   Settlement,
 } from '@integration-host/shared/messaging/message-bus'
 
-// Exclusive: every replica has a queue of its own, so each receives every event.
+// Every replica must receive every event, so each replica has an exclusive queue of its own.
 const QUEUE = 'accounting-gateway.credentials'
 
-/** Calls `onChange` for every credential event, in every replica. */
+/** Subscribes this replica to credential events and calls `onChange` for each of them. */
 export async function consumeCredentialEvents(
   bus: MessageBus,
   onChange: (realm: string, kind: CredentialEventKind) => void,
@@ -40,7 +40,7 @@ export async function consumeCredentialEvents(
   })
 }
 
-/** Returns the realm of an event; `null` if the message is not a credential event. */
+/** Returns the realm that a credential event is about; `null` if the message is not a credential event. */
 function changedRealm({ content }: Delivery): string | null {
   const event = parseJsonAs(CredentialEvent, content.toString('utf8'))
   return event === null ? null : realmOf(event.Name)

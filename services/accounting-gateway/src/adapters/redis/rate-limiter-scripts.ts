@@ -1,15 +1,17 @@
 /**
  * The Lua scripts of the rate limiter.
  *
- * KEYS: `calls`, a sorted set of permits scored by the time (epoch ms of Redis) at which each is used at the latest;
- * `open`, a sorted set of replicas scored by the end of their lease; `places`, a hash of the concurrency slots of each
- * replica; `hold`, which exists while the realm cools down.
+ * KEYS of a realm: `calls` is a sorted set of permits, scored by the latest time (epoch ms of Redis) at which each
+ * permit may be used. `open` is a sorted set of replicas, scored by the end of their lease. `places` is a hash with the
+ * number of concurrency slots of each replica. `hold` exists during a cool-down of the realm.
  *
- * ARGV 1–3: calls per second, calls per minute, concurrent calls; 4–6: replica, lease in ms, lifetime of a prefetched
- * permit in ms; 7–9: slots in use, idle slots to keep, permits needed now; 10: 1 to prefetch permits; 11: prefix for
- * the ids of new permits. From 12 in pairs: id of a prefetched permit, and how many ms ago it was used (-1: unused).
+ * ARGV 1–3: calls per second, calls per minute, concurrent calls. 4–6: id of the replica, length of its lease in ms,
+ * lifetime of a prefetched permit in ms. 7–9: slots in use, idle slots that the replica keeps, permits that waiting
+ * calls need. 10: 1 if permits are to be prefetched. 11: prefix for the ids of new permits. From 12 on in pairs: id of
+ * a prefetched permit, and the number of ms since its use (-1 if it expired unused).
  *
- * Returns the verdict, the ms to wait, the permits granted, the permits prefetched, and the replica's slots.
+ * Returns the verdict, the ms until the next try, the number of granted permits, the number of prefetched permits, and
+ * the replica's number of slots.
  */
 export const RESERVE_PERMITS = `
 local time = redis.call('TIME')
@@ -93,7 +95,10 @@ end
 return reply(verdict, ms, granted, prefetched, inFlight + idleSlots + granted + spareSlots)
 `
 
-/** KEYS[1]: `hold`; ARGV[1]: ms. Never shortens a cool-down: two replicas can see different `Retry-After` values. */
+/**
+ * KEYS[1] is the `hold` key; ARGV[1] is the length of the cool-down in ms. A running cool-down is never shortened,
+ * because two replicas can receive different `Retry-After` values for the same realm.
+ */
 export const START_COOL_DOWN = `
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], '1', 'PX', ARGV[1]) end
 return 1

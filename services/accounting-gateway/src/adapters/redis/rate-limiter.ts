@@ -5,22 +5,25 @@ import type { Denial, RateLimiter, RealmRates, Reservation } from '../../realm/t
 import { RESERVE_PERMITS, START_COOL_DOWN } from './rate-limiter-scripts.ts'
 
 /**
- * The rate limiter that all replicas share: per realm, sliding windows and concurrency slots in Redis.
+ * The rate limiter that all replicas share. Redis stores sliding windows and concurrency slots for each realm.
  *
- * I1  The clock is that of Redis, so the replicas' clocks need not agree.
- * I2  A replica's concurrency slots are a lease, which it renews while it uses them. The slots of a dead replica
- *     become free when its lease expires.
- * I3  While Redis is unavailable this process counts alone, including what it sent before. No call is rejected
- *     because Redis is unavailable.
- * I4  Far from the limits of a realm a replica reserves permits ahead and grants them without a request to Redis.
- *     Such a permit counts as used at the last moment at which it may be used, until the replica reports when it
- *     was. So no window of any length ever contains more calls than allowed, over all replicas.
- * I5  One command is in flight per realm and replica. Each command states how many slots the replica uses, so two
- *     concurrent commands would each state a number that does not include the other's slots.
+ * I1  All times of the windows are from the clock of Redis, so the clocks of the replicas need not agree.
+ * I2  A replica has a lease on its concurrency slots, and renews the lease while it uses them. The slots of a dead
+ *     replica become free when its lease expires.
+ * I3  While Redis is unavailable each process counts its own calls, including those that it sent before Redis failed.
+ *     No call is rejected because Redis is unavailable.
+ * I4  While a realm is far from its limits, a replica prefetches permits and later grants them without a request to
+ *     Redis. Until the replica reports when a prefetched permit was used, Redis counts the permit at the last moment at
+ *     which it may be used. So over all replicas no window of any length contains more calls than allowed.
+ * I5  Each replica has at most one command in flight per realm. A command states how many slots the replica uses. Two
+ *     concurrent commands would each leave out the slots of the other.
  */
 
 type Verdict = 'granted' | Denial['reason']
-/** `granted` permits for waiting calls and `prefetched` ones for later; `slots` is the replica's total afterwards. */
+/**
+ * The reply of the reservation script: `granted` is the number of permits for waiting calls, `prefetched` the number of
+ * permits for later calls, and `slots` the replica's number of concurrency slots after the command.
+ */
 type Reply = [verdict: Verdict, waitMs: number, granted: number, prefetched: number, slots: number]
 
 declare module 'ioredis' {
@@ -38,14 +41,19 @@ declare module 'ioredis' {
 
 const LEASE_MS = 30_000
 const RENEW_EVERY_MS = 10_000
-/** How long a prefetched permit may be used; until then the other replicas cannot use it. */
+/** How long a replica may use a prefetched permit. An unused permit is lost to the other replicas for this time. */
 const PREFETCH_TTL_MS = 2_000
 const SWEEP_EVERY_MS = 1_000
 const CONCURRENCY_POLL_MS = 50
-/** After a failure Redis is not called for this time, so that not every call waits for its timeout. */
+/**
+ * After a failed command no command is sent to Redis for this time. Otherwise every call would wait for the Redis
+ * timeout.
+ */
 const RETRY_AFTER_FAILURE_MS = 1_000
 
-/** Whether Redis is in use; shared by all rate limiters of the process. Logs each change once. */
+/**
+ * Records whether Redis can be used. All rate limiters of the process share one object, which logs each change once.
+ */
 export interface RedisAvailability {
   isUnavailable(): boolean
   failed(error: unknown): void
@@ -75,32 +83,39 @@ export function createRedisAvailability(
 
 export interface RedisRateLimiterDeps {
   readonly redis: Redis
-  /** Prefix of its keys. */
+  /** Prefix of this rate limiter's Redis keys. */
   readonly name: string
   readonly rates: RealmRates
   readonly availability: RedisAvailability
   readonly now?: () => number
 }
 
-/** Disposing returns the prefetched permits. Permits in use leave the window by age. */
+/** Disposing returns the unused prefetched permits to Redis. Used permits expire by age. */
 export interface RedisRateLimiter extends RateLimiter, AsyncDisposable {}
 
-/** What this replica has reserved for a realm. All times are of the monotonic clock. */
+/**
+ * The permits and concurrency slots that this replica has reserved for one realm. All times are milliseconds of the
+ * monotonic clock.
+ */
 interface RealmWindow {
-  /** Prefetched permits that are not used yet, oldest first, and until when they may be used. */
+  /** Unused prefetched permits, oldest first. A permit may be used until the time `until`. */
   prefetched: { readonly id: string; readonly until: number }[]
-  /** With fewer prefetched permits than this more are reserved: half of the last batch. */
+  /**
+   * More permits are reserved when at most this many prefetched permits are left. The value is half of the last batch.
+   */
   refillBelow: number
-  /** Prefetched permits whose usage is not reported to Redis yet: when each was used, `null` if it was not. */
+  /**
+   * Prefetched permits whose use has not been reported to Redis yet. `usedAt` is `null` if the permit expired unused.
+   */
   usage: { readonly id: string; readonly usedAt: number | null }[]
-  /** Concurrency slots that Redis has recorded for this replica. */
+  /** The number of concurrency slots that Redis has recorded for this replica. */
   slots: number
-  /** The slots of these that calls occupy. */
+  /** The number of this replica's concurrency slots that are occupied by calls. */
   inFlight: number
-  /** Calls whose permits the next command requests. */
+  /** The waiting calls. The next command to Redis requests one permit for each of them. */
   waiting: ((reservation: Reservation) => void)[]
   isRequesting: boolean
-  /** Redis has recorded more for this replica than it needs. */
+  /** True if Redis has recorded more permits or slots for this replica than the replica needs, so a report is due. */
   mustReport: boolean
   lastUsedAt: number
   lastReportedAt: number
@@ -115,7 +130,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
   const windows = new Map<string, RealmWindow>()
   let commandCount = 0
 
-  // The hash tag in braces keeps the keys of a realm in one slot of a Redis cluster.
+  // Redis Cluster hashes only the part of a key in braces, so all keys of one realm are in the same hash slot.
   const key = (realm: string, suffix: string): string => `${name}:{${realm}}:${suffix}`
 
   function windowOf(realm: string): RealmWindow {
@@ -146,7 +161,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
     window.usage = []
     window.mustReport = false
     window.lastReportedAt = at
-    // Until Redis replies, only the slots that this command states belong to this replica.
+    // Redis replaces the recorded slots of this replica by the number that this command states. Until Redis replies,
+    // the replica must not use more slots than that number.
     const idleSlots = prefetch
       ? Math.min(window.slots - window.inFlight, window.prefetched.length)
       : 0
@@ -171,7 +187,10 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
     )
   }
 
-  /** Reserves permits for all waiting calls, and reports usage. Repeats while there is more to do (I5). */
+  /**
+   * Reserves permits for all waiting calls and reports the use of prefetched permits. Sends the next command after the
+   * previous reply (I5), until no call waits and nothing is left to report.
+   */
   async function request(realm: string, window: RealmWindow, prefetch: boolean): Promise<void> {
     if (window.isRequesting) return
     window.isRequesting = true
@@ -205,7 +224,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
     window.isRequesting = false
   }
 
-  /** Occupies one of the replica's slots for a call that has its permit. */
+  /** Occupies one of this replica's concurrency slots for a call that has been granted a permit. */
   function occupySlot(realm: string, window: RealmWindow): Reservation {
     local.count(realm)
     window.inFlight += 1
@@ -217,14 +236,18 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
           if (!isOpen) return
           isOpen = false
           window.inFlight -= 1
-          // The slot is kept for the next call while a permit is prefetched for it; else another replica may need it.
+          // A replica that still has prefetched permits keeps the free slot for its next call. Otherwise the slot is
+          // returned to Redis, because another replica may need it.
           if (window.prefetched.length === 0) reportUsage(realm, window)
         },
       },
     }
   }
 
-  /** Reports usage and returns unused slots. If the command is lost, the lease ends them (I2). */
+  /**
+   * Reports the use of permits to Redis and returns unused slots. If the command is lost, the slots become free when
+   * the replica's lease expires (I2).
+   */
   function reportUsage(realm: string, window: RealmWindow): void {
     window.mustReport = true
     if (isAvailable()) void request(realm, window, false)
@@ -251,7 +274,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
 
   const isAvailable = (): boolean => redis.status === 'ready' && !availability.isUnavailable()
 
-  // Renews leases (I2), and returns permits and slots that this replica does not use.
+  // Renews the leases (I2), and returns prefetched permits and slots that this replica does not use.
   const sweeping = setInterval(() => {
     const at = performance.now()
     for (const [realm, window] of windows) {

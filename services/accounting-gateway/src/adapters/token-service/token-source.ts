@@ -14,11 +14,14 @@ import type { TokenSource } from '../../realm/access-token.ts'
 import { connectUpstream } from '../http/upstream.ts'
 
 export interface TokenServiceOptions {
-  /** `TOKEN_SERVICE_URL` */
+  /** Base URL of token-service, from the setting `TOKEN_SERVICE_URL`. */
   readonly url: string
   readonly key: Secret
   readonly dependency: Dependency
-  /** Timeout of a request; token-service may have to wait for the provider first. */
+  /**
+   * Timeout of one request in ms. The default of 35 s is long because token-service may have to wait for the OAuth
+   * provider before it responds.
+   */
   readonly deadlineMs?: number
 }
 
@@ -26,20 +29,29 @@ export interface TokenServiceConnection extends AsyncDisposable {
   readonly source: TokenSource
 }
 
-/** Errors of token-service that a caller can act on. All others become `token_service_unavailable`. */
+/**
+ * The error codes of token-service that help a caller and are therefore forwarded. Every other error becomes
+ * `token_service_unavailable`.
+ */
 const FORWARDED_CODES: readonly ErrorCode[] = [
   'credential_not_found',
   'credential_faulted',
   'provider_unavailable',
 ]
-/** Visible ASCII, that is, any token a header value can contain. Providers use characters beyond RFC 6750 §2.1. */
+/**
+ * Accepts an access token of visible ASCII characters, which are safe in a header value. The syntax of RFC 6750 §2.1 is
+ * narrower, but some providers issue tokens with other characters.
+ */
 const BEARER = /^[\x21-\x7e]+$/
-/** Pauses between health probes in ms: `up` after a successful one, `down` after failed ones. */
+/** Pauses between two health probes in ms: `upMs` after a successful probe, the back-off `down` after failed probes. */
 const PROBE = { upMs: 5_000, down: { baseMs: 500, capMs: 5_000, random: 1 } }
-/** Seconds after which a caller may retry if token-service sent no `Retry-After`. */
+/** The `Retry-After` value for callers, in seconds, if token-service sent none. */
 const DEFAULT_RETRY_AFTER_S = 5
 
-/** Returns the token source that calls token-service over HTTP, and polls its health for readiness. */
+/**
+ * Returns a token source that requests tokens from token-service over HTTP. Also polls the health of token-service and
+ * reports it in the gateway's readiness.
+ */
 export function connectTokenService(options: TokenServiceOptions): TokenServiceConnection {
   const { key, dependency, deadlineMs = 35_000 } = options
   const base = upstreamBase(options.url)
@@ -76,7 +88,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
         if (status === 200) dependency.up()
         else dependency.down(`status ${status}`)
       } catch {
-        // `call` has reported it to the dependency.
+        // `call` has already reported this failure to `dependency`.
       }
       const isUp = dependency.state.status === 'up'
       failures = isUp ? 0 : failures + 1
@@ -93,7 +105,8 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
         const response = await call('GET', `/credentials/${name}/token`, null, deadlineMs)
         if (response.status !== 200) throw errorOf(response)
         const token = AccessTokenView.safeParse(parseJson(response.text))
-        // The name is compared because a token of another company must never be used, not even after a defect there.
+        // The response must name the requested credential. Without this check a defect of token-service could send one
+        // company's token with another company's call.
         if (!token.success || token.data.Name !== name || !BEARER.test(token.data.Authenticator))
           throw unavailable('token-service sent an invalid response')
         return {
@@ -116,7 +129,10 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
   }
 }
 
-/** Returns the error of a response; with token-service's own detail if its code is forwarded. */
+/**
+ * Converts an error response of token-service. If the error code is one that is forwarded, the detail text is forwarded
+ * as well.
+ */
 function errorOf(response: TextResponse): IntegrationError {
   const { status, text } = response
   const problem = parseJsonAs(Problem, text)
