@@ -43,7 +43,7 @@ describe('metrics of the gateway', () => {
   })
 })
 
-describe('measured limits', () => {
+describe('metrics of the rate limits', () => {
   const permit: Permit = { release() {} }
   const waitLimit = () => ({ until: 0, signal: new AbortController().signal })
   function watch(acquire: RealmLimits['acquire']) {
@@ -55,7 +55,7 @@ describe('measured limits', () => {
     return { calls, clock, readMetrics: () => metrics.read() }
   }
 
-  it('measures the wait for a permit, and returns an available permit without a promise', async () => {
+  it('measures how long calls wait for a permit, and returns an available permit without a promise', async () => {
     const turn = Promise.withResolvers<Permit>()
     let isFree = true
     const { calls, clock, readMetrics } = watch(() => (isFree ? permit : turn.promise))
@@ -70,7 +70,7 @@ describe('measured limits', () => {
     expect(text).toContain('gateway_throttle_wait_seconds_count{service="test"} 1\n')
   })
 
-  it('counts throttled calls, but not those whose callers disconnected', async () => {
+  it('counts calls that the throttle rejects, but no calls whose callers disconnected while waiting', async () => {
     const { calls, readMetrics } = watch(async (realm) => {
       throw realm === 'busy' ? new IntegrationError('throttled', 'late') : new Error('gone')
     })
@@ -79,7 +79,7 @@ describe('measured limits', () => {
     expect(await readMetrics()).toContain('gateway_throttled_total{service="test"} 1\n')
   })
 
-  it('reports the number of realms in a cool-down, each until its own end', async () => {
+  it('reports the number of realms in a cool-down, and counts each realm until its cool-down ends', async () => {
     const { calls, clock, readMetrics } = watch(() => permit)
     calls.coolDown('1', 1_000)
     calls.coolDown('2', 5_000)

@@ -11,7 +11,7 @@ import {
 } from '../test-support/fake-servers.ts'
 import { type Gateway, startGateway, startFixture } from '../test-support/harness.ts'
 
-// Requests are raw bytes, because every client library would normalize targets and headers such as these.
+// The tests send raw bytes, because an HTTP client library would normalize these targets and headers.
 const get = (target: string, headers = `Host: x\r\n${AUTH}`): string =>
   `GET ${target} HTTP/1.1\r\n${headers}\r\n`
 
@@ -39,7 +39,7 @@ const stillServes = async (): Promise<void> => {
   expect(answer.status).toBe(200)
 }
 
-describe('a hostile target', () => {
+describe('a request with a hostile target', () => {
   it.each([
     ['absolute form', 'http://127.0.0.1:EVIL/v3/company/1/x'],
     ['absolute form with userinfo', 'http://127.0.0.1@127.0.0.1:EVIL/v3/company/1/x'],
@@ -84,7 +84,7 @@ describe('a hostile target', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('responds 400 to an ambiguous target without a key, and 401 to a valid target without a key', async () => {
+  it('responds 400 to an ambiguous target and 401 to a valid target if the request has no key', async () => {
     expect((await raw(proxy.port, get('//x/v3/company/1/x', 'Host: x\r\n'))).status).toBe(400)
     expect((await raw(proxy.port, get('/v3/company/1/x?/health/live', 'Host: x\r\n'))).status).toBe(
       401,
@@ -122,7 +122,7 @@ describe('methods and upgrades that address a proxy itself', () => {
   })
 })
 
-describe('hostile headers', () => {
+describe('a request with hostile headers', () => {
   it.each([
     ['two Authorization headers', `Host: x\r\n${AUTH}Authorization: Bearer other\r\n`],
     [
@@ -164,7 +164,7 @@ describe('hostile headers', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('removes hostile headers, and keeps its own headers whatever Connection lists', async () => {
+  it('removes hostile headers from a request, and sends the headers of the gateway even if Connection lists them', async () => {
     const answer = await raw(
       proxy.port,
       get(
@@ -189,7 +189,7 @@ describe('hostile headers', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('forwards a second request inside the announced body as body, not as a request', async () => {
+  it('forwards a second request as a part of the body if it is within the Content-Length of the first', async () => {
     const smuggled = get('/v3/company/2/x', `Host: x\r\nConnection: close\r\n`)
     const first = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: ${smuggled.length}\r\n\r\n`
     await raw(proxy.port, first + smuggled)
@@ -197,7 +197,7 @@ describe('hostile headers', () => {
   })
 })
 
-it('closes the connection after 401 to a request whose body has not arrived', async () => {
+it('closes the connection after responding 401 to a request before the request body has arrived', async () => {
   const socket = connect(proxy.port, '127.0.0.1')
   socket.write('POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx')
   let answer = ''
@@ -206,6 +206,6 @@ it('closes the connection after 401 to a request whose body has not arrived', as
   expect(answer).toMatch(/^HTTP\/1\.1 401 [\s\S]*\r\nConnection: close\r\n/)
 })
 
-it('contacts no host named in a target or header in any of the tests of this file', () => {
+it('opens no connection to a host that only a target or a header of this test file names', () => {
   expect(evil.connections()).toBe(0)
 })

@@ -32,8 +32,8 @@ const start = (env: Readonly<Record<string, string>>): Running => opened.use(sta
 const get = (url: string, path: string) =>
   fetch(url + path, { headers: { Authorization: `Bearer ${KEY}` } })
 
-describe('the gateway as a process', () => {
-  it('names every invalid setting in one message without its value, and exits with 1', async () => {
+describe('the gateway as a separate process', () => {
+  it('reports every invalid setting in one message without values, and exits with code 1', async () => {
     const gateway = start({
       SERVICE_API_KEY: 'too-short',
       PORT: '7218x',
@@ -55,7 +55,7 @@ describe('the gateway as a process', () => {
     expect(gateway.output().match(/The settings are not usable/g)).toHaveLength(1)
   })
 
-  it('starts while all dependencies are unavailable, reports them, and exits on SIGTERM with 0', async () => {
+  it('starts while all dependencies are unavailable, reports them as down, and exits with code 0 on SIGTERM', async () => {
     const gateway = start(nothingReachable)
     const url = await gateway.url()
     expect((await fetch(`${url}/health/live`)).status).toBe(200)
@@ -76,7 +76,7 @@ describe('the gateway as a process', () => {
     expect(await gateway.ended).toMatchObject({ code: 0 })
   })
 
-  it('finishes the call in flight on SIGTERM, accepts no other, and exits with 0', async () => {
+  it('completes the call in flight on SIGTERM, accepts no further call, and exits with code 0', async () => {
     let finish = (): void => {}
     const upstream = opened.use(
       await startFakeServer((_request, response) => {
@@ -100,14 +100,14 @@ describe('the gateway as a process', () => {
     expect(await gateway.ended).toMatchObject({ code: 0 })
   })
 
-  it('warns at start if REDIS_URL is not set', async () => {
+  it('logs a warning at start if REDIS_URL is not set', async () => {
     const { REDIS_URL: _, ...env } = nothingReachable
     const gateway = start(env)
     await gateway.url()
     expect(gateway.output()).toContain('REDIS_URL is not set: limits hold per replica')
   })
 
-  it('does not start if the discovery document leads to no accounting API', async () => {
+  it('does not start if the discovery document contains no address of the accounting API', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.end('{"issuer":"x"}')),
     )
@@ -117,8 +117,8 @@ describe('the gateway as a process', () => {
   })
 })
 
-describe('three gateways over Redis and RabbitMQ', () => {
-  it('share limits and credential events, and serve all calls while Redis is unavailable to one', async () => {
+describe('three gateway processes that share Redis and RabbitMQ', () => {
+  it('three gateways share limits and credential events, and serve all calls even if one of them cannot reach Redis', async () => {
     const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
     opened.defer(async () => {
       const connection = await connect(process.env['TEST_AMQP_URL'] ?? '')
@@ -142,7 +142,7 @@ describe('three gateways over Redis and RabbitMQ', () => {
       start({ ...env, REDIS_URL: `redis://${UNREACHABLE}` }),
     ]
     const urls = await Promise.all(gateways.map((gateway) => gateway.url()))
-    // The gateway whose Redis is unreachable must become ready as well, because Redis is optional.
+    // The gateway that cannot connect to Redis must become ready as well, because Redis is an optional dependency.
     for (const url of urls)
       await eventually(async () => expect((await fetch(`${url}/health/ready`)).status).toBe(200))
 
@@ -173,7 +173,8 @@ describe('three gateways over Redis and RabbitMQ', () => {
         { everyMs: 300 },
       )
 
-    // Intuit's limit is ten calls per second over both replicas, so two of the twelve have to wait for the next second.
+    // The profile `intuit` allows ten calls per second over both replicas, so two of the twelve calls have to wait for
+    // the next second.
     const from = performance.now()
     const answers = await Promise.all(
       Array.from({ length: 12 }, (_, index) => get(urls[index % 2] ?? '', '/v3/company/2/x')),

@@ -14,7 +14,10 @@ import {
 
 const MB = 1_048_576
 const BODY_BYTES = 512 * MB
-/** Far less than the body, but enough for garbage that is not collected yet. */
+/**
+ * The allowed growth of memory is far below the size of the body, but large enough for garbage that has not been
+ * collected yet.
+ */
 const GROWTH_MB = 64
 
 let opened: AsyncDisposableStack
@@ -43,7 +46,7 @@ const body = (): Readable =>
     { objectMode: false },
   )
 
-/** Reads everything and counts the bytes. */
+/** Reads a stream to its end and returns the number of bytes. */
 function sink(onProgress: (length: number) => void) {
   let length = 0
   const stream = new Writable({
@@ -57,8 +60,9 @@ function sink(onProgress: (length: number) => void) {
 }
 
 /**
- * Samples the resident memory of a process during a stream. `grownMb` compares the highest value of the last three
- * quarters with that of the first quarter, in which the heap grows to its normal size.
+ * Samples the resident memory of a process while a stream is running. `grownMb` is the difference between the highest
+ * sample of the last three quarters and the highest sample of the first quarter, in which the heap grows to its normal
+ * size.
  */
 function memory(pid: number) {
   const residentMb = (): number =>
@@ -87,7 +91,7 @@ async function call(method: string) {
   return { request, answer: once(request, 'response') as Promise<[IncomingMessage]> }
 }
 
-describe.skipIf(process.platform !== 'linux')('a body of 512 MB', () => {
+describe.skipIf(process.platform !== 'linux')('a body of 512 MB through the gateway', () => {
   it('downloads 512 MB through the gateway in constant memory', async () => {
     upstream.handle = (_request, response) => pipeline(body(), response)
     const { request, answer } = await call('GET')

@@ -29,10 +29,14 @@ interface Client {
   readonly [method: string]: unknown
 }
 
-// Its types declare an ES module with a default export, but Node loads the class itself (CommonJS).
+// The type declarations of node-quickbooks describe an ES module with a default export. At run time Node returns the
+// class itself, because the package is a CommonJS module.
 const Client = QuickBooks as unknown as new (...args: readonly unknown[]) => Client
 
-/** Creates the client as its users do, except for the address. `token` is what it sends as its access token. */
+/**
+ * Creates the node-quickbooks client with the gateway's address instead of Intuit's. `token` is the value that the
+ * client sends as its access token.
+ */
 function quickBooks(origin: string, token: string) {
   const client = new Client('id', 'secret', token, false, REALM, true, false, 75, '2.0', '')
   client.endpoint = `${origin}/v3/company/`
@@ -58,14 +62,14 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
     call = quickBooks(proxy.url, KEY)
   })
 
-  it('queries the company of the realm', async () => {
+  it('queries the company that belongs to the realm', async () => {
     const found = await call<{ QueryResponse: { CompanyInfo: object[] } }>('findCompanyInfos', '')
     expect(found.QueryResponse.CompanyInfo).toHaveLength(1)
     const company = await call<{ CompanyName: string }>('getCompanyInfo', REALM)
     expect(found.QueryResponse.CompanyInfo).toContainEqual(company)
   })
 
-  it('creates an invoice once, however often it sends the same requestId', async () => {
+  it('creates only one invoice if node-quickbooks sends the same requestId several times', async () => {
     const invoice = { CustomerRef: { value: '1' }, DocNumber: 'Nr. 1 – für Ärzte' }
     const [first, again, other] = [
       await call<{ Id: string }>('createInvoice', { ...invoice, requestId: 'r-1' }),
@@ -77,7 +81,7 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
     expect(other.Id).not.toBe(first.Id)
   })
 
-  it('receives a fault as the provider sent it', async () => {
+  it('receives an error response of the provider unchanged', async () => {
     await expect(call('findCustomers', { DisplayName: "O'Hara" })).rejects.toMatchObject({
       response: {
         status: 400,
@@ -98,7 +102,7 @@ describe('requests of node-quickbooks', () => {
     [/\/invoice$/, 'application/json', { Invoice: { Id: '5', SyncToken: '1', Memo: 'ü' } }],
   ]
 
-  /** A request without the values that differ each time. */
+  /** Returns a recorded request without the values that are different in every run. */
   interface Arrived {
     readonly method: string
     readonly url: string
@@ -179,7 +183,8 @@ describe('requests of node-quickbooks', () => {
       expect(arrived).toHaveLength(2 * requests)
       expect(arrived.slice(requests)).toEqual(arrived.slice(0, requests))
       expect(through).toEqual(direct)
-      // The token of the realm, not the key that the client sends to the gateway.
+      // Upstream must receive the access token of the realm instead of the service key that the client sent to the
+      // gateway.
       expect(bearers.slice(requests)).toEqual(Array(requests).fill(`Bearer ${tokenOf(REALM, 1)}`))
     },
   )
@@ -191,7 +196,10 @@ describe('requests of node-quickbooks', () => {
   })
 })
 
-/** Returns an access token of the sandbox company without the browser's part of the authorization. */
+/**
+ * Obtains an access token of the sandbox company with an authorization code. The authorization request is sent without
+ * a browser.
+ */
 async function authorize(sandboxUrl: string): Promise<string> {
   const redirectUri = 'http://127.0.0.1:9/callback'
   const page = new URL('/connect/oauth2', sandboxUrl)

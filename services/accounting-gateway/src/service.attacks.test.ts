@@ -1,4 +1,7 @@
-/** Attacks by callers and by the accounting API: request smuggling, other hosts, wrong keys, DNS rebinding, leaked secrets. */
+/**
+ * Tests of attacks by callers and by the accounting API: request smuggling, requests that name other hosts, wrong keys,
+ * DNS rebinding and leaked secrets.
+ */
 import { PerformanceObserver } from 'node:perf_hooks'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -16,7 +19,7 @@ import { type Gateway, startGateway, startFixture } from '../test-support/harnes
 
 const REALMS = ['1', '2'] as const
 
-/** The arguments of a DNS lookup as Node passes them. */
+/** The arguments that Node passes to a DNS lookup function. */
 interface Lookup {
   readonly detail: { readonly hostname: string }
 }
@@ -26,7 +29,7 @@ let upstream: FakeServer
 let tokens: FakeTokenService
 let proxy: Gateway
 let evil: Awaited<ReturnType<typeof evilListener>>
-/** All bytes that callers received; the last test searches them for secrets. */
+/** All bytes that callers received in this file. The last test searches these bytes for secrets. */
 let callerReceived: string
 
 beforeAll(async () => {
@@ -51,8 +54,9 @@ async function attack(bytes: string) {
 const countResponses = (text: string): number =>
   text.match(/HTTP\/1\.1 (?!100)\d{3} /g)?.length ?? 0
 
-// Request smuggling (RFC 9112 §6, §7.1, §11.2). The second request is for another realm and has no key. It could reach
-// upstream only if the gateway and upstream disagreed about where the first request's body ends.
+// Request smuggling (RFC 9112 §6, §7.1, §11.2). Each example contains a second request, for another realm and without a
+// key. This second request could reach upstream only if the gateway and upstream disagreed about the end of the first
+// request's body.
 const SMUGGLED = 'GET /v3/company/2/smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
 const smugglers: readonly (readonly [what: string, headers: string, body: string])[] = [
   [
@@ -124,7 +128,7 @@ const smugglers: readonly (readonly [what: string, headers: string, body: string
   ],
 ]
 
-describe('a smuggled request', () => {
+describe('request smuggling', () => {
   it.each(smugglers)(
     'forwards no second request that is smuggled by %s',
     async (_what, headers, body) => {
@@ -135,7 +139,8 @@ describe('a smuggled request', () => {
         text,
       ).toEqual([])
       expect(upstream.seen.length).toBeLessThanOrEqual(1)
-      // A rejection closes the connection: nothing after it is read as a request.
+      // The gateway closes the connection after rejecting a request, so the bytes that follow are not read as another
+      // request.
       if (status === 400 || status === 501) expect(countResponses(text), text).toBe(1)
     },
   )
@@ -204,7 +209,7 @@ describe('a request that tries to select another host', () => {
   })
 })
 
-describe('a response of upstream', () => {
+describe('a hostile response of upstream', () => {
   it.each([301, 302, 303, 307, 308])(
     'relays a %i redirect to another host without following it',
     async (status) => {
@@ -217,7 +222,7 @@ describe('a response of upstream', () => {
     },
   )
 
-  it('removes from a response cookies, headers that apply to its origin, and values with the token', async () => {
+  it('removes cookies, headers that apply to an origin, and headers that contain the token from a response', async () => {
     const before = upstream.handle
     upstream.handle = (request, response) =>
       response
@@ -248,7 +253,7 @@ describe('a response of upstream', () => {
   })
 })
 
-describe('authorization', () => {
+describe('authorization of callers', () => {
   const other = 'another-service-key-0123456789abcdefghij'
   const keys: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
     ['no key', {}],
@@ -283,7 +288,7 @@ describe('authorization', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('serves every realm to a request with the key, each with its own token', async () => {
+  it('accepts the service key for every realm, and sends each call with the token of its realm', async () => {
     for (const path of companyPaths)
       for (const method of methods) expect((await proxy.call(path, { method })).status).toBe(200)
     expect(upstream.seen).toHaveLength(companyPaths.length * methods.length)
@@ -293,14 +298,14 @@ describe('authorization', () => {
     }
   })
 
-  it('responds 401 to a key in the query', async () => {
+  it('responds 401 if the service key is in the query', async () => {
     const answer = await fetch(`${proxy.url}/v3/company/1/x?access_token=${KEY}`)
     expect(answer.status).toBe(401)
   })
 })
 
-describe('a wrong key', () => {
-  it('sends the same 401 response to every wrong key, however similar to the valid one', async () => {
+describe('a request with a wrong service key', () => {
+  it('sends the same 401 response to every wrong key, even if the key is similar to the valid key', async () => {
     const answers = new Set<string>()
     for (const key of [
       `x${KEY.slice(1)}`,
@@ -319,7 +324,7 @@ describe('a wrong key', () => {
     expect([...answers]).toEqual([expect.stringMatching(/^401 .*"unauthorized"/)])
   })
 
-  it('serves a valid key while 1,000 calls with wrong keys are rejected, and forwards none of those', async () => {
+  it('serves a call with a valid key, and forwards none of 1,000 concurrent calls with wrong keys', async () => {
     const before = tokens.seen.length
     const wrong = Array.from({ length: 1_000 }, async (_, index) => {
       const headers = { Authorization: `Bearer ${KEY.slice(0, -4)}${1_000 + index}` }
@@ -335,7 +340,7 @@ describe('a wrong key', () => {
   })
 })
 
-describe('host names (DNS rebinding)', () => {
+describe('resolution of host names (DNS rebinding)', () => {
   it('resolves only the host name of ACCOUNTING_URL, once per upstream connection', async () => {
     const { port } = new URL(upstream.url)
     await using named = await startGateway(`http://localhost:${port}`, tokens.url)
@@ -369,13 +374,13 @@ describe('host names (DNS rebinding)', () => {
   })
 })
 
-it('contacts no host named in a target, header or redirect in any of the tests of this file', () => {
+it('opens no connection to a host that only a target, header or redirect of this test file names', () => {
   expect(evil.connections()).toBe(0)
 })
 
-it('writes no token or key into responses, metrics or the log in any of the tests of this file', async () => {
+it('writes no token or key to a response, a metric or the log in any test of this file', async () => {
   const log = proxy.logText()
-  // Proves that the search below had something to find: tokens were requested, and calls were logged.
+  // Checks that the search for secrets below is not trivial: tokens were requested and calls were logged.
   expect(tokens.tokens().length).toBeGreaterThan(0)
   expect(log.length).toBeGreaterThan(10_000)
   const everything = log + callerReceived + (await (await fetch(`${proxy.url}/metrics`)).text())
@@ -383,7 +388,8 @@ it('writes no token or key into responses, metrics or the log in any of the test
   for (const secret of secrets) {
     const bytes = Buffer.from(secret)
     const base64 = [0, 1, 2].map((shift) =>
-      // The first and last base64 characters also encode the bytes next to the secret, so they are not compared.
+      // The first and the last base64 characters also depend on the bytes next to the secret, so these characters are
+      // not compared.
       Buffer.concat([Buffer.alloc(shift), bytes])
         .toString('base64')
         .slice(4, -4),

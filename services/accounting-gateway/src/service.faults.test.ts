@@ -36,7 +36,10 @@ afterEach(() => opened.disposeAsync())
 const open = async (options: GatewayOptions = {}): Promise<Gateway> =>
   opened.use(await startGateway(upstream.url, tokens.url, options))
 
-/** Responds with each status in turn, and from then on with the last one; `drop` closes the connection without a response. */
+/**
+ * Returns a handler that responds with the given statuses in turn, and repeats the last one. `drop` closes the
+ * connection without a response.
+ */
 const statuses =
   (
     ...responses: readonly (readonly [number, Record<string, string>?] | 'drop')[]
@@ -54,20 +57,20 @@ const problem = async (answer: Response) => (await answer.json()) as Record<stri
 const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
   proxy.call(path, { method, ...(method !== 'GET' && method !== 'HEAD' && { body: 'body' }) })
 
-describe('a failed attempt', () => {
+describe('the repetition of a failed attempt', () => {
   it.each([502, 503, 504])('repeats a GET after status %i until it succeeds', async (status) => {
     upstream.handle = statuses([status], [status], [200])
     expect(await text(await call(await open(), 'GET'))).toEqual([200, '200 '])
     expect(upstream.seen).toHaveLength(3)
   })
 
-  it('repeats a PUT after its connection to upstream broke', async () => {
+  it('repeats a PUT if the connection to upstream breaks', async () => {
     upstream.handle = statuses('drop', 'drop', [200])
     expect(await text(await call(await open(), 'PUT'))).toEqual([200, '200 body'])
     expect(upstream.seen).toHaveLength(3)
   })
 
-  it('relays the failed response unchanged after three retries', async () => {
+  it('relays the last error response unchanged after three retries', async () => {
     upstream.handle = statuses([503, { 'X-From': 'upstream', intuit_tid: 't1' }])
     const answer = await call(await open(), 'GET')
     expect(answer.headers.get('x-from')).toBe('upstream')
@@ -123,7 +126,7 @@ describe('a failed attempt', () => {
       },
     )
 
-    it('repeats a POST under the intuit profile with the same requestid', async () => {
+    it('repeats a POST with the same requestid if the provider profile is intuit', async () => {
       upstream.handle = statuses(failure, [200])
       const response = await call(await open(), 'POST')
       const path = `/v3/company/1/x?requestid=${response.headers.get('x-requestid')}`
@@ -131,7 +134,7 @@ describe('a failed attempt', () => {
       expect(upstream.seen.map(({ url }) => url)).toEqual([path, path])
     })
 
-    it('sends a POST once if its caller spelled requestid in an undocumented way', async () => {
+    it('sends a POST only once if the caller spelled requestid in an undocumented way', async () => {
       upstream.handle = statuses(failure, [200])
       await call(await open(), 'POST', '/v3/company/1/x?requestId=mine')
       expect(upstream.seen.map(({ url }) => url)).toEqual(['/v3/company/1/x?requestId=mine'])
@@ -166,7 +169,7 @@ describe('a failed attempt', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('responds 502 without the address of upstream if the connection is rejected', async () => {
+  it('responds 502 without revealing the address of upstream if upstream refuses the connection', async () => {
     const { port } = upstream
     await upstream[Symbol.asyncDispose]()
     const proxy = await open()
@@ -188,7 +191,7 @@ describe('a failed attempt', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('responds 408 if the caller does not complete its body before the deadline', async () => {
+  it('responds 408 if the caller does not send the complete request body before the deadline', async () => {
     const proxy = await open({ settings: { DEADLINE_SECONDS: '1' } })
     const head = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Length: 10\r\n\r\n`
     const answer = await raw(proxy.port, `${head}half`)
@@ -206,7 +209,7 @@ describe('a 401 from upstream', () => {
       response.writeHead(isBad ? 401 : 200).end(body)
     }
 
-  it('refreshes the token once for 50 calls that received 401, and repeats each of them', async () => {
+  it('refreshes the token once for 50 calls that received 401, and repeats all 50 calls', async () => {
     upstream.handle = rejectVersion(1)
     const proxy = await open()
     const answers = await Promise.all(Array.from({ length: 50 }, () => call(proxy, 'POST')))
@@ -228,7 +231,7 @@ describe('a 401 from upstream', () => {
     expect(upstream.seen).toHaveLength(2)
   })
 
-  it('relays 401 for a body that cannot be sent again, and refreshes the token for the next call', async () => {
+  it('relays 401 if the request body cannot be sent again, and refreshes the token for the next call', async () => {
     upstream.handle = rejectVersion(1)
     const proxy = await open()
     const big = await proxy.call('/v3/company/1/x', {
@@ -241,15 +244,16 @@ describe('a 401 from upstream', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('refreshes once, not once per call, if upstream rejects every token', async () => {
+  it('refreshes the token only once for several calls if upstream rejects every token', async () => {
     upstream.handle = statuses([401])
     const proxy = await open()
     for (let made = 0; made < 10; made += 1) expect((await call(proxy, 'GET')).status).toBe(401)
     expect(tokens.refreshes()).toHaveLength(1)
-    // Two attempts for the first call and one for each of the others.
+    // Upstream received two attempts of the first call, and one attempt of each later call.
     expect(upstream.seen).toHaveLength(11)
 
-    // A `refreshed` event does not permit another forced refresh within the minute; a `stored` event (new grant) does.
+    // After a `refreshed` event no forced refresh is permitted within the minute. After a `stored` event (a new grant)
+    // one is permitted at once.
     await publishEvent(proxy.bus, '1', 'refreshed', 2)
     await eventually(async () => {
       expect((await call(proxy, 'GET')).status).toBe(401)
@@ -263,7 +267,7 @@ describe('a 401 from upstream', () => {
     })
   })
 
-  it('responds 424 if the refresh after a 401 finds the credential faulted', async () => {
+  it('responds 424 if the refresh after a 401 reports a faulted credential', async () => {
     const proxy = await open()
     await (await call(proxy, 'GET')).text()
     const credential = tokens.credentials.get('1')
@@ -278,7 +282,7 @@ describe('a 401 from upstream', () => {
 })
 
 describe('a 429 from upstream', () => {
-  it('sends nothing for the realm until Retry-After has passed, and still sends calls of other realms', async () => {
+  it('sends no call of the realm upstream until Retry-After has passed, and still sends calls of other realms', async () => {
     upstream.handle = statuses([429, { 'Retry-After': '3' }], [200])
     const proxy = await open()
     const startedAt = performance.now()
@@ -331,7 +335,8 @@ describe('a 429 from upstream', () => {
     const next = await call(proxy, 'GET')
     expect(next.headers.get('retry-after')).toBe('60')
     expect(await problem(next)).toMatchObject({ status: 429, code: 'throttled' })
-    // Both calls end at once; they would wait for the deadline of 30 s if the cool-down ended before it.
+    // The gateway rejects both calls at once. If the cool-down ended before their deadline of 30 s, both calls would
+    // wait.
     expect(performance.now() - from).toBeLessThan(20_000)
     expect(upstream.seen).toHaveLength(1)
     const metrics = await (await fetch(`${proxy.url}/metrics`)).text()
@@ -349,8 +354,8 @@ describe('a 429 from upstream', () => {
   })
 })
 
-describe('the throttle', () => {
-  it('delays calls beyond the rate instead of rejecting them', async () => {
+describe('the throttle of the gateway', () => {
+  it('delays calls that exceed the rate limit instead of rejecting them', async () => {
     const proxy = await open({ settings: { REQUESTS_PER_SECOND: '5' } })
     const from = performance.now()
     const answers = await Promise.all(Array.from({ length: 11 }, () => call(proxy, 'GET')))
@@ -384,7 +389,7 @@ describe('the throttle', () => {
     expect((await call(proxy, 'POST', '/v3/company/2/batch')).status).toBe(200)
   })
 
-  it('releases the concurrency slot of a caller that disconnected to the next call', async () => {
+  it('gives the concurrency slot of a caller that disconnected to the next call', async () => {
     const held: (() => void)[] = []
     upstream.handle = (_request, response) => void held.push(() => response.end())
     const proxy = await open({ settings: { CONCURRENT_REQUESTS: '1' } })
@@ -401,9 +406,9 @@ describe('the throttle', () => {
 })
 
 describe('an unavailable token-service', () => {
-  it('uses the cached token until it expires while token-service is unavailable, then responds 503 with Retry-After', async () => {
+  it('uses the cached token while token-service is unavailable, and responds 503 with Retry-After after the token has expired', async () => {
     const credential = tokens.credentials.get('1')
-    // The gateway stops using a token five seconds before it expires.
+    // The gateway does not use a token in the last five seconds before its expiry.
     if (credential !== undefined) credential.expiresAt = Date.now() + 7_000
     const proxy = await open()
     expect((await call(proxy, 'GET')).status).toBe(200)
@@ -469,7 +474,7 @@ describe('an unavailable token-service', () => {
     },
   )
 
-  it('forwards provider_unavailable and its Retry-After from token-service', async () => {
+  it('forwards the error provider_unavailable of token-service together with Retry-After', async () => {
     tokens.handle = (_request, response) => {
       response.writeHead(503, { 'Content-Type': 'application/problem+json', 'Retry-After': '17' })
       response.end(
@@ -517,7 +522,7 @@ describe('the address of the accounting API', () => {
     expect(provider.seen).toHaveLength(1)
   })
 
-  it('is not ready and responds 503 until the discovery document can be fetched', async () => {
+  it('reports not ready and responds 503 until the discovery document has been fetched', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.writeHead(500).end()),
     )
@@ -556,7 +561,7 @@ describe('the address of the accounting API', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('fails to start and names ACCOUNTING_URL if neither document nor profile has an address', async () => {
+  it('does not start if neither discovery document nor profile has an address, and names ACCOUNTING_URL in the error', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.end('{"issuer":"x"}')),
     )
@@ -564,8 +569,8 @@ describe('the address of the accounting API', () => {
   })
 })
 
-describe('shutting down', () => {
-  it('finishes calls in flight at shutdown and rejects waiting ones with shutting_down', async () => {
+describe('shutdown of the gateway', () => {
+  it('completes calls in flight at shutdown, and rejects waiting calls with shutting_down', async () => {
     let finish = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200)
@@ -610,7 +615,7 @@ it('responds 504 if upstream accepts connections and never responds', async () =
       },
     ),
   )
-  // Both calls use the only concurrency slot: the first one released it.
+  // The realm has one concurrency slot. The second call can be sent only because the first call released the slot.
   expect((await call(proxy, 'GET')).status).toBe(504)
   expect((await call(proxy, 'GET')).status).toBe(504)
   unresponsive.close()

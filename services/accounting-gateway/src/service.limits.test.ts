@@ -1,4 +1,4 @@
-/** Limits on callers: size and duration of requests, unread responses, number of connections. */
+/** Tests of the limits for callers: size and duration of a request, unread responses, and the number of connections. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -23,7 +23,10 @@ const open = async (settings: Readonly<Record<string, string>> = {}): Promise<vo
   proxy = opened.use(await startGateway(upstream.url, tokens.url, { settings }))
 }
 
-/** Opens a connection, sends `bytes`, and resolves `closed` with all that arrived until the gateway closed it. */
+/**
+ * Opens a connection and sends `bytes`. `closed` resolves with all bytes that arrived before the gateway closed the
+ * connection.
+ */
 async function sendAndAwaitClose(
   bytes: string,
 ): Promise<{ socket: Socket; closed: Promise<string> }> {
@@ -40,11 +43,11 @@ async function sendAndAwaitClose(
 
 const CALL = `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`
 
-/** Opens connections, makes one call on each, and keeps them open. */
+/** Opens `count` connections and makes one call on each. The connections stay open. */
 async function idleConnections(count: number): Promise<readonly Socket[]> {
   const idle: Socket[] = []
   while (idle.length < count) {
-    // In batches, because the backlog of the listening socket is limited.
+    // The connections are opened in batches, because the backlog of the listening socket is limited.
     const batch = Math.min(100, count - idle.length)
     const some = await Promise.all(Array.from({ length: batch }, () => sendAndAwaitClose(CALL)))
     await Promise.all(some.map(({ socket }) => once(socket, 'data')))
@@ -54,7 +57,7 @@ async function idleConnections(count: number): Promise<readonly Socket[]> {
 }
 
 describe('a request body beyond the limit', () => {
-  it('responds 413 to a Content-Length beyond LONGEST_BODY_MB without 100 Continue or an upstream request', async () => {
+  it('responds 413 to a Content-Length beyond LONGEST_BODY_MB, and sends neither 100 Continue nor an upstream request', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const answer = await raw(
       proxy.port,
@@ -68,7 +71,7 @@ describe('a request body beyond the limit', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('responds 413 once a chunked body exceeds LONGEST_BODY_MB, and breaks off the upstream request', async () => {
+  it('responds 413 as soon as a chunked body exceeds LONGEST_BODY_MB, and aborts the upstream request', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const ended = new Promise<string>((resolve) => {
       upstream.handle = (request) =>
@@ -109,7 +112,7 @@ describe('a request head beyond 16 KiB', () => {
     },
   )
 
-  it('forwards a head of just below 16 KiB completely', async () => {
+  it('forwards a request head of just below 16 KiB completely', async () => {
     await open()
     const query = `?q=${'a'.repeat(15_000)}`
     expect((await proxy.call(PATH + query)).status).toBe(200)
@@ -118,12 +121,12 @@ describe('a request head beyond 16 KiB', () => {
 })
 
 describe('a slow caller', () => {
-  it('responds 408 and closes the connection if a head is not complete after 10 seconds', async () => {
+  it('responds 408 and closes the connection if a request head is not complete after 10 seconds', async () => {
     await open()
     const slow = await Promise.all(
       Array.from({ length: 100 }, () => sendAndAwaitClose(`GET ${PATH} HTTP/1.1\r\nHost: x\r\nX-`)),
     )
-    // One byte per second must not extend the timeout, which counts from the first byte of the head.
+    // The timeout starts with the first byte of the request head. Further bytes, one per second, must not extend it.
     const trickle = setInterval(() => {
       for (const { socket } of slow) if (socket.writable) socket.write('a')
     }, 1_000)
@@ -133,7 +136,7 @@ describe('a slow caller', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('responds 408 to an incomplete body, which occupies no concurrency slot while it arrives', async () => {
+  it('responds 408 to an incomplete body, and occupies no concurrency slot while the body arrives', async () => {
     await open({ DEADLINE_SECONDS: '2', CONCURRENT_REQUESTS: '1' })
     const head = `POST ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: 100\r\n\r\nhalf`
     const slow = await Promise.all(Array.from({ length: 100 }, () => sendAndAwaitClose(head)))
@@ -164,7 +167,8 @@ it('disconnects a caller that reads nothing of its response for a minute, and ab
     const pausedAt = Date.now()
     let passedMs = 0
     while (!isOver && Date.now() - pausedAt < 20_000) {
-      // Real turns of the event loop let upstream fill all socket buffers; the fake clock then advances to the timeout.
+      // The timers are fake, but the sockets are real. Upstream needs real turns of the event loop to fill all socket
+      // buffers. After that the fake clock is advanced to the timeout.
       for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
       vi.advanceTimersByTime(1_000)
       passedMs += 1_000
@@ -177,7 +181,7 @@ it('disconnects a caller that reads nothing of its response for a minute, and ab
   }
 })
 
-it('closes further connections beyond 4,096 at once and still serves the accepted ones', async () => {
+it('closes every connection beyond 4,096 at once, and still serves the accepted connections', async () => {
   await open()
   const held = await idleConnections(4_096)
   upstream.seen.length = 0
@@ -188,11 +192,11 @@ it('closes further connections beyond 4,096 at once and still serves the accepte
     expect(String((await once(socket as Socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /)
   }
   held[0]?.destroy()
-  // The gateway accepts another connection once it has noticed the close.
+  // The gateway accepts another connection as soon as it has noticed that one was closed.
   await eventually(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
 }, 60_000)
 
-it('serves other calls beside 1,000 idle connections and 200 slow readers, with bounded memory', async () => {
+it('serves calls with bounded memory while 1,000 connections are idle and 200 callers read slowly', async () => {
   await open()
   let written = 0
   upstream.handle = (request, response) => {
@@ -223,7 +227,7 @@ it('serves other calls beside 1,000 idle connections and 200 slow readers, with 
 
   const answers = await Promise.all(Array.from({ length: 100 }, () => proxy.call(PATH)))
   expect(answers.every(({ status }) => status === 200)).toBe(true)
-  // Each response is endless, so only backpressure can bound what upstream has written.
+  // Each response is endless, so only backpressure limits the number of bytes that upstream writes.
   expect((await stalled(() => written)) / readers.length).toBeLessThan(16 * MB)
   expect(idle.every(({ readyState }) => readyState === 'open')).toBe(true)
 }, 60_000)

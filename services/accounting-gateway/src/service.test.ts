@@ -49,7 +49,7 @@ describe('a call through the gateway', () => {
     })
   })
 
-  it('forwards a query byte for byte even where clients would encode it, and rejects non-ASCII bytes in a target', async () => {
+  it('forwards a query byte for byte even if client libraries would encode it, and rejects non-ASCII bytes in a target', async () => {
     const get = (path: string) =>
       raw(
         proxy.port,
@@ -106,7 +106,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('returns Server-Timing and X-Request-Id, and logs that request id together with intuit_tid', async () => {
+  it('returns Server-Timing and X-Request-Id, and logs the request id together with intuit_tid', async () => {
     const answer = await proxy.call('/v3/company/123/x?secret-query')
     expect(answer.headers.get('server-timing')).toMatch(
       /^gateway;dur=[\d.]+, wait;dur=[\d.]+, upstream;dur=[\d.]+$/,
@@ -158,7 +158,7 @@ describe('a call through the gateway', () => {
     ])
   })
 
-  it('relays the headers of a response to HEAD and no body', async () => {
+  it('relays a response to HEAD with its headers and without a body', async () => {
     upstream.handle = (_request, response) =>
       response.writeHead(200, { 'Content-Length': 12_345 }).end()
     const { request, answer } = send(proxy.port, 'HEAD', '/v3/company/123/x')
@@ -252,7 +252,7 @@ describe('a call through the gateway', () => {
       `GET /v3/company/123/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`,
     )
     await once(socket, 'readable') // The response has begun; this test never reads it.
-    // The socket buffers of upstream, gateway and caller hold a few MB; the response has 512 MB.
+    // The response has 512 MB. The socket buffers of upstream, gateway and caller together hold only a few MB.
     expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     socket.destroy()
   })
@@ -288,7 +288,7 @@ describe('a call through the gateway', () => {
     await closed
   })
 
-  it('closes the connection of the caller if upstream breaks off a response, so that it is not taken for complete', async () => {
+  it('closes the connection if upstream breaks off a response, so that the caller recognizes a truncated response', async () => {
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 100 })
       response.write('half', () => response.destroy())
@@ -321,7 +321,7 @@ describe('a call through the gateway', () => {
     rejected.request.destroy()
   })
 
-  it('relays an early response and reads the rest of the upload that upstream did not read', async () => {
+  it('relays a response that arrives before the end of an upload, and reads the rest of the upload', async () => {
     upstream.handle = (request, response) => {
       request.once('data', () => response.writeHead(413).end('too much'))
     }
@@ -351,7 +351,7 @@ describe('a call through the gateway', () => {
     expect(ids[2]).not.toBe(ids[0])
   })
 
-  it('adds a requestid to a POST without one, and returns it as X-RequestId', async () => {
+  it('adds a requestid to a POST that has none, and returns the requestid in the header X-RequestId', async () => {
     const answer = await proxy.call('/v3/company/123/invoice?minorversion=75', {
       method: 'POST',
       body: '{}',
@@ -378,7 +378,7 @@ describe('a call through the gateway', () => {
       const bearer = request.headers.authorization ?? ''
       if (!bearer.startsWith(`Bearer token-${realm}-`)) mixed += 1
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 5))
-      // One call in eight gets a 401, which makes the gateway refresh the token of its realm.
+      // Upstream responds 401 to one call in eight. The gateway then refreshes the token of the call's realm.
       response.writeHead(Math.random() < 0.125 ? 401 : 200).end(bearer)
     }
     let mixed = 0
@@ -448,7 +448,7 @@ describe('a response that the gateway creates itself', () => {
     },
   )
 
-  it('serves health, metrics and documentation without a key, and without realms or tokens in them', async () => {
+  it('serves health, metrics and documentation without a key, and reveals no realm or token there', async () => {
     await (await proxy.call('/v3/company/123/x')).text()
     let text = ''
     for (const path of ['/health/live', '/metrics', '/openapi.json', '/docs']) {
@@ -462,13 +462,13 @@ describe('a response that the gateway creates itself', () => {
     expect(text).not.toContain(KEY)
   })
 
-  it('responds 405 with Allow to POST /metrics', async () => {
+  it('responds 405 with an Allow header to POST /metrics', async () => {
     const answer = await proxy.call('/metrics', { method: 'POST' })
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD'])
   })
 })
 
-it('writes no token, key or query to the log in any of the tests of this file', () => {
+it('writes no token, key or query to the log in any test of this file', () => {
   const text = proxy.logText()
   expect(text.length).toBeGreaterThan(10_000)
   for (const canary of ['canary', KEY, 'CompanyInfo']) expect(text).not.toContain(canary)

@@ -1,4 +1,7 @@
-/** Uncommon parts of HTTP that the gateway relays: 1xx responses, empty bodies, unusual framing, compressed uploads. */
+/**
+ * Tests of uncommon parts of HTTP that the gateway relays: 1xx responses, empty bodies, unusual framing and compressed
+ * uploads.
+ */
 import type { InformationEvent } from 'node:http'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
@@ -24,7 +27,7 @@ beforeEach(async () => {
 })
 afterEach(() => opened.disposeAsync())
 
-/** Starts a gateway and an upstream that responds to every request with these bytes. */
+/** Starts a gateway and an upstream server that responds to every request with the bytes `bytes`. */
 async function respondingWith(bytes: string) {
   const wire = opened.use(await startRawUpstream(bytes))
   return { wire, proxy: opened.use(await startGateway(wire.url, tokens.url)) }
@@ -35,7 +38,7 @@ describe('an informational response', () => {
     'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nSet-Cookie: a=b\r\n\r\n' +
     'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
-  it('relays every informational response before the final one, without its cookies', async () => {
+  it('relays all informational responses without cookies before the final response', async () => {
     const { proxy: hinting } = await respondingWith(HINTED)
     const { request, answer } = send(hinting.port, 'GET', PATH)
     const informed: InformationEvent[] = []
@@ -46,7 +49,7 @@ describe('an informational response', () => {
     expect(informed[0]?.headers).toEqual({ link: '</a.css>; rel=preload' })
   })
 
-  it('relays no informational response to an HTTP/1.0 caller, which would take it for the final one', async () => {
+  it('does not relay informational responses to an HTTP/1.0 caller, which would mistake them for final responses', async () => {
     const { proxy: hinting } = await respondingWith(HINTED)
     const answer = await raw(hinting.port, `GET ${PATH} HTTP/1.0\r\nHost: x\r\n${AUTH}\r\n`)
     expect([answer.status, answer.body]).toEqual([200, 'ok'])
@@ -90,7 +93,7 @@ describe('an informational response', () => {
   })
 })
 
-describe('an empty body', () => {
+describe('an empty request body', () => {
   it.each([
     ['with Content-Length 0', 'Content-Length: 0\r\n\r\n'],
     ['of no chunks', 'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
@@ -140,7 +143,7 @@ describe('a response without a body', () => {
   })
 })
 
-describe('a response on the wire', () => {
+describe('the bytes of a relayed response', () => {
   it('relays non-ASCII bytes of response header values unchanged', async () => {
     const { proxy: latin } = await respondingWith(
       'HTTP/1.1 200 OK\r\nX-Name: M\xfcller \xc3\xbc\r\nContent-Length: 0\r\n\r\n',
@@ -149,7 +152,7 @@ describe('a response on the wire', () => {
     expect(answer.head).toContain('X-Name: M\xfcller \xc3\xbc')
   })
 
-  it('relays a response delimited by the end of its connection to HTTP/1.1 and HTTP/1.0 callers', async () => {
+  it('relays a response that upstream ends by closing the connection to HTTP/1.1 and HTTP/1.0 callers', async () => {
     const { proxy: closing } = await respondingWith(
       'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end',
     )
@@ -159,7 +162,7 @@ describe('a response on the wire', () => {
     }
   })
 
-  // RFC 9112 §6.3 and §11.1: if two parsers could disagree about where a response ends, it must be treated as an error.
+  // RFC 9112 §6.3 and §11.1: a response is invalid if two parsers could disagree about the end of the response.
   it.each([
     [
       'two different Content-Length headers',
@@ -203,7 +206,7 @@ describe('a response on the wire', () => {
   })
 })
 
-describe('an upload', () => {
+describe('an upload through the gateway', () => {
   it('forwards a compressed upload without decoding it', async () => {
     const packed = gzipSync(Buffer.alloc(32 * 1_048_576))
     let received: Buffer = Buffer.alloc(0)
@@ -232,12 +235,12 @@ describe('an upload', () => {
     }
     request.on('drain', fill)
     fill()
-    // The buffers of the four sockets hold a few MB; the caller would write up to 512 MB.
+    // The upload has 512 MB. The buffers of the four sockets together hold only a few MB.
     expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     request.destroy()
   })
 
-  it('breaks off the upstream request if the caller aborts its upload', async () => {
+  it('aborts the upstream request if the caller aborts an upload', async () => {
     const ended = new Promise<string>((resolve) => {
       upstream.handle = async (request) => {
         await bodyOf(request).then(

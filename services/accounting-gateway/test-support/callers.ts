@@ -1,16 +1,16 @@
-/** Ways to call the gateway that change neither the request nor the response. */
+/** Functions with which tests call the gateway without any change to the request or the response. */
 import { once } from 'node:events'
 import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect } from 'vitest'
 import { KEY } from './fake-servers.ts'
 
-/** The key as a header line of a raw request. */
+/** The header line with the service key, for requests that a test writes as raw bytes. */
 export const AUTH = `Authorization: Bearer ${KEY}\r\n`
-/** A company call for a realm that every fixture knows. */
+/** The path of a company call. Every fixture has a credential for this realm. */
 export const PATH = '/v3/company/1/x'
 
-/** Makes a call with Node's own client, which does not change the response. */
+/** Sends a call with Node's HTTP client, which does not change the response. */
 export function send(
   port: number,
   method: string,
@@ -23,7 +23,7 @@ export function send(
   return { request, answer }
 }
 
-/** Resolves with the bytes written once that number no longer grows, because all buffers are full. */
+/** Waits until the number of written bytes no longer grows, because all buffers are full. Resolves with that number. */
 export async function stalled(written: () => number): Promise<number> {
   let before = -1
   await eventually(

@@ -1,9 +1,9 @@
-/** Fakes of the services that the gateway calls: real servers on loopback. */
+/** Fakes of the services that the gateway calls. Each fake is a real server on the loopback interface. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
 
-/** The service key that callers present to the gateway, and the gateway to token-service. */
+/** The service key of the tests. Callers present it to the gateway, and the gateway presents it to token-service. */
 export const KEY = 'service-key-of-the-tests-0123456789abcdef'
 
 export interface Seen {
@@ -23,7 +23,7 @@ export interface FakeServer extends AsyncDisposable {
   handle: RequestHandler
 }
 
-/** Starts an HTTP server that records its requests; `handle` can be replaced at any time. */
+/** Starts an HTTP server that records its requests. A test can replace the request handler `handle` at any time. */
 export async function startFakeServer(first: RequestHandler, port = 0): Promise<FakeServer> {
   const seen: Seen[] = []
   const server = createServer({ requestTimeout: 0 }, (request, response) => {
@@ -56,7 +56,7 @@ export async function bodyOf(request: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(parts)
 }
 
-/** Responds with the request it got, as JSON. */
+/** Responds with a JSON description of the received request. */
 export const echo: RequestHandler = async (request, response) => {
   const body = (await bodyOf(request)).toString('latin1')
   const { method, url, headers } = request
@@ -72,7 +72,7 @@ export interface Credential {
   version: number
   expiresAt: number
   fault: string | null
-  /** The access token if it is not {@link tokenOf} the realm and version. */
+  /** The access token to issue. The default is {@link tokenOf} the realm and the version. */
   token?: string
 }
 
@@ -82,7 +82,7 @@ export interface FakeTokenService extends FakeServer {
   tokens(): Seen[]
 }
 
-/** Starts a fake of token-service with the part of its HTTP contract that the gateway uses. */
+/** Starts a fake token-service that implements the part of the HTTP contract that the gateway uses. */
 export async function startFakeTokenService(realms: readonly string[], port = 0) {
   const credentials = new Map<string, Credential>(
     realms.map((realm) => [realm, { version: 1, expiresAt: Date.now() + 3_600_000, fault: null }]),
@@ -131,7 +131,7 @@ export async function startFakeTokenService(realms: readonly string[], port = 0)
   }) satisfies FakeTokenService
 }
 
-/** Starts an upstream that responds to every request head with the same bytes. */
+/** Starts an upstream server that responds to every request head with the same bytes. */
 export async function startRawUpstream(bytes: string) {
   const sockets = new Set<Socket>()
   let connections = 0
@@ -161,7 +161,7 @@ export async function startRawUpstream(bytes: string) {
   }
 }
 
-/** Starts a TCP listener that must never be contacted. */
+/** Starts a TCP listener that counts connections. A test proves with it that the gateway does not contact a host. */
 export async function evilListener() {
   let connections = 0
   const server = createTcpServer((socket) => {

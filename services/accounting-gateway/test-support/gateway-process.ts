@@ -1,4 +1,4 @@
-/** Runs the gateway, or a service that it calls, as a separate process. */
+/** Starts the gateway, or one of the services that the gateway calls, as a separate process. */
 import { fileURLToPath } from 'node:url'
 import {
   listeningUrl,
@@ -9,10 +9,10 @@ import { KEY } from './fake-servers.ts'
 
 const MAIN = new URL('../src/main.ts', import.meta.url)
 export const SANDBOX_MAIN = new URL('../../sandbox-provider/src/main.ts', import.meta.url)
-// Port 1 (tcpmux) has no listener, and the system never assigns it.
+// Port 1 (tcpmux) has no listener, and the operating system never assigns it to a client.
 export const UNREACHABLE = '127.0.0.1:1'
 
-/** Settings with which the gateway starts while none of its dependencies is available. */
+/** Valid settings whose dependencies are all unreachable. */
 export const nothingReachable = {
   PORT: '0',
   SERVICE_API_KEY: KEY,
@@ -23,7 +23,7 @@ export const nothingReachable = {
 }
 
 export interface Running extends StartedProcess {
-  /** Resolves with the URL at which the process listens. */
+  /** Resolves with the base URL of the process once the process listens. */
   url(): Promise<string>
 }
 

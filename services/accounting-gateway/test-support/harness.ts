@@ -1,4 +1,7 @@
-/** Starts the gateway as the embedded host does, in front of fakes of the services that it calls. */
+/**
+ * Starts the gateway within the test process, as the embedded host does. Fakes replace the services that the gateway
+ * calls.
+ */
 import {
   credentialMessageId,
   type CredentialEventKind,
@@ -27,7 +30,7 @@ export interface Gateway extends AsyncDisposable {
   readonly port: number
   readonly bus: MessageBus
   readonly log: Record<string, unknown>[]
-  /** Returns everything that was logged, as text. */
+  /** Returns the text of all log entries. */
   logText(): string
   call(path: string, init?: RequestInit): Promise<Response>
 }
@@ -38,7 +41,7 @@ export interface GatewayOptions {
   readonly bus?: MessageBus
 }
 
-/** Starts a gateway as the embedded host does, with high limits unless the settings say otherwise. */
+/** Starts a gateway as the embedded host does. The limits are high unless `settings` contains other limits. */
 export async function startGateway(
   upstreamUrl: string,
   tokenServiceUrl: string,
@@ -56,7 +59,8 @@ export async function startGateway(
     REQUESTS_PER_MINUTE: '10000',
     CONCURRENT_REQUESTS: '1000',
     BATCHES_PER_MINUTE: '1000',
-    // `off` in the vitest project `gateway without fast path`.
+    // The value is `off` in the vitest project `gateway without fast path`, which runs the same tests without the fast
+    // path.
     FAST_PATH: process.env['FAST_PATH'] ?? 'on',
     ...settings,
   })
@@ -90,11 +94,11 @@ export async function startGateway(
 export interface Fixture {
   readonly upstream: FakeServer
   readonly tokens: FakeTokenService
-  /** Owns both, and what the test opens in addition. */
+  /** Disposes the fakes when the test ends, and everything else that the test adds. */
   readonly opened: AsyncDisposableStack
 }
 
-/** Starts fakes of the accounting API and of a token-service that knows the realms. */
+/** Starts a fake accounting API, and a fake token-service with a credential for each of the realms. */
 export async function startFixture(
   realms: readonly string[] = ['1', '2'],
   handler: RequestHandler = echo,
@@ -104,7 +108,7 @@ export async function startFixture(
   return { opened, upstream, tokens: opened.use(await startFakeTokenService(realms)) }
 }
 
-/** Publishes a credential event as token-service does. */
+/** Publishes a credential event in the same way as token-service. */
 export async function publishEvent(
   bus: MessageBus,
   realm: string,

@@ -1,4 +1,7 @@
-/** The fast path: which requests it accepts, which it gives to `node:http`, and that both send the same responses. */
+/**
+ * Tests of the fast path: which requests it accepts, which requests it hands over to `node:http`, and that the
+ * responses of both are the same.
+ */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { assert as holds, asyncProperty, integer, uniqueArray } from 'fast-check'
@@ -38,7 +41,10 @@ beforeEach(async () => {
 })
 afterEach(() => opened.disposeAsync())
 
-/** Opens a caller's connection; `answer` resolves with the next response, framed by its length or chunks. */
+/**
+ * Opens a caller's connection. `answer` resolves with the next complete response, whose end is found by
+ * `Content-Length` or by chunks.
+ */
 async function caller(port = proxy.port) {
   const socket = connect({ port, host: '127.0.0.1', noDelay: true })
   opened.defer(() => void socket.destroy())
@@ -83,7 +89,7 @@ async function caller(port = proxy.port) {
 const written = (socket: Socket, bytes: string): Promise<void> =>
   new Promise((resolve) => socket.write(bytes, 'latin1', () => resolve()))
 
-/** Removes the header values that differ with each response, and sorts the lines. */
+/** Removes the header values that are different in every response, and sorts the header lines. */
 const stable = (head: string): string =>
   head
     .replace(/^(Date|X-Request-Id|Server-Timing): .*$/gim, '$1')
@@ -91,7 +97,7 @@ const stable = (head: string): string =>
     .toSorted()
     .join('\r\n')
 
-describe('responses of the fast path and of node:http', () => {
+describe('responses of the fast path compared with those of node:http', () => {
   it.each([
     ['a company call', get()],
     [
@@ -119,7 +125,7 @@ describe('responses of the fast path and of node:http', () => {
     ['the transfer coding gzip', CHUNKED.replace('chunked', 'gzip, chunked') + TRAILERS],
     ['a folded header (obs-fold)', get('/v3/company/1/x', 'A: b\r\n c\r\n')],
     ['a head of more than 16 KiB', get('/v3/company/1/x', `A: ${'b'.repeat(17_000)}\r\n`)],
-  ])('responds the same on both paths to %s', async (_what, request) => {
+  ])('sends the same response to %s with and without the fast path', async (_what, request) => {
     const whole = await caller()
     await written(whole.socket, request)
     const cut = await caller()
@@ -139,7 +145,7 @@ describe('responses of the fast path and of node:http', () => {
     ['delimited by the end of its connection', 'Connection: close\r\n\r\nok'],
     ['of length 0', 'Content-Length: 0\r\n\r\n'],
     ['with Latin-1 bytes', 'X-Latin: \xe9\r\nContent-Length: 1\r\n\r\n\xe9'],
-  ])('relays an upstream response %s in the same way on both paths', async (_what, rest) => {
+  ])('relays a response %s in the same way with and without the fast path', async (_what, rest) => {
     const wire = opened.use(await startRawUpstream(`HTTP/1.1 200 OK\r\nX-A: b\r\n${rest}`))
     const { port } = opened.use(await startGateway(wire.url, tokens.url))
     const whole = await caller(port)
@@ -153,8 +159,8 @@ describe('responses of the fast path and of node:http', () => {
   })
 })
 
-describe('a connection', () => {
-  it('responds in order of the requests, however these are split or pipelined', async () => {
+describe('a connection on the fast path', () => {
+  it('sends responses in the order of the requests, even if requests are split or pipelined', async () => {
     const paths = Array.from({ length: 12 }, (_, n) => `/v3/company/${1 + (n % 2)}/x${n}`)
     const bytes = paths.map((path) => get(path)).join('')
     await holds(
@@ -176,7 +182,7 @@ describe('a connection', () => {
     )
   })
 
-  it('keeps the connection open after a body, a problem document and a health check', async () => {
+  it('keeps the connection open after a request with a body, a problem document and a health check', async () => {
     const { socket, answer } = await caller()
     const post = `POST /v3/company/1/y HTTP/1.1\r\n${HEAD}Content-Length: 4\r\n\r\nbody`
     for (const [request, status] of [
@@ -239,7 +245,7 @@ describe('a connection', () => {
   })
 })
 
-it('finishes the call in flight with Connection: close at shutdown, and closes idle connections', async () => {
+it('sends Connection: close with the response of the call in flight at shutdown, and closes idle connections', async () => {
   const requested = Promise.withResolvers<() => void>()
   upstream.handle = (_request, response) => requested.resolve(() => response.end('done'))
   const service = await startGateway(upstream.url, tokens.url)
@@ -259,7 +265,7 @@ it('finishes the call in flight with Connection: close at shutdown, and closes i
   await over
 })
 
-/** Starts a fast path without a gateway; `serve` responds to its requests. */
+/** Starts a fast path without a gateway behind it. The function `serve` responds to the requests. */
 async function startFastPath(serve: Serve) {
   const fastPath = createFastPath(serve)
   const sockets: Socket[] = []
@@ -277,13 +283,15 @@ async function startFastPath(serve: Serve) {
   return { fastPath, sockets, port: (server.address() as AddressInfo).port }
 }
 
-/** Opens a connection that reads nothing until `reads` is called. */
+/** Opens a caller's connection that does not read any bytes until `reads` is called. */
 async function slowCaller(port: number) {
   const socket = connect(port, '127.0.0.1')
   opened.defer(() => void socket.destroy())
   socket.on('error', () => {})
   await once(socket, 'connect')
-  /** Resolves with true once so many bytes were read, with false if the connection closes before. */
+  /**
+   * Resolves with true once the caller has read that many bytes. Resolves with false if the connection closes earlier.
+   */
   const reads = (bytes: number): Promise<boolean> =>
     new Promise((resolve) => {
       let count = 0
@@ -296,7 +304,10 @@ async function slowCaller(port: number) {
   return { socket, reads }
 }
 
-/** Longer than the socket buffers of both sides together, so a caller that does not read causes backpressure. */
+/**
+ * The body is longer than the socket buffers of both sides together, so a caller that does not read causes
+ * backpressure.
+ */
 const LONG = Buffer.alloc(16_000_000, 'x')
 
 const respondLong: Serve = (_request, response) => {
@@ -305,7 +316,7 @@ const respondLong: Serve = (_request, response) => {
   return true
 }
 
-it('completes a response at shutdown that its caller has not read yet', async () => {
+it('completes an unread response during shutdown before closing the connection', async () => {
   const { fastPath, port, sockets } = await startFastPath(respondLong)
   const { socket, reads } = await slowCaller(port)
   socket.write(get())
@@ -316,7 +327,7 @@ it('completes a response at shutdown that its caller has not read yet', async ()
   await closed
 })
 
-it('closes a connection at shutdown after its last response, even if the caller keeps its side open', async () => {
+it('closes a connection after its last response during shutdown, even if the caller does not close it', async () => {
   const requested = Promise.withResolvers<CallerResponse>()
   const { fastPath, port, sockets } = await startFastPath((_request, response) => {
     requested.resolve(response)

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { Attempt } from './attempt.ts'
 import type { CallerResponse } from './caller.ts'
 
-/** A response whose caller reads nothing while `isFull` is true. */
+/** A caller's response. While `isFull` is true, the caller reads nothing. */
 class FakeResponse extends EventEmitter implements CallerResponse {
   headersSent = false
   writableEnded = false
@@ -32,7 +32,7 @@ class FakeResponse extends EventEmitter implements CallerResponse {
   }
 }
 
-describe('a response that continues after the deadline', () => {
+describe('the minimum rate of a response after the deadline', () => {
   let response: FakeResponse
   let attempt: Attempt
   const abort = vi.fn<() => void>()
@@ -52,7 +52,7 @@ describe('a response that continues after the deadline', () => {
     vi.useRealTimers()
   })
 
-  /** Lets a minute pass in which the body arrives in 60 parts of this size. */
+  /** Advances the clock by one minute, in which a part of `bytesPerSecond` bytes arrives in each second. */
   const minute = (bytesPerSecond: number): void => {
     for (let second = 0; second < 60; second += 1) {
       if (bytesPerSecond > 0) attempt.onData(Buffer.alloc(bytesPerSecond))
@@ -60,28 +60,28 @@ describe('a response that continues after the deadline', () => {
     }
   }
 
-  it('is cut if its body arrives at one byte per second, and the upstream request is aborted', async () => {
+  it('truncates a response if its body arrives at one byte per second, and aborts the upstream request', async () => {
     minute(1)
     expect(await attempt.ended).toEqual({ kind: 'cut', status: 200 })
     expect(response.destroyed).toBe(true)
     expect(abort).toHaveBeenCalledOnce()
   })
 
-  it('continues for an hour if its body arrives at 1 KiB per second', async () => {
+  it('does not truncate a response whose body arrives at 1 KiB per second for an hour', async () => {
     for (let passed = 0; passed < 60; passed += 1) minute(1_024)
     attempt.onEnd([])
     expect(await attempt.ended).toEqual({ kind: 'relayed', status: 200 })
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  it('is cut after a fast minute if the next one is slow', async () => {
+  it('truncates a response whose body is fast in one minute and slow in the next', async () => {
     minute(1_024)
     expect(response.destroyed).toBe(false)
     minute(1)
     expect(await attempt.ended).toEqual({ kind: 'cut', status: 200 })
   })
 
-  it('continues while its caller reads slowly, because upstream is then not read', () => {
+  it('does not truncate a response while the caller reads slowly, because upstream is not at fault', () => {
     for (let passed = 0; passed < 10; passed += 1) {
       response.isFull = true
       attempt.onData(Buffer.alloc(1))

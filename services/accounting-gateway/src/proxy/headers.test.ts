@@ -45,7 +45,7 @@ describe('request headers sent upstream', () => {
     expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...ownHeaders])
   })
 
-  it('removes Connection and the headers it lists from a request', () => {
+  it('removes the Connection header and all headers that it lists from a request', () => {
     const raw = [
       'Connection',
       'close, X-Hop ,  x-other',
@@ -59,11 +59,11 @@ describe('request headers sent upstream', () => {
     expect(sent(...raw)).toEqual(['X-Kept', '3', ...ownHeaders])
   })
 
-  it('appends the gateway to Via', () => {
+  it('appends an entry for the gateway to the Via header', () => {
     expect(sent('Via', '1.0 fred')).toEqual(['Via', '1.0 fred', ...ownHeaders])
   })
 
-  it('sends Authorization and Content-Length even if Connection lists them', () => {
+  it('sends Authorization and Content-Length upstream even if the Connection header lists them', () => {
     const raw = ['Connection', 'authorization, host, content-length', 'Content-Length', '5']
     expect(sent(...raw)).toEqual(['Content-Length', '5', ...ownHeaders])
   })
@@ -111,7 +111,7 @@ describe('response headers sent to the caller', () => {
   })
 })
 
-describe('ambiguous headers', () => {
+describe('headers that make a request ambiguous', () => {
   it.each([
     ['two Host headers', ['Host', 'a', 'hOST', 'b']],
     ['two Authorization headers', ['Authorization', 'a', 'authorization', 'b']],
@@ -146,7 +146,7 @@ describe('the Transfer-Encoding of a request', () => {
     expect(transferCodingFault(raw, '1.1')).toMatchObject({ code: 'transfer_coding_unsupported' })
   })
 
-  it('is rejected with 400 in HTTP/1.0, which does not define it', () => {
+  it('is rejected with 400 in an HTTP/1.0 request, because HTTP/1.0 does not define Transfer-Encoding', () => {
     const raw = ['Transfer-Encoding', 'chunked']
     expect(transferCodingFault(raw, '1.0')).toMatchObject({ code: 'target_invalid' })
   })

@@ -5,7 +5,7 @@ import { createPostMarker } from './repeatable-post.ts'
 
 const unmarked = { headers: [], addedKey: null }
 
-describe('a POST under the intuit profile', () => {
+describe('a POST with the provider profile intuit', () => {
   const mark = createPostMarker(intuit.accounting, () => 'r1')
 
   it.each([
@@ -47,7 +47,7 @@ describe('a POST under the intuit profile', () => {
     },
   )
 
-  it('derives from an Idempotency-Key the same requestid each time, with at most 36 characters', () => {
+  it('derives the same requestid from the same Idempotency-Key each time, with at most 36 characters', () => {
     const post = { path: '/x', headers: { 'idempotency-key': 'OrderProcess/7/0/order' } }
     const { addedKey, path } = mark(post)
     expect(mark(post).addedKey).toBe(addedKey)
@@ -67,7 +67,7 @@ describe('a POST under the intuit profile', () => {
   })
 })
 
-describe('a POST under the generic profile', () => {
+describe('a POST with the provider profile generic', () => {
   const mark = createPostMarker(generic.accounting, () => 'r1')
 
   it.each(['/x', '/x?requestid=abc', '/v3/company/1/query'])(
@@ -79,14 +79,14 @@ describe('a POST under the generic profile', () => {
   )
 })
 
-describe('a POST under a profile whose idempotency key is a header', () => {
+describe('a POST with a provider profile whose idempotency key is a header', () => {
   const rules = {
     repeatablePost: { in: 'header', name: 'X-Request-Key' },
     isReadingPost: () => false,
   } as const
   const mark = createPostMarker(rules, () => 'r1')
 
-  it('adds the key header to a POST, which may be repeated', () => {
+  it('adds the key header to a POST, so that the POST may be repeated', () => {
     expect(mark({ path: '/x', headers: {} })).toEqual({
       path: '/x',
       headers: ['X-Request-Key', 'r1'],
@@ -95,7 +95,7 @@ describe('a POST under a profile whose idempotency key is a header', () => {
     })
   })
 
-  it('keeps the key header that the caller sent', () => {
+  it('sends the idempotency key header of the caller unchanged', () => {
     const post = { path: '/x', headers: { 'x-request-key': 'mine' } }
     expect(mark(post)).toEqual({ ...unmarked, path: '/x', isRepeatable: true })
   })

@@ -4,7 +4,7 @@ import { afterFailure, afterStatus, coolDownMs, isIdempotent } from './retry.ts'
 
 const tries = { canRepeat: true, attempt: 1, remainingMs: 100_000, random: 0 }
 
-describe('idempotent methods', () => {
+describe('idempotency of request methods', () => {
   it.each([
     ['GET', true],
     ['HEAD', true],
@@ -18,7 +18,7 @@ describe('idempotent methods', () => {
   })
 })
 
-describe('after a response', () => {
+describe('the decision to retry a call', () => {
   it.each([200, 201, 204, 304, 400, 401, 403, 404, 408, 409, 500, 501, 505])(
     'relays a response with status %i',
     (status) => {
@@ -30,7 +30,7 @@ describe('after a response', () => {
     expect(afterStatus(status, null, tries)).toEqual({ kind: 'retry', delayMs: 100 })
   })
 
-  it('doubles the back-off with each attempt, of which a random half is waited', () => {
+  it('doubles the back-off with each attempt, and waits a random time between half of the back-off and all of it', () => {
     const delays = [1, 2, 3].map((attempt) =>
       [0, 0.999].map((random) => afterStatus(503, null, { ...tries, attempt, random })),
     )
@@ -50,17 +50,17 @@ describe('after a response', () => {
     ])
   })
 
-  it('stops after three retries', () => {
+  it('does not retry a call more than three times', () => {
     expect(afterStatus(503, null, { ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
     expect(afterFailure({ ...tries, attempt: 3 }).kind).toBe('retry')
     expect(afterFailure({ ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
   })
 
-  it('retries after the time in Retry-After if that is longer than the back-off', () => {
+  it('waits for the time in Retry-After before a retry if this time is longer than the back-off', () => {
     expect(afterStatus(429, 60_000, tries)).toEqual({ kind: 'retry', delayMs: 60_000 })
   })
 
-  it('relays a response at once if the wait would exceed the deadline', () => {
+  it('relays a response instead of retrying if the delay would exceed the deadline', () => {
     expect(afterStatus(429, 60_000, { ...tries, remainingMs: 60_000 })).toEqual({ kind: 'pass' })
     expect(afterFailure({ ...tries, remainingMs: 50 })).toEqual({ kind: 'pass' })
   })
@@ -71,7 +71,7 @@ describe('after a response', () => {
   })
 })
 
-describe('Retry-After', () => {
+describe('the value of Retry-After', () => {
   const now = Date.UTC(2026, 10, 20, 12, 0, 0)
 
   it.each([
@@ -99,7 +99,7 @@ describe('Retry-After', () => {
     expect(coolDownMs(value, now)).toBe(ms)
   })
 
-  it('returns null or at most an hour for any text in Retry-After', () => {
+  it('returns null or a time of at most one hour for any Retry-After text', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.double().map(String),

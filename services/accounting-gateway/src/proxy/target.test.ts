@@ -61,7 +61,7 @@ describe('a raw request target', () => {
     expect(readTarget(target)).toEqual({ kind: 'own' })
   })
 
-  it('never accepts a path that another parser reads as another origin, realm or path', () => {
+  it('never accepts a path that another parser would read as a different origin, realm or path', () => {
     const bits = [
       '/',
       '//',
@@ -96,7 +96,7 @@ describe('a raw request target', () => {
       'é',
     ]
     const origin = 'https://api.example:8443'
-    // A fixed seed, so that a failure is reproducible.
+    // The seed is fixed, so that a failure can be reproduced.
     let seed = 42
     const next = (n: number) => {
       seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
@@ -112,14 +112,15 @@ describe('a raw request target', () => {
       expect(read).toEqual({ kind: 'company', realm: '1', path: target })
       const url = new URL(origin + target)
       expect(url.origin).toBe(origin)
-      // The WHATWG URL parser must read exactly the same path, not only the same realm.
+      // The WHATWG URL parser must read the same path as the gateway, byte for byte; the same realm alone is not
+      // enough.
       expect(url.pathname).toBe(target.split('?')[0])
     }
     expect(accepted).toBeGreaterThan(500)
   })
 })
 
-it('keeps the path of ACCOUNTING_URL without its trailing slash', () => {
+it('keeps the path of ACCOUNTING_URL, and removes its trailing slash', () => {
   expect(upstreamBase('http://h:1/base/')).toEqual({ origin: 'http://h:1', pathPrefix: '/base' })
 })
 

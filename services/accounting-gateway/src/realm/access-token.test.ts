@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type AccessToken, createAccessTokens, type TokenSource } from './access-token.ts'
 
-/** A fake token-service whose responses arrive when the test calls `respond`, in any order. */
+/** A fake of token-service. Its responses arrive when the test calls `respond`, in an order that the test selects. */
 function fakeSource() {
   const versions = new Map<string, number>()
   const pending: { realm: string; respond: (failure?: Error | null) => void }[] = []
@@ -37,7 +37,8 @@ function fakeSource() {
     port: {
       token(realm) {
         requested.push(realm)
-        // As at a real server, the response contains the state at the time of the request, not of its arrival.
+        // Like a real server, the fake reads the credential's state when a request arrives, even if the response is
+        // sent later.
         const version = versions.get(realm) ?? 1
         const expiresAt = clock + self.lifetimeMs
         return later(realm, (): AccessToken => ({
@@ -81,14 +82,14 @@ describe('the access token of a realm', () => {
     return (await promise).value
   }
 
-  it('requests the token once for 100 concurrent calls', async () => {
+  it('sends only one token request for 100 concurrent calls of a realm', async () => {
     const all = Promise.all(Array.from({ length: 100 }, () => tokens.get('1')))
     await service.respondToAll()
     expect(new Set((await all).map(({ value }) => value))).toEqual(new Set(['1/1']))
     expect(service.requested).toEqual(['1'])
   })
 
-  it('uses the cached token until 5 seconds before it expires', async () => {
+  it('uses the cached token until 5 seconds before the token expires', async () => {
     await got('1')
     clock += 3_600_000 - 5_001
     expect(tokens.cached('1')?.value).toBe('1/1')
@@ -96,7 +97,7 @@ describe('the access token of a realm', () => {
     expect(tokens.cached('1')).toBeNull()
   })
 
-  it('requests a new token in the background after 5 minutes, while calls use the cached one', async () => {
+  it('requests a new token in the background after 5 minutes, while calls use the cached token', async () => {
     await got('1')
     clock += 300_000
     service.versions.set('1', 2)
@@ -106,7 +107,7 @@ describe('the access token of a realm', () => {
     expect(service.requested).toHaveLength(2)
   })
 
-  it('uses the cached token while token-service is unavailable, until it expires', async () => {
+  it('uses the cached token until the token expires while token-service is unavailable', async () => {
     await got('1')
     service.fail(unavailable)
     clock += 3_500_000
@@ -117,7 +118,7 @@ describe('the access token of a realm', () => {
     expect(await late).toMatchObject({ code: 'token_service_unavailable' })
   })
 
-  it('evicts the token on a credential event, and does not cache a response then in flight', async () => {
+  it('evicts the token on a credential event, and does not cache the response to an earlier token request', async () => {
     await got('1')
     tokens.evict('1', false)
     expect(tokens.cached('1')).toBeNull()
@@ -139,14 +140,14 @@ describe('the access token of a realm', () => {
     expect(service.refreshed).toEqual(['1/1'])
   })
 
-  it('returns a newer cached token after a 401 without a forced refresh', async () => {
+  it('returns a newer cached token after a 401 instead of forcing a refresh', async () => {
     service.versions.set('1', 5)
     await got('1')
     expect((await tokens.refreshedAfter401('1', 4)).value).toBe('1/5')
     expect(service.refreshed).toEqual([])
   })
 
-  it('shares a failed forced refresh for 5 seconds with all calls of the same token version', async () => {
+  it('returns the error of a failed forced refresh for 5 seconds to all calls with the same token version', async () => {
     await got('1')
     service.fail(new IntegrationError('credential_faulted', 'gone'))
     for (let call = 0; call < 3; call += 1) {
@@ -162,7 +163,7 @@ describe('the access token of a realm', () => {
     expect((await healed).value).toBe('1/2')
   })
 
-  describe('after a forced refresh whose token upstream rejects as well', () => {
+  describe('a token that a forced refresh returned and that upstream rejects as well', () => {
     const renewed = async (version: number) => {
       const promise = tokens.refreshedAfter401('1', version)
       await service.respondToAll()
@@ -173,7 +174,7 @@ describe('the access token of a realm', () => {
       expect(await renewed(1)).toMatchObject({ version: 2 })
     })
 
-    it('forces no other refresh for a minute, even after refreshed events', async () => {
+    it('does not force a second refresh within a minute, even if a `refreshed` event arrives', async () => {
       expect(tokens.isRefreshable('1', 2)).toBe(false)
       tokens.evict('1', false) // The event of this gateway's own refresh; the one below is another replica's.
       service.versions.set('1', 3)
@@ -189,13 +190,13 @@ describe('the access token of a realm', () => {
       expect(tokens.isRefreshable('1', 2)).toBe(true)
     })
 
-    it('returns the refreshed token to calls that were rejected with an older version', async () => {
+    it('returns the refreshed token to calls that were rejected with an older token version', async () => {
       expect(tokens.isRefreshable('1', 1)).toBe(true)
       expect(await renewed(1)).toMatchObject({ version: 2 })
       expect(service.refreshed).toEqual(['1/1'])
     })
 
-    it('shares a forced refresh in flight with a call that was rejected with an older version', async () => {
+    it('shares a forced refresh in flight with a call that was rejected with an older token version', async () => {
       service.versions.set('5', 2)
       const newer = tokens.refreshedAfter401('5', 2)
       const older = tokens.refreshedAfter401('5', 1)
@@ -226,7 +227,7 @@ describe('random interleavings of calls, refreshes, events and responses', () =>
       weight: 1,
       arbitrary: fc.record({ kind: fc.constant('time' as const), ms: fc.nat(400_000) }),
     },
-    // `which` selects the pending request whose response arrives next, so responses arrive in any order.
+    // `which` selects the pending request whose response arrives next. Responses can therefore arrive in any order.
     {
       weight: 4,
       arbitrary: fc.record({
@@ -237,7 +238,7 @@ describe('random interleavings of calls, refreshes, events and responses', () =>
     },
   )
 
-  it('never returns the token of another realm, or one older than the last credential event', async () => {
+  it('never returns a token of another realm, and never a token older than the last credential event', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 120 }), async (steps) => {
         clock = 1_000_000

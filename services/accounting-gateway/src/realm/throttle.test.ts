@@ -23,7 +23,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-/** Acquires permits as fast as they are granted, and records when each was. */
+/** Requests many permits at once, and records the time at which each permit was granted. */
 async function sendAll(limits: RealmLimits, realm: string, count: number, lastMs = 0) {
   const sentAt: number[] = []
   const calls = Array.from({ length: count }, async (_, index) => {
@@ -62,7 +62,7 @@ describe('the throttle of a realm', () => {
     expect(order).toEqual(order.toSorted((a, b) => a - b))
   })
 
-  it('never has more calls in flight than the limit, and grants a slot as soon as one is released', async () => {
+  it('never has more calls in flight than the limit, and lets a waiting call start as soon as another one ends', async () => {
     const limits = createProcessLimits({ ...rates, perSecond: 1_000, perMinute: 1_000 }, Date.now)
     let open = 0
     let most = 0
@@ -89,7 +89,7 @@ describe('the throttle of a realm', () => {
     await vi.advanceTimersByTimeAsync(60_000)
   })
 
-  it('rejects a call at once with Retry-After if no permit is possible before its deadline', async () => {
+  it('rejects a call at once with Retry-After if no permit is possible before the deadline of the call', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
     await expect(limits.acquire('1', waitLimit(30_000))).rejects.toMatchObject({
@@ -98,7 +98,7 @@ describe('the throttle of a realm', () => {
     })
   })
 
-  it('rejects a call that would queue for a cool-down longer than its own deadline', async () => {
+  it('rejects a call whose deadline is before the end of a cool-down, while another call waits for that end', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
     const waiting = Promise.resolve(limits.acquire('1', waitLimit()))
@@ -109,7 +109,7 @@ describe('the throttle of a realm', () => {
     await expect(waiting).resolves.toBeDefined()
   })
 
-  it('rejects a waiting call at its deadline, not later', async () => {
+  it('rejects a waiting call at its deadline', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     await limits.acquire('1', waitLimit())
     const late = failureOf(limits.acquire('1', waitLimit(5_000)))
@@ -117,7 +117,7 @@ describe('the throttle of a realm', () => {
     expect(await late).toMatchObject({ code: 'throttled' })
   })
 
-  it('rejects a call when 100 calls of the realm are waiting', async () => {
+  it('rejects a call if 100 calls of the same realm are already waiting', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     const first = await limits.acquire('1', waitLimit())
     const waiting = Array.from({ length: 100 }, () => limits.acquire('1', waitLimit()))
@@ -126,7 +126,7 @@ describe('the throttle of a realm', () => {
     await expect(waiting[0]).resolves.toBeDefined()
   })
 
-  it('removes a call from the queue when its caller disconnects, and grants the slot to the next one', async () => {
+  it('removes a call from the queue when its caller disconnects, and grants the permit to the next call', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     const first = await limits.acquire('1', waitLimit())
     const gone = new AbortController()
@@ -138,20 +138,21 @@ describe('the throttle of a realm', () => {
     await expect(next).resolves.toBeDefined()
   })
 
-  it('never shortens a cool-down', () => {
+  it('does not shorten a running cool-down when a shorter cool-down is requested', () => {
     const limiter = createProcessRateLimiter(rates, Date.now)
     limiter.coolDown('1', 60_000)
     limiter.coolDown('1', 1_000)
     expect(limiter.coolDownMs('1')).toBe(60_000)
   })
 
-  it('evicts realms whose last call is more than a minute old', () => {
+  it('evicts a realm from memory if its last call was more than a minute ago', () => {
     const limiter = createProcessRateLimiter(rates, Date.now)
     for (let realm = 0; realm < 1_000; realm += 1) limiter.count(String(realm))
     vi.setSystemTime(Date.now() + 60_001)
     limiter.count('new')
     limiter.count('0')
-    // The call of realm 1 was counted over a minute ago, so it is the same whether the realm was evicted or not.
+    // The only call of realm 1 was more than a minute ago. A new call of realm 1 is therefore permitted whether or not
+    // the realm was evicted.
     expect(limiter.reserve('1')).toHaveProperty('permit')
   })
 })

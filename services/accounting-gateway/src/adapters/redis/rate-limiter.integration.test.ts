@@ -30,8 +30,8 @@ function open(address: string, name: string, commandTimeoutMs: number) {
 }
 
 /**
- * Starts the rate limiter of one replica. Its Redis timeout is long, because after a timeout a replica counts alone,
- * which must not happen on a busy machine.
+ * Starts the rate limiter of one replica. The Redis timeout is long because a busy test machine may be slow, and after
+ * a timeout the replica would count its calls without Redis.
  */
 async function replica(rates: RealmRates, address = url, commandTimeoutMs = 10_000) {
   const lines: string[] = []
@@ -51,18 +51,21 @@ const waitLimit =
     until: Date.now() + ms,
     signal: new AbortController().signal,
   })
-/** Returns the most calls within any second. Uses the times that Redis recorded, because permits can arrive late here. */
+/**
+ * Returns the highest number of calls within any second. Uses the times that Redis recorded, because on a busy test
+ * machine a granted permit can reach the test late.
+ */
 async function mostWithinASecond({ redis }: Awaited<ReturnType<typeof replica>>): Promise<number> {
   const sentAt = (await redis.zrange('throttle:{1}:calls', 0, '-1', 'WITHSCORES'))
     .filter((_, index) => index % 2 === 1)
     .map(Number)
-  // 999 ms instead of 1,000, because Redis rounds both times down to milliseconds.
+  // The window is 999 ms instead of 1,000 ms, because Redis rounds both times down to whole milliseconds.
   const within = (from: number) => sentAt.filter((at) => at >= from && at < from + 999).length
   return Math.max(...sentAt.map(within))
 }
 
-describe('rate limits over two replicas', () => {
-  it('grants over both replicas no more than the limit of the realm, and loses no call', async () => {
+describe('rate limits that two replicas share', () => {
+  it('never exceeds the rate limit of a realm over two replicas, and grants every waiting call a permit', async () => {
     const rates = { perSecond: 10, perMinute: 1_000, concurrent: 1_000 }
     const one = await replica(rates)
     const replicas = [one, await replica(rates)]
@@ -80,7 +83,7 @@ describe('rate limits over two replicas', () => {
     expect(Math.max(...sentAt) - Math.min(...sentAt)).toBeGreaterThan(2_900)
   })
 
-  it('counts calls per minute over both replicas', async () => {
+  it('counts the calls of both replicas against the limit per minute', async () => {
     const rates = { perSecond: 1_000, perMinute: 6, concurrent: 1_000 }
     const [one, two] = [await replica(rates), await replica(rates)]
     for (let call = 0; call < 3; call += 1)
@@ -92,7 +95,7 @@ describe('rate limits over two replicas', () => {
     expect(await two.limits.acquire('2', waitLimit(100))).toBeDefined()
   })
 
-  it('counts concurrency slots over both replicas, and grants a released slot to a call waiting at the other', async () => {
+  it('shares concurrency slots between two replicas, and gives a slot that one releases to a call waiting at the other', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 2 }
     const [one, two] = [await replica(rates), await replica(rates)]
     const first = await one.limits.acquire('1', waitLimit())
@@ -105,7 +108,7 @@ describe('rate limits over two replicas', () => {
     expect(await third).toBeDefined()
   })
 
-  it('starts a cool-down on every replica after a 429 that one received', async () => {
+  it('starts a cool-down in every replica after one replica received a 429 response', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 10 }
     const [one, two] = [await replica(rates), await replica(rates)]
     one.limits.coolDown('1', 60_000)
@@ -124,7 +127,8 @@ describe('rate limits over two replicas', () => {
     const dead = await replica(rates)
     await dead.limits.acquire('1', waitLimit())
     const living = await replica(rates)
-    // Sets the end of the dead replica's lease to the past, as if half a minute had passed.
+    // Sets the end of the dead replica's lease to the past, so that the test need not wait 30 seconds for the lease to
+    // expire.
     await living.redis.zadd(
       'throttle:{1}:open',
       '1',
@@ -133,7 +137,7 @@ describe('rate limits over two replicas', () => {
     expect(await living.limits.acquire('1', waitLimit(1_000))).toBeDefined()
   })
 
-  it('sets an expiry on every Redis key that it writes', async () => {
+  it('sets an expiry on every Redis key of the rate limiter', async () => {
     const { limits, redis } = await replica({ perSecond: 10, perMinute: 10, concurrent: 10 })
     await limits.acquire('1', waitLimit())
     limits.coolDown('1', 1_000)
@@ -147,14 +151,14 @@ describe('rate limits over two replicas', () => {
 describe('prefetched permits', () => {
   const wide = { perSecond: 10_000, perMinute: 100_000, concurrent: 100 }
 
-  /** Returns how many of `count` concurrent calls get a permit without waiting. */
+  /** Makes `count` concurrent calls that do not wait in the queue, and returns how many of them get a permit. */
   async function permittedAtOnce({ limits }: Awaited<ReturnType<typeof replica>>, count: number) {
     const reserved = Array.from({ length: count }, async () => limits.acquire('1', waitLimit(0)))
     return (await Promise.allSettled(reserved)).filter(({ status }) => status === 'fulfilled')
       .length
   }
 
-  it('grants permits of a realm far from its limits without a request to Redis', async () => {
+  it('grants prefetched permits without a request to Redis while a realm is far from its limits', async () => {
     const { limits, redis } = await replica(wide)
     const reserve = vi.spyOn(redis, 'reservePermits')
     let waited = 0
@@ -162,27 +166,29 @@ describe('prefetched permits', () => {
       const permit = limits.acquire('1', waitLimit())
       if (permit instanceof Promise) waited += 1
       ;(await permit).release()
-      // Lets replies of Redis arrive, as they would between calls of real callers.
+      // Gives replies of Redis time to arrive, as there would be time between the calls of real callers.
       if (call % 20 === 0) await new Promise((resolve) => setImmediate(resolve))
     }
     expect(waited).toBeLessThan(100)
     expect(reserve.mock.calls.length).toBeLessThan(100)
   })
 
-  it('counts prefetched permits at the last moment at which they may be used', async () => {
+  it('counts prefetched permits against the rate limit as long as they may still be used', async () => {
     const rates = { perSecond: 40, perMinute: 1_000, concurrent: 1_000 }
     const [one, two] = [await replica(rates), await replica(rates)]
     expect(await permittedAtOnce(one, 1)).toBe(1)
-    // The one-second window of the reservation has passed, but the prefetched permits are valid for two seconds.
+    // More than one second has passed since the permits were reserved, but prefetched permits stay valid for two
+    // seconds and therefore still count.
     await new Promise((resolve) => setTimeout(resolve, 1_200))
     let permitted = 0
-    // Each replica is listed twice, because permits that it prefetches in its first turn are used in its second.
+    // The list contains each replica twice: the permits that a replica prefetches in its first turn are used in its
+    // second turn.
     for (const each of [two, two, one, one]) permitted += await permittedAtOnce(each, 60)
     expect(permitted).toBeLessThanOrEqual(40)
     expect(permitted).toBeGreaterThanOrEqual(30)
   })
 
-  it('never exceeds rates or concurrency over three replicas that prefetch permits', async () => {
+  it('never exceeds the rate and concurrency limits of a realm while three replicas prefetch permits', async () => {
     const rates = { perSecond: 30, perMinute: 70, concurrent: 12 }
     const one = await replica(rates)
     const replicas = [one, await replica(rates), await replica(rates)]
@@ -213,14 +219,14 @@ describe('prefetched permits', () => {
     )
     expect(most).toBeLessThanOrEqual(12)
     expect(sent).toBeLessThanOrEqual(70)
-    // Nearly the whole rate is usable, because permits that a replica prefetched and did not use return to the others.
+    // Nearly the whole rate is usable, because a replica returns the permits that it prefetched and did not use.
     expect(sent).toBeGreaterThanOrEqual(60)
     expect(rejected).toBe(18)
     for (const { limiter } of replicas) await limiter[Symbol.asyncDispose]()
     expect(await mostWithinASecond(one)).toBeLessThanOrEqual(30)
   }, 60_000)
 
-  it('releases prefetched slots to another replica when they are not used', async () => {
+  it('lets another replica use prefetched concurrency slots that stay unused', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 8 }
     const [one, two] = [await replica(rates), await replica(rates)]
     ;(await one.limits.acquire('1', waitLimit())).release()
@@ -230,7 +236,7 @@ describe('prefetched permits', () => {
     for (const permit of permits) permit.release()
   })
 
-  it('releases prefetched permits and slots at once when their replica shuts down', async () => {
+  it('returns prefetched permits and slots at once when a replica shuts down', async () => {
     const { limits, limiter, redis } = await replica({ ...wide, concurrent: 8 })
     ;(await limits.acquire('1', waitLimit())).release()
     expect(await redis.hvals('throttle:{1}:places')).not.toEqual([])
@@ -247,8 +253,8 @@ describe('prefetched permits', () => {
   })
 })
 
-describe('an unavailable Redis', () => {
-  it('counts per replica, earlier calls included, while Redis is unavailable, and logs each change once', async () => {
+describe('the rate limiter while Redis is unavailable', () => {
+  it('counts calls per replica while Redis is unavailable, including earlier calls, and logs each change once', async () => {
     await using relay = await startRelay(url, 6379)
     const rates = { perSecond: 1_000, perMinute: 8, concurrent: 1_000 }
     const { limits, redis, lines } = await replica(rates, relay.url, 250)
@@ -269,7 +275,7 @@ describe('an unavailable Redis', () => {
     )
   })
 
-  it('delays one call per second, not every call, while Redis accepts commands without replying', async () => {
+  it('waits for the Redis timeout at most once per second while Redis does not reply to commands', async () => {
     await using relay = await startRelay(url, 6379)
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 1_000 }
     const { limits } = await replica(rates, relay.url, 250)
@@ -277,7 +283,7 @@ describe('an unavailable Redis', () => {
     relay.stall()
     const from = performance.now()
     for (let call = 0; call < 100; call += 1) (await limits.acquire('1', waitLimit())).release()
-    // If each call waited 250 ms for Redis, this would take 25 seconds.
+    // The test would take 25 seconds if each call waited 250 ms for Redis.
     expect(performance.now() - from).toBeLessThan(10_000)
   })
 })
