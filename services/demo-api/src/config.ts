@@ -7,7 +7,7 @@ import {
 } from '@integration-host/shared/process/config'
 import { z } from 'zod'
 
-/** The service's name in its log and its OpenAPI document. Metrics and traces use the name `demo-api`. */
+/** The name of the service in its log and in its OpenAPI document. Metrics and traces use the name `demo-api`. */
 export const SERVICE_TITLE = 'DemoAPI'
 
 const HOST_NAME = /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/
@@ -15,9 +15,14 @@ const HOST_NAME = /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/
 const Settings = z.object({
   ...listenSettings(7216),
   COORDINATOR_URL: httpUrl().default('http://127.0.0.1:7219'),
-  /** Service keys of the coordinator. Every call to it presents the first key of the list. */
+  /**
+   * Service keys of the coordinator. The demo API presents the first key of the list in each call to the coordinator.
+   */
   SERVICE_API_KEY: serviceKeys(),
-  /** Host names, such as `demo-api`, that requests may name in `Host` in addition to the loopback names. */
+  /**
+   * Additional host names that the `Host` header of a request may contain, such as `demo-api`. The loopback names are
+   * always accepted.
+   */
   ALLOWED_HOSTS: z
     .string()
     .transform((list) => list.split(',').map((name) => name.trim().toLowerCase()))

@@ -20,7 +20,7 @@ export interface ServiceDeps {
 const CALL_DEADLINE_MS = 10_000
 const PROBE = { deadlineMs: 2_000, upMs: 5_000, downMs: 500 } as const
 
-/** Starts the demo API. It listens immediately, also while the coordinator is unavailable. */
+/** Starts the demo API. It listens at once, even if the coordinator is unavailable. */
 export async function startDemoApi(config: Config, deps: ServiceDeps): Promise<RunningService> {
   const { logger, health, metrics = createMetrics('demo-api') } = deps
   const coordinator = { url: config.COORDINATOR_URL, dependency: health.dependency('coordinator') }
@@ -55,7 +55,7 @@ export async function startDemoApi(config: Config, deps: ServiceDeps): Promise<R
   }
 }
 
-/** Calls `probe` every 5 s, and every 0.5 s while the coordinator is unavailable, until `signal` is aborted. */
+/** Calls `probe` every 5 s, or every 0.5 s while the coordinator is unavailable, until `signal` is aborted. */
 async function watch(probe: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     const isUp = await probe()

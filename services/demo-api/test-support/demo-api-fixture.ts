@@ -16,11 +16,11 @@ export interface CoordinatorCall {
   readonly body: unknown
 }
 
-/** A fake coordinator that records its calls and returns the response that the test has set. */
+/** A fake coordinator. It records its calls and sends the response that the test has set. */
 export interface FakeCoordinator extends AsyncDisposable {
   readonly url: string
   readonly calls: CoordinatorCall[]
-  /** The response to the next calls; with `none` the connection is closed without a response. */
+  /** The response to all further calls. With `none` the connection is closed without a response. */
   response: { status: number; code?: string; retryAfter?: string } | 'none'
 }
 
@@ -73,7 +73,7 @@ export interface TextResponse {
 
 export interface DemoApiFixture extends AsyncDisposable {
   readonly url: string
-  /** Sends this request target and these headers unchanged; fetch would normalise or reject some of them. */
+  /** Sends a request with exactly this target and these headers. `fetch` would normalize or reject some of them. */
   send(
     target: string,
     options?: {

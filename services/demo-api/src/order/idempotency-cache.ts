@@ -2,7 +2,8 @@ import { IntegrationError } from '@integration-host/shared/errors'
 
 export interface IdempotencyCache {
   /**
-   * Returns the response to `request`: computed by `make` for a new key, the stored one for a repeated key.
+   * Returns the response to `request`. For a new idempotency key, computes the response with `make`; for a repeated
+   * key, returns the stored response.
    *
    * @throws {IntegrationError} invalid_request: the key is malformed, or was used for another request.
    */
@@ -13,11 +14,14 @@ export interface IdempotencyCache {
   ): { readonly response: Response; readonly isRepeated: boolean }
 }
 
-// A key of the coordinator contains a transaction id of up to 128 characters, and percent-encoding makes up to nine
-// characters of each.
+// Maximum length of a key. A key of the coordinator contains a transaction id of up to 128 characters, and
+// percent-encoding can turn one character into nine.
 const KEY = /^[\x21-\x7e]{1,2048}$/
 
-/** Stores the responses of the last `capacity` idempotency keys in memory; the oldest is evicted first. */
+/**
+ * Stores the responses to the last `capacity` idempotency keys in memory. When the cache is full, the oldest response
+ * is evicted.
+ */
 export function createIdempotencyCache(capacity: number): IdempotencyCache {
   const cached = new Map<string, { readonly request: string; readonly response: unknown }>()
   return {
@@ -43,7 +47,7 @@ export function createIdempotencyCache(capacity: number): IdempotencyCache {
           'Idempotency-Key: was used for another request',
         )
       }
-      // The cast holds because `request` names the route: the stored response was made by the same route.
+      // The cast is safe: `request` contains the route, so the same route made the stored response.
       return { response: known.response as Response, isRepeated: true }
     },
   }

@@ -1,14 +1,18 @@
 const TIMESTAMP =
   /^(\d{4}-\d{2}-\d{2})T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.,]\d{1,9})?)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/
 
-/** Returns whether `text` is an ISO 8601 date and time with an offset, on an existing day of the years 0001 to 9999. */
+/**
+ * Returns whether `text` is an ISO 8601 date and time with an offset. The day must exist, and the year must be between
+ * 0001 and 9999.
+ */
 export function isTimestamp(text: string): boolean {
   const date = TIMESTAMP.exec(text)?.[1]
   if (date === undefined || date.startsWith('0000')) return false
   const midnight = new Date(`${date}T00:00:00Z`)
-  // `Date` turns February 30 into March 2, so the parsed day is compared with the given one.
+  // `Date` turns February 30 into March 2. The check compares the parsed day with the day in the text to reject days
+  // that do not exist.
   return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(date)
 }
 
-/** Formats a time as ISO 8601 with milliseconds and a numeric offset: `2026-11-20T10:00:00.000+00:00`. */
+/** Formats a time as ISO 8601 with milliseconds and a numeric offset, for example `2026-11-20T10:00:00.000+00:00`. */
 export const timestamp = (at: Date): string => at.toISOString().replace('Z', '+00:00')

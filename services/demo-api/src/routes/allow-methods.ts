@@ -1,7 +1,10 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { MiddlewareHandler } from 'hono'
 
-/** Responds with 405 to all other methods, HEAD included: the router would run the GET route for it, which has effects. */
+/**
+ * Responds 405 to every method that is not listed. HEAD is rejected as well, because the router would run the GET route
+ * for HEAD, and these routes have effects.
+ */
 export function allowMethods(...methods: readonly string[]): MiddlewareHandler {
   return async (c, next) => {
     if (methods.includes(c.req.method)) return next()

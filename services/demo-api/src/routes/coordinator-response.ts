@@ -1,7 +1,10 @@
 import type { Context } from 'hono'
 import type { NotDone } from '../transaction/transaction-queue.ts'
 
-/** Returns the text response for a request that the coordinator did not accept: 503 if a retry can help, otherwise 502. */
+/**
+ * Returns the text response for a request that the coordinator did not accept. The status is 503 if a retry may
+ * succeed, and 502 otherwise.
+ */
 export function notDone(c: Context, what: string, outcome: NotDone): Response {
   if (outcome.kind === 'rejected')
     return c.text(`${what}: the coordinator rejected the request`, 502)
@@ -9,7 +12,7 @@ export function notDone(c: Context, what: string, outcome: NotDone): Response {
   return c.text(`${what}: the coordinator is not available`, 503)
 }
 
-/** The OpenAPI description of the query parameter `number`. */
+/** Describes the query parameter `number` for the OpenAPI document. */
 export const NUMBER_PARAMETER = {
   name: 'number',
   in: 'query' as const,

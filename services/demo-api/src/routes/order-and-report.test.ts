@@ -123,15 +123,15 @@ describe('GET /report', () => {
     expect(answer.text).toMatch(/^created: must /)
   })
 
-  it('rejects a time of thousands of digits without excessive backtracking of its regular expression', async () => {
+  it('rejects a time of thousands of digits without excessive backtracking in the regular expression', async () => {
     const startedAt = performance.now()
     const answer = await report(`2026-11-20T10:00:00.${'1'.repeat(5_000)}`)
     expect(answer).toMatchObject({ status: 400 })
-    // Exponential backtracking would take longer than the age of the universe.
+    // With exponential backtracking the regular expression would run practically forever.
     expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 
-  it('explains how to percent-encode the + of an offset if a space arrived instead', async () => {
+  it('explains how to percent-encode the + of a time offset if the request contains a space instead', async () => {
     const answer = await demo.send('/report?order=1&created=2026-11-20T10:00:00+00:00')
     expect(answer).toMatchObject({ status: 400, text: expect.stringContaining('%2B') })
   })
@@ -145,7 +145,7 @@ describe('GET /report', () => {
   })
 })
 
-describe('an Idempotency-Key', () => {
+describe('a request with an Idempotency-Key', () => {
   const order = (key: string, value = 'O-1') =>
     demo.send(`/order?order=${value}`, { headers: { 'Idempotency-Key': key } })
 
@@ -161,7 +161,7 @@ describe('an Idempotency-Key', () => {
     expect(metrics).toMatch(/demo_api_step_calls_total\{[^}]*effect="repeated"[^}]*\} 1\b/)
   })
 
-  it('makes a new response for the Idempotency-Key of another step', async () => {
+  it('creates a new response for an Idempotency-Key of another step', async () => {
     const first = await order('OrderProcess/67/0/order')
     expect(await order('OrderProcess/67/1/order')).not.toMatchObject({
       headers: { 'idempotent-replayed': 'true' },
@@ -191,7 +191,7 @@ describe('an Idempotency-Key', () => {
     expect((await order('reused')).text).toBe(first.text)
   })
 
-  it('accepts the Idempotency-Key of a rejected call again', async () => {
+  it('accepts an Idempotency-Key again if the first call with this key was rejected', async () => {
     expect((await order('free', '')).status).toBe(400)
     expect((await order('free')).headers).not.toHaveProperty('idempotent-replayed')
   })
@@ -209,7 +209,7 @@ describe('an Idempotency-Key', () => {
   )
 })
 
-/** Resolves when the server's clock has passed `time`, so that a new order gets another `CreatedAt`. */
+/** Resolves when the server's clock is later than `time`, so that the next order gets a different `CreatedAt`. */
 async function serverTimeToPass(time: string): Promise<void> {
   while (JSON.parse((await demo.send('/order?order=clock')).text).CreatedAt === time);
 }

@@ -21,8 +21,8 @@ interface OrderDeps {
 }
 
 /**
- * `GET /order?order=` → 201 `{Order, CreatedAt}`; `CreatedAt` is the server time. A repeated `Idempotency-Key` gets
- * the first response again.
+ * `GET /order?order=` → 201 `{Order, CreatedAt}`. `CreatedAt` is the server time. If an `Idempotency-Key` is repeated,
+ * the first response is returned again.
  */
 export function orderRoutes({ cache, calls, now }: OrderDeps) {
   return new Hono().get(

@@ -22,7 +22,7 @@ afterAll(async () => {
 
 const QUEUE = '/queue?number=66'
 
-describe('the host name', () => {
+describe('the host name of a request', () => {
   it.each([
     '127.0.0.1',
     '127.0.0.1:7216',
@@ -81,7 +81,7 @@ describe('the host name', () => {
   })
 })
 
-describe('a browser', () => {
+describe('a request of a browser', () => {
   it.each<[string, Record<string, string>]>([
     ['a request from another site', { 'Sec-Fetch-Site': 'cross-site' }],
     ['a request from a page on another port', { 'Sec-Fetch-Site': 'same-site' }],
@@ -126,7 +126,7 @@ describe('a browser', () => {
   })
 })
 
-describe('a method', () => {
+describe('the method of a request', () => {
   it.each<[string, string, string]>([
     ['/queue', 'HEAD', 'GET, POST'],
     ['/queue', 'PUT', 'GET, POST'],
@@ -150,7 +150,7 @@ describe('a method', () => {
   )
 })
 
-describe('a path', () => {
+describe('the path of a request', () => {
   it.each(['/Queue', '/queue/', '//queue', '/queue;x=1', '/queue%2f', '/'])(
     'responds to %s with 404 and queues nothing',
     async (path) => {
@@ -163,7 +163,7 @@ describe('a path', () => {
   )
 })
 
-describe('a request that is too large', () => {
+describe('limits of the request size', () => {
   it('rejects a body above the limit with 413 in plain text', async () => {
     const answer = await demo.send('/queue', {
       method: 'POST',
@@ -180,7 +180,7 @@ describe('a request that is too large', () => {
   })
 })
 
-/** Sends the lines over a TCP connection without changing them, and resolves with the status line of the response. */
+/** Sends the lines unchanged over a TCP connection. Resolves with the status line of the response. */
 function raw(lines: readonly string[]): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(Number(new URL(demo.url).port), '127.0.0.1')

@@ -2,7 +2,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context } from 'hono'
 import { z } from 'zod'
 
-/** The schema of a text of 1 to `max` characters without control characters. */
+/** Returns the schema of a text of 1 to `max` characters without control characters. */
 export const plainText = (max: number) =>
   z
     .string()
@@ -11,12 +11,13 @@ export const plainText = (max: number) =>
     .refine((text) => !/\p{Cc}/u.test(text), 'must not contain control characters')
 
 /**
- * Reads the parameters of a request from its query and, on POST, from a form in its body.
+ * Reads the parameters of a request from the query. On POST, also reads them from a form in the body.
  *
- * The router would return the first of two values and replace invalid bytes. Here a parameter that is unknown, that
- * is given twice, or that is not well-formed UTF-8 after one percent-decoding rejects the request.
+ * The router would silently use the first value of a repeated parameter and replace invalid bytes. This function
+ * rejects a request with an unknown parameter, a repeated parameter, or a value that is not well-formed UTF-8 after one
+ * percent-decoding.
  *
- * @throws {IntegrationError} invalid_request, naming the parameter but never its value.
+ * @throws {IntegrationError} invalid_request, with the name of the parameter but never its value.
  */
 export async function readParameters<Shape extends z.ZodObject>(
   c: Context,
@@ -46,7 +47,10 @@ export async function readParameters<Shape extends z.ZodObject>(
 const invalid = (message: string): IntegrationError =>
   new IntegrationError('invalid_request', message)
 
-/** Decodes `application/x-www-form-urlencoded`; rejects a `%` without two hex digits, and bytes that are not UTF-8. */
+/**
+ * Decodes `application/x-www-form-urlencoded`. Rejects a `%` that is not followed by two hex digits, and bytes that are
+ * not valid UTF-8.
+ */
 function decode(encoded: string): [string, string][] {
   try {
     return encoded

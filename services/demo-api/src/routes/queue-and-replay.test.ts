@@ -23,7 +23,7 @@ afterAll(async () => {
   await coordinator[Symbol.asyncDispose]()
 })
 
-describe.each(['GET', 'POST'])('%s /queue', (method) => {
+describe.each(['GET', 'POST'])('%s requests to /queue', (method) => {
   it('sends the number to the coordinator as transaction id and initial data, with the service key', async () => {
     const answer = await demo.send('/queue?number=66', { method })
     expect(answer).toMatchObject({ status: 200, text: 'Enqueued 66' })
@@ -47,8 +47,8 @@ describe.each(['GET', 'POST'])('%s /queue', (method) => {
   })
 })
 
-describe.each(['GET', 'POST'])('%s /replay', (method) => {
-  it('requests a replay of the number from the coordinator', async () => {
+describe.each(['GET', 'POST'])('%s requests to /replay', (method) => {
+  it('asks the coordinator to replay the transaction with that number', async () => {
     const answer = await demo.send('/replay?number=66', { method })
     expect(answer).toMatchObject({ status: 200, text: 'Replay started for 66' })
     expect(coordinator.calls).toEqual([
@@ -62,7 +62,7 @@ describe.each(['GET', 'POST'])('%s /replay', (method) => {
   })
 })
 
-it('reads the number from a form in the body of POST', async () => {
+it('reads the number from a form in the body of a POST request', async () => {
   const answer = await demo.send('/queue', {
     method: 'POST',
     headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -166,7 +166,7 @@ describe('the response of the coordinator', () => {
   })
 })
 
-describe.each(['/queue', '/replay'])('a number of %s', (path) => {
+describe.each(['/queue', '/replay'])('the number in a request to %s', (path) => {
   const BAD: readonly (readonly [string, string, string])[] = [
     ['no parameter', '', 'number: is missing'],
     ['an empty number', '?number=', 'number: must not be empty'],
@@ -249,13 +249,13 @@ describe.each(['/queue', '/replay'])('a number of %s', (path) => {
     ['a character outside the basic plane', '%F0%9F%98%80', '😀'],
     ['a number that a double cannot hold', '9007199254740993', '9007199254740993'],
   ]
-  it.each(FINE)('passes %s to the coordinator after one decoding', async (_, encoded, number) => {
+  it.each(FINE)('decodes the percent-encoding of %s only once', async (_, encoded, number) => {
     const answer = await demo.send(`${path}?number=${encoded}`)
     expect(answer).toMatchObject({
       status: 200,
       text: path === '/queue' ? `Enqueued ${number}` : `Replay started for ${number}`,
     })
-    // The response repeats the number, so a browser must not interpret it as HTML.
+    // The response contains the number from the request, so a browser must not interpret the response as HTML.
     expect(answer.headers).toMatchObject({
       'content-type': expect.stringMatching(/^text\/plain/),
       'x-content-type-options': 'nosniff',

@@ -9,7 +9,10 @@ import { notDone, NUMBER_PARAMETER } from './coordinator-response.ts'
 
 const Parameters = z.object({ number: TransactionID })
 
-/** `GET` or `POST /queue?number=` → 200 text `Enqueued <number>`, also if the number was queued before. */
+/**
+ * `GET` or `POST /queue?number=` → 200 text `Enqueued <number>`. The response is the same if the number was queued
+ * before.
+ */
 export function queueRoutes(deps: { readonly transactions: TransactionQueue }) {
   return new Hono().on(
     ['GET', 'POST'],

@@ -10,8 +10,8 @@ import { notDone, NUMBER_PARAMETER } from './coordinator-response.ts'
 const Parameters = z.object({ number: TransactionID })
 
 /**
- * `GET` or `POST /replay?number=` → 200 text `Replay started for <number>`, or 400 text if the transaction does not
- * exist or is still running.
+ * `GET` or `POST /replay?number=` → 200 text `Replay started for <number>`. Responds 400 with a text if the transaction
+ * does not exist or is still running.
  */
 export function replayRoutes(deps: { readonly transactions: TransactionQueue }) {
   return new Hono().on(

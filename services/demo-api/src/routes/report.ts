@@ -32,8 +32,8 @@ interface ReportDeps {
 }
 
 /**
- * `GET /report?order=&created=` → 200 `{Order, CreatedAt, Status}`. `CreatedAt` is the text of `created`, unchanged;
- * `Status` is a fixed text.
+ * `GET /report?order=&created=` → 200 `{Order, CreatedAt, Status}`. `CreatedAt` is the unchanged text of the parameter
+ * `created`, and `Status` is a fixed text.
  */
 export function reportRoutes({ cache, calls }: ReportDeps) {
   return new Hono().get(

@@ -3,7 +3,10 @@ import { type ErrorResponses, textResponse } from '@integration-host/shared/http
 import type { Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 
-/** Error responses in plain text, which the contract of this API fixes. Every other service returns problem documents. */
+/**
+ * Sends error responses in plain text. The contract of this API requires plain text, whereas all other services send
+ * problem documents.
+ */
 export const TEXT_ERRORS: ErrorResponses = {
   respond(c: Context, error: unknown): Response {
     const { status, title, detail } = problemOf(error)
@@ -12,7 +15,9 @@ export const TEXT_ERRORS: ErrorResponses = {
   content: { 'text/plain': { schema: { type: 'string' } } },
 }
 
-/** Returns the OpenAPI `responses` of plain-text responses by status. */
+/**
+ * Returns the OpenAPI `responses` object for plain-text responses. `statuses` contains the description of each status.
+ */
 export const textResponses = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [

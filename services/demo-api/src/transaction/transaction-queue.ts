@@ -1,6 +1,6 @@
-/** The outcome of queuing. Expected failures of the coordinator are outcomes, not exceptions. */
+/** The result of queuing a transaction. Expected failures of the coordinator are returned as results and not thrown. */
 export type QueueOutcome =
-  /** The coordinator has stored the transaction, by this call or an earlier one. */
+  /** The coordinator has stored the transaction, either because of this call or because of an earlier one. */
   { readonly kind: 'queued' } | { readonly kind: 'conflict' } | NotDone
 
 export type ReplayOutcome =
@@ -10,12 +10,14 @@ export type ReplayOutcome =
   | NotDone
 
 export type NotDone =
-  /** The coordinator did not respond, or reported a temporary failure: the same call may succeed later. */
+  /** The coordinator did not respond or reported a temporary failure. The same call may succeed later. */
   | { readonly kind: 'unavailable'; readonly retryAfterSeconds: number }
-  /** The coordinator rejected the call, for example with 401 for an unknown service key; a retry cannot help. */
+  /**
+   * The coordinator rejected the call, for example with 401 because of an unknown service key. A retry cannot succeed.
+   */
   | { readonly kind: 'rejected' }
 
-/** The port to the coordinator's `OrderProcess`. The number is both the transaction id and the initial data. */
+/** The port to the coordinator's process `OrderProcess`. The number is used as transaction id and as initial data. */
 export interface TransactionQueue {
   queue(number: string): Promise<QueueOutcome>
   replay(number: string): Promise<ReplayOutcome>

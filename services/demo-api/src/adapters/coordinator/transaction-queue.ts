@@ -15,16 +15,16 @@ export interface CoordinatorOptions {
   /** Base URL of the coordinator, without a trailing slash. */
   readonly url: string
   readonly key: Secret
-  /** Milliseconds in which the whole response must arrive; a call that takes longer is aborted. */
+  /** Timeout of a whole call in milliseconds. A call whose response is not complete by then is aborted. */
   readonly deadlineMs: number
   readonly logger: Logger
-  /** The entry of `/health/ready` for the coordinator, set up or down by the outcome of each call. */
+  /** The coordinator's entry in `/health/ready`. Each call sets the entry to up or down, depending on its outcome. */
   readonly dependency: Dependency
 }
 
 interface CoordinatorResponse {
   readonly status: number
-  /** The `code` of a problem document; `null` for any other body. */
+  /** The `code` of the response body if the body is a problem document; otherwise `null`. */
   readonly code: string | null
   readonly retryAfterSeconds: number | null
 }
@@ -32,7 +32,10 @@ interface CoordinatorResponse {
 const TRANSACTIONS = '/processes/OrderProcess/transactions'
 const RETRY_AFTER_SECONDS = 5
 
-/** Returns a client of the coordinator's HTTP API. The client does not retry, because the user can repeat the request. */
+/**
+ * Returns a client of the coordinator's HTTP API. The client does not retry a failed call, because the user can repeat
+ * the request.
+ */
 export function createTransactionQueue(options: CoordinatorOptions): TransactionQueue {
   const { logger, dependency } = options
 
@@ -102,7 +105,8 @@ export function createTransactionQueue(options: CoordinatorOptions): Transaction
 
 /**
  * Returns whether the coordinator responds to `/health/live`, and records the result in `dependency`. A coordinator
- * that still waits for its own backends counts as up: it reports them in its own `/health/ready`.
+ * whose own dependencies are unavailable counts as up, because it reports these dependencies in its own
+ * `/health/ready`.
  */
 export async function probeCoordinator(
   options: Pick<CoordinatorOptions, 'url' | 'dependency' | 'deadlineMs'>,
@@ -123,7 +127,8 @@ export async function probeCoordinator(
   }
 }
 
-// fetch rejects with `TypeError: fetch failed`, which names no reason; the network error is its `cause`.
+// `fetch` rejects with `TypeError: fetch failed`, which does not contain the reason. The reason is the network error in
+// `cause`.
 const reasonOfFetch = (error: unknown): string =>
   reasonOf(error instanceof TypeError && error.cause !== undefined ? error.cause : error)
 
