@@ -20,7 +20,7 @@ const auditActions = [
   'unreadable',
 ] as const
 
-/** An audited event before it is appended to the chain. Contains no secret. */
+/** An audited event before it is appended to the chain. The event contains no secret. */
 export const AuditFact = z.object({
   At: z.iso.datetime(),
   Who: z.string().meta({

@@ -67,7 +67,7 @@ export type ImportReport = z.output<typeof ImportReport>
 
 /**
  * The response of `GET /key-check`: one page of credentials, ordered by name. The service has decrypted the secrets of
- * each credential on the page to verify that the key ring contains the right key.
+ * each credential on the page to verify that a key of the key ring opens them.
  */
 export const KeyCheckPage = z.object({
   Checked: z.int().nonnegative(),

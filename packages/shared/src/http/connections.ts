@@ -21,10 +21,10 @@ import type { Socket } from 'node:net'
 export const KEYLESS_IDLE_MS = 5_000
 /**
  * How long an unauthenticated connection may be open before its first request. This time is longer than `node:http` and
- * the gateway's fast path together wait for the head of a request, so it ends only connections that those two leave
- * open. They do so after the 400 response to a malformed request, the 417 response to an unknown `Expect`, and the
- * response to CONNECT. None of these requests is tracked here, so a client that does not close its side could otherwise
- * keep the connection open forever.
+ * the gateway's fast path together wait for the head of a request, so it ends only connections that neither of the two
+ * closes. Three responses leave such a connection open, because their requests are not tracked here: the 400 to a
+ * malformed request, the 417 to an unknown `Expect`, and the response to CONNECT. Without this time, a client that does
+ * not close its side could keep the connection open forever.
  */
 const KEYLESS_FIRST_REQUEST_MS = 30_000
 const KEYED_MIN_IDLE_MS = 1_000

@@ -92,7 +92,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     // Sets headers without `c.header`, which builds the whole Response a second time if the Response exists already.
     const { headers } = c.res
     headers.set('X-Request-Id', requestId)
-    // If a part of the request body was not read, it would be parsed as the next request, so the connection is closed.
+    // The unread bytes of a request body would be parsed as the next request, so the connection is closed.
     const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
     if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
     else if (connectionOf(c)?.isAuthenticated === false) limitKeepAlive(c, deps.keys !== null)

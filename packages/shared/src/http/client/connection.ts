@@ -218,7 +218,7 @@ export class Connection implements MessageReceiver {
   }
 
   onMessageBegin(): boolean {
-    // If a response arrives while no request is in flight, it would be assigned to the next request. RFC 9112 §9.2
+    // A response that arrives while no request is in flight would be assigned to the next request. RFC 9112 §9.2
     // requires closing the connection in this case.
     const inFlight = this.#inFlight
     return inFlight?.isSent === true

@@ -53,8 +53,8 @@ export class Pool implements AsyncDisposable {
     if (this.#isClosed) return receiver.onFailure(new HttpFailure('unreachable'))
     let connection = this.#idle.pop()
     while (connection?.isUsable === false) {
-      // The connection was idle for too long, or has ended and not yet emitted `close`. Closing it makes room for
-      // another connection in the pool.
+      // The connection was idle for too long, or has ended and not yet emitted `close`. Closing the connection makes
+      // room for another one in the pool.
       void connection.close()
       connection = this.#idle.pop()
     }

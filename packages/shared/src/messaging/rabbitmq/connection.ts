@@ -1,6 +1,6 @@
 /**
  * Keeps one connection to the broker open, and replaces the connection when it is lost. amqplib's own recovery is not
- * used: it waits forever or ends the process if a connection breaks while being opened, set up or closed.
+ * used: if a connection breaks while being opened, set up or closed, amqplib waits forever or ends the process.
  */
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
