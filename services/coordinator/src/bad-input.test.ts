@@ -158,13 +158,13 @@ describe('an unusual response of a target', () => {
 
   it.each([
     [
-      'ISO-8859-1 that its Content-Type names',
+      'ISO-8859-1 with ISO-8859-1 in its Content-Type',
       'application/json; charset=ISO-8859-1',
       latin1,
       'MÜLLER',
     ],
     [
-      'ISO-8859-1 that its Content-Type calls UTF-8',
+      'ISO-8859-1 with UTF-8 in its Content-Type',
       'application/json; charset=utf-8',
       latin1,
       'M\uFFFDLLER',

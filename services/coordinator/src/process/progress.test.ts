@@ -63,7 +63,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('fails the run at a step that its process no longer has, instead of starting it over', () => {
+  it('fails a run at a step that its process no longer has, instead of restarting the run', () => {
     const transition = advance(run({ StepName: 'gone' }), failed, options)
     expect(transition.status).toBe('Failed')
   })

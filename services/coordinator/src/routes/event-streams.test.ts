@@ -126,7 +126,7 @@ describe('the streams of /events', () => {
     expect(invoices.written).toHaveLength(2) // no empty write for the batch without its events
   })
 
-  it('stops writing to a client that does not read, and continues in order when it reads', () => {
+  it('stops writing to a client that does not read, and continues in order when the client reads again', () => {
     const response = open()
     response.isRead = false
     publish(event(1))
@@ -172,7 +172,7 @@ describe('the streams of /events', () => {
     expect(second.ids).toEqual(['7001', '7002', '7003'])
   })
 
-  it('sends missed events of any size slice by slice as the client reads, before newer ones', () => {
+  it('sends missed events of any size slice by slice as the client reads, before newer events', () => {
     const start = 100_000
     const missed = Array.from({ length: 1_200 }, (_, n) =>
       event(start + n * 10, 'Orders', 'x'.repeat(2_000)),

@@ -190,7 +190,7 @@ export function transactionSourceContract(
     })
 
     describe('recording the outcome of a step', () => {
-      it('stores each completed item with body, data and idempotency key, and completes the run with the last', async () => {
+      it('stores each completed item with body, data and idempotency key, and completes the run with the last item', async () => {
         const run = await queue('a/b é')
         const completed = await finish(run)
         expect(completed).toMatchObject({ Status: 'Completed', StepName: 'csv', Version: 6 })

@@ -18,7 +18,7 @@ describe('a client that reconnects to another replica', () => {
   const longBefore = event('long before', 1_000)
   const after = event('after', 9_000)
 
-  it('repeats to a reconnecting client the events of the second before its Last-Event-ID', () => {
+  it('repeats the events of the second before the Last-Event-ID to a reconnecting client', () => {
     const feed = createTransitionFeed()
     for (const one of [longBefore, here, elsewhere, after]) feed.add(one)
     expect(feed.after(eventId(elsewhere))).toEqual([here, after])

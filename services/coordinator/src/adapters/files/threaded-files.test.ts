@@ -93,7 +93,7 @@ describe('writing a file through a writer thread', () => {
     expect(await readFile(path, 'utf8')).toBe('2')
   })
 
-  /** Writes three files, the second of them to a full disk. */
+  /** Writes three files. The disk is full while the second one is written. */
   async function expectSecondToFail(): Promise<void> {
     const file = (name: string) => ({
       path: join(folder, name),

@@ -264,7 +264,10 @@ const failingFile =
     }
   }
 
-/** Runs four rounds of transactions on a disk with these faults. After each round, opens a copy of the files as a restart would. */
+/**
+ * Runs four rounds of transactions on a disk with these faults. After each round, opens a copy of the files as a restart
+ * would.
+ */
 async function workOn(own: string, faults: readonly Fault[]) {
   const source = await createMemoryTransactionSource(own, { openFile: failingFile(faults) })
   const versions: Acknowledged = new Map()

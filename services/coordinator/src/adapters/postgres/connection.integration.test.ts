@@ -187,7 +187,7 @@ describe('the connection pool to Postgres', () => {
     expect(new Set(await queries).size).toBe(CONNECTIONS)
   })
 
-  it('closes on shutdown without waiting for the migration lock of another replica', async () => {
+  it('closes the connection on shutdown without waiting for the migration lock of another replica', async () => {
     await using own = await createDatabase()
     const replica = await own.sql.reserve()
     await replica`select pg_advisory_lock(${MIGRATION_LOCK})`
