@@ -13,7 +13,9 @@ export const COORDINATORS_EXCHANGE = 'integration.coordinators'
  * the database.
  */
 export const TransactionEvent = z.object({
-  Process: z.string(),
+  // Well-formed like the transaction's identifier: an id of the event is derived from both by percent-encoding, which
+  // throws for an unpaired surrogate.
+  Process: z.string().refine((name) => name.isWellFormed(), 'must be well-formed Unicode'),
   TransactionID,
   ReplayID,
   Status: z.enum(headerStatuses),

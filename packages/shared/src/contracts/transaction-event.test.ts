@@ -1,0 +1,21 @@
+import { expect, it } from 'vitest'
+import { TransactionEvent } from './transaction-event.ts'
+
+const event = {
+  Process: 'Orders',
+  TransactionID: '1',
+  ReplayID: 0,
+  Status: 'Running',
+  StepName: 'order',
+  Version: 1,
+  At: '2026-01-01T00:00:00.000Z',
+}
+
+it.each(['Process', 'TransactionID'])(
+  'rejects an event whose %s has an unpaired surrogate, from which no event id can be derived',
+  (member) => {
+    expect(TransactionEvent.safeParse(event).success).toBe(true)
+    const message = JSON.stringify({ ...event, [member]: 'x\uD800' })
+    expect(TransactionEvent.safeParse(JSON.parse(message)).success).toBe(false)
+  },
+)
