@@ -13,13 +13,13 @@ export interface WaitOptions {
   readonly everyMs?: number
 }
 
-/** Runs `check` repeatedly until it passes. At the timeout it fails with the last error of `check`. */
+/** Runs `check` repeatedly until it passes. At the timeout, the promise is rejected with the last error of `check`. */
 export const eventually = <T>(
   check: () => T | Promise<T>,
   { seconds = 30, everyMs = 10 }: WaitOptions = {},
 ): Promise<T> => vi.waitFor(check, { timeout: seconds * 1_000, interval: everyMs })
 
-/** Resolves when the condition holds; fails at the timeout. */
+/** Resolves when the condition holds; rejects at the timeout. */
 export const until = (
   condition: () => boolean | Promise<boolean>,
   options?: WaitOptions,

@@ -16,7 +16,7 @@ export interface Metrics {
     buckets?: readonly number[],
   ): Histogram<Label>
   /**
-   * Registers a function that runs before each scrape, for metrics that are computed at that moment instead of counted.
+   * Registers a function that runs before each scrape and sets metrics whose values are computed instead of counted.
    */
   beforeEach(collect: () => void): void
   /** Returns all metrics in Prometheus' text format. */

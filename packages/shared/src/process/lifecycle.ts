@@ -6,7 +6,7 @@ import { createLogger, type Logger } from '../observability/logger.ts'
 import type { LogStream } from '../observability/terminal-log.ts'
 import { useTracing } from '../observability/telemetry.ts'
 
-/** Resolves with the first SIGTERM or SIGINT. A second one ends the process immediately. */
+/** Resolves with the first SIGTERM or SIGINT. A second signal ends the process immediately. */
 function terminationSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let isStopping = false

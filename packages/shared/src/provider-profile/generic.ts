@@ -1,6 +1,6 @@
 /**
- * The profile of a provider of which only the standards are known that it follows: RFC 6749, RFC 7009 and OpenID
- * Connect Core.
+ * The profile for a provider that follows RFC 6749, RFC 7009 and OpenID Connect Core. Nothing else is assumed about the
+ * provider.
  */
 import type { ProviderProfile } from './provider-profile.ts'
 

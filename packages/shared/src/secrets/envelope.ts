@@ -70,7 +70,10 @@ export interface KeyRing {
   reject(reason: string): never
   /** Returns whether an envelope was sealed with the active key. */
   isCurrent(envelope: string): boolean
-  /** Decrypts an envelope. @throws {DecryptionError} */
+  /**
+   * Decrypts an envelope.
+   * @throws {DecryptionError} if the envelope cannot be opened.
+   */
   open(envelope: string, place: Place): string
   /**
    * Returns a key ring with the same key ids. Its keys are derived by HKDF-SHA256 (RFC 5869) with `purpose` as info. An
