@@ -131,7 +131,7 @@ describe('the Transfer-Encoding of a request', () => {
     ['is absent in HTTP/1.0', '1.0', []],
     ['is chunked', '1.1', ['Transfer-Encoding', 'chunked']],
     ['is chunked in another case', '1.1', ['TRANSFER-ENCODING', 'Chunked']],
-  ])('is accepted if it %s', (_what, version, raw) => {
+  ])('accepts a request whose Transfer-Encoding %s', (_what, version, raw) => {
     expect(transferCodingFault(['Host', 'x', ...raw], version)).toBeNull()
   })
 
@@ -142,11 +142,11 @@ describe('the Transfer-Encoding of a request', () => {
     ['chunked with a parameter', ['Transfer-Encoding', 'chunked;q=1']],
     ['gzip in a header of its own', ['Transfer-Encoding', 'gzip', 'Transfer-Encoding', 'chunked']],
     ['an empty value', ['Transfer-Encoding', '']],
-  ])('is rejected with 501 if it is %s', (_what, raw) => {
+  ])('rejects a request with 501 if the Transfer-Encoding is %s', (_what, raw) => {
     expect(transferCodingFault(raw, '1.1')).toMatchObject({ code: 'transfer_coding_unsupported' })
   })
 
-  it('is rejected with 400 in an HTTP/1.0 request, because HTTP/1.0 does not define Transfer-Encoding', () => {
+  it('rejects an HTTP/1.0 request with a Transfer-Encoding header with 400', () => {
     const raw = ['Transfer-Encoding', 'chunked']
     expect(transferCodingFault(raw, '1.0')).toMatchObject({ code: 'target_invalid' })
   })
