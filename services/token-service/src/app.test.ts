@@ -114,7 +114,7 @@ describe('the authorization code flow', () => {
     expect([finished.status, finished.headers.get('Location')]).toEqual([302, RETURN_TO])
   })
 
-  it('rejects the callback of another company than the one to reconnect, without using its code', async () => {
+  it('rejects the callback of a company that was not to be reconnected, without using its code', async () => {
     const { body } = await service.ask('/authorizations', json({ realm: '77' }))
     const code = provider.authorize(new URL(String(body['url'])))
     expect(
@@ -176,7 +176,7 @@ describe('the authorization code flow', () => {
     }
   })
 
-  it('rejects a callback from another browser than the one that started, and does not use up the state', async () => {
+  it('rejects a callback if another browser started the authorization, and does not use up the state', async () => {
     const mine = await startInBrowser()
     const theirs = await startInBrowser()
     const query = { code: provider.authorize(mine.consent), realmId: '1', state: mine.state }

@@ -1,4 +1,4 @@
-/** The metrics of the service beyond those that every service has (shared/http/service-app.ts). */
+/** The metrics of this service, in addition to those of every service (shared/http/service-app.ts). */
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { CredentialStore } from './credential/credential-store.ts'
@@ -14,7 +14,7 @@ export interface TokenServiceMetrics {
 
 export function createTokenServiceMetrics(
   metrics: Metrics,
-  /** Adds the label `realm` to the count of refreshes, which makes one time series per company. */
+  /** Adds the label `realm` to the count of refreshes. The label creates one time series per company. */
   { byRealm }: { readonly byRealm: boolean },
 ): TokenServiceMetrics {
   const refreshes = metrics.counter(

@@ -40,7 +40,7 @@ interface Row {
   readonly isTerminal?: boolean
 }
 
-/** A row for no response or an unusable one: a refresh is retried once, a code exchange twice. */
+/** A test case without a usable response: a refresh is retried once, a code exchange twice. */
 const unusable = (what: string, answer: Scripted, body: string | RegExp): Row => ({
   what,
   answer,
@@ -54,7 +54,7 @@ const BAD_RESPONSE = 'provider_bad_response'
 const UNAVAILABLE = 'provider_unavailable'
 const isWhole = ({ cuts, body = '' }: Scripted): boolean =>
   cuts === undefined && body.length <= 65_536
-/** A row for a rejection by the provider, which is not retried. */
+/** A test case in which the provider rejects the request, which is therefore not retried. */
 const final = (what: string, answer: Scripted, code: string, body: string): Row => ({
   what,
   answer,

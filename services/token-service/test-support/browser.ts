@@ -31,7 +31,7 @@ export async function startInBrowser(
   }
 }
 
-/** Sends the callback as a browser does that follows the provider's redirect. */
+/** Follows the provider's redirect, as a browser would, and sends the callback. */
 export const callBack = (
   serviceUrl: string,
   query: Readonly<Record<string, string>> | string,

@@ -39,7 +39,7 @@ describe('an authorization request', () => {
     expect(() => authorization.requestOf(callback(state))).toThrow('the state has expired')
   })
 
-  it('rejects a callback from another browser than the one that started the authorization', async () => {
+  it('rejects a callback if another browser started the authorization', async () => {
     const authorization = open()
     const { state } = await authorization.start(wanted)
     for (const browser of [null, 'another cookie'])

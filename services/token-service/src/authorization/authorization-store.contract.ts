@@ -14,7 +14,7 @@ export function authorizationStoreContract(
       store = await open()
     })
 
-    it('lets one of many concurrent callers use a state', async () => {
+    it('accepts a state only once for many concurrent callers', async () => {
       expect(await store.isStateUsed('state')).toBe(false)
       const uses = Array.from({ length: 10 }, () => store.useState('state', 60_000))
       expect((await Promise.all(uses)).filter(Boolean)).toEqual([true])

@@ -1,9 +1,9 @@
 /**
  * The exchange of an authorization code for a stored credential.
  *
- * E1  Of all callers on all replicas, only the one that claims a code sends it to the provider: providers revoke the
- *     tokens of a code that is presented a second time (RFC 6749 §4.1.2). The other callers get the claimant's
- *     result.
+ * E1  A code is sent to the provider only by the caller that has claimed it, across all replicas, because providers
+ *     revoke the tokens of a code that is presented a second time (RFC 6749 §4.1.2). The other callers get the
+ *     claimant's result.
  * E2  For a holder of a service key, a request that was not sent or whose outcome is unknown is retried at most
  *     twice. After a usable response no request is retried. For a browser no request is ever retried, because any
  *     client can send a callback with a made-up code and must not cause more than one request.
@@ -73,7 +73,7 @@ export interface CodeExchangeDeps {
 
 export interface CodeExchanges extends AsyncDisposable {
   /**
-   * Resolves with the credential that this call, or an earlier one with the same code, has stored.
+   * Resolves with the credential that was stored by this call or by an earlier call with the same code.
    *
    * @throws {IntegrationError} `code_exchange_failed`, `provider_unavailable`, `store_unavailable`,
    * `authorization_invalid`: the code was issued for another company.
@@ -215,7 +215,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
 
   /**
    * Waits for the result of the caller that has claimed a code. All callers that wait for the same code share one
-   * poll, so that repeated callbacks cause no more reads of the store.
+   * poll, so that repeated callbacks do not cause additional reads of the store.
    */
   function awaitResult(code: string, claim: CodeClaim): Promise<ExchangeResult> {
     if (claim.result !== null) return Promise.resolve(claim.result)

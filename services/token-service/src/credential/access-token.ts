@@ -8,7 +8,7 @@ import { type RefreshResult, type RefreshRoutine, refreshBlocked } from './refre
 
 export interface AccessTokens {
   /**
-   * Returns the credential with a valid access token, after a refresh if the stored one has expired.
+   * Returns the credential with a valid access token, after a refresh if the stored access token has expired.
    *
    * @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `provider_unavailable`,
    * `store_unavailable`.

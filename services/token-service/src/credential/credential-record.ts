@@ -248,7 +248,8 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
   })
   return {
     ...(Object.fromEntries(secrets) as StoredFields),
-    // A seal that authenticates no fault is removed: it would count as sealed with an old key in every further pass.
+    // A seal without a valid fault is removed, because otherwise every further pass would count it as encrypted with
+    // an old key.
     ...(hasStaleFault && { FaultSeal: '' }),
     // A fault that is not authenticated (B5) must not get a seal.
     ...(fault !== null &&

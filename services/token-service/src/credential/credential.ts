@@ -9,7 +9,7 @@ export interface CredentialSummary {
   readonly expiresAt: number
   /** The time at which the request for this token pair was sent. */
   readonly refreshedAt: number
-  /** Grows by one with each new token pair, and with no other change. */
+  /** The version of the token pair. It grows by one with each new token pair and is unaffected by other changes. */
   readonly version: number
   /** The time at which the provider ends the grant if it is not refreshed before. */
   readonly idleExpiresAt: number
@@ -64,8 +64,8 @@ export interface Grant extends Pick<
 export type Freshness = 'fresh' | 'due' | 'expired'
 
 /**
- * Returns `fresh` for a valid access token, `due` for a valid one whose proactive refresh should start, and
- * `expired` if there is no valid access token.
+ * Returns `due` if the access token is valid and its proactive refresh should start, `fresh` if it is valid and not
+ * due, and `expired` if there is no valid access token.
  */
 export function freshness(
   credential: Pick<

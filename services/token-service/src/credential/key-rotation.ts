@@ -52,7 +52,7 @@ export function createKeyRotation({
       IsFinished: isFinished,
       RetiredKeys: [...retired],
     })
-    // A replica whose active key is still an old one writes records with that key. So passes are repeated until a
+    // A replica whose active key is still the old key writes records with the old key. So passes are repeated until a
     // pass finds no such record.
     let found = -1
     for (let pass = 1; found !== 0 && pass <= MAX_PASSES; pass += 1) {

@@ -114,8 +114,8 @@ const isFaultClass = (failureClass: RefreshFailureClass): failureClass is FaultC
   failureClass in faultClasses
 
 /**
- * Returns whether a fault is published: the first one, the first one that ends the grant, and the first one that
- * ends it finally.
+ * Returns whether a fault is published: the first fault, the first fault that ends the grant, and the first fault
+ * that ends the grant finally.
  */
 const isPublishedOver = (standing: Fault | null, fault: Fault): boolean =>
   standing === null ||

@@ -204,7 +204,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
 
   describe.each(['never', 'with grace'] as const)('with refresh token rotation: %s', (rotation) => {
     it.each(failpoints)(
-      'is followed by a refresh of another replica if it was killed %s',
+      'refreshes at another replica after a process was killed %s',
       async (point) => {
         const doomed = killable(redis.store)
         const first = await start({

@@ -19,7 +19,7 @@ afterEach(() => void vi.useRealTimers())
 
 type RefreshStore = RefreshDeps['store']
 
-/** A fake store with one expired credential. The parameter `commit` is the store's method `commit`. */
+/** A fake store with one expired credential. The parameter replaces the method `commit` of the store. */
 function storeOf(commit: () => Promise<'committed'>): RefreshStore {
   const grant = grantOf(NAME, 'one', { expiresAt: 1, refreshedAt: 0 })
   const credential = credentialOf(grant, 1)

@@ -125,7 +125,7 @@ export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryD
   commitDeadlineMs: 5_000,
 }
 
-/** The outcome of one refresh under the lease, for logs and metrics. Holds no secret. */
+/** The outcome of one refresh under the lease, for logs and metrics. It does not contain secrets. */
 export interface RefreshReport {
   readonly name: string
   readonly outcome:

@@ -57,7 +57,7 @@ const exchanges = () => provider.requests.filter(({ grant }) => grant === 'autho
 const names = async () =>
   ((await service.ask('/credentials')).body['items'] as { Name: string }[]).map(({ Name }) => Name)
 
-/** Sends a callback as the provider would redirect it; members of `query` replace those of the provider. */
+/** Sends a callback with the parameters of the provider's redirect; members of `query` replace these parameters. */
 const callBackFor = (
   started: StartedInBrowser,
   query: Readonly<Record<string, string>> = {},
@@ -339,7 +339,7 @@ describe('a parameter of a callback', () => {
 })
 
 describe('failed code exchanges of browsers', () => {
-  it('writes one audit entry a second for failed code exchanges of browsers, with their count and without names', async () => {
+  it('writes one audit entry a second for failed code exchanges of browsers, with a count instead of names', async () => {
     await service.connect('77')
     const failures = Array.from({ length: 6 }, async (_, index) => {
       const started = await startInBrowser()
@@ -571,7 +571,7 @@ describe('a method that a path does not have', () => {
 })
 
 describe('the realm id of a company', () => {
-  it('keeps a realm id as text, also if it looks like a number', async () => {
+  it('keeps a realm id as text, even if the id looks like a number', async () => {
     const realms = [
       '0',
       '007',

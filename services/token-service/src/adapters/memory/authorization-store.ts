@@ -30,7 +30,10 @@ export function createMemoryAuthorizationStore(now: () => number = Date.now): Au
   }
 }
 
-/** A map whose entries expire. Beyond `LIMIT` entries the oldest ones are evicted, which bounds the memory. */
+/**
+ * A map whose entries expire. If it has more than `LIMIT` entries, the oldest entries are evicted, which limits the
+ * memory use.
+ */
 function createExpiringMap<T>(now: () => number) {
   const entries = new Map<string, { readonly value: T; readonly until: number }>()
   return {

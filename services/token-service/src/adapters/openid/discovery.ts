@@ -1,8 +1,8 @@
 /**
- * Fetches the provider's discovery document and signing keys in the background and keeps the last usable ones if a
- * later fetch fails. The document is fetched from DISCOVERY_URL exactly as configured. openid-client's own discovery
- * is not used, because it expects the path of OpenID Connect Discovery §4, and some providers publish the document at
- * another path.
+ * Fetches the provider's discovery document and signing keys in the background and keeps the last usable document and
+ * keys if a later fetch fails. The document is fetched from DISCOVERY_URL exactly as configured. openid-client's own
+ * discovery is not used, because it expects the path of OpenID Connect Discovery §4, and some providers publish the
+ * document at another path.
  */
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'

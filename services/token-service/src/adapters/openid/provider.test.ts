@@ -148,7 +148,7 @@ describe('the provider over HTTP', () => {
     },
   )
 
-  it('tries all client secrets within one deadline', async () => {
+  it('applies one deadline to the requests with all client secrets', async () => {
     await reopen(['wrong', 'wrong as well'], 1_500)
     scripted.knobs.secrets = ['another']
     scripted.knobs.latencyMs = 1_000

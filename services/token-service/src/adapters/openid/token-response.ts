@@ -61,7 +61,7 @@ export function readTokenResponse(
   const { access_token, token_type, refresh_token, id_token, expires_in } = json
   if (typeof access_token !== 'string' || !TOKEN.test(access_token)) return null
   if (typeof token_type !== 'string' || token_type.toLowerCase() !== 'bearer') return null
-  // An absent, null or empty refresh token means that the previous one stays valid (RFC 6749 §6).
+  // If the refresh token is absent, null or empty, the previous refresh token stays valid (RFC 6749 §6).
   const hasRefreshToken =
     refresh_token !== undefined && refresh_token !== null && refresh_token !== ''
   if (hasRefreshToken && (typeof refresh_token !== 'string' || !TOKEN.test(refresh_token)))

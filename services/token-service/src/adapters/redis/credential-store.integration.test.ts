@@ -203,7 +203,7 @@ describe('unexpected data in Redis', () => {
     expect(page.map(({ name }) => name)).toEqual(['ACC-1', 'ACC-3'])
   })
 
-  it('never reuses a fencing token after a failover that lost the newest ones', async () => {
+  it('never reuses a fencing token after a failover in which the newest fencing tokens were lost', async () => {
     const { redis, store } = await openUsable()
     await store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
     const [record, counter] = [

@@ -69,7 +69,8 @@ export function watchKeys(options: {
 
 /** Returns why the configured keys do not match the store; `null` if they match. */
 async function mismatchOf(redis: Redis, keys: KeyRing): Promise<string | null> {
-  // A check value is stored only if there is none for this key, so that a wrong key never replaces a right one.
+  // A check value is stored only if Redis has none for this key, so that a wrong key cannot overwrite the check value
+  // of the right key.
   const ownValue = keys.seal(CHECK_VALUE, placeOf(keys.activeKeyId))
   const checkValues = await redis.hgetall(CHECK_VALUES)
   for (const [keyId, sealed] of Object.entries(checkValues)) {
@@ -107,7 +108,7 @@ export async function retireKeyCheckValues(
   return others
 }
 
-// Managed Redis services reject CONFIG. The settings are unknown then, and nothing is logged.
+// Managed Redis services reject the command CONFIG. The settings are then unknown, so no warning is logged.
 async function warnOfWeakPersistence(redis: Redis, logger: Logger): Promise<void> {
   const read = async (name: string): Promise<string | undefined> => {
     const reply = (await redis.config('GET', name).catch(() => [])) as string[]
