@@ -7,11 +7,11 @@ export type Logger = pino.Logger
 export type LogLevel = (typeof logLevels)[number]
 
 /**
- * Creates a logger that writes JSON lines to standard output, or readable lines if standard output is a terminal. The message of
- * a log line is constant and its data is in separate fields, so that lines can be searched and counted.
+ * Creates a logger that writes JSON lines to standard output, or readable lines if standard output is a terminal. The
+ * message of a log line is constant and its data is in separate fields, so that lines can be searched and counted.
  *
- * Errors are logged in the field `err`. Its serializer copies only members that are known to be harmless, because
- * drivers put passwords, bearer tokens and whole bodies on their error objects.
+ * Errors are logged in the field `err`. The serializer of this field copies only members that are known to be harmless,
+ * because drivers put passwords, bearer tokens and whole bodies on their error objects.
  */
 export function createLogger(
   service: string,
