@@ -1,5 +1,5 @@
-// Measures how start time, memory and the query for due credentials of token-service grow with the number of
-// stored realms: 10,000, 100,000 and 1,000,000 realms in a Redis of its own. Prints a table.
+// Measures token-service with 10,000, 100,000 and 1,000,000 stored realms in a separate Redis: the start time, the
+// memory, and the duration of the query for due credentials. Prints a table.
 import { setTimeout as delay } from 'node:timers/promises'
 import { type KeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
@@ -20,11 +20,11 @@ const BATCH = 1_000
 const DAY_SECONDS = 86_400
 const HOUR_MS = 3_600_000
 const DEADLINE_MS = 60_000
-/** Longer than the service's longest interval between two polls for due credentials. */
+/** This delay is longer than the service's longest interval between two polls for due credentials. */
 const LOOK_MS = 3_000
 const DUE_INDEX = 'credentials:due'
 
-// Realm ids are strings everywhere: a number of sixteen digits can exceed `Number.MAX_SAFE_INTEGER`.
+// Realm ids are always strings, because a number of sixteen digits can exceed `Number.MAX_SAFE_INTEGER`.
 const nameOf = (n: number): string => `ACC-93414530${String(n).padStart(8, '0')}`
 
 await using opened = new AsyncDisposableStack()
@@ -77,8 +77,9 @@ for (const size of SIZES) {
 console.table(rows)
 
 /**
- * Stores realms `from` to `to` as the service stored the first one: the same fields, encrypted ones encrypted again for
- * their new credential name, and an entry in each index that holds the first. Due times are spread over an hour.
+ * Stores the realms `from` to `to` as copies of the first realm, which the service itself has stored. Encrypted
+ * fields are encrypted again, because the ciphertext is bound to the credential name. Each index that contains the
+ * first realm gets an entry for each copy. The due times are spread over an hour.
  */
 async function copyFirstRecord(
   store: Redis,
@@ -116,7 +117,10 @@ async function copyFirstRecord(
   }
 }
 
-/** Requests a token of as many realms as the service caches; this also proves that the copies can be decrypted. */
+/**
+ * Requests the tokens of as many realms as the service caches. This also proves that the service can decrypt the
+ * copies.
+ */
 async function readTokens(from: Custody, size: number): Promise<void> {
   for (let n = 0; n < 10_000; n += 1) {
     const name = nameOf((n * 7_919) % size)
@@ -128,15 +132,15 @@ async function readTokens(from: Custody, size: number): Promise<void> {
   }
 }
 
-/** Returns the milliseconds from when some realms become due until the service has refreshed all of them. */
+/** Makes `DUE` realms due. Returns the milliseconds until the service has refreshed all of them. */
 async function refreshDue(store: Redis): Promise<number> {
-  // The service checks the due time in the record as well as in the index, so both are changed.
+  // Change the due time in both the record and the index, because the service checks both.
   for (let n = 0; n < DUE; n += 1)
     await changeRecord(store, keys, nameOf(n), { Expiry: new Date().toISOString() })
   const startedAt = performance.now()
   await makeDue(store)
-  // A completed refresh postpones the due time by most of a day, a claim without a refresh by less than a
-  // minute.
+  // A completed refresh moves the due time by most of a day. A claim alone moves the due time by less than a
+  // minute, so a realm that is due later than in an hour has been refreshed.
   while ((await store.zcount(DUE_INDEX, '-inf', Date.now() + HOUR_MS)) > 0) {
     if (performance.now() - startedAt > DEADLINE_MS)
       throw new Error('the due realms were not refreshed in time')
@@ -150,7 +154,7 @@ async function makeDue(store: Redis): Promise<void> {
   await store.zadd(DUE_INDEX, ...Array.from({ length: DUE }, (_, n) => [dueAt, nameOf(n)]).flat())
 }
 
-/** Returns the digest of the script with which the running service claims due realms. */
+/** Returns the SHA-1 digest of the Lua script with which the running service claims due realms. */
 async function takeDueCall(redisUrl: string): Promise<string> {
   const log = await logCommands(redisUrl)
   await delay(LOOK_MS)
@@ -160,7 +164,10 @@ async function takeDueCall(redisUrl: string): Promise<string> {
   throw new Error('the service did not poll for due realms')
 }
 
-/** Runs the service's own script with the arguments that the service passes. */
+/**
+ * Returns the durations of claims, in milliseconds. Each claim runs the service's own script with the service's
+ * arguments.
+ */
 async function timeTakes(store: Redis, digest: string): Promise<readonly number[]> {
   const takesMs: number[] = []
   for (let take = 0; take < TAKES; take += 1) {

@@ -1,12 +1,14 @@
 /**
- * What clients of `GET /events` cost the orders that run meanwhile: orders per second with 0, 10 and 100 clients that
- * read, and with 300 that read nothing. Prints a table with medians and ratios.
+ * The cost of clients of `GET /events` for orders that run at the same time. Measures orders per second with 0, 10
+ * and 100 clients that read the events, and with 300 clients that read nothing. Prints a table with medians and
+ * ratios.
  *
  *   npm run bench -- events [--rounds 5] [--orders 2000]
  *   npm run bench -- events --against <checkout>      the coordinator of another checkout instead of this one's
  *
- * Uses the PostgreSQL and RabbitMQ on this machine's standard ports. The clients are a process of their own. On a
- * machine with few cores they compete with the coordinator, so its processor time per order is the better measure.
+ * Uses the PostgreSQL and RabbitMQ on this machine's standard ports. The clients run in a separate process. On a
+ * machine with few cores the clients compete with the coordinator, so the coordinator's processor time per order is
+ * a better measure than the rate.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -81,7 +83,7 @@ async function measure({ count, mode }: Scenario): Promise<Measured> {
   }
 }
 
-/** Resolves when all watchers have their response. */
+/** Starts clients of `/events`. Resolves when every client has received the response headers. */
 async function startWatchers(count: number, mode: Scenario['mode']): Promise<AsyncDisposable> {
   const args = [WATCHERS, coordinator.url, system.serviceKey, String(count), mode]
   const child: ChildProcess = spawn(process.execPath, args, {
@@ -123,7 +125,7 @@ async function runOrders(): Promise<number> {
   return (performance.now() - startedAt) / 1_000
 }
 
-/** The number of completed last steps, by the metrics of the coordinator. */
+/** Returns the number of completed last steps, read from the coordinator's metrics. */
 async function completedOrders(): Promise<number> {
   const text = await (await fetch(`${coordinator.url}/metrics`)).text()
   const line = text

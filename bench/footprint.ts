@@ -1,4 +1,5 @@
-// Time until each service is ready and its resident memory when idle, on real backends. Prints a table.
+// Measures how long each service takes to become ready, and the resident memory of the idle service, with real
+// backends. Prints a table.
 import { setTimeout as delay } from 'node:timers/promises'
 import setupBackends from '@integration-host/tests/backends'
 import { serviceNames, startSystem } from '@integration-host/tests/system'
@@ -9,7 +10,8 @@ const ROUNDS = 5
 const IDLE_MS = 5_000
 
 const stopBackends = await setupBackends()
-// Starts everything once, so that tables and queues exist and the page cache is warm.
+// Starts and stops all services once before the measurement, so that tables and queues exist and the page cache is
+// warm.
 const system = await startSystem()
 const rows = []
 for (const name of serviceNames) {

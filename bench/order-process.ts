@@ -1,15 +1,17 @@
 /**
- * The demo's OrderProcess (two HTTP calls, one CSV file, every step durable before the next) on this coordinator
- * and on the other workflow engines: rate, processor time, latency at a slow pace. Prints tables.
+ * The demo's OrderProcess on this coordinator and on other workflow engines. The process makes two HTTP calls and
+ * writes one CSV file, and each step is stored durably before the next step starts. Measures the rate, the
+ * processor time, and the latency at a slow pace. Prints tables.
  *
  *   npm run bench -- order-process [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
- *   npm run bench -- order-process --against <checkout>      the coordinator of this checkout and of another one
- *   npm run bench -- order-process --finished        cost per transaction with 0, 100k and 1M finished ones
+ *   npm run bench -- order-process --against <checkout>      the coordinator of this checkout and of another checkout
+ *   npm run bench -- order-process --finished                with 0, 100k and 1M finished transactions in the tables
  *
- * `--concurrency 16,64,128,192` is the sweep from which the settings in `entries.ts` were chosen: each entry with each
- * value, rates only. `--profile <folder>` keeps CPU profiles of the coordinator's Node process. `--scale 0.1` runs a tenth of the transactions.
- * Uses the PostgreSQL and RabbitMQ on this machine's standard ports, which no other process may use meanwhile.
- * Redis and Restate are started.
+ * `--concurrency 16,64,128,192` measures each entry with each of these concurrencies and prints rates only; the
+ * settings in `entries.ts` were chosen from such a run. `--profile <folder>` keeps CPU profiles of the
+ * coordinator's Node process. `--scale 0.1` runs a tenth of the transactions. Uses the PostgreSQL and RabbitMQ on
+ * this machine's standard ports; no other process may use these servers during the benchmark. Redis and Restate are
+ * started by the benchmark.
  */
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
@@ -69,8 +71,8 @@ const chosen = entries
 const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
-// Uses the local servers only: the processor time of a server in a container cannot be read, and the
-// PostgreSQL that the tests start runs without fsync.
+// The benchmark uses the local servers only: the processor time of a server in a container cannot be read, and the
+// PostgreSQL that the tests would start runs without fsync.
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const stub = opened.use(await startStub())
@@ -92,7 +94,7 @@ const load = (pacedSeconds: number): Load => ({
 })
 await (args.finished ? measureFinished() : measureEntries())
 
-/** Runs the entries one after the other within each round, because the machine's speed drifts. */
+/** Each round runs all entries one after the other, because the speed of the machine drifts between rounds. */
 async function measureEntries(): Promise<void> {
   const isSweep = sweep.length > 0
   const measured = new Map<Entry, (Measured | null)[]>(chosen.map((entry) => [entry, []]))
@@ -132,7 +134,10 @@ async function measureFinished(): Promise<void> {
   }
 }
 
-/** A failed round is reported and left out, and so are all rounds after a signal; the other results remain valid. */
+/**
+ * Measures an entry; resolves with `null` if the round failed or after SIGINT or SIGTERM. An error is reported and
+ * the round is not included in the results. The other results remain valid.
+ */
 async function attempt(name: string, work: () => Promise<Measured>): Promise<Measured | null> {
   if (leaving.signal.aborted) return null
   try {

@@ -1,7 +1,8 @@
-// The cost of the accounting gateway compared with other proxies that inject a bearer token by realm: nginx with a
-// static map, and proxies written with Node's proxy packages. Prints two tables. Needs nginx; uses wrk if it is installed.
+// The cost of the accounting gateway compared with other proxies that add the bearer token of a realm to a request.
+// The other proxies are nginx with a static map of tokens, and proxies written with Node's proxy packages. Prints
+// two tables. Needs nginx; uses wrk if it is installed.
 //   npm run bench -- proxy [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
-//   npm run bench -- proxy --against <checkout>     the gateway of this checkout and of another one
+//   npm run bench -- proxy --against <checkout>     the gateway of this checkout and of another checkout
 // `--profile <folder>` keeps a CPU profile of the gateway.
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
@@ -33,7 +34,8 @@ const PACED_ROUNDS = Number(values['paced-rounds'])
 const CONNECTIONS = 64
 const REALMS = 100
 const PACE = 500
-// After the first round V8 has not yet optimized the hot functions of any of them.
+// Several rounds are needed, because after the first round V8 has not yet optimized the hot functions of the
+// proxies.
 const WARM_UP_ROUNDS = 3
 
 await using opened = new AsyncDisposableStack()
@@ -83,7 +85,7 @@ console.log(
 )
 console.table(compare(saturated, names, base))
 
-// One realm, so that the same headers are valid for the upstream without a proxy.
+// Only one realm, so that the same headers are also valid for requests sent directly to the upstream.
 const [firstRealm = ''] = realms
 const direct: Proxy = { url: upstream.url, pid: upstream.pid, key: tokenOf(firstRealm) }
 const pacedSides: Readonly<Record<string, Proxy>> = { direct, ...sides }
@@ -118,8 +120,8 @@ console.table(Object.fromEntries(Object.keys(pacedSides).map((name) => [name, ro
 /** Starts a gateway with a service key of its own. */
 async function gateway(checkout?: string): Promise<Proxy> {
   const system = opened.use(await startSystem([], checkout === undefined ? {} : { checkout }))
-  // Limits are on but far above the load, so that each call is counted and none is rejected. The gateway logs no
-  // line per call, because the other proxies log none either.
+  // The rate limits are enabled but far above the number of calls, so that each call is counted and none is
+  // rejected. The gateway logs no line per call, because the other proxies log none either.
   const started = await system.replica('accounting-gateway', {
     LOG_LEVEL: 'warn',
     REDIS_URL: redisUrl,

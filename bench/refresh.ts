@@ -1,5 +1,6 @@
-// The cost of a refresh in provider calls and Redis round trips of token-service. Then its rate compared with two
-// OAuth libraries with a Redis SET, all refreshing at the same sandbox provider. Prints two tables.
+// The cost of a refresh by token-service in provider calls and Redis round trips, and the rate of refreshes. The
+// rate is compared with that of two OAuth libraries that store tokens with a Redis SET. All of them refresh at the
+// same sandbox provider. Prints two tables.
 import { startCustody } from './support/custody.ts'
 import { inTurn, saturate, type Target } from './support/load.ts'
 import { connectPeers, startPeer } from './support/peer-process.ts'
@@ -13,7 +14,10 @@ const IN_FLIGHT = 32
 const WARM_UP_ROUNDS = 3
 const ROUNDS = 10
 const ROUND_SECONDS = 1
-/** Keys that only a call for one realm uses: a credential, its lease, or a peer's record. */
+/**
+ * Matches the keys that only a call for one realm uses: a credential, its lease, or the record of a compared
+ * library.
+ */
 const REALM_KEY = /^([a-z-]+:)?ACC-\d+$/
 
 await using opened = new AsyncDisposableStack()
@@ -21,9 +25,9 @@ const { url: redisUrl, redis } = opened.use(await startPrivateRedis({ appendOnly
 const custody = opened.use(await startCustody(redisUrl))
 const tokenService = custody.startTokenService()
 await custody.system.ready('token-service')
-// The provider rotates the refresh token at every refresh, so each refresh has a new token to store. The
-// previous token stays valid for a grace period, because the compared libraries refresh one credential
-// several times at once.
+// The provider rotates the refresh token at every refresh, so each refresh has a new token to store. The previous
+// token stays valid for a grace period, because the compared libraries may refresh one credential several times at
+// the same moment.
 await custody.sandbox('PUT', 'settings', { rotation: 'always', graceSeconds: 86_400 })
 const realms = Array.from({ length: REALMS }, (_, n) => `93414539080${String(n).padStart(5, '0')}`)
 for (const realm of realms) {

@@ -1,6 +1,7 @@
-// Clients without a key at every open endpoint: whether the services' memory stays flat, and how much slower gateway
-// calls and refreshes of users become. Prints two tables and a verdict; the exit code is 1 if it is negative.
-//   npm run bench -- strangers [--count 10000] [--seconds 60] [--every 20]     a request of each every 20 seconds
+// Clients without a key at every open endpoint. Measures whether the memory of the services stays constant, and how
+// much slower gateway calls and refreshes of users become. Prints two tables and a verdict; if the verdict is
+// negative, the exit code is 1.
+//   npm run bench -- strangers [--count 10000] [--seconds 60] [--every 20]     each client sends a request every 20 s
 import { fileURLToPath } from 'node:url'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -29,9 +30,9 @@ const REALMS = 20
 const CALLS_PER_SECOND = 50
 const REFRESHES_PER_SECOND = 5
 const WARM_UP_SECONDS = 5
-/** A p50 may grow by a fifth. */
+/** The limit for the p50 latency: at most a fifth above the latency without the clients. */
 const MAX_SLOWDOWN = 1.2
-/** Memory may grow by a tenth, or by 16 MB, from the middle of the load to its end. */
+/** The limit for the memory: from the middle of the measurement to its end it may grow by a tenth or by 16 MB. */
 const MAX_GROWTH = 1.1
 const MAX_GROWTH_MB = 16
 
@@ -96,7 +97,7 @@ const crowd = opened.use(
     JSON.stringify(settings),
   ]),
 )
-// All clients have sent a request after the first interval.
+// After the first interval all clients have sent a request.
 await delay(everySeconds * 1_000)
 const samples: (readonly number[])[] = []
 const sampling = setInterval(() => samples.push(memory()), 1_000)
@@ -153,7 +154,10 @@ console.log(
 )
 process.exitCode = problems.length === 0 ? 0 : 1
 
-/** Every endpoint that needs no key, and one request without a key to the others of each service. */
+/**
+ * Returns a request without a key for every endpoint that needs no key, and for one endpoint of each service that
+ * needs a key.
+ */
 function openEndpoints(): CrowdSettings['requests'] {
   const common = ['/health/live', '/health/ready', '/metrics', '/openapi.json']
   const paths: Record<(typeof services)[number], readonly string[]> = {

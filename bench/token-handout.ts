@@ -1,7 +1,7 @@
-// The cost of issuing a fresh token: token-service compared with a bare handler that does one Redis read, and with
-// the two OAuth libraries that users write such a handler with today. Prints two tables.
+// The cost of issuing a token that needs no refresh. token-service is compared with a minimal handler that reads
+// Redis once, and with the two OAuth libraries with which such handlers are usually written. Prints two tables.
 //   npm run bench -- token-handout [--rounds 12] [--paced-rounds 5]
-//   npm run bench -- token-handout --against <checkout>     token-service of this checkout and of another one
+//   npm run bench -- token-handout --against <checkout>     token-service of this checkout and of another checkout
 import { parseArgs } from 'node:util'
 import { OTHER_CHECKOUT, otherCheckout, THIS_CHECKOUT } from './support/checkout.ts'
 import { startCustody } from './support/custody.ts'
@@ -30,7 +30,7 @@ const PACED_SECONDS = 3
 const realms = Array.from({ length: REALMS }, (_, n) => `93414539080${String(n).padStart(5, '0')}`)
 
 await using opened = new AsyncDisposableStack()
-/** A server that issues tokens, and the service key that it expects. */
+/** A server that issues tokens, and the service key with which clients call the server. */
 type Issuer = Side & { readonly key: string }
 const sides: Readonly<Record<string, Issuer>> =
   values.against === undefined
@@ -66,7 +66,7 @@ const row = (name: string) => ({
 })
 console.table(Object.fromEntries(names.map((name) => [name, row(name)])))
 
-/** Starts a token-service with a Redis of its own that holds a credential of each realm. */
+/** Starts a token-service with a separate Redis that contains a credential for each realm. */
 async function tokenService(checkout?: string) {
   const { url: redisUrl, redis } = opened.use(await startPrivateRedis({ appendOnly: true }))
   const custody = opened.use(await startCustody(redisUrl, checkout))
@@ -76,7 +76,8 @@ async function tokenService(checkout?: string) {
     await custody.connect(realm)
     if (checkout === undefined) await connectPeers(custody, redis, realm)
   }
-  // No token is refreshed here, so the provider is stopped and one process fewer competes for the processors.
+  // No token is refreshed in this benchmark, so the provider is stopped. One process fewer then competes for the
+  // processors.
   await custody.system.service('sandbox-provider').stop('SIGTERM')
   const { serviceKey: key } = custody.system
   return { issuer: { url: service.url, pid: service.pid, key }, redisUrl, custody }

@@ -5,13 +5,14 @@ import { createHash } from 'node:crypto'
 /** Permissions of a Redis user. `*` in a key pattern matches any characters. */
 interface RedisAccount {
   readonly keys: readonly string[]
-  /** Commands and categories in the syntax of `ACL SETUSER`. */
+  /** Allowed commands and command categories, in the syntax of `ACL SETUSER`. */
   readonly commands: readonly string[]
 }
 
 /**
- * What every connection needs: set-up, PING, and TIME and INFO for the health check. None of them reads a key. `-@dangerous`
- * takes CLIENT KILL and the like away; INFO is in that category, too.
+ * Permissions that every connection needs: the set-up of the connection, PING, and TIME and INFO for the health
+ * check. None of these commands reads a key. `-@dangerous` removes commands such as CLIENT KILL from
+ * `+@connection`. It also removes INFO, so INFO is added again after it.
  */
 const CONNECTION = ['+@connection', '-@dangerous', '+time', '+info']
 
@@ -25,13 +26,14 @@ export const redisAccounts = {
       'authorization:*',
       'exchange:*', // authorization codes that were already exchanged
     ],
-    // Every data command on its own keys, but none that is dangerous: KEYS, FLUSHALL, SORT and the like.
+    // All data commands except the dangerous ones such as KEYS, FLUSHALL and SORT, and only on the keys listed
+    // above.
     commands: ['+@read', '+@write', '+@scripting', ...CONNECTION, '+config|get'],
   },
   'accounting-gateway': {
-    // Permits, concurrency slots and cool-downs of the two rate limiters.
+    // The permits, concurrency slots and cool-downs that the gateway's two rate limiters store.
     keys: ['throttle:*', 'batch:*'],
-    // Those of the scripts in services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts.
+    // The commands that the scripts in services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts call.
     commands: [
       '+eval',
       '+evalsha',
@@ -51,13 +53,13 @@ export const redisAccounts = {
       ...CONNECTION,
     ],
   },
-  // `integration-host doctor` reads settings of the server, and no key.
+  // `integration-host doctor` reads the settings of the Redis server, but no key.
   doctor: { keys: [], commands: [...CONNECTION, '+config|get', '+acl|getuser'] },
 } as const satisfies Readonly<Record<string, RedisAccount>>
 export type RedisAccountName = keyof typeof redisAccounts
 
 /**
- * Returns the rules of `ACL SETUSER` for an account, without its password.
+ * Returns the rules of `ACL SETUSER` for an account, without the account's password.
  *
  * @param prefix the installation's `REDIS_KEY_PREFIX`
  */
@@ -72,13 +74,14 @@ export function redisRules(name: RedisAccountName, prefix = ''): readonly string
   ]
 }
 
-/** Returns a line of `redis.conf` that creates the account; the line contains a hash of the password. */
+/** Returns a line of `redis.conf` that creates the account. The line contains a hash of the password. */
 export const redisUser = (name: RedisAccountName, password: string): string =>
   `user ${name} on #${createHash('sha256').update(password).digest('hex')} ${redisRules(name).join(' ')}`
 
 /**
- * Permissions of a RabbitMQ user: names of exchanges and queues, as regular expressions. Binding a queue needs `write` on the
- * queue and `read` on the exchange; a queue with a dead-letter exchange also needs `read` on itself and `write` on the exchange.
+ * Permissions of a RabbitMQ user, as regular expressions that match names of exchanges and queues. To bind a queue,
+ * a user needs `write` on the queue and `read` on the exchange. To declare a queue with a dead-letter exchange, a
+ * user also needs `read` on the queue and `write` on the dead-letter exchange.
  */
 interface BrokerAccount {
   readonly configure: readonly string[]
@@ -111,20 +114,20 @@ export const brokerAccounts = {
       'dead\\..+',
       ...COORDINATOR_QUEUES,
     ],
-    // It must not publish credential events, so it has no `write` on integration.credentials.
+    // The gateway must not publish credential events, so its account has no `write` on integration.credentials.
     write: [
       'integration\\.(steps|dead|transactions|coordinators)',
       'dead\\..+',
       ...COORDINATOR_QUEUES,
     ],
-    // Dead letters are for operators, so it has no `read` on their queues.
+    // Only operators read dead letters, so the coordinator's account has no `read` on the dead-letter queues.
     read: ['integration\\.(steps|dead|credentials|coordinators)', ...COORDINATOR_QUEUES],
   },
 } as const satisfies Readonly<Record<string, BrokerAccount>>
 export type BrokerAccountName = keyof typeof brokerAccounts
 
 /**
- * Returns the permissions of an account as RabbitMQ expects them: one regular expression each.
+ * Returns the permissions of an account as RabbitMQ expects them: one regular expression for each permission.
  *
  * @param prefix the installation's `AMQP_PREFIX`
  */

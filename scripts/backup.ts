@@ -1,7 +1,8 @@
-// Saves the data that an installation cannot recreate, and proves that a saved copy can be restored: docs/backup.md.
+// Saves the data that an installation cannot recreate, and proves that a saved copy can be restored:
+// docs/backup.md.
 //   node scripts/backup.ts save FOLDER     saves DATABASE_URL and REDIS_URL into a new folder
-//   node scripts/backup.ts drill FOLDER    restores it into a new database on DRILL_DATABASE_URL and into a new
-//                                          redis-server, checks the content, and removes both
+//   node scripts/backup.ts drill FOLDER    restores the saved folder into a new database on DRILL_DATABASE_URL and into
+//                                          a new redis-server, checks the content, and removes both
 // Needs pg_dump, pg_restore, psql, redis-cli and, for the drill, redis-server on the PATH. No provider is called.
 import { execFile, spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
@@ -25,8 +26,8 @@ class Unusable extends Error {
 }
 
 /**
- * Returns connection settings as libpq's environment variables, because any user of the machine can read the
- * arguments of a program.
+ * Returns connection settings as libpq's environment variables. They are not passed as arguments, because any user
+ * of the machine can read the arguments of a program.
  */
 function postgresAt(url: URL): NodeJS.ProcessEnv {
   const sslMode = url.searchParams.get('sslmode')
@@ -80,7 +81,7 @@ async function save(folder: string): Promise<void> {
   const digests = Object.fromEntries(
     await Promise.all(FILES.map(async (file) => [file, await digestOf(join(folder, file))])),
   ) as Readonly<Record<string, string>>
-  // Written last: a folder without it is an interrupted backup.
+  // The manifest is written last, so a folder without a manifest is an interrupted backup.
   const manifest = { format: 1, takenAt: new Date().toISOString(), sha256: digests }
   await writeFile(join(folder, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`, {
     mode: 0o600,
@@ -136,8 +137,8 @@ async function drillPostgres(dump: string, server: URL): Promise<void> {
   }
 }
 
-// Returns each credential's name, followed by the fields and values of its record. A script that blocks the server
-// is acceptable, because only the drill uses this server.
+// Returns each credential's name, followed by the fields and values of its record. The script blocks the server
+// while it runs. That is acceptable, because only the drill uses this server.
 const ALL_CREDENTIALS = `
   local found = {}
   for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
@@ -160,7 +161,7 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
       folder,
       '--dbfilename',
       'redis.rdb',
-      // With an append-only file Redis would start empty and ignore the copy.
+      // With `appendonly yes` Redis would start with an empty append-only file and ignore redis.rdb.
       '--appendonly',
       'no',
       '--save',
@@ -199,10 +200,10 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
   }
 }
 
-/** A credential's name, and the fields and values of its record one after the other. */
+/** The name of a credential, and its record as a flat list in which each field is followed by its value. */
 type StoredRecord = readonly [name: string, flat: readonly string[]]
 
-/** Returns whether a record is that of its name, with secrets that the keys decrypt. */
+/** Returns whether the record belongs to the credential name and the keys decrypt all secrets in the record. */
 function opens(keys: KeyRing, [name, flat]: StoredRecord): boolean {
   const fields = Object.fromEntries(
     flat.flatMap((field, at) => (at % 2 === 0 ? [[field, flat[at + 1] ?? '']] : [])),
@@ -220,7 +221,8 @@ if (work === undefined || folder === undefined || rest.length > 0) {
 try {
   await work(folder)
 } catch (error) {
-  // The message of a failed program holds its arguments, none of which is a secret, and its standard error.
+  // The error message of a failed program contains the program's arguments and its standard error. No argument is a
+  // secret.
   console.error(error instanceof Error ? `${command} failed: ${error.message.trim()}` : error)
   process.exitCode = 1
 }

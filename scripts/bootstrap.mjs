@@ -1,12 +1,13 @@
 /*
- * Runs before every npm script, so that a bare checkout starts with one command on a machine that has only Node 18 and
- * npm. Plain JavaScript without dependencies.
+ * Runs before every npm script, so that a bare checkout starts with one command on a machine that has only Node 18
+ * and npm. This file is plain JavaScript without dependencies.
  *
  *   node scripts/bootstrap.mjs [--dev] <entry.ts> [arguments]
  *   node scripts/bootstrap.mjs [--dev] --bin <name> [arguments]
  *
- * 1. Installs the dependencies of the lockfile unless they are installed (`--dev`: development dependencies as well).
- * 2. Runs the entry, or the program of a package, with a Node that is new enough: this one or the one just installed.
+ * 1. Installs the dependencies of the lockfile if they are missing. `--dev` includes the development dependencies.
+ * 2. Runs the entry, or the program of a package. If the current Node is too old, the Node that step 1 installed is
+ * used.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -24,7 +25,7 @@ const bundledNode = join(modules, 'node', 'bin', 'node')
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const neededNode = manifest.engines.node.replace('>=', '')
 
-// A first install takes half a minute, but several minutes over a slow connection.
+// A first install takes half a minute, or several minutes over a slow connection.
 const lockWaitMs = 15 * 60_000
 
 class CannotStart extends Error {
@@ -38,7 +39,10 @@ class CannotStart extends Error {
   }
 }
 
-/** @typedef {{ hash: string, dev: boolean }} Stamp the installed lockfile, and whether the development dependencies are installed */
+/**
+ * @typedef {{ hash: string, dev: boolean }} Stamp the hash of the installed lockfile, and whether the development
+ * dependencies are installed
+ */
 
 try {
   const { dev, bin, args } = readArguments(process.argv.slice(2))
@@ -48,7 +52,8 @@ try {
   if (bin !== undefined && !existsSync(join(modules, '.bin', bin))) {
     throw new CannotStart(`No installed package has a program named ${bin}.`)
   }
-  // Without the flag SIGUSR1 opens Node's inspector, through which another process of the user could read keys and tokens.
+  // Without `--disable-sigusr1`, SIGUSR1 would open Node's inspector, through which another process of the same
+  // user could read keys and tokens.
   const [program, programArgs] =
     bin === undefined ? [node, ['--disable-sigusr1', ...args]] : [join(modules, '.bin', bin), args]
   process.exitCode = await run(program, programArgs, {
@@ -90,7 +95,7 @@ async function ensureInstalled(dev) {
     throw new CannotStart(`Timed out waiting for another installation: ${messageOf(error)}.`)
   })
   try {
-    // The process that held the lock has most likely installed the dependencies.
+    // The process that held the lock has most likely installed the dependencies, so check before installing again.
     if (!isInstalled(dev)) await install(dev)
   } finally {
     release()
@@ -98,7 +103,8 @@ async function ensureInstalled(dev) {
 }
 
 /**
- * A production start accepts a development install and never removes anything from it.
+ * Returns whether the dependencies are installed. Without `dev` an install that includes the development
+ * dependencies is accepted too, and these are not removed.
  *
  * @param {boolean} dev
  */
@@ -118,7 +124,8 @@ function isInstalled(dev) {
 /** @param {boolean} wantsDev */
 async function install(wantsDev) {
   const before = readStamp()
-  // Without a stamp the installer may have been run directly: what it installed must not be removed.
+  // If there is no stamp, a user may have run the installer directly. The development dependencies of such an
+  // install must not be removed.
   const dev = wantsDev || (before?.dev ?? existsSync(join(modules, 'vitest')))
   const hash = currentHash()
   if (before === undefined) {
@@ -136,19 +143,21 @@ async function install(wantsDev) {
       '--prefer-offline',
       '--loglevel=error',
       '--no-update-notifier',
-      // Without a network npm would retry for more than a minute before it reports the failure.
+      // With npm's default settings a run without a network would retry for more than a minute before npm reports
+      // the failure.
       '--fetch-retry-mintimeout=2000',
       '--fetch-retry-maxtimeout=8000',
       manifest.packageManager,
       'install',
       '--frozen-lockfile',
       dev ? '--prod=false' : '--prod',
-      // Progress is useful in a terminal only; a log shall hold failures only.
+      // Progress is useful in a terminal only. A log file shall contain errors only.
       ...(process.stderr.isTTY ? [] : ['--loglevel=error']),
     ],
     {
       stdio: ['ignore', 2, 2], // standard output is reserved for the program that is started afterwards
-      // npm does not forward signals to its children; a process group of its own can be signalled as a whole.
+      // npm does not forward signals to its child processes. With a process group of its own, npm and all of them
+      // can be signalled together.
       detached: true,
     },
   ).catch((/** @type {unknown} */ error) => {
@@ -202,7 +211,10 @@ function needsModules(folder) {
   return Object.keys(installRelevant(folder).dependencies ?? {}).length > 0
 }
 
-/** Returns the root and every workspace package. The list in pnpm-workspace.yaml holds plain folders and `folder/*` only. */
+/**
+ * Returns the folders of the root and of every workspace package. The list in pnpm-workspace.yaml contains only
+ * plain folders and `folder/*`.
+ */
 function workspaceFolders() {
   const yaml = readFileSync(join(root, 'pnpm-workspace.yaml'), 'utf8')
   const list = /^packages:\n((?:[ ]+- .*\n)+)/m.exec(yaml)?.[1] ?? ''
@@ -219,7 +231,7 @@ function workspaceFolders() {
   )
 }
 
-/** @returns {string | undefined} a Node that runs the TypeScript sources */
+/** @returns {string | undefined} the path of a Node that can run the TypeScript sources */
 function usableNode() {
   if (isAtLeast(process.versions.node, neededNode)) return process.execPath
   return existsSync(bundledNode) ? bundledNode : undefined
@@ -248,14 +260,14 @@ function isAtLeast(version, minimum) {
  * @param {string} program
  * @param {string[]} args
  * @param {import('node:child_process').SpawnOptions} options
- * @returns {Promise<number>} its exit code; 128 + the signal's number if a signal ended it
+ * @returns {Promise<number>} the program's exit code, or 128 + the signal's number if a signal ended the program
  */
 function run(program, args, options) {
   return new Promise((resolve, reject) => {
     /** @type {NodeJS.Signals | undefined} */
     let lastForwarded
-    // On Ctrl-C the terminal signals the child itself, because it is in the same process group. A second SIGINT would make
-    // most programs exit at once instead of shutting down.
+    // On Ctrl-C the terminal signals the child directly, because the child is in the same process group. If SIGINT
+    // were forwarded as well, most programs would exit at once on the second SIGINT instead of shutting down.
     const fromTerminal = [process.stdin, process.stdout, process.stderr].some((one) => one.isTTY)
     /** @param {NodeJS.Signals} signal */
     const forward = (signal) => {
@@ -265,8 +277,9 @@ function run(program, args, options) {
     }
     /** @type {NodeJS.Signals[]} */
     const signals = ['SIGINT', 'SIGTERM', 'SIGHUP']
-    // Register before the spawn: on a busy machine the child may run before `spawn` returns, and a signal that arrives in
-    // between would end this process alone. Node calls the listeners only after `child` is assigned.
+    // Register the listeners before the spawn: on a busy machine the child may run before `spawn` returns. A signal
+    // in between would end this process and leave the child running. Node calls the listeners only after `child` is
+    // assigned.
     for (const signal of signals) process.on(signal, forward)
     const orphanWatch = watchForOrphaning(() => forward('SIGTERM'))
     const stopWatching = () => {
@@ -280,7 +293,8 @@ function run(program, args, options) {
     })
     child.on('exit', (code, signal) => {
       stopWatching()
-      // The installer may have exited just before the signal arrived: the program must not be started then either.
+      // If the installer exited just before the signal arrived, the program must not be started either. So a
+      // forwarded signal counts as the end of the installer.
       const endedBy = signal ?? (options.detached ? lastForwarded : undefined)
       resolve(endedBy === undefined ? (code ?? 1) : 128 + constants.signals[endedBy])
     })
@@ -288,8 +302,8 @@ function run(program, args, options) {
 }
 
 /**
- * A SIGTERM to npm ends npm and its shell but is not forwarded to this process. The only sign of it is that the parent
- * process has changed.
+ * Calls `onOrphaned` when the parent process has exited. A SIGTERM to npm ends npm and its shell, but npm does not
+ * forward the signal to this process. Only the changed parent process shows that npm has ended.
  *
  * @param {() => void} onOrphaned
  */
@@ -313,7 +327,7 @@ function signalGroup(child, signal) {
   try {
     process.kill(-child.pid, signal)
   } catch {
-    // It has already exited.
+    // The process has already exited.
   }
 }
 

@@ -16,8 +16,8 @@ import { type StartedProcess, startProcess } from '../packages/shared/test-suppo
 import { acquireLock } from './install-lock.mjs'
 
 /*
- * A minimal workspace with the real bootstrap and a fake `npx`, which records its arguments and does what the installer
- * would do: it puts a Node and a program into node_modules.
+ * A minimal workspace with the real bootstrap and a fake `npx`. The fake records its arguments and, like the
+ * installer, puts a Node and a program into node_modules.
  */
 let root: string
 const running = new Set<StartedProcess>()
@@ -65,7 +65,7 @@ beforeEach(() => {
      const poll = setInterval(() => { if (!fs.existsSync(${JSON.stringify(join(root, 'hold'))})) { clearInterval(poll); finish() } }, 10)`,
   )
   chmodSync(join(root, 'tools', 'npx'), 0o755)
-  // Makes `spawn` in the bootstrap return only half a second after the installer has started.
+  // Delays the return of `spawn` in the bootstrap until half a second after the installer has started.
   write(
     'slow-spawn.cjs',
     `const fs = require('node:fs')
@@ -88,8 +88,8 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true })
 })
 
-describe('installing before a start', () => {
-  it('installs with the pinned package manager on the first run, and does not install on the second', async () => {
+describe('the installation before a start', () => {
+  it('installs with the pinned package manager on the first run, and not on the second run', async () => {
     const first = await bootstrap('app/entry.mjs', 'one', 'two')
     expect(first).toMatchObject({ code: 0, started: ['one', 'two'] })
     expect(first.err).toContain('First run')
@@ -189,8 +189,8 @@ describe('installing before a start', () => {
   )
 })
 
-describe('two terminals at a time', () => {
-  it('two concurrent runs install the dependencies once, and both start', async () => {
+describe('the bootstrap in two terminals at the same time', () => {
+  it('two concurrent runs install the dependencies once, and both start their program', async () => {
     write('hold', '')
     const first = start({}, 'app/entry.mjs', 'first')
     await until(() => installs().length === 1)
@@ -229,12 +229,12 @@ describe('two terminals at a time', () => {
   })
 })
 
-describe('running', () => {
+describe('the bootstrap while its program runs', () => {
   it('exits with the exit code of the program', async () => {
     expect(await bootstrap('app/entry.mjs', 'exit', '42')).toMatchObject({ code: 42 })
   })
 
-  it('exits with 128 + the number of the signal that ended the program', async () => {
+  it('exits with 128 plus the signal number if a signal ended the program', async () => {
     expect(await bootstrap('app/entry.mjs', 'die', 'SIGKILL')).toMatchObject({ code: 137 })
   })
 
@@ -250,7 +250,7 @@ describe('running', () => {
     },
   )
 
-  it('stops the program if its parent process npm has exited, because npm forwards no SIGTERM', async () => {
+  it('stops the program when its parent process npm has exited, because npm forwards no SIGTERM', async () => {
     await bootstrap('app/entry.mjs')
     const command = `"${process.execPath}" scripts/bootstrap.mjs app/entry.mjs wait; true`
     const shell = track(
@@ -265,7 +265,7 @@ describe('running', () => {
     await expect(shell.waitForOutput(/got SIGTERM/)).resolves.toBeTruthy()
   })
 
-  it('runs the program without the inspector that SIGUSR1 opens', async () => {
+  it('runs the program with the inspector on SIGUSR1 disabled', async () => {
     expect((await bootstrap('app/entry.mjs')).out).toContain('"flags":["--disable-sigusr1"]')
   })
 
@@ -289,7 +289,7 @@ describe('running', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('reports in one sentence that Node is too old if none could be installed, and installs on the next run', async () => {
+  it('reports that Node is too old in one sentence if no newer Node could be installed, and installs on the next run', async () => {
     needNode('>=999.0')
     const result = await bootstrapWith({ NO_NODE: '1' }, 'app/entry.mjs')
     expect(result).toMatchObject({ code: 1, started: undefined })
@@ -300,13 +300,13 @@ describe('running', () => {
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
   })
 
-  it('puts the Node in node_modules first on the PATH of a package program', async () => {
+  it('puts the folder of the Node in node_modules first on the PATH of a package program', async () => {
     needNode('>=999.0')
     const result = await bootstrap('--bin', 'tool', 'run', '--fast')
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)
   })
 
-  it('reports the name of an unknown package program, and prints its usage without arguments', async () => {
+  it('reports the name of an unknown package program, and prints the usage if there are no arguments', async () => {
     const unknown = await bootstrap('--bin', 'nonesuch')
     expect(unknown).toMatchObject({ code: 1 })
     expect(unknown.err).toContain('nonesuch')
@@ -320,7 +320,7 @@ interface Result {
   readonly code: number | null
   readonly out: string
   readonly err: string
-  /** What the started entry reported about itself; undefined if the entry was not started. */
+  /** What the started entry printed about itself; undefined if the entry was not started. */
   readonly started: readonly string[] | undefined
   readonly cwd: string | undefined
   readonly bundled: boolean | undefined
@@ -331,7 +331,7 @@ function start(env: NodeJS.ProcessEnv, ...args: string[]) {
   const started = track(
     startProcess([join(root, 'scripts/bootstrap.mjs'), ...args], {
       cwd: join(root, 'elsewhere'),
-      // As npm starts it.
+      // Sets the environment variable that npm sets when it runs a script.
       env: { ...process.env, npm_lifecycle_event: 'start', PATH: path, ...env },
     }),
   )

@@ -1,5 +1,5 @@
-// `docker compose --profile real`: configures the provider named in .env instead of the sandbox, in the files that `init`
-// distributes to the services.
+// `docker compose --profile real`: configures the provider that .env names instead of the sandbox. Writes the
+// settings to the files that `init` distributes to the services.
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -18,7 +18,7 @@ const settings: Readonly<Record<string, string>> = {
   ACCOUNTING_URL: process.env['ACCOUNTING_URL'] ?? '',
   REDIRECT: process.env['REDIRECT'] ?? '',
   CLIENT_ID: process.env['CLIENT_ID'] ?? '',
-  // Read from a file: `docker inspect` shows the environment of a container.
+  // The client secret is read from a file, because `docker inspect` shows the environment of a container.
   CLIENT_SECRET: readSecret(process.env['CLIENT_SECRET_FILE'] ?? '') ?? '',
 }
 
@@ -32,7 +32,8 @@ const known = readSecret(at('DISCOVERY_URL'))
 if (missing.length > 0)
   fail(`set ${missing.join(', ')} in .env; .env.example says what each of them is`)
 if (bad.length > 0) fail(`${bad.join(', ')} in .env must be http(s) URLs`)
-// The stored refresh tokens were issued by the sandbox: token-service would send them to the real provider, which rejects them.
+// The sandbox has issued the stored refresh tokens. With the new settings token-service would send these tokens to
+// the real provider, which would reject them.
 if (known === SANDBOX_DISCOVERY_URL)
   fail(
     'this installation has companies connected at the sandbox provider. Keep it and start another one beside it ' +

@@ -1,5 +1,6 @@
-// Prepares the volumes of a compose stack at each start: sets the owner of every file, creates secrets once and never
-// replaces them, and writes the files that are derived from them. Each service gets a volume with only the secrets that it needs.
+// Prepares the volumes of a compose stack at each start. It sets the owner of every file, creates missing secrets
+// without ever replacing an existing one, and writes the files that are derived from the secrets. Each service gets
+// a volume with only the secrets that it needs.
 import { createHash, randomBytes } from 'node:crypto'
 import { chmodSync, lchownSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -23,11 +24,11 @@ import {
   writeSecret,
 } from './secret-file.ts'
 
-/** The folder in which each volume is mounted under its name in docker-compose.yml. */
+/** The folder that contains all volumes, each mounted under its name in docker-compose.yml. */
 const ROOT = process.argv[2] ?? '/volumes'
 const at = (path: string): string => join(ROOT, path)
 
-/** Mounted by `init` and `real-provider` only: everything that the volumes of the services are written from. */
+/** The source files for the volumes of all services. Only `init` and `real-provider` mount this folder. */
 const STORE = 'service-secrets'
 
 const owners = {
@@ -39,7 +40,8 @@ const owners = {
 } as const
 type DataVolume = keyof typeof owners
 
-// The rejection is reported once and deleted, because the next start may be without `--profile real`.
+// The rejection of the provider settings is reported once and then deleted, because the next start may be without
+// `--profile real`.
 const rejection = readSecret(at(`${STORE}/${PROVIDER_REJECTION}`))
 if (rejection !== null) {
   rmSync(at(`${STORE}/${PROVIDER_REJECTION}`))
@@ -51,13 +53,16 @@ interface Made {
   readonly make: () => string
   /** Returns why the secret is not valid; `null` if it is. */
   readonly flaw: (content: string) => string | null
-  /** The volume whose content cannot be read without exactly this secret. */
+  /** The data volume that cannot be read without this secret. */
   readonly opens?: DataVolume
 }
 
 const problems: string[] = []
 
-/** Creates a secret if it does not exist. An existing one is never replaced, because data depends on it; it must be valid. */
+/**
+ * Returns the stored secret, or creates it if it does not exist. An existing secret is never replaced, because
+ * stored data depends on it. An invalid one is reported as a problem.
+ */
 function keep(path: string, uid: number, { make, flaw, opens }: Made): string {
   const kept = readSecret(at(path))
   if (kept === null && opens !== undefined && readdirSync(at(opens)).length > 0)
@@ -67,7 +72,7 @@ function keep(path: string, uid: number, { make, flaw, opens }: Made): string {
   const wrong = kept === null ? null : flaw(kept)
   if (wrong !== null) problems.push(`${path} ${wrong}: restore it from your backup`)
   const content = kept ?? make()
-  // Nothing is created while there is any problem, so that the next start reports the same ones.
+  // No secret is created while there is a problem, so that the next start reports the same problems.
   if (problems.length === 0) writeSecret(at(path), uid, content)
   return content
 }
@@ -102,7 +107,7 @@ const credentialKeys = keep(`${STORE}/credential_keys`, INIT, { ...keyRing, open
 const redisPasswords = passwordsOf(redisAccounts, 'redis')
 const brokerPasswords = passwordsOf(brokerAccounts, 'amqp')
 
-/** Returns the password of each account of a backend; creates those that do not exist. */
+/** Returns the password of each account of a backend, and creates the missing passwords. */
 function passwordsOf<Name extends string>(
   accounts: Readonly<Record<Name, unknown>>,
   backend: 'redis' | 'amqp',
@@ -127,7 +132,7 @@ if (problems.length > 0) {
   process.exit(1)
 }
 
-// If init-provider.ts has configured another provider, its settings are kept.
+// Settings that init-provider.ts has written for another provider are kept.
 const provider = readSecret(at(`${STORE}/discovery_url`))
 if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
   const settings = {
@@ -175,7 +180,8 @@ const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   coordinator: { ...key, ...databaseUrl, ...amqpUrl('coordinator') },
   'demo-api': key,
   'sandbox-provider': { sandbox_client_secret: sandbox },
-  // It compares the queues with what the coordinator declares, so it needs the coordinator's account at RabbitMQ.
+  // `doctor` compares the existing queues with those that the coordinator declares, so it needs the coordinator's
+  // account at RabbitMQ.
   doctor: {
     ...key,
     ...redisUrl('doctor'),
@@ -192,7 +198,8 @@ for (const [service, contents] of Object.entries(files)) {
     writeSecret(at(`${volume}/${name}`), SERVICES, content)
 }
 
-// Releases before 0.2 kept these files for accounts that token-service and the gateway shared.
+// Before release 0.2, token-service and the gateway shared one account for each backend, and these files contained
+// it.
 for (const name of ['redis_url', 'amqp_url', 'database_url'])
   rmSync(at(`${STORE}/${name}`), { force: true })
 rmSync(at('redis-secrets/password'), { force: true })
@@ -205,7 +212,10 @@ writeSecret(at('rabbitmq-secrets/definitions.json'), BACKENDS, brokerDefinitions
 
 for (const [volume, uid] of Object.entries(owners)) give(at(volume), uid)
 
-/** Sets the owners as the entrypoints of the official images do if they start as root. */
+/**
+ * Makes `uid` the owner of a path and of everything below it. The entrypoints of the official images do the same if
+ * they start as root.
+ */
 function give(path: string, uid: number): void {
   const entry = lstatSync(path)
   if (entry.uid !== uid) lchownSync(path, uid, uid)
@@ -214,15 +224,18 @@ function give(path: string, uid: number): void {
 
 function redisConf(): string {
   return [
-    // A lost write may be a lost refresh token. So Redis flushes every write before it replies, and evicts no key.
+    // A lost write may be a lost refresh token. Therefore Redis flushes every write to disk before it replies, and
+    // evicts no key.
     'appendonly yes',
     'appendfsync always',
     'maxmemory-policy noeviction',
-    // Below the container's memory limit, so that Redis rejects a write instead of being killed for lack of memory.
+    // This limit is below the memory limit of the container, so that Redis rejects a write instead of being killed
+    // for lack of memory.
     'maxmemory 384mb',
     'dir /data',
-    // Disabled for clients, but with every permission: Redis replays its append-only file as this user and skips
-    // transactions that the user may not run, with one line in its log (redis/redis#14541).
+    // The user `default` is disabled for clients, but has every permission, because Redis replays its append-only
+    // file as this user. Redis would skip transactions that the user may not run and report that only in its log
+    // (redis/redis#14541).
     'user default off ~* &* +@all',
     ...Object.entries(redisPasswords).map(([name, secret]) =>
       redisUser(name as RedisAccountName, secret),
@@ -237,12 +250,13 @@ function brokerDefinitions(): string {
   const everything = { configure: '.*', write: '.*', read: '.*' }
   const user = (name: string, secret: string | null, tags: readonly string[] = []) => ({
     name,
-    // Without a hash the user cannot log in.
+    // A user without a password hash cannot log in.
     password_hash: secret === null ? '' : brokerHash(secret),
     hashing_algorithm: 'rabbit_password_hashing_sha256',
     tags,
   })
-  // The account that all services shared before 0.2. Importing definitions deletes no user, so it is disabled instead.
+  // All services shared the account `integration` before release 0.2. Importing definitions cannot delete a user,
+  // so the account is disabled instead.
   const isShared = readSecret(at('rabbitmq-secrets/password')) !== null
   return JSON.stringify(
     {
@@ -257,7 +271,7 @@ function brokerDefinitions(): string {
         { user: 'console', vhost: '/', ...everything },
         ...(isShared ? [{ user: 'integration', vhost: '/', ...none }] : []),
       ],
-      // The recommended policies, which operators of other brokers import too.
+      // The recommended policies, which operators of other brokers also import.
       ...JSON.parse(readFileSync(join(import.meta.dirname, '../deploy/definitions.json'), 'utf8')),
     },
     null,
@@ -265,7 +279,10 @@ function brokerDefinitions(): string {
   )
 }
 
-/** RabbitMQ's salted hash: base64 of salt and SHA-256 of salt and password. Deterministic, so that an unchanged password changes no file. */
+/**
+ * Returns RabbitMQ's salted password hash: the base64 of the salt followed by the SHA-256 of salt and password. The
+ * salt is derived from the password, so that the file does not change while the password is the same.
+ */
 function brokerHash(secret: string): string {
   const sha256 = (...parts: readonly (string | Buffer)[]): Buffer =>
     parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest()

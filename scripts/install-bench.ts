@@ -8,10 +8,10 @@ const bench = join(root, 'bench')
 const stampFile = join(bench, 'node_modules/.installed')
 
 /**
- * Installs the dependencies of bench/pnpm-lock.yaml unless they are installed. The benchmarks are not part of the workspace,
- * so scripts/bootstrap.mjs does not install their dependencies.
+ * Installs the dependencies of bench/pnpm-lock.yaml if they are not installed. The benchmarks are not part of the
+ * workspace, so scripts/bootstrap.mjs does not install their dependencies.
  *
- * @throws {Error} if the installer fails; the reason is on standard error.
+ * @throws {Error} if the installer fails; the installer prints the reason on standard error
  */
 export function installBench(): void {
   const wanted = currentHash()
@@ -38,7 +38,7 @@ function currentHash(): string {
   return hash.digest('hex')
 }
 
-/** Returns the hash at the time of the last install; `null` before the first one. */
+/** Returns the hash that was stored at the last install; `null` before the first install. */
 function installedHash(): string | null {
   try {
     return readFileSync(stampFile, 'utf8')

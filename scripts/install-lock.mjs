@@ -3,22 +3,25 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 
 /*
- * The lock is a folder that holds an empty one, named by the process id of its holder.
+ * A lock between processes. The lock is a folder that contains one empty folder, whose name is the process id of
+ * the lock's holder.
  *
- * I1  It is acquired by renaming a prepared folder onto it, which the system rejects unless it is absent or empty.
- * I2  An entry is removed by its own name, by its holder or once its holder is dead. A process that comes too late to clean
- *     up after a dead holder therefore cannot remove the entry of the next one.
+ * I1  A process acquires the lock by renaming a prepared folder onto the lock folder. The operating system rejects
+ * the rename unless the lock folder is absent or empty.
+ * I2  The inner folder is removed by its name: by the holder, or by another process after the holder has died. A
+ * process that cleans up late, after a new holder has acquired the lock, therefore cannot remove the new holder's
+ * folder.
  *
- * Processes of other machines or containers that share the checkout are not seen.
+ * Processes on other machines or in other containers that share the checkout cannot be recognised as alive.
  */
 
 /**
- * Waits until no living process holds the lock, then acquires it.
+ * Waits until no living process holds the lock, then acquires the lock.
  *
  * @param {string} lock path of the lock folder; its parent must exist
- * @param {{ onWait: () => void, waitMs: number }} options `onWait` is called once, if another process holds it
- * @returns {Promise<() => void>} releases the lock
- * @throws {Error} if it is still held after `waitMs`
+ * @param {{ onWait: () => void, waitMs: number }} options `onWait` is called once if another process holds the lock
+ * @returns {Promise<() => void>} a function that releases the lock
+ * @throws {Error} if another process still holds the lock after `waitMs`
  */
 export async function acquireLock(lock, { onWait, waitMs }) {
   const deadline = Date.now() + waitMs
@@ -73,7 +76,11 @@ function isAlive(pid) {
   }
 }
 
-/** @param {string} folder removed if it is empty */
+/**
+ * Removes a folder if the folder is empty.
+ *
+ * @param {string} folder
+ */
 function removeDir(folder) {
   try {
     rmdirSync(folder)

@@ -13,7 +13,10 @@ import { afterEach, beforeEach, expect, it } from 'vitest'
 import { runProcess } from '../packages/shared/test-support/start-process.ts'
 import manifest from '../package.json' with { type: 'json' }
 
-/* A checkout with the manifest's `bin`, the real program file, and a bootstrap that only reports how it was called. */
+/*
+ * A checkout with the `bin` of the real package.json, the real program file, and a bootstrap that only prints how
+ * it was called.
+ */
 let root: string
 
 beforeEach(() => {
@@ -23,7 +26,7 @@ beforeEach(() => {
   writeFileSync(join(root, 'package.json'), JSON.stringify({ name, version, type, bin }))
   const file = bin['integration-host']
   copyFileSync(join(import.meta.dirname, '..', file), join(root, file))
-  // A checkout from an archive may have lost the executable bit.
+  // A checkout that was unpacked from an archive may lack the executable bit.
   chmodSync(join(root, file), 0o644)
   writeFileSync(
     join(root, 'scripts/bootstrap.mjs'),

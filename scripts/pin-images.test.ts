@@ -9,8 +9,8 @@ const TEXT = `FROM node:24-slim AS dependencies
     image: haproxy:3.0@${digest('a')} # with a digest
 `
 
-describe('pinning the base images', () => {
-  it('imagesIn lists every image with its digest, except the one that is built from this repository', () => {
+describe('pinning the base images to digests', () => {
+  it('imagesIn lists every image with its digest, except the image that is built from this repository', () => {
     expect(imagesIn(TEXT)).toEqual([
       { image: 'node:24-slim', digest: null },
       { image: 'redis:8', digest: null },

@@ -1,23 +1,26 @@
 // `npm run pin-images`: writes the current digest of each base image into Dockerfile and docker-compose.yml, as
-// `name:tag@sha256:…`. Needs Docker with Buildx and access to the registry. `-- --check` changes nothing and fails if a digest is
-// missing.
+// `name:tag@sha256:…`. Needs Docker with Buildx and access to the registry. `npm run pin-images -- --check` changes
+// no file and fails if a digest is missing.
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 const FILES = ['Dockerfile', 'docker-compose.yml'] as const
-/** Built from this repository, so it has no digest in a registry. */
+/** The image that is built from this repository. It has no digest in a registry. */
 const OWN_IMAGE = 'integration-host'
 const REFERENCE = /^(FROM +|\s*image: +)([^\s@#]+)(?:@(sha256:[0-9a-f]{64}))?/gm
 
 export interface ImageReference {
-  /** Name and tag, such as `redis:8`. */
+  /** Name and tag of the image, such as `redis:8`. */
   readonly image: string
   /** `null` if the reference has no digest. */
   readonly digest: string | null
 }
 
-/** Returns the images that a Dockerfile or compose file refers to, except the one that is built here. */
+/**
+ * Returns the images that a Dockerfile or compose file refers to, except the image that is built from this
+ * repository.
+ */
 export const imagesIn = (text: string): readonly ImageReference[] =>
   [...text.matchAll(REFERENCE)].flatMap(([, , image = '', digest = null]) =>
     image === OWN_IMAGE ? [] : [{ image, digest }],

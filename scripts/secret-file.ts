@@ -1,18 +1,23 @@
-// Reads and writes secret files in the volumes of a compose stack. Each is readable by one user id. Logs names, never contents.
+// Reads and writes secret files in the volumes of a compose stack. Only one user id can read each file. Logs
+// contain the names of files, never their contents.
 import { chmodSync, chownSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 
-/** User ids in the containers: that of our image, and the one that the official postgres, redis and rabbitmq images share. */
+/**
+ * User ids in the containers: 1000 in the image of this repository, 999 in the official postgres, redis and
+ * rabbitmq images.
+ */
 export const SERVICES = 1000
 export const BACKENDS = 999
-/** The user of `init` and `real-provider`: no service can read its files. */
+/** The user id of the containers `init` and `real-provider`. No service can read files of this user. */
 export const INIT = 0
 
-/** URL of the sandbox provider's discovery document, as the services of the stack reach it. */
+/** URL of the sandbox provider's discovery document inside the compose network. */
 export const SANDBOX_DISCOVERY_URL = 'http://sandbox-provider:7220/.well-known/openid_configuration'
 
 /**
- * File in which `real-provider` stores why it rejected the settings; `init`, which runs next, then fails with that message. Compose
- * continues after an optional dependency failed, so without this file `init` would configure the sandbox instead.
+ * Name of the file in which `real-provider` stores why it rejected the settings. `init` runs next and fails with
+ * the stored message. Compose continues even if the optional `real-provider` failed, so without this file `init`
+ * would configure the sandbox instead.
  */
 export const PROVIDER_REJECTION = 'provider_rejection'
 
@@ -20,11 +25,15 @@ export const PROVIDER_REJECTION = 'provider_rejection'
 export const readSecret = (path: string): string | null =>
   existsSync(path) ? readFileSync(path, 'utf8') : null
 
-/** Writes a file that only the user `uid` can read. Atomic: afterwards `path` holds all of `content` or is unchanged. */
+/**
+ * Writes a file that only the user `uid` can read. The write is atomic: afterwards the file at `path` is either
+ * unchanged or contains all of `content`.
+ */
 export function writeSecret(path: string, uid: number, content: string): void {
   const before = readSecret(path)
   if (before === content) {
-    // The content is right, but copying or restoring a volume may have changed owner and mode.
+    // The content is already right, but copying or restoring a volume may have changed the owner and mode of the
+    // file.
     chownSync(path, uid, uid)
     chmodSync(path, 0o400)
     return

@@ -1,5 +1,6 @@
-// `npm run test:compose`: builds the compose stack, runs it and tests it from outside. Takes some minutes and needs Docker with
-// Compose. It uses its own project name, ports and volumes, removes them afterwards, and prints each step with its duration.
+// `npm run test:compose`: builds the compose stack, runs the stack and tests it from outside. The run takes some
+// minutes and needs Docker with Compose. The stack has its own project name, ports and volumes, which are removed
+// afterwards. Each step is printed with its duration.
 import { tellStory } from '../host/src/story.ts'
 import {
   deniesForeignData,
@@ -31,7 +32,7 @@ import { ONE_SHOTS, Stack, words } from '../tests/compose/stack.ts'
 
 const DEADLINE_MINUTES = 25
 const SCALE = ['coordinator=3', 'token-service=2', 'accounting-gateway=2']
-/** Order numbers of the load start here, above those that the demo uses. */
+/** The first order number of the load generator. The demo uses lower numbers. */
 const FIRST_LOAD_NUMBER = 100_000
 
 const interrupted = new AbortController()
@@ -45,7 +46,7 @@ const startedAt = performance.now()
 const secondsSince = (moment: number): string => ((performance.now() - moment) / 1_000).toFixed(1)
 let steps = 0
 
-/** Runs a step and prints it with its duration and its result. */
+/** Runs a step and prints the step's title, duration and result. */
 async function step<Result>(title: string, run: () => Promise<Result>): Promise<Result> {
   const begun = performance.now()
   const print = (sign: string, more = ''): void =>
@@ -68,7 +69,10 @@ const aborted = (signal: AbortSignal): Promise<never> =>
     else signal.addEventListener('abort', leave, { once: true })
   })
 
-/** Starts all containers that do not run, or those of one service, and waits until they are healthy. */
+/**
+ * Starts all containers of the stack that are not running, or only those of one service, and waits until they are
+ * healthy.
+ */
 function up(service?: string): Promise<string> {
   const scales = SCALE.filter((scale) => scale.startsWith(service ?? ''))
   return stack.compose([
@@ -92,7 +96,8 @@ try {
 } finally {
   await stack.remove()
 }
-// After a failed step, requests of the load may still be waiting for a response and would keep the process alive.
+// After a failed step, requests of the load generator may still be waiting for a response and would keep the
+// process alive.
 process.exit()
 
 async function everything(): Promise<void> {
@@ -208,7 +213,10 @@ async function restart(service: string): Promise<void> {
   await up(service)
 }
 
-/** Runs `act`, then waits until the load has another accepted order and another successful read of the company. */
+/**
+ * Runs `act`, then waits until another order of the load generator was accepted and another of its reads of the
+ * company has succeeded.
+ */
 async function progress(load: Load, act: () => Promise<void>): Promise<string> {
   await act()
   const { good } = load.reads
@@ -251,7 +259,7 @@ function doctor() {
   return stack.tryCompose(words('run --rm --no-deps -T doctor'))
 }
 
-/** Whether a streamed response contains `text` before it ends. */
+/** Resolves with whether a streamed response contains `text` before the stream ends. */
 async function streams(response: Response, text: string): Promise<boolean> {
   let received = ''
   for await (const chunk of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {

@@ -1,5 +1,6 @@
-// Runs the fault tests at full size and prints their results as a table: `npm run test:faults`, a few minutes.
-// `-- --long` runs the longest form of each, `-- --seed 7` other random moments, `-- sweeper` only some of the files.
+// `npm run test:faults`: runs the fault tests at full size, which takes a few minutes, and prints their results as
+// a table. `-- --long` runs the longest form of each test. `-- --seed 7` injects faults at other random times. `--
+// sweeper` runs only files whose name contains `sweeper`.
 import { parseArgs } from 'node:util'
 import type { TestAnnotation } from 'vitest'
 import type { TestCase, TestModule } from 'vitest/node'
@@ -33,7 +34,7 @@ interface Row {
   readonly measurements: readonly string[]
 }
 
-/** Collects the results that tests annotate as `measurement`. */
+/** Collects the results that the tests attach as annotations of the type `measurement`. */
 class Measurements {
   readonly #measurements = new Map<string, string[]>()
   readonly rows: Row[] = []

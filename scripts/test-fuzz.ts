@@ -1,6 +1,6 @@
-// Sends mutated requests, responses and messages to the services: `npm run test:fuzz`, five minutes.
-// `-- --seconds 60` takes another time, `-- --seed 7` other inputs, `-- --target imports` one target only;
-// `-- --target imports --seed 7 --seconds 0 --save <name>` stores the input of a seed as a case of the suite.
+// `npm run test:fuzz`: sends mutated requests, responses and messages to the services for five minutes. `--
+// --seconds 60` sets the duration, `-- --seed 7` other inputs, and `-- --target imports` a single target. `--
+// --target imports --seed 7 --seconds 0 --save <name>` stores the input of a seed as a permanent test case.
 import { randomInt } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { startVitest } from 'vitest/node'

@@ -1,11 +1,12 @@
-// Runs the checks that a change must pass: `npm run verify`, or some of them: `npm run verify -- lint types`.
+// `npm run verify`: runs the checks that every change must pass. `npm run verify -- lint types` runs only the named
+// checks.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { installBench } from './install-bench.ts'
 
 const root = join(import.meta.dirname, '..')
 
-/** In the order in which they run: quick ones first. */
+/** The stages in the order in which they run. The quick stages run first. */
 const stages: Readonly<Record<string, readonly [program: string, ...args: string[]]>> = {
   format: ['oxfmt', '--check'],
   lint: ['oxlint', '--type-aware'],
@@ -14,7 +15,7 @@ const stages: Readonly<Record<string, readonly [program: string, ...args: string
   test: ['vitest', 'run'],
 }
 
-/** These read the types of what bench/ imports, which is installed apart from the rest. */
+/** These stages read the types of packages that bench/ imports. These packages have an installation of their own. */
 const NEED_BENCH = ['lint', 'types', 'unused']
 
 const wanted = process.argv.slice(2)

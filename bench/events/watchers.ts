@@ -1,6 +1,7 @@
 /**
- * A process that keeps connections to `/events` open: `node watchers.ts <url> <key> <count> <read|idle>`. It prints
- * `open <n>` when all have their response; `n` of them were accepted. Idle ones read nothing after the head.
+ * A process that keeps connections to `/events` open: `node watchers.ts <url> <key> <count> <read|idle>`. When
+ * every connection has received its response headers, the process prints `open <n>`, where `n` is the number of
+ * accepted connections. Idle connections read nothing after the headers.
  */
 import { once } from 'node:events'
 import { connect } from 'node:net'

@@ -10,11 +10,14 @@ const END_MS = 5_000
 
 export interface DriverProcess extends AsyncDisposable {
   readonly pid: number
-  /** @throws {Error} if the engine failed or timed out; the process cannot be used any more. */
+  /** @throws {Error} if the engine failed or timed out; the driver process cannot be used afterwards */
   run(task: Task, deadlineMs: number): Promise<TaskResult>
 }
 
-/** Starts an engine in a process of its own; resolves when it accepts transactions. Aborting `leaving` ends its work. */
+/**
+ * Starts an engine in a separate process. Resolves when the engine accepts transactions. Aborting `leaving` rejects
+ * the current task.
+ */
 export async function startDriver(
   name: EngineName,
   settings: EngineSettings,
@@ -26,7 +29,7 @@ export async function startDriver(
     {
       env: { PATH: process.env['PATH'], NODE_ENV: 'production' },
       execArgv: ['--no-deprecation'],
-      // Some engines print greetings on standard output; errors go to standard error.
+      // Standard output is discarded, because some engines print greetings there. Errors go to standard error.
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     },
   )

@@ -1,12 +1,12 @@
-/** A process of its own for one engine; `driver-process.ts` starts it and sends it tasks over IPC. */
+/** The process in which one engine runs. `driver-process.ts` starts this process and sends tasks to it over IPC. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { atMost, type EngineName, type EngineSettings, type StartEngine } from './engine.ts'
 
 export type Task =
   /**
-   * `all` starts every transaction at once. `one-by-one` uses as many clients as the concurrency allows; each
-   * starts its next transaction when the previous one has completed.
+   * `all` starts every transaction at once. `one-by-one` uses as many clients as the concurrency allows. Each of
+   * these clients starts its next transaction when its previous one has completed.
    */
   | { readonly kind: 'all' | 'one-by-one'; readonly count: number }
   | { readonly kind: 'paced'; readonly perSecond: number; readonly seconds: number }
@@ -17,7 +17,7 @@ export interface TaskResult {
   readonly queuedMs?: number
   readonly latenciesMs: readonly number[]
 }
-/** The reply to a task; a first one without a result reports that the engine is ready. */
+/** The reply to a task. A reply without a result is sent once before the first task, when the engine is ready. */
 export type Reply = { readonly result?: TaskResult } | { readonly error: string }
 
 // Imports only the measured engine, so that modules of other engines use no memory and no processor time.
@@ -32,13 +32,15 @@ const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
 }
 const [, , name, text = '{}'] = process.argv
 const settings = JSON.parse(text) as EngineSettings
-// The ids get a random prefix, because another engine may have used the same database before.
+// The transaction ids get a random prefix, because a previous run may have stored transactions in the same
+// database.
 const prefix = randomUUID().slice(0, 8)
 let next = 0
 const ids = (count: number): string[] =>
   Array.from({ length: count }, () => `${prefix}-${(next += 1)}`)
 
-// The IPC channel closes when the benchmark ends for any reason. Exiting then leaves no orphaned driver.
+// When the benchmark ends for any reason, the IPC channel closes. The driver then exits, so that no orphaned
+// process remains.
 process.on('disconnect', () => process.exit())
 process.on('message', (task: Task) => {
   void replyWith(async () => ({ result: await run(task) }))
@@ -76,7 +78,10 @@ async function run(task: Task): Promise<TaskResult> {
   }
 }
 
-/** Latency is measured from a transaction's scheduled start, so a stall counts for every transaction that waited. */
+/**
+ * Starts transactions at a fixed rate and returns their latencies in milliseconds. Each latency is measured from
+ * the scheduled start of its transaction, so a stall counts for every transaction that waited.
+ */
 async function paced(perSecond: number, seconds: number): Promise<readonly number[]> {
   const startedAt = performance.now()
   return Promise.all(

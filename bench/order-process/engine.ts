@@ -1,6 +1,6 @@
 /**
- * The interface through which every engine is measured, ours and its peers. A driver process (`driver.ts`) runs one
- * engine and receives its tasks over IPC.
+ * The interface through which every engine is measured, both the coordinator and the engines that it is compared
+ * with. A driver process (`driver.ts`) runs one engine and receives its tasks over IPC.
  */
 
 /** Names of the modules in `engines/`. */
@@ -13,14 +13,14 @@ export type EngineName =
   | 'pg-boss'
   | 'restate'
 
-/** Addresses and folders; each engine uses those it needs. */
+/** Addresses and folders. Each engine uses only some of them. */
 export interface EngineSettings {
   /** Maximum number of transactions in flight. */
   readonly concurrency: number
-  /** Selects what is measured if an engine is measured in several variants. */
+  /** Selects the variant to measure if an engine is measured in several variants. */
   readonly variant: string
   readonly stubUrl: string
-  /** An existing folder; the files are written to its `OrderCSV/`. */
+  /** An existing folder. The CSV files are written to its subfolder `OrderCSV/`. */
   readonly dataDir: string
   readonly databaseUrl: string
   readonly redisUrl: string
@@ -34,11 +34,11 @@ export interface EngineSettings {
 
 export interface Engine extends AsyncDisposable {
   /**
-   * Queues all of them by the engine's bulk API and resolves when every one is completed. Engines without a bulk API
-   * get `concurrency` at a time and report no `queuedMs`.
+   * Queues all transactions through the engine's bulk API and resolves when every transaction is completed. For an
+   * engine without a bulk API, at most `concurrency` transactions run at a time, and `queuedMs` is absent.
    */
   runAll(ids: readonly string[]): Promise<{ readonly queuedMs?: number }>
-  /** Runs one transaction; resolves when it is completed. */
+  /** Runs one transaction and resolves when the transaction is completed. */
   runOne(id: string): Promise<void>
 }
 
@@ -46,8 +46,8 @@ export interface Engine extends AsyncDisposable {
 export type StartEngine = (settings: EngineSettings) => Promise<Engine>
 
 /**
- * Resolves the waiting calls of engines whose enqueue call returns before the transaction has completed. The
- * last step of a transaction calls `completed`.
+ * Lets callers wait for a transaction in engines whose enqueue call returns before the transaction has completed.
+ * The last step of each transaction calls `completed`.
  */
 export class Completions {
   readonly #waiting = new Map<string, () => void>()
@@ -62,7 +62,7 @@ export class Completions {
   }
 }
 
-/** Builds an engine whose enqueue call returns before the queued transactions have completed. */
+/** Builds an engine from a function that queues transactions and returns before they have completed. */
 export function engineOfQueue(deps: {
   readonly queue: (ids: readonly string[]) => Promise<unknown>
   readonly completions: Completions
@@ -84,7 +84,7 @@ export function engineOfQueue(deps: {
   }
 }
 
-/** Builds an engine whose call returns when the transaction has completed. */
+/** Builds an engine from a function that runs a transaction and returns when the transaction has completed. */
 export function engineOfCalls(deps: {
   readonly run: (id: string) => Promise<unknown>
   readonly concurrency: number

@@ -1,6 +1,6 @@
 import type { EngineName } from './engine.ts'
 
-/** A server that an engine keeps its state in. */
+/** A server in which an engine stores its state. */
 export type Backend = 'postgres' | 'rabbitmq' | 'redis' | 'redis-always' | 'restate'
 
 /** A measured configuration: one row of the printed tables. */
@@ -10,14 +10,14 @@ export interface Entry {
   readonly variant?: string
   readonly backends: readonly Backend[]
   /**
-   * Maximum number of transactions in flight, counted per queue if each step has its own queue. The value is
-   * the fastest of 16, 64, 128, 192, 256 and 400, measured with `--concurrency`.
+   * Maximum number of transactions in flight, counted for each queue if each step has its own queue. Of 16, 64,
+   * 128, 192, 256 and 400 this value was the fastest when measured with `--concurrency`.
    */
   readonly concurrency: number
-  /** Transactions of a round: about five seconds of work. */
+  /** Number of transactions in a round, chosen so that a round takes about five seconds. */
   readonly transactions: number
   readonly isOurs: boolean
-  /** The folder of another checkout of this repository whose coordinator is measured. */
+  /** The folder of another checkout of this repository. If present, the coordinator of that checkout is measured. */
   readonly checkout?: string
 }
 

@@ -9,7 +9,10 @@ export interface FilledSystem extends AsyncDisposable {
   readonly finished: number
 }
 
-/** Fills the tables with copies of a transaction that a coordinator has finished, so that the rows have their real form. */
+/**
+ * Starts a system and fills its tables with copies of a transaction. A coordinator has run the copied transaction
+ * to its end, so the rows are realistic.
+ */
 export async function startFilledSystem(finished: number): Promise<FilledSystem> {
   const system = await startSystem(['coordinator', 'demo-api'])
   try {
@@ -37,7 +40,7 @@ async function fill(databaseUrl: string, finished: number): Promise<void> {
   await client.connect()
   try {
     await untilCompleted(client)
-    // Dated a day ago: the coordinator's audit reads transactions that were finished recently.
+    // The copies are dated a day ago, because the coordinator's audit reads recently finished transactions.
     const { rows } = await client.query<{ table: string; columns: string; values: string }>(
       `select table_name as table, string_agg(quote_ident(column_name), ', ') as columns,
         string_agg(quote_ident(column_name) || case when data_type like 'timestamp%'
@@ -58,7 +61,8 @@ async function fill(databaseUrl: string, finished: number): Promise<void> {
       )
       await client.query(`vacuum analyze "${table}"`)
     }
-    // Writes the new pages to disk now, not while the first rounds are measured.
+    // The checkpoint writes the new pages to disk now, so that PostgreSQL does not write them during the first
+    // measured rounds.
     await client.query('checkpoint')
   } finally {
     await client.end()

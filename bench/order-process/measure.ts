@@ -5,16 +5,19 @@ import { setStage, type StageOptions } from './stage.ts'
 
 const DEADLINE_MS = 120_000
 /**
- * Number of transactions before the measurement, enough for V8 to optimize the hot functions. With fewer the
- * first result is a tenth lower.
+ * Number of transactions that run before the measurement. With this number V8 has optimized the hot functions; with
+ * a smaller number the first result is a tenth lower.
  */
 const WARM_UP = 2_000
 
 export interface Load {
   readonly kind: 'all' | 'one-by-one'
-  /** Factor for the number of transactions of the entry; at least one transaction runs. */
+  /** Factor by which the entry's number of transactions is multiplied. At least one transaction runs. */
   readonly scale: number
-  /** Rate of the second, paced part in transactions per second, and its duration; 0 skips it. */
+  /**
+   * The second part of a measurement starts `perSecond` transactions a second for `pacedSeconds` seconds. With 0
+   * seconds there is no second part.
+   */
   readonly perSecond: number
   readonly pacedSeconds: number
 }
@@ -22,19 +25,23 @@ export interface Load {
 export interface Measured {
   readonly perSecond: number
   readonly queuedPerSecond: number | null
-  /** Processor time per transaction: the entry's Node process, its servers, the stub. */
+  /** Processor time per transaction, separately for the entry's Node process, its servers and the HTTP stub. */
   readonly cpu: { readonly nodeMs: number; readonly serversMs: number; readonly stubMs: number }
-  /** Cores used by all other processes of the machine meanwhile, this benchmark's clients included. */
+  /**
+   * Number of processor cores that all other processes of the machine used during the measurement, including this
+   * benchmark's clients.
+   */
   readonly otherCores: number
   readonly latenciesMs: readonly number[]
-  /** Processor time per transaction of the paced part. */
+  /** Processor time per transaction while transactions were started at a fixed rate. */
   readonly pacedCpuMs: number
 }
 
 /**
- * Measures one entry for one round: a warm-up, all transactions at full speed, then some at a fixed rate.
+ * Measures one entry for one round: a warm-up, then all transactions at full speed, then transactions at a fixed
+ * rate.
  *
- * @throws {Error} if a transaction timed out or did not write its file.
+ * @throws {Error} if a transaction timed out or did not write its file
  */
 export async function measure(
   entry: Entry,
@@ -53,7 +60,7 @@ export async function measure(
   const used = difference(before, processorTime(roots))
 
   const { perSecond, pacedSeconds } = load
-  // One transaction in advance opens the connections that a paced client needs.
+  // One transaction runs in advance to open the connections that are used at the fixed rate.
   const pacedCount = pacedSeconds > 0 ? 1 + perSecond * pacedSeconds : 0
   let latenciesMs: readonly number[] = []
   let pacedCpuMs = Number.NaN

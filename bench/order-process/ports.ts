@@ -25,7 +25,8 @@ export async function untilListening(port: number, deadlineMs: number): Promise<
 /**
  * Returns the id of the process on this machine that listens on the port of a server's URL.
  *
- * @throws {Error} if the server runs on another machine, or as a user whose processes we may not inspect.
+ * @throws {Error} if the server runs on another machine, or under a user whose processes this process may not
+ * inspect
  */
 export function processBehind(url: string, defaultPort: number): number {
   const port = Number(new URL(url).port || defaultPort)
@@ -41,7 +42,7 @@ export function processBehind(url: string, defaultPort: number): number {
         .map((fields) => `socket:[${fields[9]}]`),
     ),
   )
-  // The smallest id is the parent's; its children may have inherited the socket.
+  // If child processes have inherited the socket, the parent process is the one with the smallest id.
   const found = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map(Number)

@@ -1,11 +1,15 @@
 import { Agent, request } from 'undici'
 
 export interface JsonClient extends AsyncDisposable {
-  /** Reads and discards the response body. @throws {Error} unless the status is 2xx. */
+  /**
+   * Sends a POST request, then reads and discards the response body.
+   *
+   * @throws {Error} unless the status is 2xx
+   */
   post(url: string, body: unknown): Promise<void>
 }
 
-/** Creates a client that uses at most `connections` kept connections. */
+/** Creates an HTTP client that keeps at most `connections` connections open. */
 export function createJsonClient(
   connections: number,
   headers: Readonly<Record<string, string>> = {},

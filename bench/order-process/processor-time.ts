@@ -4,20 +4,24 @@ const CLOCK_TICKS_PER_SECOND = 100
 
 interface Used {
   readonly parent: number
-  /** Processor time of the process and of those of its children that have exited and were waited for. */
+  /** Processor time of the process itself and of its children that have exited and that the process has waited for. */
   readonly seconds: number
 }
 
 /**
- * Reads the processor time that some processes with all their descendants, and the whole machine, have used
- * so far. The difference of two readings is what was used in between.
+ * The processor time used so far by some processes with all their descendants, and by the whole machine. The
+ * difference between two readings is the time used between the readings.
  */
 export interface ProcessorTime {
   readonly seconds: Readonly<Record<string, number>>
   readonly machineSeconds: number
 }
 
-/** @param roots process ids by name; child processes are counted with their root */
+/**
+ * Reads the processor time used so far.
+ *
+ * @param roots process ids by name; the time of all descendants is added to the time of their root
+ */
 export function processorTime(roots: Readonly<Record<string, number>>): ProcessorTime {
   const all = readProcesses()
   return {
@@ -39,7 +43,7 @@ function readProcesses(): ReadonlyMap<number, Used> {
       continue // the process has exited since it was listed
     }
     // The second field of `/proc/<pid>/stat` is the program name in parentheses, which may contain spaces.
-    // The numbered fields from 3 on follow its closing parenthesis.
+    // Therefore the line is split only after the closing parenthesis, where field 3 starts.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const ticks = [11, 12, 13, 14].reduce((sum, index) => sum + Number(fields[index]), 0)
     all.set(Number(name), { parent: Number(fields[1]), seconds: ticks / CLOCK_TICKS_PER_SECOND })

@@ -18,7 +18,10 @@ export interface RestateServer extends AsyncDisposable {
   readonly settings: EngineSettings['restate']
 }
 
-/** A Restate server of the benchmark's own: its defaults (log flushed to disk), one partition per core. */
+/**
+ * Starts a Restate server for this benchmark. The server has Restate's default settings, with which it flushes its
+ * log to disk, and one partition per core.
+ */
 export async function startRestateServer(): Promise<RestateServer> {
   await using opened = new AsyncDisposableStack()
   const folder = opened.adopt(await mkdtemp(join(tmpdir(), 'integration-host-bench-')), (path) =>
@@ -48,7 +51,7 @@ export async function startRestateServer(): Promise<RestateServer> {
   })
   const adminUrl = `http://127.0.0.1:${admin}`
   for (const port of [ingress, admin]) await untilListening(port, START_MS)
-  // Restate listens before its partitions have elected a leader, so an open port does not prove that it is
+  // Restate listens before its partitions have elected a leader, so an open port does not prove that Restate is
   // ready.
   for (const until = performance.now() + START_MS; performance.now() < until; await delay(100)) {
     const response = await fetch(`${adminUrl}/health`).catch(() => null)
@@ -64,8 +67,9 @@ export async function startRestateServer(): Promise<RestateServer> {
 }
 
 /**
- * Returns the path of the server binary, which is downloaded at the first run (200 MB that the tests do not need). Not the
- * `bin` of the wrapping package: that script starts this binary and does not stop it.
+ * Returns the path of the server binary. The binary is downloaded at the first run, because it has 200 MB and the
+ * tests do not need it. The `bin` of the package that wraps the binary is not used: this script starts the binary
+ * and does not stop it.
  */
 function restateProgram(): string {
   const name = `@restatedev/restate-server-${process.platform}-${process.arch}`

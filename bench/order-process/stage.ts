@@ -1,4 +1,7 @@
-/** One entry's processes and stores for one round, under unique names; everything is removed afterwards. */
+/**
+ * Starts the processes and creates the stores of one entry for one round, under unique names. Everything is removed
+ * afterwards.
+ */
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,7 +20,7 @@ const INLINE_DISPATCH = fileURLToPath(new URL('inline-dispatch.ts', import.meta.
 
 export interface Stage extends AsyncDisposable {
   readonly driver: DriverProcess
-  /** Reads the processor time of the entry's own process and of its servers. */
+  /** Ids of the entry's own process and of its servers, by name. */
   readonly pids: Readonly<Record<string, number>>
   /** Names of the files that the last step wrote. */
   files(): Promise<readonly string[]>
@@ -26,17 +29,20 @@ export interface Stage extends AsyncDisposable {
 export interface StageOptions {
   readonly stubUrl: string
   readonly concurrency: number
-  /** Writes CSV files to the disk of the temporary folder; otherwise to a memory file system if there is one. */
+  /**
+   * Whether CSV files are written to the disk of the temporary folder. Otherwise a memory file system is used if
+   * the machine has one.
+   */
   readonly onDisk: boolean
-  /** Folder for a CPU profile of our own Node process. */
+  /** Folder for a CPU profile of the coordinator's Node process. */
   readonly profileTo?: string
-  /** Aborts the round; processes and stores are still stopped and removed. */
+  /** Aborts the round. The processes and stores are stopped and removed in this case, too. */
   readonly leaving: AbortSignal
-  /** Uses an existing database with its content; otherwise a new one is created. */
+  /** A system whose existing database is used with its content. By default a new database is created. */
   readonly system?: System
 }
 
-/** Starts everything that the entry needs; resolves when its driver accepts transactions. */
+/** Starts everything that the entry needs. Resolves when the entry's driver accepts transactions. */
 export async function setStage(entry: Entry, options: StageOptions): Promise<Stage> {
   await using opened = new AsyncDisposableStack()
   const system =
@@ -92,7 +98,7 @@ export async function setStage(entry: Entry, options: StageOptions): Promise<Sta
     restate,
   }
   const driver = opened.use(await startDriver(entry.engine, settings, options.leaving))
-  // For a peer, workers and client are one process; for our engine this process is only the client.
+  // In the other engines the driver process is both worker and client. For the coordinator it is only the client.
   if (!entry.isOurs) pids['node'] = driver.pid
   const running = opened.move()
   return {
@@ -112,7 +118,7 @@ const nodeOptions = ({ variant }: Entry, profileTo: string | undefined): string 
     ...(profileTo === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileTo}`]),
   ].join(' ')
 
-/** @throws {Error} unless commits are durable: results without that would not be comparable. */
+/** @throws {Error} unless commits are durable, because results without durability would not be comparable */
 async function prepare(databaseUrl: string): Promise<void> {
   const client = new Client({ connectionString: databaseUrl })
   await client.connect()

@@ -1,6 +1,6 @@
 /**
- * The work of the three steps. It equals that of the coordinator's OrderProcess and is the same for every
- * engine.
+ * The work of the three steps. All engines run these steps, which do the same as the steps of the coordinator's
+ * OrderProcess.
  */
 import { randomUUID } from 'node:crypto'
 import { mkdir, open, rename } from 'node:fs/promises'
@@ -18,7 +18,7 @@ export interface Report extends Order {
 export interface Steps {
   order(id: string): Promise<Order>
   report(order: Order): Promise<Report>
-  /** Resolves with the name of the file. */
+  /** Writes the CSV file and resolves with the name of the file. */
   csv(id: string, report: Report): Promise<string>
 }
 
@@ -49,7 +49,7 @@ export function createSteps({ stubUrl, dataDir }: EngineSettings): Steps {
   }
 }
 
-/** Writes as durably as the coordinator: fsync of the file, rename, fsync of the folder. */
+/** Writes as durably as the coordinator: flushes the file with fsync, renames the file, then flushes the folder. */
 async function writeWholeFile(folder: string, name: string, content: string): Promise<void> {
   const temporary = join(folder, `${name}.${randomUUID().slice(0, 8)}.tmp`)
   await using file = await open(temporary, 'wx')

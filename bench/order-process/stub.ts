@@ -1,4 +1,4 @@
-/** The target of the steps: `GET /order` and `GET /report`, as cheap as possible. */
+/** The HTTP server that the steps call: `GET /order` and `GET /report`, each as cheap as possible. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { startNginx } from '../support/nginx.ts'
@@ -13,7 +13,7 @@ export interface Stub extends AsyncDisposable {
   readonly pid: number
 }
 
-/** Uses nginx if it is installed: it needs a tenth of the processor time of a Node server. */
+/** Uses nginx if it is installed, because nginx needs a tenth of the processor time of a Node server. */
 export async function startStub(): Promise<Stub> {
   const hasNginx = spawnSync('nginx', ['-v']).status === 0
   return hasNginx
@@ -47,7 +47,10 @@ async function startNode(): Promise<Omit<Stub, 'program'>> {
   }
 }
 
-/** Its source text runs in another process, so it must not refer to anything outside the function. */
+/**
+ * The source text of this function runs in another process, so the function must not refer to anything outside
+ * itself.
+ */
 function serve(port: number): void {
   const http = process.getBuiltinModule('node:http')
   http

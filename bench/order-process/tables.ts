@@ -28,12 +28,12 @@ function rateRow(results: readonly Measured[]): Row {
   }
 }
 
-/** Prints the results at full speed: medians over the rounds. */
+/** Prints the results of the runs at full speed, as medians over the rounds. */
 export function printRates(measured: Rounds<Entry>): void {
   printTable(measured, ({ name }) => name, rateRow)
 }
 
-/** Prints our engine compared with each other engine: medians of the ratios within a round. */
+/** Prints the coordinator compared with each other engine, as medians of the ratios within a round. */
 export function printRatios(measured: Rounds<Entry>): void {
   const ours = [...measured].filter(([entry]) => entry.isOurs)
   const rows: [string, Row][] = []
@@ -52,7 +52,10 @@ export function printRatios(measured: Rounds<Entry>): void {
   console.table(Object.fromEntries(rows))
 }
 
-/** Prints the coordinator of this checkout compared with that of another one: medians of the ratios within a round. */
+/**
+ * Prints the coordinator of this checkout compared with the coordinator of another checkout, as medians of the
+ * ratios within a round.
+ */
 export function printAgainst(measured: Rounds<Entry>): void {
   const rows: [string, Row][] = []
   for (const [entry, results] of measured) {
@@ -80,7 +83,8 @@ function ratios(
 }
 
 /**
- * Prints latencies over all transactions of all rounds, from the scheduled start of each to its completion.
+ * Prints the latencies of all transactions of all rounds. A latency is the time from the scheduled start of a
+ * transaction to its completion.
  */
 export function printLatencies(measured: Rounds<Entry>, perSecond: number): void {
   console.log(`\n${perSecond} transactions a second`)
@@ -99,7 +103,7 @@ export function printLatencies(measured: Rounds<Entry>, perSecond: number): void
   )
 }
 
-/** Prints the results of the same load with different numbers of finished transactions in the tables. */
+/** Prints the results of the same transactions with different numbers of finished transactions in the tables. */
 export function printFinished(entry: Entry, measured: Rounds<number>): void {
   console.log(`\n${entry.name}, by number of finished transactions in the tables`)
   printTable(measured, (finished) => `${finished} finished`, rateRow)

@@ -1,5 +1,6 @@
-// intuit-oauth as its readme shows it for several companies: the token object in Redis as JSON,
-// `isAccessTokenValid()` before use, `refreshUsingToken()` and SET if it has expired.
+// intuit-oauth for several companies, used as its readme shows: Redis stores the token object as JSON,
+// `isAccessTokenValid()` checks the token before use, and an expired token is replaced by `refreshUsingToken()` and
+// SET.
 import OAuthClient from 'intuit-oauth'
 import { servePeer } from './serve-peer.ts'
 
@@ -19,7 +20,8 @@ servePeer((settings, redis) => {
 
   async function refresh(name: string, refreshToken = '') {
     const tokenResponse = await client.refreshUsingToken(refreshToken)
-    // Not `getToken()`: the client is shared, and the response for another company may have arrived in between.
+    // Reads the token from the response instead of calling `getToken()`: all companies share the client, and the
+    // response for another company may have arrived in between.
     const token = { ...(tokenResponse.getJson() as Token), createdAt: Date.now() }
     await redis.set(`intuit-oauth:${name}`, JSON.stringify(token))
     return token

@@ -1,5 +1,5 @@
-// openid-client with a token store as its users write one: the token response and its expiry in Redis as JSON,
-// `refreshTokenGrant()` and SET once the token has expired.
+// openid-client with a token store of the kind that its users write: Redis stores the token response and its expiry
+// as JSON, and an expired token is replaced by `refreshTokenGrant()` and SET.
 import {
   allowInsecureRequests,
   ClientSecretBasic,

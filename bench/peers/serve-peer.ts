@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Redis } from 'ioredis'
 
-/** The settings that a benchmark passes to a peer in its environment. */
+/** The settings that a benchmark passes to a peer in the peer's environment. */
 export interface PeerSettings {
   readonly redisUrl: string
   readonly tokenEndpoint: string
@@ -19,8 +19,8 @@ export interface Peer {
 }
 
 /**
- * Serves a peer on the paths of token-service with node:http alone: without authentication, validation, log lines or
- * metrics. Prints its address as the only line on standard output.
+ * Serves a peer on the same paths as token-service, with node:http alone: without authentication, validation, log
+ * lines or metrics. Prints the server's address as the only line on standard output.
  */
 export function servePeer(createPeer: (settings: PeerSettings, redis: Redis) => Peer): void {
   const settings = JSON.parse(process.env['PEER_SETTINGS'] ?? '') as PeerSettings

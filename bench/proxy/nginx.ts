@@ -1,10 +1,16 @@
-/** The two roles of nginx in the proxy benchmark: the accounting API, and a proxy to compare with. */
+/**
+ * The two roles of nginx in the proxy benchmark: one nginx is the accounting API, the other one is a proxy that is
+ * compared with the gateway.
+ */
 import { type Nginx, startNginx } from '../support/nginx.ts'
 import { tokenOf } from './peer.ts'
 
 const RESPONSE = JSON.stringify({ QueryResponse: { CompanyInfo: 'x'.repeat(950) } })
 
-/** Responds with about 1 KB to a request with its realm's bearer token and a query, and with 401 to any other. */
+/**
+ * Starts the accounting API. A request with the realm's bearer token and a query gets a response of about 1 KB; any
+ * other request gets 401.
+ */
 export const startUpstream = (): Promise<Nginx> =>
   startNginx(
     (port) => `
@@ -22,8 +28,8 @@ export const startUpstream = (): Promise<Nginx> =>
   )
 
 /**
- * The lower bound of a proxy's cost: bearer tokens from a static map, one process, no authentication, no
- * limits.
+ * Starts a proxy whose cost is the lower bound for a proxy: one process with a static map of bearer tokens, without
+ * authentication and limits.
  */
 export const startNginxProxy = (upstream: string, realms: readonly string[]): Promise<Nginx> =>
   startNginx(

@@ -1,15 +1,15 @@
 import type { AddressInfo } from 'node:net'
 
-/** The settings that the benchmark passes to a peer in its environment. */
+/** The settings that the benchmark passes to a peer in the peer's environment. */
 export interface ProxySettings {
   readonly upstream: string
   readonly realms: readonly string[]
 }
 
-/** Length of an access token in characters; those of QuickBooks have about as many. */
+/** Length of an access token in characters. Access tokens of QuickBooks have about the same length. */
 const PAD = 'x'.repeat(900)
 
-/** The access token of a realm, for the gateway's token-service and the peers alike. */
+/** Returns the access token of a realm. The fake token-service and the peers use the same tokens. */
 export const tokenOf = (realm: string): string => `tok-${realm}-${PAD}`
 
 export const settings = (): ProxySettings =>
@@ -17,7 +17,7 @@ export const settings = (): ProxySettings =>
 
 const COMPANY = '/v3/company/'
 
-/** Returns the bearer token of the realm in the path, from a map: without authentication, limits or log lines. */
+/** Returns the bearer token of the realm in the path, from a map, without authentication, limits or log lines. */
 export function bearers({ realms }: ProxySettings): (path: string) => string | undefined {
   const known = new Map(realms.map((realm) => [realm, `Bearer ${tokenOf(realm)}`]))
   return (path) =>
@@ -26,6 +26,6 @@ export function bearers({ realms }: ProxySettings): (path: string) => string | u
       : undefined
 }
 
-/** Prints the address as the only line on standard output. */
+/** Prints the server's address as the only line on standard output. */
 export const announce = (address: AddressInfo | string | null): void =>
   console.log(`http://127.0.0.1:${(address as AddressInfo).port}`)

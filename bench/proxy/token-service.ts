@@ -1,7 +1,10 @@
 import { type HttpServer, startHttpServer } from '@integration-host/tests/http-server'
 import { tokenOf } from './peer.ts'
 
-/** A fake token-service in this process. The gateway requests each realm's token once in five minutes. */
+/**
+ * Starts a fake token-service in this process. The gateway requests the token of each realm once every five
+ * minutes.
+ */
 export const startTokens = (): Promise<HttpServer> =>
   startHttpServer((request, response) => {
     const realm = /^\/credentials\/ACC-(\w+)\/token$/.exec(request.url ?? '')?.[1]

@@ -10,7 +10,7 @@ export const isWrkInstalled = (): boolean => spawnSync('wrk', ['-v']).error === 
 export interface WrkLoad {
   readonly connections: number
   readonly seconds: number
-  /** Realms `r0`, `r1` and so on. */
+  /** Number of realms. Their ids are `r0`, `r1` and so on. */
   readonly realms: number
   readonly key: string
 }

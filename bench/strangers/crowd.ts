@@ -1,18 +1,18 @@
 /**
- * A process of its own with many clients that have no key. Each opens a connection to one endpoint, sends a request at
- * regular intervals, keeps the connection for as long as the server does, and opens another one when it was closed.
- * Prints the number of responses by status class, and of failed connections, as one line of JSON every second.
+ * A process with many clients that have no key. Each client opens a connection to one endpoint and sends a request
+ * at regular intervals. When the server closes the connection, the client opens a new one. Every second the process
+ * prints one line of JSON with the number of responses by status class and the number of failed connections.
  */
 import { connect, type Socket } from 'node:net'
 
 export interface CrowdSettings {
   readonly count: number
   readonly everySeconds: number
-  /** Port and bytes of each request. The clients are spread over them evenly. */
+  /** Port and bytes of each request. The clients are distributed evenly over the requests. */
   readonly requests: readonly { readonly port: number; readonly bytes: string }[]
 }
 
-/** Number of responses by the first digit of their status, and of failed connections. */
+/** Number of responses by the first digit of their status, and number of failed connections. */
 export type CrowdCounts = Readonly<Record<string, number>>
 
 const { count, everySeconds, requests } = JSON.parse(process.argv[2] ?? '') as CrowdSettings

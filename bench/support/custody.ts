@@ -1,4 +1,7 @@
-/** A token-service and the sandbox provider it refreshes at, each a process of its own, for benchmarks. */
+/**
+ * A token-service and a sandbox provider for benchmarks, each in a separate process. The token-service refreshes
+ * its credentials at this provider.
+ */
 import { randomBytes } from 'node:crypto'
 import setupBackends from '@integration-host/tests/backends'
 import { type ServiceProcess, startSystem, type System } from '@integration-host/tests/system'
@@ -15,22 +18,22 @@ export interface Custody extends AsyncDisposable {
     readonly clientSecret: string
     readonly redirectUri: string
   }
-  /** The key ring of the stored records (`CREDENTIAL_KEYS`). */
+  /** The key ring that encrypts the stored records (`CREDENTIAL_KEYS`). */
   readonly credentialKeys: string
-  /** Starts token-service on this installation's Redis, without waiting until it is ready. */
+  /** Starts token-service with the Redis of this benchmark, without waiting until the service is ready. */
   startTokenService(): ServiceProcess
-  /** Returns an authorization code, as the provider sends it to the redirect URI after consent. */
+  /** Returns an authorization code like the one that the provider sends to the redirect URI after consent. */
   authorize(realm: string): Promise<string>
   /** Makes token-service store a credential of the realm. */
   connect(realm: string): Promise<void>
-  /** Calls a path under the provider's `/sandbox`; resolves with the JSON of the response. */
+  /** Calls a path below `/sandbox` at the provider. Resolves with the JSON of the response. */
   sandbox(method: 'GET' | 'PUT', path: string, body?: unknown): Promise<unknown>
 }
 
 /**
  * Starts the provider. Uses the machine's RabbitMQ with a prefix of its own.
  *
- * @param checkout the folder of another checkout whose services are started
+ * @param checkout the folder of another checkout; if present, the services of that checkout are started
  */
 export async function startCustody(redisUrl: string, checkout?: string): Promise<Custody> {
   await using opened = new AsyncDisposableStack()

@@ -1,6 +1,6 @@
 /**
- * Keep-alive HTTP load from this process on a server in another one. A response other than 200 ends the benchmark, so
- * that no result measures errors.
+ * Sends HTTP requests on keep-alive connections to a server in another process. A response other than 200 ends the
+ * benchmark, so that no result includes errors.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { Pool } from 'undici'
@@ -9,7 +9,7 @@ import { quantile } from './statistics.ts'
 export interface Target {
   readonly origin: string
   readonly method: 'GET' | 'POST'
-  /** The path of request number `n`. */
+  /** Returns the path of request number `n`. */
   readonly path: (n: number) => string
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
@@ -22,14 +22,14 @@ export interface LoadResult {
   readonly p99Ms: number
 }
 
-/** Sends `count` requests, each after the response to the previous one. */
+/** Sends `count` requests, each after the response to the previous request. */
 export async function inTurn(target: Target, requests: number): Promise<void> {
   await using opened = new AsyncDisposableStack()
   const pool = opened.adopt(new Pool(target.origin, { connections: 1 }), (open) => open.close())
   for (let n = 0; n < requests; n += 1) await send(pool, target, n)
 }
 
-/** Sends as many requests as fit into `seconds` with `connections` in flight. */
+/** Sends as many requests as possible for `seconds` seconds, with `connections` requests in flight. */
 export async function saturate(
   target: Target,
   { connections, seconds }: { readonly connections: number; readonly seconds: number },
@@ -52,8 +52,9 @@ export async function saturate(
 }
 
 /**
- * Sends `perSecond` requests a second for `seconds`, each at its scheduled time even if earlier ones are in flight. Latency
- * is measured from that time, so a stall of the server counts for every request that waited.
+ * Sends `perSecond` requests a second for `seconds` seconds. Each request is sent at its scheduled time even if
+ * earlier requests are still in flight. The latency is measured from the scheduled time, so a stall of the server
+ * counts for every request that waited.
  */
 export async function steady(
   target: Target,

@@ -12,7 +12,7 @@ export interface Nginx extends AsyncDisposable {
   readonly pid: number
 }
 
-/** Starts nginx on a free port with the given lines in its `http` block; resolves when it listens. */
+/** Starts nginx on a free port with the given lines in the `http` block. Resolves when nginx listens. */
 export async function startNginx(http: (port: number) => string): Promise<Nginx> {
   await using opened = new AsyncDisposableStack()
   const folder = opened.adopt(await mkdtemp(join(tmpdir(), 'integration-host-bench-')), (path) =>
@@ -20,7 +20,8 @@ export async function startNginx(http: (port: number) => string): Promise<Nginx>
   )
   const port = await freePort()
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
-  // One process without a master, so that its processor time is that of the whole server.
+  // nginx runs as one process without a master, so that the processor time of this process is that of the whole
+  // server.
   await writeFile(
     join(folder, 'nginx.conf'),
     `daemon off;

@@ -17,13 +17,13 @@ export interface PeerProcess extends StartedProcess {
   readonly url: string
 }
 
-/** Starts a peer of token-service in a process of its own; resolves when it listens. */
+/** Starts a peer of token-service in a separate process. Resolves when the peer listens. */
 export const startPeer = (
   name: keyof typeof entries,
   settings: PeerSettings,
 ): Promise<PeerProcess> => startEntry(entries[name], settings)
 
-/** Starts a program that reads `PEER_SETTINGS` and prints its address; resolves when it listens. */
+/** Starts a program that reads `PEER_SETTINGS` and prints its address. Resolves when the program listens. */
 export async function startEntry(entry: URL, settings: object): Promise<PeerProcess> {
   const started = startProcess([fileURLToPath(entry)], {
     env: { PEER_SETTINGS: JSON.stringify(settings) },
@@ -32,7 +32,7 @@ export async function startEntry(entry: URL, settings: object): Promise<PeerProc
   return { ...started, url }
 }
 
-/** Stores a grant of the realm for each peer that refreshes, in the peer's own format. */
+/** Stores a grant of the realm for each peer that refreshes tokens, in the peer's own format. */
 export async function connectPeers(custody: Custody, redis: Redis, realm: string): Promise<void> {
   const { tokenEndpoint, clientId, clientSecret, redirectUri } = custody.client
   for (const peer of ['intuit-oauth', 'openid-client']) {

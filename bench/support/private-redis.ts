@@ -9,13 +9,13 @@ const PROGRAM = 'redis-server'
 
 export interface PrivateRedis extends AsyncDisposable {
   readonly url: string
-  /** The benchmark's own connection. */
+  /** A connection for the benchmark itself. */
   readonly redis: Redis
 }
 
 /**
- * Starts a Redis on a free loopback port with its files in a temporary folder, so that other clients of the machine's Redis
- * are not measured and nothing remains stored there.
+ * Starts a separate Redis on a free loopback port, with its files in a temporary folder. With the machine's own
+ * Redis, other clients would be measured too, and keys of the benchmark would remain stored.
  */
 export async function startPrivateRedis({
   appendOnly,
@@ -41,7 +41,8 @@ export async function startPrivateRedis({
     ),
   )
   const url = `redis://127.0.0.1:${port}`
-  // Connections are refused until the server listens; the driver's default of twenty retries would take over a second.
+  // The server refuses connections until it listens. ioredis retries twenty times by default, which takes more than
+  // a second and is long enough for the start.
   const redis = opened.adopt(new Redis(url), (connection) => connection.disconnect())
   redis.on('error', () => {})
   await redis.ping()

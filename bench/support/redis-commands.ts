@@ -6,15 +6,16 @@ import { text } from 'node:stream/consumers'
 export type Command = readonly string[]
 
 export interface CommandLog {
-  /** Ends the log and resolves with its commands in order. */
+  /** Stops recording and resolves with the recorded commands in order. */
   end(): Promise<readonly Command[]>
 }
 
 const LINE = /^\+[\d.]+ \[\d+ (?<source>\S+)\] (?<command>.*)$/
 
 /**
- * Records every command that clients send to a Redis, by its `MONITOR`; calls of scripts inside the server are left out.
- * Does not use ioredis, whose monitor mistakes a command that arrives together with the first reply for a protocol error.
+ * Records every command that clients send to a Redis server, with Redis's `MONITOR`. Commands that Lua scripts call
+ * are not included. ioredis is not used here, because its monitor reports a protocol error if a command arrives
+ * together with the first reply.
  */
 export async function logCommands(url: string): Promise<CommandLog> {
   const { hostname, port } = new URL(url)
@@ -24,7 +25,7 @@ export async function logCommands(url: string): Promise<CommandLog> {
   socket.write('MONITOR\r\n')
   return {
     async end() {
-      // The reply, and the end of the connection, come after all commands that were sent before.
+      // Redis replies to QUIT and closes the connection only after it has sent all earlier commands to the monitor.
       socket.write('QUIT\r\n')
       return (await received).split('\r\n').flatMap((line) => {
         const { source = 'lua', command = '' } = LINE.exec(line)?.groups ?? {}

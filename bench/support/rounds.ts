@@ -15,12 +15,12 @@ export type Measured = LoadResult & {
   readonly residentMb: number
 }
 
-/** The results of each side in one round. */
+/** The results of each measured server in one round. */
 export type Round<Name extends string> = Readonly<Record<Name, Measured>>
 
 /**
- * Loads each side once per round, one after the other. The machine's speed drifts, so only results of the same round are
- * compared. The first `warmUp` rounds are left out.
+ * Sends requests to each server once per round, one server after the other. The machine's speed drifts, so only
+ * results of the same round are compared. The results do not include the first `warmUp` rounds.
  */
 export async function measureRounds<Name extends string>(
   sides: Readonly<Record<Name, Side>>,
@@ -41,7 +41,10 @@ export async function measureRounds<Name extends string>(
   return measured
 }
 
-/** Returns a table with a row per side: medians over the rounds, and medians of the ratios to `base` within a round. */
+/**
+ * Returns a table with one row per server: the medians over the rounds, and the medians of the ratios to the server
+ * `base` within a round.
+ */
 export function compare<Name extends string>(
   rounds: readonly Round<Name>[],
   names: readonly Name[],

@@ -8,12 +8,16 @@ interface Job {
   readonly report?: Report
 }
 
-/** Queues the next step; called with its input by the worker that finished the previous one. */
+/**
+ * Queues the next step. The worker that finished the previous step calls this function with the input of the next
+ * step.
+ */
 type Advance = (job: Job) => Promise<unknown>
 
 /**
- * `queue-per-step`: each step adds the next one's job under a fixed id, so that a repeated step adds no second
- * job. `one-job`: BullMQ's "process step jobs", a job that stores its data after each step.
+ * Runs a variant of the process on BullMQ. In `queue-per-step` each step adds the job of the next step under a
+ * fixed id, so that a repeated step adds no second job. `one-job` uses BullMQ's "process step jobs": one job stores
+ * its data after each step.
  */
 export const start: StartEngine = async (settings) => {
   const { hostname, port } = new URL(settings.redisUrl)
@@ -21,7 +25,8 @@ export const start: StartEngine = async (settings) => {
     host: hostname,
     port: Number(port),
     maxRetriesPerRequest: null,
-    // Sends the commands of one event-loop turn in one write, which saves a tenth of the processor time.
+    // Auto-pipelining sends the commands of one event-loop turn in a single write, which saves a tenth of the
+    // processor time.
     enableAutoPipelining: true,
   }
   const steps = createSteps(settings)
@@ -36,7 +41,7 @@ export const start: StartEngine = async (settings) => {
     const created = new Worker<Job>(
       name,
       (job) => work(job.data, (data) => job.updateData(data)),
-      // Removes finished jobs, as the manual advises; they would fill Redis otherwise.
+      // Finished jobs are removed, as BullMQ's manual advises, because they would fill Redis otherwise.
       { connection, concurrency: settings.concurrency, removeOnComplete: { count: 5_000 } },
     )
     opened.push(created)
@@ -54,7 +59,7 @@ export const start: StartEngine = async (settings) => {
     queue: (ids) => first.addBulk(ids.map((id) => ({ name: 'order', data: { id } }))),
     completions,
     async close() {
-      // Close the workers before the queues, because a running worker still adds jobs to the queues.
+      // The workers are closed before the queues, because a running worker still adds jobs to the queues.
       for (const one of opened.toReversed()) await one.close()
     },
   })

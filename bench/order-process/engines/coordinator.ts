@@ -8,8 +8,9 @@ const MAX_LINES = 10_000
 const LOOK_MS = 20
 
 /**
- * The client of a coordinator that runs in another process. Queues many transactions by `POST …/bulk` and polls the table
- * for their completion, because an event for each transition would be extra work. Waits for the event of a single one.
+ * A client of a coordinator that runs in another process. For many transactions it queues them with `POST …/bulk`
+ * and polls the table until all are completed, because an event for each transition would be extra work. For a
+ * single transaction it waits for the completion event.
  */
 export const start: StartEngine = async (settings) => {
   const transactions = `${settings.coordinator.url}/processes/OrderProcess/transactions`
@@ -20,7 +21,8 @@ export const start: StartEngine = async (settings) => {
 
   const client = createJsonClient(settings.concurrency, authorization(settings))
   async function isDone(): Promise<boolean> {
-    // Uses the order of an index on unfinished rows; counting them would add measurable work.
+    // The query looks for one unfinished row in the order of an index. Counting all unfinished rows would add
+    // measurable work.
     const { rowCount } = await database.query(
       `select from "Order_Header" where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
       and "CompletedAt" is null order by "NextSweepAt" limit 1`,

@@ -3,8 +3,8 @@ import { engineOfCalls, type StartEngine } from '../engine.ts'
 import { createSteps } from '../steps.ts'
 
 /**
- * Starts a workflow of three steps directly: a DBOS queue would add a poll and a dequeue to each transaction.
- * DBOS stores the step results in its own tables.
+ * Starts each transaction as a workflow of three steps, without a DBOS queue, because a queue would add a poll and
+ * a dequeue to each transaction. DBOS stores the step results in its own tables.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)

@@ -4,8 +4,9 @@ import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
 
 /**
- * Uses one job per step. A single SQL statement, and therefore one transaction, stores a step's result and
- * adds the next job. Tuned for throughput as its manual says: a local queue, completions in batches.
+ * Runs each step as a job of its own. A single SQL statement, and therefore one transaction, stores the result of a
+ * step and adds the next job. The worker is tuned for throughput as its manual advises: with a local queue and with
+ * completions in batches.
  */
 export const start: StartEngine = async (settings) => {
   const { concurrency } = settings

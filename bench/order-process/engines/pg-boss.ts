@@ -4,7 +4,7 @@ import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
 
 const STEPS = ['order', 'report', 'csv'] as const
-/** Workers per queue; each fetches its share of the concurrency in one batch. */
+/** The number of workers per queue. Each worker fetches its share of the concurrency in one batch. */
 const FETCHERS = 2
 
 interface Job {
@@ -14,10 +14,10 @@ interface Job {
 }
 
 /**
- * Uses one job per step, on one queue per step. The results of a batch and their next jobs are stored in one
- * transaction, so one failed job makes its whole batch run again, unlike with the other engines.
- * Tuned for throughput: jobs are fetched in batches, NOTIFY wakes the workers, a worker fetches again at once
- * after a full batch, and pg-boss's maintenance is off.
+ * Runs each step as a job of its own, with one queue for each step. One transaction stores the results of a batch
+ * of jobs and adds the next jobs. Therefore one failed job makes its whole batch run again, unlike with the other
+ * engines. pg-boss is tuned for throughput: jobs are fetched in batches, NOTIFY wakes the workers, a worker fetches
+ * again at once after a full batch, and pg-boss's maintenance is disabled.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)
@@ -36,7 +36,7 @@ export const start: StartEngine = async (settings) => {
   await boss.start()
   for (const step of STEPS) await boss.createQueue(step, { notify: true })
 
-  /** A step's result, and the data of the next step's job. */
+  /** The result of a step, and the data for the job of the next step. */
   const work: Record<
     (typeof STEPS)[number],
     (job: Job) => Promise<{ result: unknown; data: Job }>
