@@ -12,7 +12,7 @@ import {
 
 const root = join(import.meta.dirname, '..')
 
-describe('the import direction', () => {
+describe('the import direction of the source files', () => {
   it('every source file respects the import direction', () => {
     expect(importViolations(readSources(), readWorkspace())).toEqual([])
   })
@@ -58,7 +58,7 @@ describe('the check of the import direction', () => {
     )
   })
 
-  it('allows modules of Node that only compute, and timers, in a domain folder', () => {
+  it('allows timers, and modules of Node that only compute, in a domain folder', () => {
     const path = 'services/coordinator/src/process/step.ts'
     for (const name of ['node:crypto', 'node:path', 'node:timers/promises', 'node:util'])
       expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([])
@@ -166,7 +166,7 @@ function readSources(): Sources {
   })
   return new Map(
     files
-      // Its examples violate the rules on purpose.
+      // This test is excluded because its examples violate the rules on purpose.
       .filter((file) => file !== 'tests/architecture.test.ts')
       .map((file) => [file, readFileSync(join(root, file), 'utf8')]),
   )

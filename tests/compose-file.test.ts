@@ -31,7 +31,10 @@ const { services, volumes } = parse(composeFile, { merge: true }) as {
 }
 const all = Object.entries(services)
 const haproxy = readFileSync(join(root, 'deploy/ingress/haproxy.cfg'), 'utf8')
-/** The `listen` sections of the HAProxy configuration: the port of each, and the servers behind it. */
+/**
+ * Returns the `listen` sections of the HAProxy configuration: the port of each section, and the servers to which it
+ * forwards.
+ */
 const sections = haproxy
   .split(/^listen /m)
   .slice(1)
@@ -90,7 +93,7 @@ describe('the compose file', () => {
       expect(services[name]).toMatchObject({ networks: ['backends'], user: '999:999' })
   })
 
-  it('each service mounts its own secrets only, and no service the volume that holds all of them', () => {
+  it('each service mounts only its own secrets, and no service mounts the volume with all secrets', () => {
     const mounts = (name: string): readonly string[] =>
       (services[name]?.volumes ?? []).filter((volume) => volume.includes('-secrets:'))
     for (const name of [
@@ -108,7 +111,7 @@ describe('the compose file', () => {
     expect(withAll.map(([name]) => name)).toEqual(['init', 'real-provider'])
   })
 
-  it('the services run without a way to open the inspector, and without core dumps', () => {
+  it('the services run with the inspector and core dumps disabled', () => {
     for (const [name, { command, ulimits }] of all) {
       if (!(command ?? []).some((word) => word.startsWith('services/'))) continue
       expect(command?.slice(0, 2), name).toEqual(['node', '--disable-sigusr1'])
@@ -136,12 +139,12 @@ describe('the ingress of the compose file', () => {
     }
   })
 
-  it('HAProxy retries only requests that were never sent, adds no header and logs no path', () => {
+  it('HAProxy retries only requests that it has not sent, adds no header and logs no path', () => {
     expect([...haproxy.matchAll(/^ *retry-on (.*)$/gm)].map(([, on]) => on)).toEqual([
       'conn-failure',
     ])
-    // A path can contain an authorization code, so HAProxy must not log it. A header with the client's
-    // address is not added, because a service would have to trust it.
+    // HAProxy must not log paths, because a path can contain an authorization code. HAProxy must not add a header
+    // with the client's address, because a service would have to trust the header.
     expect(haproxy).not.toMatch(
       /forwardfor|option forwarded|(?:add|set)-header|httplog|%(?:r|HU|HP|HQ|HPO)\b/,
     )

@@ -26,7 +26,7 @@ describe('the documents', () => {
     expect(references.length).toBeGreaterThan(30)
     const missing: string[] = []
     for (const [file, title] of references) {
-      // A title is compared as the source has it, apart from escaped quotes.
+      // A title must occur in the test file literally, except that quotes may be escaped there.
       const source = (await read(file).catch(() => '')).replaceAll('\\', '')
       if (!source.includes(title)) missing.push(`${file}: ${title}`)
     }

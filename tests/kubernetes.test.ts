@@ -1,4 +1,7 @@
-/** Validates deploy/kubernetes against Kubernetes' schemas, for consistency, and against the services' settings. */
+/**
+ * Validates deploy/kubernetes against the schemas of Kubernetes and against the settings that the services read,
+ * and checks that the manifests are consistent with each other.
+ */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Deployment } from 'kubernetes-models/apps/v1'
@@ -109,7 +112,8 @@ const names = deployments.map(({ metadata }) => metadata.name)
 
 /**
  * Returns the violations of a manifest against the schema of its kind. The validators ignore unknown members.
- * Therefore they get proxies that record which members are read: a member that is never read is in no schema.
+ * Therefore they read the manifest through proxies that record which members are read. A member that no validator
+ * reads is not in the schema.
  */
 function faultsOf(manifest: Manifest): string[] {
   const Model = kinds[`${manifest.apiVersion} ${manifest.kind}` as keyof typeof kinds] as
@@ -129,7 +133,7 @@ function faultsOf(manifest: Manifest): string[] {
         unread.delete(`${path}/${String(name)}`)
         return Reflect.get(target, name, receiver) as unknown
       },
-      // A validator enumerates a map with arbitrary keys, such as labels.
+      // The schema allows arbitrary keys in a map such as the labels, and a validator enumerates these keys.
       ownKeys(target) {
         for (const name of Object.keys(target)) unread.delete(`${path}/${name}`)
         return Reflect.ownKeys(target)
@@ -138,7 +142,8 @@ function faultsOf(manifest: Manifest): string[] {
   }
   try {
     const model = new Model({} as never)
-    // Bypasses the constructor, which would copy the members and so count all of them as read.
+    // The constructor would copy all members, so all of them would count as read. Therefore the object is created
+    // without the constructor.
     for (const [name, member] of Object.entries(manifest))
       Object.defineProperty(model, name, { value: watched(member, `/${name}`), enumerable: true })
     model.validate()
@@ -148,7 +153,7 @@ function faultsOf(manifest: Manifest): string[] {
   return [...unread].map((path) => `${path} is not a member`)
 }
 
-describe('the manifests', () => {
+describe('the Kubernetes manifests', () => {
   it.each([...base, ...added].map((manifest) => [titleOf(manifest), manifest] as const))(
     '%s conforms to its schema',
     (_, manifest) => {
@@ -185,7 +190,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       (projected?.sources ?? []).flatMap(({ secret }) => secret.items),
     )
 
-    it('the pods run the service of their name on the port that its Service and probes use', () => {
+    it('each pod runs the service of its name on the port that its Service and probes use', () => {
       expect(container.command).toEqual([
         'sh',
         '-c',
@@ -291,7 +296,7 @@ describe('the example overlay', () => {
   })
 })
 
-describe('the guide', () => {
+describe('the commands and tables in docs/kubernetes.md', () => {
   it('docs/kubernetes.md shows the permissions of each account at Redis and RabbitMQ', () => {
     const guide = read('docs/kubernetes.md')
     for (const name of ['token-service', 'accounting-gateway'] as const)
@@ -306,7 +311,7 @@ describe('the guide', () => {
     }
   })
 
-  it('docs/kubernetes.md creates every secret that the pods mount, with the keys that they read', () => {
+  it('docs/kubernetes.md creates every secret that the pods mount, with the keys that the pods read', () => {
     const guide = read('docs/kubernetes.md')
     for (const { spec } of deployments)
       for (const { projected } of spec.template.spec.volumes)
@@ -319,7 +324,7 @@ describe('the guide', () => {
   })
 })
 
-describe('the check of manifests', () => {
+describe('the schema check of Kubernetes manifests', () => {
   const [deployment] = deployments
   it.each([
     [
@@ -334,7 +339,7 @@ describe('the check of manifests', () => {
   })
 })
 
-/** Quotes a word for a shell if it has a character with a meaning there. */
+/** Quotes a word if it contains a character that has a special meaning in a shell. */
 const quoted = (word: string): string => (/[*~|]/.test(word) ? `'${word}'` : word)
 const byText = (a: string, b: string): number => a.localeCompare(b)
 

@@ -1,4 +1,7 @@
-/** Steps of `npm run test:compose` for the secrets and accounts of each service (scripts/backend-accounts.ts). */
+/**
+ * Steps of `npm run test:compose` that check the secrets and accounts of each service
+ * (scripts/backend-accounts.ts).
+ */
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -6,7 +9,7 @@ import { join } from 'node:path'
 import { expect, until } from './check.ts'
 import { type Stack, words } from './stack.ts'
 
-/** The files in `/secrets` of each container. */
+/** The files that each container must have in `/secrets`. */
 const SECRETS: Readonly<Record<string, string>> = {
   'token-service':
     'amqp_url client_id client_secret credential_keys discovery_url redirect redis_url service_api_key',
@@ -16,7 +19,7 @@ const SECRETS: Readonly<Record<string, string>> = {
   'sandbox-provider': 'sandbox_client_secret',
 }
 
-/** Checks that each container has exactly the secrets that its service needs. */
+/** Checks that each container has the secrets that its service needs, and no other secrets. */
 export async function holdsOwnSecretsOnly(stack: Stack): Promise<void> {
   for (const [service, wanted] of Object.entries(SECRETS)) {
     const files = await stack.compose(['exec', '-T', service, 'ls', '-A', '/secrets'])
@@ -25,7 +28,7 @@ export async function holdsOwnSecretsOnly(stack: Stack): Promise<void> {
   }
 }
 
-/** Checks that the gateway's accounts can read neither a credential in Redis nor step messages in RabbitMQ. */
+/** Checks that the gateway's accounts can read no credential in Redis and no step message in RabbitMQ. */
 export async function deniesForeignData(stack: Stack, realm: string): Promise<void> {
   const url = new URL(await stack.read('accounting-gateway', '/secrets/redis_url'))
   const gateway = (...command: readonly string[]) =>
@@ -56,7 +59,7 @@ export async function ignoresSigusr1(stack: Stack): Promise<void> {
   expect(!text.includes('Debugger listening'), 'SIGUSR1 opened the inspector')
 }
 
-/** Checks that no private key of a test is in the image. */
+/** Checks that the image contains no private key of a test. */
 export async function hasNoPrivateKey(stack: Stack): Promise<void> {
   const search =
     "find /app -name node_modules -prune -o -type f -exec grep -l -e '-BEGIN.*PRIVATE KEY-' {} +"
@@ -65,12 +68,13 @@ export async function hasNoPrivateKey(stack: Stack): Promise<void> {
   expect(files.length === 0, `files with a private key: ${files.join(', ')}`)
 }
 
-/** Passwords of the volumes that `firstReleaseVolumes` creates. */
+/** Passwords in the volumes that `firstReleaseVolumes` creates. */
 const old = (): string => randomBytes(32).toString('base64url')
 
 /**
- * Creates volumes as release 0.1 left them, with one account for all services at Redis and at RabbitMQ, starts the servers with
- * them, and upgrades by `docker compose up`. The data must remain, and the shared accounts must be disabled.
+ * Creates volumes as release 0.1 left them, when all services shared one account at Redis and one at RabbitMQ.
+ * Starts the servers with these volumes, and upgrades with `docker compose up`. The data must remain, and the
+ * shared accounts must be disabled.
  */
 export async function firstReleaseVolumes(stack: Stack): Promise<void> {
   const secrets = { redis: old(), rabbitmq: old(), postgres: old(), key: old() }
@@ -117,7 +121,8 @@ export async function firstReleaseVolumes(stack: Stack): Promise<void> {
   }
   const folder = await mkdtemp(join(tmpdir(), 'first-release-'))
   try {
-    // Another value of the label than docker-compose.yml has: the servers of the previous release did not have it.
+    // docker-compose.yml has another value for this label, so the upgrade recreates the servers. The servers of the
+    // previous release did not have the label.
     const labels = { labels: { 'integration-host.accounts': '0' } }
     const override = join(folder, 'override.json')
     await writeFile(override, JSON.stringify({ services: { redis: labels, rabbitmq: labels } }))

@@ -1,13 +1,16 @@
-/** Steps of `npm run test:compose` in which an operator made a mistake: the stack must report the cause and the remedy. */
+/**
+ * Steps of `npm run test:compose` that repeat mistakes of an operator. For each mistake, the stack must report the
+ * cause and the remedy.
+ */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { expect, failureReport } from './check.ts'
 import type { Stack } from './stack.ts'
 
 /**
- * Publishes a port that another process listens on, then the usual one.
+ * Starts the stack with a published port on which another process listens, then again with a free port.
  *
- * @returns Docker's error message
+ * @returns Docker's error message from the first start
  */
 export async function portTaken(stack: Stack): Promise<string> {
   const other = createServer().listen(0, '127.0.0.1')
@@ -22,7 +25,10 @@ export async function portTaken(stack: Stack): Promise<string> {
   return report.replace(/^.*?(?=listen|Bind)/, '')
 }
 
-/** Makes root the owner of all files in the volumes, as restoring a backup may do; `init` must correct owners and modes. */
+/**
+ * Makes root the owner of all files in the volumes, as restoring a backup may do. Checks that `init` corrects the
+ * owners and modes.
+ */
 export async function wrongOwners(stack: Stack): Promise<void> {
   await shell(stack, 'chown -R 0:0 /volumes/*-data && chmod 444 /volumes/*-secrets/*')
   const { code, text } = await stack.init()
@@ -35,7 +41,7 @@ export async function wrongOwners(stack: Stack): Promise<void> {
 }
 
 /**
- * Replaces the service key by one that is too short.
+ * Replaces the service key with a key that is too short.
  *
  * @returns the error message of `init`
  */
@@ -52,7 +58,7 @@ export async function shortSecret(stack: Stack): Promise<string> {
 }
 
 /**
- * Deletes secrets without which existing data cannot be read.
+ * Deletes secrets that are needed to read the existing data.
  *
  * @returns the error message of `init`
  */
@@ -68,7 +74,7 @@ export async function passwordGone(stack: Stack): Promise<string> {
   return report
 }
 
-/** Deletes the database volume only: the stack must start with its existing secrets and create an empty database. */
+/** Deletes only the database volume. The stack must start with its existing secrets and create an empty database. */
 export async function databaseGone(stack: Stack): Promise<void> {
   await stack.docker(['volume', 'rm', `${stack.project}_postgres-data`])
   await stack.compose(['up', '--wait', 'coordinator'])

@@ -1,12 +1,20 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Output } from './stack.ts'
 
-/** @throws {Error} with the message `otherwise` unless the condition holds. */
+/**
+ * Fails unless the condition holds.
+ *
+ * @throws {Error} with the message `otherwise`
+ */
 export function expect(condition: boolean, otherwise: string): asserts condition {
   if (!condition) throw new Error(otherwise)
 }
 
-/** Polls `check` until it returns true; an error counts as false. @throws {Error} after `seconds`. */
+/**
+ * Polls `check` until it returns true. An error of `check` counts as false.
+ *
+ * @throws {Error} if `check` has not returned true within `seconds`
+ */
 export async function until(
   what: string,
   check: () => Promise<boolean>,
@@ -22,7 +30,7 @@ export async function until(
 /**
  * Checks that a command failed with exit code 1 and that its output contains each text of `why`.
  *
- * @returns the output without Compose's own progress lines
+ * @returns the output of the command without Compose's own progress lines
  */
 export function failureReport({ code, text }: Output, ...why: readonly string[]): string {
   expect(code === 1 && why.every((part) => text.includes(part)), `exit code ${code}: ${text}`)

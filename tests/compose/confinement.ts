@@ -1,7 +1,10 @@
 import { expect } from './check.ts'
 import { ONE_SHOTS, type Stack } from './stack.ts'
 
-/** Checks the output of `docker inspect` for each container: it has no privileges, it has resource limits, and no secret is shown. */
+/**
+ * Checks the output of `docker inspect` for each container: the container has no privileges, its resources are
+ * limited, and the output shows no secret.
+ */
 export async function isConfined(stack: Stack): Promise<void> {
   const { text, containers } = await stack.inspect()
   const violations = containers.flatMap(({ Name, Config, HostConfig: limits }) => {

@@ -1,11 +1,14 @@
 import { expect } from './check.ts'
 import type { Stack } from './stack.ts'
 
-/** More than the default `delivery-limit` of RabbitMQ 4. */
+/** The number of reads exceeds the default `delivery-limit` of RabbitMQ 4. */
 const READINGS = 25
 
-/** Checks that a dead letter is still in its queue after it was read and requeued on the management page 25 times, as
- * docs/runbook.md advises. Without a policy RabbitMQ 4 would delete it when it is returned for the 21st time. */
+/**
+ * Checks that a dead letter is still in its queue after it was read and requeued 25 times on the management page,
+ * as docs/runbook.md advises. Without a policy, RabbitMQ 4 would delete the message when it is requeued for the
+ * 21st time.
+ */
 export async function deadLettersSurviveReading(stack: Stack): Promise<void> {
   const call = (path: string, body: object): Promise<unknown> =>
     stack.management('POST', path, body)

@@ -1,4 +1,7 @@
-/** Steps of `npm run test:compose` for the promises of docs/adr/0016-haproxy-as-ingress.md: balancing, retries, transparency. */
+/**
+ * Steps of `npm run test:compose` that check what docs/adr/0016-haproxy-as-ingress.md promises: load balancing,
+ * retries and transparency.
+ */
 import { once } from 'node:events'
 import { Agent, get, type IncomingMessage } from 'node:http'
 import { connect } from 'node:net'
@@ -8,16 +11,25 @@ import type { Installation } from '../../host/src/story.ts'
 import { expect, until } from './check.ts'
 import { type Stack, words } from './stack.ts'
 
-/** Matches a line of HAProxy's log about a request that was sent to another replica and completed within a second. */
+/**
+ * Matches the line of HAProxy's log for a request that was retried at another replica and completed within a
+ * second.
+ */
 const REFUSED_ONCE = /coordinator\/\S+ GET 401 .*\/\d{1,3} ms \+\d retries/
 
-/** Checks that requests on one keep-alive connection reach every replica, so that requests are balanced and not connections. */
+/**
+ * Checks that the requests of one keep-alive connection reach every replica, which shows that HAProxy balances
+ * requests rather than connections.
+ */
 export async function balancesRequests(stack: Stack): Promise<void> {
   const used = await replicasUsed(stack, 12)
   expect(used.size === 3, `12 requests on one connection reached ${used.size} of 3 coordinators`)
 }
 
-/** Checks that a fourth coordinator receives requests without a reload of HAProxy, and that none fails after its removal. */
+/**
+ * Checks that a fourth coordinator receives requests without a reload of HAProxy, and that no request fails after
+ * this coordinator was removed.
+ */
 export async function followsReplicas(stack: Stack): Promise<void> {
   await scale(stack, 4)
   await until(
@@ -30,25 +42,26 @@ export async function followsReplicas(stack: Stack): Promise<void> {
 }
 
 /**
- * Adds a container under the name `coordinator` that refuses every connection, while requests are sent. Each of them must
- * succeed, and HAProxy's log must show that one was sent to another replica than the one chosen first.
+ * While requests are sent, adds a container under the name `coordinator` that refuses every connection. Each
+ * request must succeed, and HAProxy's log must show a request that was retried at another replica.
  *
- * @returns the line of the log
+ * @returns the log line of the retried request
  */
 export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   const enough = new AbortController()
   const requests = request401s(stack, () => !enough.signal.aborted)
   const isSeen = async (): Promise<string> => {
     const log = await stack.compose(['logs', '--no-color', '--no-log-prefix', 'ingress'])
-    // `+` marks a request that was sent to another replica. If that took longer than 1 s, the first connection attempt timed
-    // out at a container that is already removed, which is not the refused connection that is tested here.
+    // In the log, `+` marks a request that was sent to another replica. If such a request took longer than 1 s, its
+    // first connection attempt timed out at a container that was already removed. This test is only about
+    // connections that are refused at once.
     return REFUSED_ONCE.exec(log)?.[0] ?? ''
   }
   try {
     let line = ''
     await until('a request is tried at another replica', async () => {
-      // HAProxy's health check removes the replica within two seconds. Usually a request is sent to it before that; if not, the
-      // loop tries again.
+      // HAProxy's health check removes the new container within two seconds. Usually HAProxy sends a request to the
+      // container before that. If not, the loop starts another container.
       await stack.docker(
         words(`run --detach --rm --init --name ${stack.outsider} --network ${stack.project}_edge
           --network-alias coordinator integration-host sleep infinity`),
@@ -65,7 +78,10 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   }
 }
 
-/** Checks that the response is 503 while a service has no replica, and the service's own response after it has started again. */
+/**
+ * Checks that the ingress responds 503 while a service has no replica, and that the service responds again after it
+ * was restarted.
+ */
 export async function respondsWithoutReplica(stack: Stack): Promise<void> {
   const status = async () => (await fetch(`${stack.at('DEMO_API_PORT')}/health/live`)).status
   await stack.compose(['stop', 'demo-api'])
@@ -74,7 +90,10 @@ export async function respondsWithoutReplica(stack: Stack): Promise<void> {
   await until('200 with a replica', async () => (await status()) === 200)
 }
 
-/** Checks that clients receive the services' own responses to large heads, uploads and invalid targets through the ingress. */
+/**
+ * Checks that the ingress passes on the services' own responses to large heads, uploads and invalid request
+ * targets.
+ */
 export async function passesLimitsOn(at: Installation): Promise<void> {
   const { port } = new URL(at.accountingGateway)
   const company = 'POST /v3/company/1/upload HTTP/1.1\r\nHost: localhost\r\n'
@@ -89,7 +108,8 @@ export async function passesLimitsOn(at: Installation): Promise<void> {
       `${company}X-Long: ${'x'.repeat(20_000)}\r\nContent-Length: 0\r\n\r\n`,
       431,
     ],
-    // The body is never completed: a response shows that the ingress forwards a request before it has the whole body.
+    // The body of this request is never completed. A response therefore shows that the ingress forwards a request
+    // before it has received the whole body.
     ['an upload that is not complete', `${company}Content-Length: 1000000\r\n\r\nbegin`, 401],
     [
       'a body that waits for 100 Continue',
@@ -129,7 +149,7 @@ function scale(stack: Stack, replicas: number): Promise<string> {
 /**
  * Sends requests on one connection, one after the other.
  *
- * @returns the names of the coordinators that logged one of them
+ * @returns the names of the coordinators whose logs contain one of the requests
  */
 async function replicasUsed(stack: Stack, requests: number): Promise<ReadonlySet<string>> {
   const ids = await request401s(stack, (sent) => sent < requests)
@@ -139,10 +159,10 @@ async function replicasUsed(stack: Stack, requests: number): Promise<ReadonlySet
 }
 
 /**
- * Sends requests on one connection, one after the other, while `isMore` returns true.
+ * Sends requests without a key on one connection, one after the other, while `isMore` returns true.
  *
- * @returns their request ids
- * @throws {Error} unless each of them is rejected by a coordinator for its missing key
+ * @returns the request ids of the requests
+ * @throws {Error} unless a coordinator rejects every request because of the missing key
  */
 async function request401s(
   stack: Stack,
@@ -164,7 +184,10 @@ async function request401s(
   }
 }
 
-/** Sends `bytes` and returns the status line of the response; empty if the connection ends without a response. */
+/**
+ * Sends `bytes` and returns the status line of the response. Returns an empty string if the connection ends without
+ * a response.
+ */
 async function firstLine(port: number, bytes: string): Promise<string> {
   const socket = connect(port, '127.0.0.1')
   try {

@@ -4,13 +4,16 @@ import type { Installation } from '../../host/src/story.ts'
 const EVERY_MS = 100
 const CALL_DEADLINE_MS = 15_000
 
-/** A constant load of orders and of reads of a company. Like an application, it repeats each order until it is accepted. */
+/**
+ * A load generator that constantly queues orders and reads a company. It repeats each order until the order is
+ * accepted, as an application would.
+ */
 export interface Load {
   /** Numbers of the accepted orders. */
   readonly accepted: readonly string[]
-  /** Reads of the company: `good` succeeded, `bad` failed. */
+  /** Number of successful (`good`) and failed (`bad`) reads of the company. */
   readonly reads: { good: number; bad: number }
-  /** Stops starting requests; resolves when every order in flight is accepted. */
+  /** Starts no further requests and resolves when every order in flight is accepted. */
   stop(): Promise<void>
 }
 
@@ -21,7 +24,7 @@ export function startLoad(at: Installation, realm: string, firstNumber: number):
   const inFlight = new Set<Promise<void>>()
 
   async function order(number: string): Promise<void> {
-    // Repeating is safe: the demo API queues an order number only once.
+    // A request may be repeated, because the demo API queues an order number only once.
     while (!(await succeeds(`${at.demoApi}/queue?number=${number}`))) await delay(500)
     accepted.push(number)
   }
@@ -57,8 +60,8 @@ export function startLoad(at: Installation, realm: string, firstNumber: number):
 }
 
 /**
- * Sends a GET and returns whether the response is 2xx. `fetch` reuses its connections, so a replica that stops must not make
- * requests on existing connections fail either.
+ * Sends a GET request and returns whether the response is 2xx. `fetch` reuses its connections, so this also checks
+ * that a stopping replica does not make requests on existing connections fail.
  */
 async function succeeds(url: string, headers: Record<string, string> = {}): Promise<boolean> {
   try {

@@ -1,6 +1,6 @@
 /**
- * Steps of `npm run test:compose` for `--profile real`. A test cannot use the real provider, so a sandbox provider outside the
- * stack, under another host name, replaces it.
+ * Steps of `npm run test:compose` for `--profile real`. A test cannot use the real provider. Therefore a sandbox
+ * provider outside the stack, under another host name, takes its place.
  */
 import { tellStory } from '../../host/src/story.ts'
 import { expect, failureReport } from './check.ts'
@@ -15,7 +15,11 @@ const OPERATOR_ENV = {
   ACCOUNTING_URL: 'http://provider.example:7220',
 } as const
 
-/** @returns the error message that names the missing settings */
+/**
+ * Starts `--profile real` without all of its settings.
+ *
+ * @returns the error message, which names the missing settings
+ */
 export function settingsMissing(stack: Stack): Promise<string> {
   return rejectedTwice(
     stack,
@@ -24,7 +28,11 @@ export function settingsMissing(stack: Stack): Promise<string> {
   )
 }
 
-/** @returns the error message: the provider must not change while companies are connected */
+/**
+ * Starts `--profile real` while companies are connected at the sandbox; the provider must not change then.
+ *
+ * @returns the error message
+ */
 export function sandboxKept(stack: Stack): Promise<string> {
   const REDIRECT = `${stack.at('TOKEN_SERVICE_PORT')}/callback`
   return rejectedTwice(
@@ -34,13 +42,13 @@ export function sandboxKept(stack: Stack): Promise<string> {
   )
 }
 
-/** Checks that `real-provider` fails, and that `init` then fails too instead of configuring the sandbox. */
+/** Checks that `real-provider` fails, and that `init` then fails as well instead of configuring the sandbox. */
 async function rejectedTwice(stack: Stack, env: Environment, why: string): Promise<string> {
   failureReport(await realProviderOnce(stack, env), why)
   return failureReport(await stack.init(), why)
 }
 
-/** Connects a company at the provider named in the settings and runs the demo with it. */
+/** Connects a company at the provider that the settings name, and runs the demo with this company. */
 export async function realProvider(stack: Stack): Promise<void> {
   const port = await freePort()
   const REDIRECT = `${stack.at('TOKEN_SERVICE_PORT')}/callback`

@@ -5,7 +5,7 @@ import type { Installation } from '../../host/src/story.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** The variables of .env.example that set the published ports. */
+/** The variables of .env.example that select the published ports. */
 const portNames = [
   'DEMO_API_PORT',
   'TOKEN_SERVICE_PORT',
@@ -19,7 +19,7 @@ type PortName = (typeof portNames)[number]
 /** Services that run once and exit. */
 export const ONE_SHOTS: readonly string[] = ['init', 'real-provider']
 
-/** Splits a command line without quotes into its words. */
+/** Splits a command line into words at its whitespace. Quotes are not supported. */
 export const words = (text: string): string[] => text.trim().split(/\s+/)
 
 export interface Output {
@@ -44,13 +44,13 @@ export interface Container {
 }
 
 /**
- * A compose stack with a project name and ports of its own, so that it does not disturb another stack. It reads no `.env`:
- * all settings are passed here.
+ * A compose stack with a project name and ports of its own, so that it does not disturb another stack. The stack
+ * reads no `.env`; the test passes all settings.
  */
 export class Stack {
   readonly project = `integration-host-test-${process.pid}`
   readonly ports: Readonly<Record<PortName, number>>
-  /** Name of a container that a test starts beside the stack; `remove` deletes it as well. */
+  /** Name of a container that a test starts outside the stack. `remove` deletes this container as well. */
   readonly outsider = `${this.project}-outsider`
   readonly #signal: AbortSignal
 
@@ -59,7 +59,7 @@ export class Stack {
     this.#signal = signal
   }
 
-  /** Chooses free ports. `signal` aborts every command of this stack except `logs` and `remove`. */
+  /** Creates a stack on free ports. Aborting `signal` aborts every command of this stack except `logs` and `remove`. */
   static async create(signal: AbortSignal): Promise<Stack> {
     const ports = await freePorts(portNames.length)
     const byName = Object.fromEntries(portNames.map((name, index) => [name, ports[index]]))
@@ -81,7 +81,11 @@ export class Stack {
     }
   }
 
-  /** @throws {Error} with the whole output unless the exit code is 0. */
+  /**
+   * Runs a command of Compose and returns its output.
+   *
+   * @throws {Error} with the whole output unless the exit code is 0
+   */
   async compose(args: readonly string[], env: Environment = {}): Promise<string> {
     const { code, text } = await this.tryCompose(args, env)
     if (code !== 0) throw new Error(`docker compose ${args.join(' ')} (exit code ${code})\n${text}`)
@@ -92,7 +96,7 @@ export class Stack {
     return this.#run([...this.#base, ...args], env, this.#signal)
   }
 
-  /** Whether a Docker engine and Compose respond. */
+  /** Returns whether a Docker engine and Compose respond. */
   async isEngineAvailable(): Promise<boolean> {
     const outputs = [await this.docker(['version']), await this.docker(['compose', 'version'])]
     return outputs.every(({ code }) => code === 0)
@@ -103,15 +107,15 @@ export class Stack {
   }
 
   /**
-   * Returns the last log lines of every container. Also works after the signal was aborted, so that a failed
-   * run can print them.
+   * Returns the last log lines of every container. Also works after the signal was aborted, so that the logs of a
+   * failed run can be printed.
    */
   async logs(): Promise<string> {
     const args = [...this.#base, 'logs', '--no-color', '--tail', '5']
     return (await this.#run(args, {}, AbortSignal.timeout(60_000))).text
   }
 
-  /** Removes containers, networks and volumes. Works after the signal was aborted as well. */
+  /** Removes the stack's containers, networks and volumes. Also works after the signal was aborted. */
   async remove(): Promise<void> {
     await this.#run(['rm', '--force', this.outsider], {}, AbortSignal.timeout(30_000))
     const args = [...this.#base, '--profile', 'real', 'down', '--volumes', '--remove-orphans']
@@ -139,7 +143,7 @@ export class Stack {
     return new Promise((resolve, reject) => {
       const child = execFile('docker', args, options, (error, stdout, stderr) => {
         if (signal.aborted) return reject(signal.reason as Error)
-        // 127 is what a shell returns if the program does not exist.
+        // A shell also returns 127 if the program does not exist.
         const code = error === null ? 0 : typeof error.code === 'number' ? error.code : 127
         return resolve({ code, text: stdout + stderr })
       })
@@ -147,17 +151,21 @@ export class Stack {
     })
   }
 
-  /** Runs `init`, or another command in its container. */
+  /** Runs the `init` container with its own command or with another command. */
   init(...command: readonly string[]): Promise<Output> {
     return this.tryCompose([...words('run --rm --no-deps -T init'), ...command])
   }
 
-  /** Returns a file of a service's container without its final line break. */
+  /** Returns the content of a file in a service's container, without the final line break. */
   async read(service: string, path: string): Promise<string> {
     return (await this.compose(['exec', '-T', service, 'cat', path])).trimEnd()
   }
 
-  /** Calls RabbitMQ's management API as the user `console`. @throws {Error} unless the response is 2xx. */
+  /**
+   * Calls RabbitMQ's management API as the user `console`.
+   *
+   * @throws {Error} unless the response is 2xx
+   */
   async management(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
     const password = await this.read('rabbitmq', '/secrets/rabbitmq/console_password')
     const response = await fetch(`${this.at('RABBITMQ_CONSOLE_PORT')}/api/${path}`, {
@@ -173,7 +181,7 @@ export class Stack {
     return response.json()
   }
 
-  /** Returns the container ids of the given services, or of all. */
+  /** Returns the container ids of the given services, or of all services. */
   async containers(...services: readonly string[]): Promise<readonly string[]> {
     return (await this.compose(['ps', '--all', '--quiet', ...services])).split('\n').filter(Boolean)
   }

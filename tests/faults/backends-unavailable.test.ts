@@ -11,7 +11,7 @@ import { backend, type ServiceName, startSystem, type System } from '../support/
 
 const REALM = '4620816365'
 
-/** Each backend is reached through a relay that can close its connections. */
+/** The services reach each backend through a relay that can close its connections. */
 describe('a system whose backends become unavailable and available again', () => {
   let system: System
   let redis: Relay
@@ -29,7 +29,7 @@ describe('a system whose backends become unavailable and available again', () =>
     for (const relay of [redis, rabbitmq, postgres]) await relay[Symbol.asyncDispose]()
   })
 
-  /** Resolves when the service is not ready and reports these dependencies as down. */
+  /** Resolves when the service is not ready and reports the given dependencies as down. */
   const untilDown = (name: ServiceName, ...dependencies: string[]) =>
     eventually(async () => {
       const response = await fetch(`${system.url(name)}/health/ready`)
@@ -60,7 +60,7 @@ describe('a system whose backends become unavailable and available again', () =>
     expect((await requestDemoApi(system, '/queue?number=1')).status).toBe(503)
   })
 
-  it('each service becomes ready when its backends become available in another order than it connects to them', async () => {
+  it('each service becomes ready even if its backends become available in another order than it connects to them', async () => {
     system.start('sandbox-provider')
     for (const relay of [rabbitmq, postgres, redis]) relay.restore()
     await system.ready(

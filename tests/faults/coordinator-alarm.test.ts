@@ -27,7 +27,7 @@ describe.runIf(isFaultRun)('a RabbitMQ with a memory alarm', () => {
       DEMO_API_URL: target.url,
       LOCAL_PULL_SECONDS: '1',
       REMOTE_PULL_SECONDS: '2',
-      // Few and slow steps at a time, so that steps are in flight when the alarm is raised.
+      // Only four steps run at a time, and each takes 200 ms, so that steps are in flight when the alarm is raised.
       PREFETCH: '4',
     })
     await system.ready('coordinator')
@@ -43,7 +43,7 @@ describe.runIf(isFaultRun)('a RabbitMQ with a memory alarm', () => {
       ids.push(...some.map(({ TransactionID }) => TransactionID))
       await queueOrders(system, coordinator.url, some)
     }
-    /** Counts the leased runs, and the runs queued during the alarm that have not started. */
+    /** Counts the leased runs, and the runs that were queued during the alarm and have not started. */
     const progress = async () => {
       const [row] = await database.sql<{ leased: number; untouched: number }[]>`
         select (count(*) filter (where "LeaseUntil" is not null))::int as leased,
@@ -54,8 +54,8 @@ describe.runIf(isFaultRun)('a RabbitMQ with a memory alarm', () => {
 
     for (let alarm = 0; alarm < ALARMS; alarm += 1) {
       target.latencyMs = 200
-      // The target does not respond before the alarm is on. Only a connection that publishes is notified of
-      // an alarm.
+      // The target responds only after the alarm was raised. RabbitMQ notifies only connections that publish, so
+      // the step must publish during the alarm.
       const isOn = Promise.withResolvers<void>()
       target.intercept = () => isOn.promise.then(() => false)
       const callsBefore = target.calls.length

@@ -23,8 +23,8 @@ describe.runIf(isFaultRun)('a thousand concurrent requests that queue the same o
         const response = await fetch(`${system.url('demo-api')}/queue?number=7`)
         const text = await response.text()
         if (response.status !== 503) return `${response.status} ${text}`
-        // On a busy machine a request may time out although the coordinator has queued the order, so it is
-        // repeated.
+        // On a busy machine a request may time out although the coordinator has queued the order. Therefore the
+        // request is repeated.
         retries += 1
         return queue()
       }

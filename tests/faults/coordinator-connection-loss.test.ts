@@ -1,4 +1,7 @@
-/** A backend becomes unavailable while a coordinator has a step in flight, as docs/coordinator.md lists it. */
+/**
+ * A coordinator loses the connection to a backend while it has a step in flight. docs/coordinator.md lists these
+ * cases.
+ */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
 import { expect, it } from 'vitest'
@@ -11,7 +14,7 @@ import { startStepTarget } from '../support/fakes/step-target.ts'
 
 const ROUNDS = scale({ test: 1, faults: 10 })
 
-/** A coordinator whose connections to its backends can be cut. */
+/** A coordinator whose connections to its backends the test can cut. */
 async function startFixture() {
   await using stack = new AsyncDisposableStack()
   const target = stack.use(await startStepTarget())
@@ -43,7 +46,10 @@ async function startFixture() {
         }
         expect(report.dependencies[dependency]?.status).toBe('down')
       }),
-    /** Cuts the connection during the order's first call and runs `meanwhile` before the target responds. */
+    /**
+     * Cuts the connection during the order's first call, and runs `meanwhile` before the target responds to the
+     * call.
+     */
     cutDuringCall(connection: Relay, order: string, meanwhile: () => Promise<void>): Promise<void> {
       const { promise, resolve, reject } = Promise.withResolvers<void>()
       target.intercept = async (call) => {
@@ -81,7 +87,7 @@ const statusOf = async (database: DatabaseAssertions, order: string) => {
 }
 
 it(
-  'the coordinator retries to store outcomes and claims while PostgreSQL is unavailable, and repeats no call',
+  'the coordinator retries storing outcomes and claims while PostgreSQL is unavailable, and repeats no call',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()

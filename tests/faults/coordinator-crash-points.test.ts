@@ -1,6 +1,6 @@
 /**
- * Kills a coordinator at every point of the step protocol that docs/coordinator.md lists. For each point the
- * tests check the row and the messages that remain, and that another coordinator completes the order.
+ * Kills a coordinator at every point of the step protocol that docs/coordinator.md lists. For each point the tests
+ * check the row and the messages that remain, and that another coordinator completes the order.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
@@ -22,22 +22,22 @@ interface RowState {
   readonly StepName: string
   readonly Version: number
   readonly Attempt: number
-  /** Number of completed items. */
+  /** Number of completed steps, each of which has a row in the table of items. */
   readonly items: number
 }
 
 interface CrashPoint {
   readonly name: string
-  /** The failpoint; `null` if the fake target kills the coordinator during the call. */
+  /** The failpoint. `null` means that the fake target kills the coordinator during the call. */
   readonly failpoint: string | null
-  /** The row that remains; `null` if there is none. */
+  /** The row of the run after the crash; `null` if there is no row. */
   readonly row: RowState | null
-  /** The messages that remain, by queue; `null` if that depends on timing. */
+  /** The number of messages in each queue after the crash; `null` if the number depends on timing. */
   readonly messages: Readonly<Record<string, number>> | null
-  /** Runs before the other coordinator continues. */
+  /** Runs after the crash, before the other coordinator consumes steps again. */
   readonly meanwhile?: (fixture: Fixture, id: string) => Promise<void>
   readonly orderCalls: 1 | 2
-  /** Number of attempts that were interrupted by the death of their worker. */
+  /** Number of attempts that ended without a result because their worker died. */
   readonly inDoubt: 0 | 1
 }
 
@@ -134,7 +134,7 @@ const crashPoints: readonly CrashPoint[] = [
   },
 ]
 
-/** Simulates a fail-over to a replica that has received the claim but not the result. */
+/** Simulates a fail-over to a replica of the database that has received the claim of the step but not its result. */
 async function loseLastCommit({ sql }: DatabaseAssertions, id: string): Promise<void> {
   await sql.begin(async (transaction) => {
     await transaction`
@@ -147,18 +147,21 @@ async function loseLastCommit({ sql }: DatabaseAssertions, id: string): Promise<
   })
 }
 
-/** A system with a second coordinator that consumes nothing while its internet probe fails. */
+/**
+ * A system in which a test kills one coordinator. A second coordinator, the survivor, consumes no steps while its
+ * internet probe fails.
+ */
 interface Fixture extends AsyncDisposable {
   readonly system: System
   readonly target: StepTarget
   readonly database: DatabaseAssertions
   readonly queues: StepQueues
   readonly survivor: ServiceProcess
-  /** Resolves when the survivor consumes no steps. */
+  /** Resolves when the survivor has stopped consuming steps. */
   suspendSurvivor(): Promise<void>
   /** Resolves when the survivor consumes steps again. */
   resumeSurvivor(): Promise<void>
-  /** Starts another coordinator, which dies at the failpoint when it handles the order. */
+  /** Starts another coordinator that kills itself at the failpoint when it handles the order. */
   startDoomed(
     failpoint: string | null,
     order: string,
@@ -173,7 +176,8 @@ async function startFixture(): Promise<Fixture> {
     DEMO_API_URL: target.url,
     LOCAL_PULL_SECONDS: '0.2',
     REMOTE_PULL_SECONDS: '0.3',
-    // The sweeper polls often, but finds only runs that a test makes due: it publishes no other message.
+    // With this long interval the sweeper publishes messages only for runs that a test has made due, although it
+    // polls often.
     SWEEP_MS: '60000',
   }
   target.isOnline = false
@@ -192,7 +196,8 @@ async function startFixture(): Promise<Fixture> {
     async suspendSurvivor() {
       target.isOnline = false
       await eventually(async () => expect(await queues.consumers()).toBe(0))
-      // Removes late duplicates for completed runs, so that only messages of the next order are counted.
+      // Removes late duplicates of messages for completed runs, so that only messages of the next order are
+      // counted.
       for (const step of STEPS) await queues.purge(step)
     },
     async resumeSurvivor() {
@@ -228,7 +233,7 @@ const untilCompleted = (database: DatabaseAssertions, count: number): Promise<vo
     expect(await database.countRuns()).toEqual({ runs: count, completed: count }),
   )
 
-describe('a coordinator that dies', { concurrent: true }, () => {
+describe('a coordinator that is killed during a step', { concurrent: true }, () => {
   it.for(crashPoints)('$name', { timeout: TIMEOUT_MS }, async (point, { annotate }) => {
     await using fixture = await startFixture()
     const { database, queues, target, system } = fixture
@@ -300,7 +305,8 @@ describe('a coordinator that dies', { concurrent: true }, () => {
               select "ReplayID" as id from "Order_Header" where "TransactionID" = ${order}
               order by 1`
           ).map((row) => row.id)
-        // PostgreSQL may still execute a statement that was in flight when the coordinator died.
+        // When the coordinator dies, PostgreSQL may still be executing a statement that was in flight. So the row
+        // is polled.
         const second = await post(system, fixture.survivor.url, `/${order}/replays`, {})
         if (isStored === null) expect([202, 409]).toContain(second)
         else expect(second).toBe(isStored ? 409 : 202)

@@ -15,9 +15,9 @@ import { isFaultRun } from '../support/faults/scale.ts'
 import { type ReceivedCall, startStepTarget } from '../support/fakes/step-target.ts'
 
 const WAITING = 1_000
-/** A limit many times longer than the other company's transactions take, even on a busy machine. */
+/** The cool-down is many times longer than the transactions of the other company take, even on a busy machine. */
 const COOL_DOWN_MS = 10_000
-/** The coordinator's default limit of steps in flight. */
+/** The coordinator's default limit for the number of steps in flight. */
 const PREFETCH = 64
 
 const realmOf = ({ path }: ReceivedCall): string => path.split('/')[3] ?? ''
@@ -44,8 +44,11 @@ async function publishStored(system: System, realm: string): Promise<void> {
   await connection.close()
 }
 
-/** The fake target replaces the gateway. The first of three steps calls a company's API through it. */
-describe.runIf(isFaultRun)('transactions that call a company', () => {
+/**
+ * In these tests the fake target replaces the gateway, and the first of the three steps calls a company's API
+ * through the gateway.
+ */
+describe.runIf(isFaultRun)('transactions that call the API of a company', () => {
   const env = (url: string) => ({
     PROCESS: 'company',
     GATEWAY_URL: url,
@@ -53,7 +56,7 @@ describe.runIf(isFaultRun)('transactions that call a company', () => {
     REMOTE_PULL_SECONDS: '2',
   })
 
-  it('a thousand transactions that wait for a company resume after its reconnect, with few messages each', async ({
+  it('when a company is reconnected, a thousand transactions waiting for it resume with few messages each', async ({
     annotate,
   }) => {
     await using target = await startStepTarget()
@@ -123,7 +126,8 @@ describe.runIf(isFaultRun)('transactions that call a company', () => {
     })
     const calls = (realm: string) => target.calls.filter((call) => realmOf(call) === realm).length
     expect(calls('8002')).toBe(others.length)
-    // Steps in flight at the first 429 may have called too; the others must not call in vain.
+    // All steps that were in flight at the first 429 may have received a 429. No other step may call during the
+    // cool-down.
     expect(calls('8001')).toBeLessThanOrEqual(delayed.length + PREFETCH)
     const charged = await database.sql<{ outcome: string; attempt: number }[]>`
       select distinct "Outcome" as outcome, "Attempt" as attempt from "Order_Attempt" order by 1`

@@ -17,14 +17,14 @@ import { startStepTarget } from '../support/fakes/step-target.ts'
 
 const ORDERS = 30
 const FROZEN_MS = scale({ test: 3_000, faults: 45_000 })
-/** A fault run uses the default lease of 30 s. */
+/** In `npm run test:faults` the lease has its default length of 30 s. */
 const timing = isFaultRun
   ? { LOCAL_PULL_SECONDS: '1', REMOTE_PULL_SECONDS: '2' }
   : { LOCAL_PULL_SECONDS: '0.2', REMOTE_PULL_SECONDS: '0.3', LEASE_MS: '1500' }
 
 describe('a coordinator that is frozen for longer than its lease', () => {
   it(
-    'a coordinator that was frozen for longer than its leases stores none of the responses received meanwhile',
+    'a coordinator that was frozen for longer than its leases stores none of the responses that arrived meanwhile',
     async ({ annotate }) => {
       await using target = await startStepTarget()
       await using system = await startSystem([])
@@ -52,7 +52,7 @@ describe('a coordinator that is frozen for longer than its lease', () => {
         join "Order_Item" i using ("Process", "TransactionID", "ReplayID") order by 1, 2, 3, i."StepName"`
       const before = await rows()
       await delay(Math.max(0, continuesAt - performance.now()))
-      // The responses arrive before the process can check whether its leases have expired.
+      // The responses arrive while the process is frozen, before it can check whether its leases have expired.
       for (const response of pending)
         response.writeHead(201).end('{"Order":"stale","CreatedAt":"2020-01-01T00:00:00Z"}')
       process.kill(frozen.pid, 'SIGCONT')

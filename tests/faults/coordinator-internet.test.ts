@@ -10,12 +10,12 @@ import { startStepTarget } from '../support/fakes/step-target.ts'
 
 const ORDERS = 2_000
 const INTERRUPTIONS = 20
-/** A low concurrency, so that orders remain for every interruption. */
+/** The concurrency is low, so that some orders are still unfinished at every interruption. */
 const CALLS_BETWEEN = 50
 
 describe.runIf(isFaultRun)('a process that requires the internet, with interruptions', () => {
   it(
-    'interruptions of the internet increment no attempt count and fail no transaction',
+    'interruptions of the internet connection neither increment attempt counts nor fail transactions',
     { timeout: 300_000 },
     async ({ annotate }) => {
       await using target = await startStepTarget()
@@ -36,7 +36,7 @@ describe.runIf(isFaultRun)('a process that requires the internet, with interrupt
       await system.ready('coordinator')
       await using database = await openDatabase(system)
       const queues = stepQueuesOf(system)
-      // The targets are unreachable too, so the calls in flight end without a response.
+      // During an interruption the targets are unreachable too, so the calls in flight end without a response.
       target.intercept = ({ order }, response) => {
         if (target.isOnline || order === '') return false
         response.destroy()

@@ -30,7 +30,7 @@ describe('a coordinator that is killed under load', () => {
         kills: 8,
         killEveryMs: 1_000,
         entry: coordinatorWithFailpoints,
-        // Few orders at a time, so that some remain until the last kill.
+        // Only a few orders run at a time, so that some are still unfinished at the last kill.
         env: { ...intervals, PROCESS: process, PREFETCH: '4', LEASE_MS: '3000' },
       })
       expect(result.killsDuringSteps).toBeGreaterThan(0)
@@ -39,12 +39,12 @@ describe('a coordinator that is killed under load', () => {
   )
 })
 
-/** Coordinators are killed repeatedly, RabbitMQ and PostgreSQL twice each. The lease has its default length. */
+/** The test kills coordinators repeatedly, and RabbitMQ and PostgreSQL twice each. The lease has its default length. */
 describe.runIf(isFaultRun)('a system in which every process is killed', () => {
   afterAll(() => void vi.unstubAllEnvs())
 
   it(
-    'killing every process of a system loses no order, repeats no result, and the system recovers within a minute',
+    'a system whose processes are all killed loses no order, stores no result twice, and recovers within a minute',
     async ({ annotate }) => {
       await using postgres = await startRestartableServer('postgres')
       await using rabbitmq = await startRestartableRabbitMq()
@@ -61,7 +61,7 @@ describe.runIf(isFaultRun)('a system in which every process is killed', () => {
         orders,
         kills: 10,
         killEveryMs: 1_500,
-        // Few orders at a time, so that some remain until the last outage.
+        // Only a few orders run at a time, so that some are still unfinished at the last outage.
         env: { ...intervals, PREFETCH: '4' },
         outages: scale({ test: [], faults: twice, long: [...twice, ...twice, ...twice] }),
       })

@@ -21,7 +21,7 @@ const good = {
   Step: 'order',
   Version: 0,
 }
-/** All messages are dead-lettered as `malformed` except the last three. */
+/** Malformed messages. Except for the last three, they are dead-lettered with the reason `malformed`. */
 const poison: readonly string[] = [
   'not json',
   '',
@@ -85,8 +85,8 @@ describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
       return ms
     }
     await msWith('warm', false)
-    // Measures with and without poison messages in pairs and in both orders, so that other load on the
-    // machine affects both alike.
+    // Measures pairs of runs with and without poison messages, in alternating order, so that other processes on the
+    // machine affect both kinds alike.
     const pairs: { healthy: number; poisoned: number; slower: number }[] = []
     for (let run = 0; run < RUNS; run += 1) {
       const isPoisonedFirst = run % 2 === 1
@@ -116,7 +116,7 @@ describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
     await connection.close()
     const median = (of: 'healthy' | 'poisoned' | 'slower'): number =>
       pairs.map((pair) => pair[of]).toSorted((a, b) => a - b)[(RUNS - 1) / 2] ?? 0
-    // The durations are printed and not asserted, because they depend on the machine.
+    // The durations are only printed, because they depend on the machine.
     const slower = (median('slower') * 100).toFixed(0)
     await annotate(
       `${poison.length} kinds of poison, ${deadLettered} messages: all dead-lettered with their reason; ${HEALTHY} healthy orders took ${median('healthy').toFixed(0)} ms alone and ${median('poisoned').toFixed(0)} ms among ${COPIES_OF_EACH * poison.length} poison messages (medians of ${RUNS}; ${slower} % slower, median of the pairs)`,

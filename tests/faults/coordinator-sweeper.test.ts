@@ -19,13 +19,13 @@ describe.runIf(isFaultRun)(
   'the sweeper, with stuck rows and a worker that is killed repeatedly',
   () => {
     it(
-      'the sweeper publishes less than two messages per step while workers are killed',
+      'the sweeper publishes fewer than two messages per step while workers are killed',
       { timeout: 600_000 },
       async ({ annotate }) => {
         await using target = await startStepTarget()
         await using system = await startSystem([])
         const env = { DEMO_API_URL: target.url, LOCAL_PULL_SECONDS: '2', REMOTE_PULL_SECONDS: '4' }
-        // Creates the tables and the exchanges, and shuts down.
+        // The first coordinator only creates the tables and the exchanges. It then shuts down.
         const first = system.start('coordinator', env)
         await system.ready('coordinator')
         await using database = await openDatabase(system)

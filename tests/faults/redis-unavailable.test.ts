@@ -1,9 +1,10 @@
 /**
- * Redis becomes unavailable during a refresh: at each write of the protocol, before and after Redis executes
- * it, and during the call to the provider. Redis is unreachable, or unresponsive, or killed and restarted from
- * its append-only file. The provider rotates the refresh token each time and rejects a used one, so a grant
- * survives only if no token is used without storing its successor.
- * The three faults are tested concurrently, each with its own provider and token-service.
+ * Redis becomes unavailable during a refresh. The fault begins at each write of the refresh protocol, before or
+ * after Redis executes the write, or during the call to the provider. In the three kinds of fault, Redis is
+ * unreachable, or unresponsive, or killed and restarted from its append-only file. The provider rotates the refresh
+ * token at every refresh and rejects used tokens. Therefore a grant survives only if the service stores the
+ * successor of every refresh token that it uses. The three kinds are tested concurrently, each with its own
+ * provider and token-service.
  */
 import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -42,18 +43,21 @@ const realmOf = (point: Point): string => String(9_341_490_000 + points.indexOf(
 const OTHER_REALM = '9341499999'
 
 interface Outcome {
-  /** During the fault: the response to the refresh, the token served after it, and the provider's calls. */
+  /**
+   * During the fault: the response to the refresh, the token that the service issued afterwards, and the calls that
+   * the provider received.
+   */
   readonly refresh: ViewOrProblem<CredentialView>
   readonly token: ViewOrProblem<AccessTokenView>
   readonly isTokenAccepted: boolean
   readonly calls: RefreshCalls
-  /** After the fault: the token of the same version, and all calls of the provider. */
+  /** After the fault: the token of the same credential version, and all calls that the provider received. */
   readonly recovered: {
     readonly token: ViewOrProblem<AccessTokenView>
     readonly isTokenAccepted: boolean
     readonly calls: RefreshCalls
   }
-  /** `<version>/<kind>` in the order of arrival. */
+  /** The published events as `<version>/<kind>`, in the order of their arrival. */
   readonly events: readonly string[]
 }
 
@@ -63,7 +67,8 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
 
   beforeAll(async () => {
     broker = await connect(backend('TEST_AMQP_URL'))
-    // Waits for the runs of all faults, so that a failed run leaves no processes of the others behind.
+    // Waits until the runs of all kinds of fault have ended. Otherwise a failed run would leave processes of the
+    // other runs behind.
     const runs = await Promise.allSettled(
       faults.map(async (fault) => {
         for (const [point, outcome] of await testAllPoints(fault))
@@ -85,7 +90,7 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
     const relay = opened.use(await startRelay(redisUrl, 6379))
     const redisProxy = opened.use(await startRedisFaultProxy(relay))
     const system = opened.use(await startSystem(['sandbox-provider'], { personality }))
-    // A direct connection, which the fault does not affect.
+    // The test's own connection goes directly to Redis, so that the fault does not affect it.
     const redis = new Redis(redisUrl, { keyPrefix: system.redisKeyPrefix })
     opened.defer(() => redis.disconnect())
     redis.on('error', () => {})
@@ -112,7 +117,10 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
     const untilStored = (name: string): Promise<void> =>
       eventually(async () => expect(await redis.hget(name, 'Version')).toBe('2'))
 
-    /** Passes when Redis has executed the write whose reply is lost. */
+    /**
+     * For each write, an assertion that passes when Redis has executed the write. It is used when the reply to the
+     * write is lost.
+     */
     const isExecuted: Record<StoreWrite, (name: string) => Promise<void>> = {
       acquire: async (name) => expect(await redis.exists(`lease:${name}`)).toBe(1),
       intent: async (name) => expect(await redis.hget(name, 'Intent')).toMatch(/^1:/),
@@ -124,13 +132,15 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
     ): Promise<Omit<Outcome, 'recovered' | 'events'>> {
       const realm = realmOf(point)
       const name = `ACC-${realm}`
-      // Waits until the service has recovered, and until a restarted Redis has loaded the scripts.
+      // Waits until the service has recovered from the previous fault and a restarted Redis has loaded the scripts
+      // again.
       await eventually(async () =>
         expect((await service.refresh(OTHER_REALM, {})).status).toBe(200),
       )
       await connectCompany(system, realm)
       expect(await service.token(realm)).toMatchObject({ status: 200, Version: 1 })
-      // An event that stays in the outbox after its confirm would be published twice.
+      // The outbox must be empty before the fault. Otherwise an event that is confirmed but not yet removed would
+      // be published twice.
       await outboxRelayed()
 
       const { write, lost } = point
@@ -152,14 +162,16 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
         calls: await provider.calls(realm),
       }
       await endFault()
-      // The service stores the new pair, which it kept in memory, without another request.
+      // After the fault, the service stores the new token pair, which it has kept in memory. This needs no further
+      // request.
       if (point.isTokenUsed) await untilStored(name)
       return outcome
     }
 
     async function recover(point: Point): Promise<Outcome['recovered']> {
       const realm = realmOf(point)
-      // A lease whose acquisition was never confirmed to its holder expires.
+      // If the reply to the acquisition of a lease was lost, no process releases the lease. So the refresh succeeds
+      // only after the lease has expired.
       await eventually(
         async () => expect((await service.refresh(realm, { Version: 1 })).status).toBe(200),
         { seconds: 40 },

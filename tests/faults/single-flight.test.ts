@@ -1,6 +1,6 @@
 /**
- * Many concurrent callers of three token-services, each its own process, on one Redis. A proxy in front of the
- * token endpoint lets a test decide when the provider responds.
+ * Many concurrent callers of three token-services that share one Redis, each token-service in its own process. With
+ * a proxy in front of the token endpoint, a test decides when the provider responds.
  */
 import type { AccessTokenView } from '@integration-host/shared/contracts/credential'
 import { changeRecord } from '@integration-host/shared/test-support/change-record'
@@ -18,9 +18,9 @@ import {
 const CALLERS = 500
 const COMPANIES = 1_000
 const REPLICAS = 3
-/** The limit of each replica; further refreshes wait. */
+/** Each replica's limit for concurrent refreshes. Further refreshes wait. */
 const REFRESHES_IN_FLIGHT = 32
-/** Companies whose tokens stay valid while the others are refreshed. */
+/** Companies whose tokens stay valid while the credentials of the others are refreshed. */
 const VALID_COMPANIES = 5
 
 const onceGranted = { granted: 1, rejected: 0, reused: 0, maxConcurrent: 1 } satisfies RefreshCalls
@@ -73,7 +73,7 @@ describe.each(personalities)(
     const requestByAllCallers = () =>
       Array.from({ length: CALLERS }, (_, caller) => requestToken(realm, caller))
 
-    /** Resolves when each replica has accepted the earlier calls, because it has responded to a later one. */
+    /** Resolves when each replica has accepted the earlier calls. A replica's response to a later call shows that. */
     const untilAllAccepted = () =>
       Promise.all(
         replicas.map(async (url) =>
@@ -81,7 +81,7 @@ describe.each(personalities)(
         ),
       )
 
-    /** Makes their access tokens expire and their proactive refreshes due. */
+    /** Makes the access tokens of the companies expire and their proactive refreshes due. */
     async function expire(all: readonly string[]): Promise<void> {
       const now = Date.now()
       const Expiry = new Date(now).toISOString()
@@ -109,7 +109,7 @@ describe.each(personalities)(
       expect(await sandboxClient(system).calls(realm)).toEqual(onceGranted)
     })
 
-    it('three token-services return the response of a slow provider to every caller without competing for the lease', async () => {
+    it('three token-services send the response of a slow provider to every caller without competing for the lease', async () => {
       tokenEndpoint.pause()
       await expire([realm])
       const requests = requestByAllCallers()
@@ -127,7 +127,7 @@ describe.each(personalities)(
       const name = nameOf(realm)
       const lease = `lease:${name}`
       const expiry = (await redis.hget(name, 'Expiry')) ?? ''
-      // The test acts as the replica that refreshes: it holds the lease and stores the token.
+      // The test takes the role of the replica that refreshes: the test holds the lease and stores the token.
       await redis.set(lease, 'the test:1')
       await changeRecord(redis, system.credentialKeys, name, { Expiry: new Date().toISOString() })
       const before = await fences()
@@ -142,7 +142,7 @@ describe.each(personalities)(
       expect((await sandboxClient(system).calls(realm)).granted).toBe(0)
     })
 
-    it(`three token-services refresh ${COMPANIES} companies once each, with bounded concurrency, and serve other companies meanwhile`, async () => {
+    it(`three token-services refresh each of ${COMPANIES} companies once, with bounded concurrency, and serve other companies meanwhile`, async () => {
       const expired = Array.from({ length: COMPANIES }, (_, index) => String(9_341_470_000 + index))
       const valid = Array.from({ length: VALID_COMPANIES }, (_, index) =>
         String(9_341_480_000 + index),
@@ -156,8 +156,8 @@ describe.each(personalities)(
       const requests = expired.map((one, index) =>
         requestToken(one, index).finally(() => (responded += 1)),
       )
-      // Every refresh slot of the replicas is in use: by a provider call, or by waiting for another replica's
-      // call.
+      // Every refresh slot of every replica is now in use, either by a call to the provider or by waiting for the
+      // call of another replica.
       await eventually(() =>
         expect(tokenEndpoint.inFlight()).toBeGreaterThanOrEqual(REFRESHES_IN_FLIGHT),
       )
@@ -187,7 +187,7 @@ describe.each(personalities)(
       const waiting = [...all]
       const connectSome = async (): Promise<void> => {
         for (let one = waiting.pop(); one !== undefined; one = waiting.pop()) {
-          // Codes of browsers are exchanged at most eight a second per replica, those of key holders as they come.
+          // A replica exchanges at most eight codes of browsers per second. Codes of key holders have no such limit.
           const { follow } = await consentByLink(system, one)
           expect((await follow()).status).toBe(302)
         }

@@ -1,13 +1,13 @@
 /**
- * Kills a token-service with SIGKILL at every failpoint of the refresh protocol, with every way in which a
- * provider rotates refresh tokens. All processes are real; each rotation has its own provider, its own names,
- * and one company per failpoint. The four rotations are tested concurrently, each with two processes.
+ * Kills a token-service with SIGKILL at every failpoint of the refresh protocol, for every way in which a provider
+ * rotates refresh tokens. All processes are real. Each rotation has its own provider, its own names, and one
+ * company per failpoint. The four rotations are tested concurrently, each with two processes.
  *
- * Every killed refresh happens a day after the company's last one, so that a provider that rotates daily
- * rotates then. After the rotation there are two failpoints: `during the call`, with the response in flight,
- * and `after response`, with the response received. Between commit and event there are two as well: `after
- * commit` and `before publish`. The commit is one Lua script that stores the pair and its event and releases
- * the lease, so there is no failpoint between these.
+ * Every killed refresh happens a day after the previous refresh of the company, so that a provider that rotates
+ * daily rotates during the killed refresh. There are two failpoints after the provider has rotated: `during the
+ * call`, when the response is in flight, and `after response`, when the response has arrived. There are two
+ * failpoints between the commit and the event: `after commit` and `before publish`. The commit is one Lua script
+ * that stores the token pair and its event and releases the lease, so there is no failpoint within the commit.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -26,7 +26,7 @@ import { backend, type Personality, startSystem, type System } from '../support/
 
 const DAY_SECONDS = 86_400
 
-/** Settings of the sandbox that override those of the personality. */
+/** Settings that replace those of the sandbox's personality. */
 const rotations = {
   never: { personality: 'intuit', rotation: 'never' },
   'daily with grace': { personality: 'intuit', graceSeconds: DAY_SECONDS },
@@ -51,20 +51,22 @@ const points = [
 type Point = (typeof points)[number]
 
 /**
- * Expected provider calls for the rotations without a grace period, where a lost pair cannot be recovered.
+ * Expected provider calls for the rotations without a grace period. With these, a token pair that was lost cannot
+ * be recovered.
  */
 const unrecoverable = {
-  // The previous token equals the current one, which did not change within its first day. With the profile
-  // `intuit` the fault is provisional, so a forced refresh tries the token again.
+  // The previous refresh token equals the current one, because the token did not change within its first day. With
+  // the profile `intuit` the fault is provisional, so a forced refresh tries the token again.
   intuit: { rejected: 1, callsByReading: 3, Final: false },
-  // The current and the previous token are tried once each.
+  // token-service tries the current and the previous refresh token once each.
   strict: { rejected: 2, callsByReading: 0, Final: true },
 } as const satisfies Partial<Record<Rotation, object>>
 const isUnrecoverable = (rotation: Rotation): rotation is keyof typeof unrecoverable =>
   rotation in unrecoverable
 
 /**
- * Failpoints at which the provider has rotated and the only copy of the new pair is lost with the process.
+ * Failpoints at which the provider has already rotated the refresh token. The killed process has the only copy of
+ * the new token pair, so the pair is lost.
  */
 const responseLost: ReadonlySet<Point> = new Set([
   'during the call',
@@ -73,8 +75,8 @@ const responseLost: ReadonlySet<Point> = new Set([
 ])
 
 /**
- * A process that dies while it relays leaves an event in the outbox. The next process would relay it and die
- * of it, so each of these failpoints is tested separately.
+ * If a process dies while it relays an event, the event stays in the outbox. The next process would relay the same
+ * event and die too. Therefore these failpoints are tested separately.
  */
 const testedSeparately: ReadonlySet<Point> = new Set(['before publish', 'after confirm'])
 
@@ -82,18 +84,18 @@ const realmOf = (point: Point): string => String(9_341_453_000 + points.indexOf(
 const nameOf = (point: Point): string => `ACC-${realmOf(point)}`
 
 interface Outcome {
-  /** The status of the refresh that is repeated after the kill. */
+  /** The response status when the refresh is repeated after the kill. */
   readonly status: number
   readonly recoverySeconds: number
   readonly credential: ViewOrProblem<CredentialView>
   readonly isTokenAccepted: boolean
-  /** The provider's calls, including the killed refresh. */
+  /** The number of the provider's calls by result, including the call of the killed refresh. */
   readonly calls: Pick<RefreshCalls, 'granted' | 'rejected' | 'reused'>
-  /** Provider calls caused by repeated requests and reads. */
+  /** Number of provider calls that repeated requests and reads caused. */
   readonly callsByReading: number
-  /** After one more refresh, or after a reconnect if the grant is lost. */
+  /** The state after one more refresh, or after a reconnect if the grant is lost. */
   readonly afterwards: { readonly version: number | undefined; readonly isTokenAccepted: boolean }
-  /** `<version>/<kind>` in the order of arrival. */
+  /** The published events as `<version>/<kind>`, in the order of their arrival. */
   readonly events: readonly string[]
 }
 
@@ -110,7 +112,8 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   beforeAll(async () => {
     broker = await connect(backend('TEST_AMQP_URL'))
     redis = new Redis(backend('TEST_REDIS_URL'))
-    // Waits for the runs of all rotations, so that a failed run leaves no processes of the others behind.
+    // Waits until the runs of all rotations have ended. Otherwise a failed run would leave processes of the other
+    // runs behind.
     const runs = await Promise.allSettled(
       rotationNames.map(async (rotation) => {
         const { personality } = rotations[rotation]
@@ -143,7 +146,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       await system.ready('token-service')
     }
 
-    /** Makes the access token expire at the provider and requests a newer one, whereupon the process dies. */
+    /** Makes the access token expire at the provider and requests a newer one. The process dies during this request. */
     async function kill(point: Point): Promise<void> {
       await provider.expire(realmOf(point))
       const isKilledByTest = point === 'during the call'
@@ -151,7 +154,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         ? system.start('token-service')
         : system.start('token-service', { DIES_AT: point }, tokenServiceWithFailpoints)
       await system.ready('token-service')
-      // Longer than it takes until the process is killed.
+      // The response is delayed for longer than it takes to kill the process.
       if (isKilledByTest) await provider.delayNextTokenResponse(9_000)
       const refreshing = service.refresh(realmOf(point), { Version: 2 }).catch(() => null)
       if (isKilledByTest) {
@@ -189,7 +192,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       for (let round = 0; round < 3; round += 1) {
         await service.token(realmOf(point))
         await service.refresh(realmOf(point), { Version: 2 })
-        // A grant whose fault is final is not tried again, even by a forced refresh.
+        // A forced refresh tries a faulted grant again only if the fault is provisional, not if the fault is final.
         if (status === 424) await service.refresh(realmOf(point), {})
       }
       const after = await provider.calls(realmOf(point))
@@ -208,8 +211,8 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       await provider.set(rotations[rotation])
     }
     /**
-     * Moves the rotation time in the provider's state a day back, because no setting of the sandbox ages a
-     * token.
+     * Moves the rotation time a day back in the provider's state file, because the sandbox has no setting that
+     * makes a token older.
      */
     async function oneDayLater(): Promise<void> {
       expect(await system.service('sandbox-provider').stop('SIGTERM')).toBe(0)
@@ -250,10 +253,10 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     )
   }
 
-  it('the tested failpoints are all failpoints of the refresh protocol', async () => {
+  it('the tests cover all failpoints of the refresh protocol', async () => {
     await using system = await startSystem([])
     const started = system.start('token-service', { DIES_AT: 'which?' }, tokenServiceWithFailpoints)
-    // An unknown failpoint makes the process list the known ones and exit.
+    // A process that is started with an unknown failpoint lists the known failpoints and exits.
     const [list] = await started.waitForOutput(/\[.*\]/)
     const named = JSON.parse(list) as string[]
     expect([...named, 'during the call'].toSorted()).toEqual(points.toSorted())
@@ -273,7 +276,8 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         status: 200,
         credential: { Status: 'active', Version: 3 },
         isTokenAccepted: true,
-        // After a lost response the provider receives the old token, and accepts it within the grace period.
+        // If the response was lost, the service sends the previous refresh token again, which the provider accepts
+        // within the grace period.
         calls: responseLost.has(point)
           ? { granted: 2, rejected: 0, reused: rotation === 'never' ? 0 : 1 }
           : { granted: 1, rejected: 0, reused: 0 },
@@ -281,7 +285,8 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         afterwards: { version: 4, isTokenAccepted: true },
       })
       expect(outcome.credential).not.toHaveProperty('Fault')
-      // An event that was confirmed but not yet removed from the outbox is published again with the same id.
+      // If an event was confirmed but not yet removed from the outbox, the next process publishes the event again
+      // with the same id.
       const duplicate = point === 'after confirm' ? ['3/refreshed'] : []
       expect(outcome.events).toEqual([
         '1/stored',
@@ -320,7 +325,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   )
 })
 
-/** The part of the sandbox's state file that this test changes. */
+/** The part of the sandbox's state file that these tests change. */
 interface SandboxState {
   readonly memory: {
     readonly grants: { readonly grants: Set<{ readonly current: { rotatedAt: number } }> }

@@ -15,14 +15,14 @@ const SCRIPT = fileURLToPath(new URL('../../scripts/backup.ts', import.meta.url)
 const REALM = '9341453908059889'
 const KEYS = generateKeyRing().reveal()
 
-describe('a backup', () => {
+describe('a backup of an installation and its restore drill', () => {
   let servers: StartedBackends
   let system: System
   let folder: string
   const urlOf = (kind: 'postgres' | 'redis'): string => servers.backends[kind]?.url ?? ''
 
   beforeAll(async () => {
-    // A backup of Redis copies the whole server, so this test needs its own.
+    // This test starts its own Redis, because a backup copies the whole Redis server.
     servers = await startPrivateServers(['postgres', 'redis'])
     process.env['TEST_DATABASE_URL'] = urlOf('postgres')
     process.env['TEST_REDIS_URL'] = urlOf('redis')
@@ -66,7 +66,7 @@ describe('a backup', () => {
     expect(code).toBe(0)
   })
 
-  it('a backup is not overwritten by another one of the same name', async () => {
+  it('a backup does not overwrite an existing folder of the same name', async () => {
     expect(await backup('save', 'first')).toMatchObject({ code: 1 })
     expect(await backup('drill', 'first')).toMatchObject({ code: 0 })
   })
@@ -97,7 +97,7 @@ describe('a backup', () => {
     expect([code, output]).toEqual([1, expect.stringContaining(reason)])
   })
 
-  it('a drill fails with other keys than those of the backup', async () => {
+  it('a drill fails if the configured keys are not those of the backup', async () => {
     const { code, output } = await backup('drill', 'first', {
       CREDENTIAL_KEYS: generateKeyRing().reveal(),
     })

@@ -17,7 +17,7 @@ interface CheckResult {
   readonly Mend: string | null
 }
 
-describe('doctor over a running system', () => {
+describe('the doctor command against a running system', () => {
   let system: System
   beforeAll(async () => {
     system = await startSystem()
@@ -87,10 +87,11 @@ describe('doctor over a running system', () => {
     )
   })
 
-  it('names the credential that the configured keys cannot decrypt', async () => {
+  it('doctor names a credential that the configured keys cannot decrypt', async () => {
     const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
     const sealed = (await redis.hget('ACC-1', 'RefreshToken')) ?? ''
-    // A valid ciphertext of another field: the field is authenticated as well.
+    // Replaces an encrypted field with a valid ciphertext of another field. Decryption must fail, because the
+    // field's name is authenticated as well.
     await redis.hset('ACC-1', 'RefreshToken', (await redis.hget('ACC-1', 'Authenticator')) ?? '')
     const { code, problems } = await doctor('token-service')
     await redis.hset('ACC-1', 'RefreshToken', sealed)
@@ -107,7 +108,7 @@ describe('doctor over a running system', () => {
     ])
   })
 
-  it('distinguishes a half-migrated database from an up-to-date one', async () => {
+  it('doctor distinguishes a partly migrated database from an up-to-date one', async () => {
     const sql = postgres(system.databaseUrl, { max: 1, onnotice: () => {} })
     const migrations = async () => (await doctor('postgres')).results.filter(isMigration)
     const isMigration = ({ Check }: CheckResult): boolean => Check === 'migrations'
@@ -125,7 +126,7 @@ describe('doctor over a running system', () => {
     await sql.end()
   })
 
-  it('reports database settings that lose or reject writes', async () => {
+  it('doctor reports database settings with which writes are lost or rejected', async () => {
     const name = new URL(system.databaseUrl).pathname.slice(1)
     const sql = postgres(backend('TEST_DATABASE_URL'), { max: 1, onnotice: () => {} })
     await sql`alter database ${sql(name)} set synchronous_commit = off`
@@ -143,7 +144,7 @@ describe('doctor over a running system', () => {
     expect((await doctor('postgres')).problems).toEqual([])
   })
 
-  it('names the queue with incompatible arguments while the coordinator waits for it to be fixed', async () => {
+  it('doctor names a queue with incompatible arguments while the coordinator waits until the queue is fixed', async () => {
     const name = `${system.amqpPrefix}steps.OrderProcess.report`
     const operator = await connect(backend('TEST_AMQP_URL'))
     const channel = await operator.createChannel()
@@ -214,7 +215,7 @@ describe('doctor over a running system', () => {
     ])
   })
 
-  it('doctor times out with one line for each backend that accepts connections and sends nothing', async () => {
+  it('doctor times out with one line for each backend that accepts connections but sends nothing', async () => {
     const sockets = new Set<Socket>()
     const unresponsive = createServer((socket) => void sockets.add(socket.on('error', () => {})))
     unresponsive.listen(0, '127.0.0.1')

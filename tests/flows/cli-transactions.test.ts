@@ -37,7 +37,7 @@ describe('the transactions command against a coordinator', () => {
   const idsOf = ({ lines }: { readonly lines: readonly Record<string, unknown>[] }) =>
     lines.map(({ TransactionID }) => TransactionID)
 
-  it('queues a transaction, which completes, and shows its steps', async () => {
+  it('queues a transaction, waits until it completes, and shows its steps', async () => {
     expect(await cli('queue', '66')).toEqual({ code: 0, stdout: '66 is queued.\n', stderr: '' })
     await waitForRun(system, '66', 0, 'Completed')
     const { code, stdout } = await cli('show', '66')
@@ -49,7 +49,7 @@ describe('the transactions command against a coordinator', () => {
     expect(stdout).toMatch(/^csv +Completed +1 /m)
   })
 
-  it('accepts the same transaction id again with equal data, and rejects it with other data', async () => {
+  it('accepts a transaction id again with the same data, and rejects it with other data', async () => {
     expect(await cli('queue', '66')).toMatchObject({
       code: 0,
       stdout: '66 was queued before, its status is Completed.\n',
@@ -77,7 +77,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('cancels a run and resumes it', async () => {
+  it('cancels a run and resumes the cancelled run', async () => {
     await system.service('demo-api').stop('SIGKILL')
     await cli('queue', '67')
     await waitForRun(system, '67', 0, 'Retrying')
@@ -107,7 +107,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('queues a file that needs several requests, reports its rejected lines, and queues nothing twice when repeated', async () => {
+  it('queues a file that needs several requests, reports its rejected lines, and queues no transaction twice if repeated', async () => {
     const lines = Array.from({ length: 700 }, (_, n) =>
       JSON.stringify({ TransactionID: `f${n}`, InitialData: n }),
     )
@@ -149,7 +149,7 @@ describe('the transactions command against a coordinator', () => {
     expect((await cli('queue', '--', '--data')).stdout).toBe('--data is queued.\n')
   })
 
-  it('exits with 3 for an unknown transaction or process, and with 1 for an invalid cursor', async () => {
+  it('exits with code 3 for an unknown transaction or process, and with code 1 for an invalid cursor', async () => {
     expect(await cli('show', 'unknown')).toMatchObject({
       code: 3,
       stdout: '',
@@ -165,7 +165,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('exits with 5 if the coordinator is unavailable', async () => {
+  it('exits with code 5 if the coordinator is unavailable', async () => {
     await system.service('coordinator').stop('SIGKILL')
     const { code, stderr } = await cli('list')
     expect([code, stderr]).toEqual([5, expect.stringContaining('coordinator at http://')])

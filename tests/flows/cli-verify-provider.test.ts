@@ -8,7 +8,7 @@ import { startSystem, type System } from '../support/system.ts'
 const CLIENT_ID = 'client-id-canary-1'
 const CLIENT_SECRET = 'client-secret-canary-1'
 const REALM = '9341453908059889'
-/** Substrings of every token, code, name and address of the sandbox, none of which may be printed. */
+/** Substrings that occur in the sandbox's tokens, codes, names and addresses. The output must contain none of them. */
 const SECRETS = [
   CLIENT_SECRET,
   REALM,
@@ -31,9 +31,9 @@ interface Verification {
   readonly code: number | null
   readonly stderr: string
   readonly lines: readonly Line[]
-  /** Returns the line of one check; without `check` that of a whole step. */
+  /** Returns the result line of one check of a step. Without `check`, returns the line of the whole step. */
   readonly line: (step: string, check?: string) => string | undefined
-  /** `step check: verdict` for each line that deviates from the documentation. */
+  /** One text `step check: verdict` for each result that deviates from the documentation. */
   readonly deviations: readonly string[]
 }
 
@@ -55,16 +55,16 @@ describe('verify-provider against the sandbox', () => {
   interface Options {
     readonly args?: readonly string[]
     readonly env?: Readonly<Record<string, string>>
-    /** What the person does with the printed address. Default: connects the company. */
+    /** What the user does with the printed address. By default the user connects the company. */
     readonly open?: (address: string) => Promise<unknown>
-    /** The process gets SIGINT when it has printed this. */
+    /** When the output of the process matches this pattern, the process receives SIGINT. */
     readonly interruptAt?: RegExp
   }
 
   const connect = (address: string): Promise<unknown> =>
     fetch(`${address}&sandbox_company=${REALM}:canary-company`)
 
-  /** Runs the program and opens the printed address as its user would in a browser. */
+  /** Runs the program, and opens the printed address as the program's user would in a browser. */
   async function verify({
     args = [],
     env = {},
@@ -81,7 +81,7 @@ describe('verify-provider against the sandbox', () => {
         ...env,
       },
     })
-    // The program prints no address if an earlier check ends the run.
+    // If an early check ends the run, the program prints no address.
     const opened = started.waitForOutput(/^(http\S+)\n/m).then(
       ([, address = '']) => open(address),
       () => null,
@@ -111,7 +111,7 @@ describe('verify-provider against the sandbox', () => {
     }
   }
 
-  describe('as Intuit', () => {
+  describe('verify-provider against a provider that behaves like Intuit', () => {
     it('reports every check of the Intuit profile as documented except the host', async () => {
       const { code, lines, line, deviations, stderr } = await verify()
       expect([code, deviations]).toEqual([
@@ -126,7 +126,7 @@ describe('verify-provider against the sandbox', () => {
       expect(stderr).not.toContain('still exists')
     })
 
-    it('tries the previous refresh token once the provider has rotated it', async () => {
+    it('sends the previous refresh token once after the provider has rotated it', async () => {
       await sandbox.set({ rotation: 'always' })
       const { code, line } = await verify()
       expect([code, line('refresh', 'refresh token value')]).toEqual([0, 'differs: changed'])
@@ -139,7 +139,7 @@ describe('verify-provider against the sandbox', () => {
       )
     })
 
-    it('skips the accounting API without ACCOUNTING_URL', async () => {
+    it('skips the checks of the accounting API if ACCOUNTING_URL is not set', async () => {
       const { code, line } = await verify({ env: { ACCOUNTING_URL: '' } })
       expect([code, line('discovery', 'accounting address')]).toEqual([
         0,
@@ -149,7 +149,7 @@ describe('verify-provider against the sandbox', () => {
         expect(line(step)).toBe('skipped: no accounting address: set ACCOUNTING_URL')
     })
 
-    it('skips the id token checks without the scope openid, and the company without an accounting scope', async () => {
+    it('skips the id token checks without the scope openid, and the company checks without an accounting scope', async () => {
       const withoutOpenId = await verify({ env: { SCOPE: 'com.intuit.quickbooks.accounting' } })
       expect([withoutOpenId.code, withoutOpenId.line('id token')]).toEqual([
         0,
@@ -164,7 +164,7 @@ describe('verify-provider against the sandbox', () => {
     })
   })
 
-  describe('as a strict provider', () => {
+  describe('verify-provider against a strictly standards-compliant provider', () => {
     beforeEach(() => sandbox.set({ personality: 'strict' }))
 
     it('reports every check of a standards-compliant provider as documented, with PKCE, nonce, iss and rotation', async () => {
@@ -177,7 +177,7 @@ describe('verify-provider against the sandbox', () => {
       )
     })
 
-    it('revokes with a form body, and expects 200 for a second revocation as RFC 7009 requires', async () => {
+    it('revokes with a form-encoded body, and expects 200 for a second revocation as RFC 7009 requires', async () => {
       await sandbox.set({ revokeOnReuse: false })
       const { code, line } = await verify({ env: { PROVIDER_PROFILE: 'generic' } })
       expect([code, line('revocation', 'revocation')]).toEqual([
@@ -187,7 +187,7 @@ describe('verify-provider against the sandbox', () => {
       expect(line('revocation', 'second revocation')).toBe('as documented: 200, empty body')
     })
 
-    it('lists the differences between a standards-compliant provider and Intuit', async () => {
+    it('lists the differences between a standards-compliant provider and the documentation of Intuit', async () => {
       const { code, line, deviations } = await verify({ args: ['--no-create'] })
       expect([code, deviations]).toEqual([
         0,
@@ -206,8 +206,8 @@ describe('verify-provider against the sandbox', () => {
     })
   })
 
-  describe('with faults', () => {
-    it('does not start the authorization with a wrong key pair', async () => {
+  describe('verify-provider against a provider with faults', () => {
+    it('does not start the authorization if the client id or secret is wrong', async () => {
       for (const wrong of [{ CLIENT_SECRET: 'another-secret' }, { CLIENT_ID: 'another-client' }]) {
         const { code, line, stderr } = await verify({ env: wrong })
         expect([code, line('key pair', 'key pair')]).toEqual([
@@ -219,7 +219,7 @@ describe('verify-provider against the sandbox', () => {
       }
     })
 
-    it('accepts the second of two secrets, as token-service does', async () => {
+    it('accepts the second of two configured client secrets, as token-service does', async () => {
       const { line, lines } = await verify({
         args: ['--no-create'],
         env: { CLIENT_SECRET: `another-secret,${CLIENT_SECRET}` },
@@ -232,7 +232,7 @@ describe('verify-provider against the sandbox', () => {
       expect(line('revocation', 'revocation')).toMatch(/^as documented/)
     })
 
-    it('ends without a grant when the user denies consent', async () => {
+    it('ends without a grant if the user denies consent', async () => {
       const { code, line, stderr } = await verify({
         open: (address) => fetch(`${address}&sandbox_company=deny`),
       })
@@ -244,7 +244,7 @@ describe('verify-provider against the sandbox', () => {
       expect(stderr).not.toMatch(/grant (of this run|may)/)
     })
 
-    it('names missing members of the discovery document', async () => {
+    it('names the missing members of the discovery document', async () => {
       const response = await fetch(`${sandboxUrl}/.well-known/openid_configuration`)
       const {
         claims_supported: _,
@@ -336,14 +336,14 @@ describe('verify-provider against the sandbox', () => {
       expect(line('revocation', 'revocation')).toMatch(/^as documented/)
     })
 
-    it('does not wait for a call without a response longer than --timeout', async () => {
+    it('waits for a response no longer than --timeout', async () => {
       await sandbox.addFault({ target: 'api', latencyMs: 120_000 })
       const { code, line } = await verify({ args: ['--timeout', '1'] })
       expect([code, line('query')]).toEqual([1, 'failed: no response within 1 s'])
       expect(line('create', 'create again')).toBe('as documented: the same Id')
     })
 
-    it('does not retry the key pair within a run after 429', async () => {
+    it('does not try the client credentials again within a run after a 429', async () => {
       await sandbox.addFault({ target: 'token', status: 429 })
       const first = await verify()
       expect([first.code, first.line('key pair', 'key pair')]).toEqual([
@@ -373,7 +373,7 @@ describe('verify-provider against the sandbox', () => {
     })
   })
 
-  describe('doctor', () => {
+  describe('doctor with the client credentials of a provider', () => {
     async function keyPair(env: Readonly<Record<string, string>>): Promise<unknown> {
       const { stdout } = await runCli(['doctor', '--only', 'provider', '--json'], {
         env: {

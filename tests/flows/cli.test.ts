@@ -26,7 +26,7 @@ describe('the command line with two installations', () => {
     await rm(folder, { recursive: true })
   })
 
-  /** Runs the program in `folder`, as a user would. */
+  /** Runs the program with `folder` as the working directory, as a user would. */
   async function cli(system: System, ...args: readonly string[]) {
     const result = await runCli(args, {
       cwd: folder,
@@ -62,7 +62,7 @@ describe('the command line with two installations', () => {
     })
   })
 
-  it('refreshes a credential, and exits with 3 for an unknown one', async () => {
+  it('refreshes a credential, and exits with code 3 for an unknown credential', async () => {
     expect(await json(source, 'credentials', 'refresh', 'ACC-1')).toMatchObject({
       code: 0,
       lines: [{ Name: 'ACC-1', Version: 2, Status: 'active' }],
@@ -80,7 +80,7 @@ describe('the command line with two installations', () => {
     })
   })
 
-  it('moves credentials to another installation and faults them as transferred at the source', async () => {
+  it('moves credentials to another installation, and the source reports them as faulted because they were transferred', async () => {
     const moved = await cli(source, 'credentials', 'export', '--all', '--out', 'all.ndjson')
     expect([moved.code, moved.stdout]).toEqual([0, 'all.ndjson has ACC-1, ACC-2, ACC-3.\n'])
     const file = await readFile(join(folder, 'all.ndjson'), 'utf8')
@@ -102,7 +102,7 @@ describe('the command line with two installations', () => {
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(0)
   })
 
-  it('removes a credential only with --yes', async () => {
+  it('removes a credential only if --yes is given', async () => {
     expect((await cli(source, 'credentials', 'remove', 'ACC-3')).code).toBe(2)
     expect((await cli(source, 'credentials', 'remove', 'ACC-3', '--yes')).code).toBe(0)
     expect((await cli(source, 'credentials', 'show', 'ACC-3')).code).toBe(3)
@@ -123,7 +123,7 @@ describe('the command line with two installations', () => {
     expect([other.code, other.stderr]).toEqual([1, expect.stringContaining('is broken at entry')])
   })
 
-  it('exits with 5 if the service key is wrong or the service is unavailable', async () => {
+  it('exits with code 5 if the service key is wrong or the service is unavailable', async () => {
     const url = source.url('token-service')
     const { code, stderr } = await cli(target, 'credentials', 'list', '--url', url)
     expect([code, stderr]).toEqual([5, expect.stringContaining('rejects the service key')])

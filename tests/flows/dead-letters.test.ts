@@ -1,6 +1,6 @@
 /**
  * Imports the policies of deploy/definitions.json into a broker that already has the queues. `npm run test:compose`
- * tests them with RabbitMQ 4.
+ * tests the same policies with RabbitMQ 4.
  */
 import { join } from 'node:path'
 import { processTopology } from '@integration-host/shared/contracts/topology'
@@ -22,7 +22,8 @@ it('a dead-letter queue keeps a message that is read and requeued more often tha
   await declare()
   await broker.control('import_definitions', DEFINITIONS)
 
-  // A policy changes no argument, so a coordinator that starts now declares the queue as before.
+  // A policy does not change the arguments of a queue, so a coordinator that starts after the import can still
+  // declare the queue.
   await declare()
   const queues = await broker.control('list_queues', '--quiet', 'name', 'policy')
   expect(queues).toContain(`${dead.name}\tdead-letters`)

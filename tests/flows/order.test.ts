@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { requestDemoApi, waitForRun, transactionUrl } from '../support/clients/user-actions.ts'
 import { startSystem, type System } from '../support/system.ts'
 
-describe('an order over RabbitMQ and Postgres', () => {
+describe('an order that runs through RabbitMQ and PostgreSQL', () => {
   let system: System
 
   beforeAll(async () => {
@@ -64,7 +64,7 @@ describe('an order over RabbitMQ and Postgres', () => {
     expect(headers).toEqual([{ ReplayID: 0 }])
   })
 
-  it('a replay of an order is run 1, with new idempotency keys and a second file', async () => {
+  it('a replay of an order is stored as run 1, with new idempotency keys and a second file', async () => {
     expect(await requestDemoApi(system, '/replay?number=66')).toEqual({
       status: 200,
       text: 'Replay started for 66',
@@ -83,7 +83,7 @@ describe('an order over RabbitMQ and Postgres', () => {
     expect(text).toMatch(/^Couldn't replay unqueued: /)
   })
 
-  it('a hundred concurrent requests queue an order once', async () => {
+  it('a hundred concurrent requests queue the same order once', async () => {
     const responses = await Promise.all(
       Array.from({ length: 100 }, () => requestDemoApi(system, '/queue?number=7')),
     )
@@ -92,7 +92,7 @@ describe('an order over RabbitMQ and Postgres', () => {
     expect(run.Attempts.map(({ StepName }) => StepName)).toEqual(['order', 'report', 'csv'])
   })
 
-  it('an order number with any characters writes its file inside the data folder', async () => {
+  it('an order number with special characters writes its file inside the data folder', async () => {
     const number = '../../=1+1 é;'
     await requestDemoApi(system, `/queue?number=${encodeURIComponent(number)}`)
     await waitForRun(system, number, 0, 'Completed')
@@ -101,7 +101,7 @@ describe('an order over RabbitMQ and Postgres', () => {
     expect(names.every((name) => /^Order_[A-Za-z0-9%._-]+\.\d+\.csv$/.test(name))).toBe(true)
   })
 
-  it('an order whose row was inserted with SQL runs', async () => {
+  it('an order runs if its row was inserted with SQL', async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData") values ('OrderProcess', 'by-hand', '"by-hand"')`
     await sql.end()

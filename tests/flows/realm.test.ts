@@ -114,8 +114,8 @@ describe.each(personalities)(
       expect(JSON.stringify(events)).not.toContain(token.Authenticator)
     })
 
-    it('the refresh schedule is restored after a restart and refreshes the credential', async () => {
-      // The token expires while no service runs that could refresh it.
+    it('the refresh schedule survives a restart, and the credential is refreshed when due', async () => {
+      // The token expires while no service is running that could refresh it.
       await sandboxClient(system).set({ accessTokenSeconds: 2 })
       await system.call(`${system.url('token-service')}/credentials/${NAME}/refresh`, {
         method: 'POST',
@@ -124,7 +124,7 @@ describe.each(personalities)(
       await sandboxClient(system).set({ accessTokenSeconds: 3_600 })
       system.start('token-service')
       await system.ready('token-service')
-      // No caller requests the token.
+      // The refresh is proactive: no caller requests the token.
       await eventually(async () =>
         expect(await credential()).toMatchObject({ Version: 4, Status: 'active' }),
       )
@@ -156,7 +156,7 @@ describe.each(personalities)(
       expect((await system.call(companyInfoUrl(system, REALM))).status).toBe(200)
     })
 
-    it('a credential is revoked at the provider and deleted on request', async () => {
+    it('on request, a credential is revoked at the provider and deleted', async () => {
       const removed = await system.call(`${system.url('token-service')}/credentials/${NAME}`, {
         method: 'DELETE',
       })

@@ -117,7 +117,7 @@ describe('the trace of a step that fails', () => {
 })
 
 describe('the trace of a call to the accounting API', () => {
-  /** Reads the company with a traceparent header, and waits for the tree below its span. */
+  /** Reads the company with a traceparent header, and waits until all spans below the header's span have arrived. */
   async function expectTree(expected: readonly string[]): Promise<void> {
     const caller = randomBytes(8).toString('hex')
     const traceparent = `00-${randomBytes(16).toString('hex')}-${caller}-01`
@@ -164,7 +164,7 @@ describe('the trace of a call to the accounting API', () => {
   })
 })
 
-describe('tracing', () => {
+describe('the traces of a running system', () => {
   it('exported spans contain no query string, and only the expected attributes', () => {
     const keys = new Set(collector.spans.flatMap(({ attributes }) => Object.keys(attributes)))
     expect([...keys].toSorted()).toEqual([
@@ -190,7 +190,8 @@ describe('tracing', () => {
     expect(collector.received().toString()).not.toMatch(/CompanyInfo|number=66/)
   })
 
-  // A load hook sees every module, whether it is imported or required. The API without the SDK is always loaded.
+  // A load hook reports every module that is imported or required. The API package of OpenTelemetry is always
+  // loaded, so only the SDK packages count.
   const reportSdk = `--import=data:text/javascript,${encodeURIComponent(
     `import { registerHooks } from 'node:module'
     registerHooks({

@@ -8,7 +8,7 @@ import { gatewayResponses } from './targets/gateway-responses.ts'
 import { stepMessages } from './targets/step-messages.ts'
 import { callbacks, imports } from './targets/token-service.ts'
 
-/** In `npm test` the targets share 30 seconds; `npm run test:fuzz` sets more. */
+/** In `npm test` all targets together get 30 seconds. `npm run test:fuzz` sets a longer time. */
 const { FUZZ_SEED = '1', FUZZ_SECONDS = '30', FUZZ_TARGET, FUZZ_SAVE } = process.env
 
 const start: Record<TargetName, () => Promise<Target>> = {
@@ -21,7 +21,7 @@ const start: Record<TargetName, () => Promise<Target>> = {
 const chosen = targetNames.filter((name) => FUZZ_TARGET === undefined || name === FUZZ_TARGET)
 const seconds = Number(FUZZ_SECONDS) / chosen.length
 
-describe.each(chosen)('fuzzing %s', (name) => {
+describe.each(chosen)('fuzzing the target %s', (name) => {
   let target: Target
   const opened = new AsyncDisposableStack()
   beforeAll(async () => {
@@ -37,7 +37,7 @@ describe.each(chosen)('fuzzing %s', (name) => {
   )
 
   it(
-    `${name} keeps its promises for mutated inputs`,
+    `${name} conforms to its specification for mutated inputs`,
     async () => {
       const seed = Number(FUZZ_SEED)
       if (FUZZ_SAVE !== undefined) {

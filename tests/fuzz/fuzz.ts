@@ -1,4 +1,4 @@
-/** Sends mutated inputs to a running service and checks what the service promises. */
+/** Sends mutated inputs to a running service and checks that the service still behaves as specified. */
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { StartedProcess } from '@integration-host/shared/test-support/start-process'
@@ -14,20 +14,24 @@ export const targetNames = [
 export type TargetName = (typeof targetNames)[number]
 
 export interface Target extends AsyncDisposable {
-  /** Valid inputs, which are mutated. */
+  /** Valid inputs from which the mutated inputs are made. */
   readonly inputs: readonly Buffer[]
-  /** Sends an input. @throws if the service breaks a promise. */
+  /**
+   * Sends an input and checks the behaviour of the service.
+   *
+   * @throws {Error} if the service violates its specification
+   */
   check(input: Buffer): Promise<void>
-  /** Checks that apply to all inputs together, such as the content of a store. */
+  /** Checks what holds for all inputs together, such as the content of a store. */
   checkAll?(): Promise<void>
   /** The processes whose memory must stay bounded. */
   readonly processes: readonly Pick<StartedProcess, 'pid' | 'output'>[]
 }
 
 const CASES = join(import.meta.dirname, 'cases')
-/** The time that one input may take, control requests included. */
+/** Deadline for one input, including the control requests that follow the input. */
 const INPUT_DEADLINE_MS = 30_000
-/** Inputs after which the heap of a service has reached its normal size. */
+/** Number of inputs after which the heap of a service has reached its normal size. */
 const WARM_UP = 100
 const GROWTH_MB = 200
 
@@ -40,13 +44,13 @@ export function casesOf(name: TargetName): readonly (readonly [file: string, inp
     .map((file) => [file, readFileSync(join(folder, file))] as const)
 }
 
-/** Returns the path of a case to be stored. */
+/** Returns the path at which a new case is stored. */
 export const casePath = (name: TargetName, file: string): string => join(CASES, name, file)
 
 /**
- * Checks the inputs of the seeds from `seed` on until `seconds` have passed; at least one.
+ * Checks one input for each seed, starting with `seed`, until `seconds` have passed. At least one input is checked.
  *
- * @throws {Error} that names the failing seed and how to repeat it.
+ * @throws {Error} that names the failing seed and the command that repeats it
  */
 export async function fuzz(
   name: TargetName,
@@ -91,7 +95,11 @@ async function withinDeadline(work: Promise<void>): Promise<void> {
   }
 }
 
-/** Returns the resident memory of a process. @throws {Error} with its output if it has ended. */
+/**
+ * Returns the resident memory of a process.
+ *
+ * @throws {Error} with the output of the process if the process has ended
+ */
 function residentMb({ pid, output }: Target['processes'][number]): number {
   try {
     const status = readFileSync(`/proc/${pid}/status`, 'utf8')

@@ -1,8 +1,11 @@
-/** Two gateways, one with its fast path and one without, before a fake accounting API and a fake token-service. */
+/**
+ * Two gateways, one with its fast path enabled and one with its fast path disabled. Both call a fake accounting API
+ * and a fake token-service.
+ */
 import { startHttpServer } from '../support/fakes/http-server.ts'
 import { type ServiceProcess, startSystem, type System } from '../support/system.ts'
 
-/** The service key of every fuzzed service. Constant, so that stored inputs contain it. */
+/** The service key of every fuzzed service. The key is constant, so that stored inputs contain the right key. */
 export const KEY = 'fuzz-service-key-0123456789-0123456789-0123456789'
 
 export const tokenOf = (realm: string): string => `access-token-of-${realm}-`.padEnd(64, 'x')
@@ -12,7 +15,7 @@ export interface Gateways extends AsyncDisposable {
   readonly all: readonly (ServiceProcess & { readonly port: number })[]
 }
 
-/** Starts the gateways for an accounting API at `upstreamUrl`. */
+/** Starts two gateways that call the accounting API at `upstreamUrl`. */
 export async function startGateways(upstreamUrl: string): Promise<Gateways> {
   await using opened = new AsyncDisposableStack()
   const tokens = opened.use(
@@ -51,7 +54,11 @@ export async function startGateways(upstreamUrl: string): Promise<Gateways> {
   return { system, all, [Symbol.asyncDispose]: () => running.disposeAsync() }
 }
 
-/** Sends a valid request. @throws {Error} unless its own response arrives. */
+/**
+ * Sends a valid request.
+ *
+ * @throws {Error} unless the response belongs to this request
+ */
 export async function control(url: string, marker: string): Promise<void> {
   const response = await fetch(`${url}/v3/company/control/${marker}`, {
     headers: { Authorization: `Bearer ${KEY}` },

@@ -1,8 +1,8 @@
-/** Byte-level mutations of a valid input. The same random sequence gives the same bytes. */
+/** Byte-level mutations of a valid input. The same sequence of random numbers gives the same bytes. */
 
 import { type Random, randomOf } from '../support/random.ts'
 
-/** Texts that parsers of HTTP, URLs, JSON or numbers treat in special ways. */
+/** Texts that parsers of HTTP, URLs, JSON or numbers handle in special ways. */
 const tokens = [
   '\r\n',
   '\n',
@@ -70,7 +70,7 @@ const pick = <Item>(items: readonly Item[], random: Random): Item => {
 }
 const insert = (input: Buffer, position: number, added: Buffer): Buffer =>
   Buffer.concat([input.subarray(0, position), added, input.subarray(position)])
-/** A range of at most 64 bytes. */
+/** Returns a random range of at most 64 bytes. */
 function range(input: Buffer, random: Random): readonly [number, number] {
   const from = at(input, random)
   return [from, Math.min(input.length, from + 1 + Math.floor(random() * 64))]
@@ -90,32 +90,32 @@ const mutations: readonly Mutation[] = [
     changed[Math.min(at(input, random), input.length - 1)] = Math.floor(random() * 256)
     return changed
   },
-  // Inserts a token.
+  // Inserts one of the special texts.
   (input, random) => insert(input, at(input, random), pick(tokens, random)),
-  // Inserts a token at the beginning of a line.
+  // Inserts one of the special texts at the beginning of a line.
   (input, random) => {
     const lines = [...input.toString('latin1').matchAll(/\n/g)].map(({ index }) => index + 1)
     return insert(input, pick([0, ...lines], random), pick(tokens, random))
   },
-  // Replaces a range by a token.
+  // Replaces a range of bytes with one of the special texts.
   (input, random) => {
     const [from, to] = range(input, random)
     return Buffer.concat([input.subarray(0, from), pick(tokens, random), input.subarray(to)])
   },
-  // Removes a range.
+  // Removes a range of bytes.
   (input, random) => {
     const [from, to] = range(input, random)
     return Buffer.concat([input.subarray(0, from), input.subarray(to)])
   },
-  // Repeats a range, sometimes very often.
+  // Repeats a range of bytes, sometimes many times.
   (input, random) => {
     const [from, to] = range(input, random)
     const times = random() < 0.1 ? 2_000 : 1 + Math.floor(random() * 4)
     return insert(input, to, Buffer.concat(Array(times).fill(input.subarray(from, to))))
   },
-  // Truncates.
+  // Truncates the input.
   (input, random) => input.subarray(0, at(input, random)),
-  // Replaces a number by another one.
+  // Replaces a number with another number.
   (input, random) => {
     const text = input.toString('latin1')
     const numbers = [...text.matchAll(/\d+/g)]
@@ -124,14 +124,14 @@ const mutations: readonly Mutation[] = [
     const other = pick(['0', '1', '-1', '00', '65536', '4294967296', '1'.repeat(30)], random)
     return Buffer.from(text.slice(0, index) + other + text.slice(index + digits.length), 'latin1')
   },
-  // Continues with the end of another input.
+  // Replaces the end of the input with the end of another input.
   (input, random, others) => {
     const other = pick(others, random)
     return Buffer.concat([input.subarray(0, at(input, random)), other.subarray(at(other, random))])
   },
 ]
 
-/** Returns the input that belongs to a seed: one of the valid inputs with one to four mutations. */
+/** Returns the input for a seed: one of the valid inputs after one to four mutations. */
 export function mutated(inputs: readonly Buffer[], seed: number): Buffer {
   const random = randomOf(seed)
   let input = pick(inputs, random)

@@ -7,7 +7,7 @@ import { exchange } from './raw-http.ts'
 let server: Server
 afterEach(() => void server.close())
 
-/** Starts a server that sends these bytes to each request and closes the connection. */
+/** Starts a server that responds to each request with the given bytes and then closes the connection. */
 async function serve(bytes: string): Promise<number> {
   server = createServer((socket) => {
     socket.on('error', () => {})
@@ -19,7 +19,7 @@ async function serve(bytes: string): Promise<number> {
 const request = Buffer.from('GET / HTTP/1.1\r\n\r\n')
 
 describe('the strict HTTP client of the fuzz tests', () => {
-  it('returns whole responses with a length, with chunks, and without a body', async () => {
+  it('returns complete responses with a length, with chunks, and without a body', async () => {
     const port = await serve(
       'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n',
     )
@@ -41,7 +41,7 @@ describe('the strict HTTP client of the fuzz tests', () => {
   })
 })
 
-it('the same seed gives the same mutated input, and other seeds give others', () => {
+it('the same seed gives the same mutated input, and different seeds give different inputs', () => {
   const inputs = [Buffer.from('GET /one HTTP/1.1'), Buffer.from('GET /two HTTP/1.1')]
   expect(mutated(inputs, 7)).toEqual(mutated(inputs, 7))
   const different = new Set(

@@ -1,17 +1,21 @@
-/** HTTP at the level of bytes, for requests that no HTTP client would send. */
+/** Sends HTTP requests byte by byte as given, so that tests can send requests that no HTTP client would send. */
 import { connect } from 'node:net'
 
 const CLOSE_DEADLINE_MS = 15_000
 
 export interface ExchangeOptions {
-  /** How long the server may be quiet before the connection is ended. Default: 40 ms. */
+  /** How long the server may send nothing before this side ends the connection. Default: 40 ms. */
   readonly quietMs?: number
   /**
-   * Makes a round trip to the server on another connection. With it, the connection is ended once nothing was received
-   * during two round trips, instead of after `quietMs`: a server under load can be quiet for longer than any pause.
+   * Makes a round trip to the server on another connection. If given, this side ends the connection when the server
+   * has sent nothing during two round trips, and `quietMs` is ignored. Under load a server can send nothing for
+   * longer than any fixed time.
    */
   readonly roundTrip?: () => Promise<unknown>
-  /** Whether the last response may be incomplete. A client notices that, because its length is missing. */
+  /**
+   * Whether the last response may be incomplete. A client notices an incomplete response, because its announced end
+   * is missing.
+   */
   readonly mayBeCut?: boolean
 }
 
@@ -21,10 +25,10 @@ export interface RawResponse {
 }
 
 /**
- * Sends bytes on a connection of their own, ends it once the responses are complete or the server is quiet, and
- * resolves with the responses when the server has closed it.
+ * Sends bytes on a new connection, and ends the connection once the responses are complete or the server sends
+ * nothing more. Resolves with the responses when the server has closed the connection.
  *
- * @throws {Error} if the server does not close the connection, or sends anything but whole responses.
+ * @throws {Error} if the server does not close the connection, or sends anything but complete responses
  */
 export async function exchange(
   port: number,
@@ -79,7 +83,7 @@ export async function exchange(
 /**
  * Parses consecutive responses strictly.
  *
- * @throws {Error} if the text is anything else than whole responses, or ends in the middle of one.
+ * @throws {Error} if the text contains anything but complete responses
  */
 function responsesIn(
   text: string,
@@ -110,7 +114,7 @@ function responsesIn(
       else if (!mayLackBody || (rest !== '' && !rest.startsWith('HTTP/1.1 ')))
         throw new Error('the body of a response is not complete')
     } else if (Number(status) >= 200 && status !== '204' && status !== '304') {
-      // Without a length, the response ends with the connection.
+      // A response without a length ends when the connection ends.
       ;[body, rest] = [rest, '']
     }
     responses.push({ status: Number(status), body })

@@ -1,4 +1,7 @@
-/** An attacker who causes many audit entries makes the log drop older ones; `audit verify` must report the gap. */
+/**
+ * An attacker who causes many audit entries makes the audit log drop older entries. `audit verify` must report the
+ * gap.
+ */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -8,7 +11,7 @@ import { backend, startSystem, type System } from '../support/system.ts'
 
 const REFRESHES = 12
 
-describe('audit verify over a log whose older entries were trimmed', () => {
+describe('audit verify with a log whose older entries were trimmed', () => {
   let system: System
   let redis: Redis
 
@@ -42,7 +45,7 @@ describe('audit verify over a log whose older entries were trimmed', () => {
     )
     expect(await verify('--expect', saved)).toMatchObject({ code: 0, report: { Missing: 0 } })
 
-    // What AUDIT_ENTRIES does to the log after many entries.
+    // Trims the log as the service does when the log has more than AUDIT_ENTRIES entries.
     const first = seqOf(saved) + 6
     await redis.xtrim(`${system.redisKeyPrefix}credentials:audit`, 'MINID', `${first}-0`)
 

@@ -1,4 +1,7 @@
-/** What clients without a service key can cause at the routes of an authorization, through real processes. */
+/**
+ * Tests what clients without a service key can cause through the authorization routes. All services are real
+ * processes.
+ */
 import { get, type IncomingMessage } from 'node:http'
 import { once } from 'node:events'
 import type { AuditPage } from '@integration-host/shared/contracts/audit'
@@ -33,21 +36,21 @@ const keys = async (kind: string): Promise<string[]> => {
   return (
     found
       .map((key) => key.slice(system.redisKeyPrefix.length))
-      // Records of the service itself, which it writes whether or not a request arrives.
+      // Omits the records that the service writes for itself, whether or not a request arrives.
       .filter((key) => !/^(?:lease:)?credentials:/.test(key))
       .toSorted()
   )
 }
 const serviceUrl = () => system.url('token-service')
 
-/** Starts an authorization without a key and without a browser. */
+/** Starts an authorization as a client that has neither a key nor a browser's cookies. */
 async function startAnonymously() {
   const response = await fetch(`${serviceUrl()}/authorize`, { redirect: 'manual' })
   const cookie = response.headers.getSetCookie()[0]?.split(';')[0] ?? ''
   const consent = new URL(response.headers.get('Location') ?? '')
   return { cookie, state: consent.searchParams.get('state') ?? '' }
 }
-/** Sends a callback with a code that the provider has not issued. Resolves with its status. */
+/** Sends a callback with a code that the provider has not issued. Resolves with the response. */
 async function callBackWithMadeUpCode(realmId: string): Promise<Response> {
   const { cookie, state } = await startAnonymously()
   const query = new URLSearchParams({ code: `made-up-${realmId}`, realmId, state })
@@ -72,14 +75,14 @@ describe('GET /authorize', () => {
     expect(await keys('')).toEqual(before)
   })
 
-  it('starts no authorization for HEAD or for an image of a web page', async () => {
+  it('starts no authorization for a HEAD request or an image request of a web page', async () => {
     const head = await fetch(`${serviceUrl()}/authorize`, { method: 'HEAD', redirect: 'manual' })
     expect([head.status, head.headers.get('Allow'), head.headers.getSetCookie()]).toEqual([
       405,
       'GET',
       [],
     ])
-    // By node:http, because fetch does not let a caller set Sec-Fetch-Dest.
+    // Uses node:http, because fetch does not allow callers to set Sec-Fetch-Dest.
     const outgoing = get(`${serviceUrl()}/authorize`, { headers: { 'Sec-Fetch-Dest': 'image' } })
     const [image] = (await once(outgoing, 'response')) as [IncomingMessage]
     image.resume()
@@ -92,7 +95,7 @@ describe('GET /authorize', () => {
 })
 
 describe('GET /callback', () => {
-  it('writes nothing to Redis for a forged state or another browser, and keeps the state usable', async () => {
+  it('writes nothing to Redis for a forged state or a request from another browser, and keeps the state usable', async () => {
     const realm = '4620816365001'
     const { callback, follow } = await consentInBrowser(system, realm)
     const before = await keys('')
@@ -114,7 +117,7 @@ describe('GET /callback', () => {
     expect(response.headers.get('Location')).toBe(`/connected?name=ACC-${realm}`)
   })
 
-  it('gives simultaneous callbacks at two replicas the result of one code exchange', async () => {
+  it('responds to simultaneous callbacks at two replicas with the result of one code exchange', async () => {
     const realm = '4620816365003'
     const { callback, cookie } = await consentInBrowser(system, realm)
     await sandboxClient(system).delayNextTokenResponse(500)
@@ -131,11 +134,12 @@ describe('GET /callback', () => {
     expect((await tokenServiceClient(system).credential(realm)).Version).toBe(1)
   })
 
-  it('sends few made-up codes to the provider, and keeps the audit entries of others', async () => {
+  it('sends few made-up codes to the provider, and keeps the audit entries of other callers', async () => {
     const realm = '4620816365004'
     expect((await connectCompany(system, realm)).status).toBe(302)
     const flood = Array.from({ length: 150 }, (_, index) => callBackWithMadeUpCode(`${index}`))
-    // A refresh is not delayed by the exchanges of browsers, nor is the code exchange of a key holder rejected.
+    // During the code exchanges of browsers, a refresh is not delayed and a key holder's code exchange is not
+    // rejected.
     expect((await tokenServiceClient(system).refresh(realm, {})).Version).toBe(2)
     const { status } = await system.call(`${serviceUrl()}/callback`, {
       method: 'POST',
@@ -152,7 +156,7 @@ describe('GET /callback', () => {
       expect(await response.json()).toMatchObject({ code: 'busy' })
       expect(response.headers.get('Retry-After')).toBe('5')
     }
-    // One request per exchange, without retry, beside that of the key holder and those of earlier tests.
+    // Each exchange causes one request to the provider and no retry. The key holder's exchange is counted as well.
     const metrics = await (await fetch(`${serviceUrl()}/metrics`)).text()
     const rejected =
       /^provider_request_duration_seconds_count\{[^}]*call="exchange",outcome="refused"[^}]*\} (\d+)$/m

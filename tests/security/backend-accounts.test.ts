@@ -1,6 +1,6 @@
 /**
- * Runs each service with the restricted accounts of scripts/backend-accounts.ts on a Redis and a RabbitMQ of their own. The
- * services must do all of their work; everything that belongs to another service must be denied.
+ * Runs each service with the restricted accounts of scripts/backend-accounts.ts on a separate Redis and RabbitMQ.
+ * Each service must be able to do all of its work, and must not be able to access what belongs to another service.
  */
 import { randomBytes } from 'node:crypto'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
@@ -45,7 +45,7 @@ let target: StepTarget
 let system: System
 const opened = new AsyncDisposableStack()
 
-/** Returns the URL of a server with another user. */
+/** Returns a server's URL with its user replaced by another. */
 function urlAs(user: string, url: string): string {
   const address = new URL(url)
   address.username = user
@@ -83,7 +83,8 @@ beforeAll(async () => {
   })
   system.start('coordinator', { ...amqp('coordinator'), DEMO_API_URL: target.url })
   await system.ready('token-service', 'accounting-gateway', 'coordinator')
-  // Longer than the deadlines of the servers' starts, so that a slow start is reported with its reason.
+  // This timeout is longer than the start deadlines of the servers, so that a slow start is reported with its
+  // reason.
 }, 240_000)
 afterAll(() => opened.disposeAsync())
 
@@ -171,8 +172,8 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     await connection.close()
   })
 
-  it('no service sends a Redis command that its account denies', async () => {
-    // Redis records every denied command, with the user and what was denied.
+  it('no service sends a Redis command that its account may not run', async () => {
+    // Redis logs every denied command, with the user and the denied command, key or channel.
     const denied = (await admin.call('ACL', 'LOG')) as unknown[]
     expect(denied.map((entry) => JSON.stringify(entry))).toEqual([])
     for (const name of brokerNames)
@@ -180,7 +181,7 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
   })
 })
 
-describe('a Redis account of one service', () => {
+describe('the Redis account of a single service', () => {
   it.each<[user: RedisAccountName, title: string, command: (prefix: string) => readonly string[]]>([
     ['accounting-gateway', 'read a credential', (prefix) => ['HGETALL', `${prefix}${NAME}`]],
     [
@@ -218,11 +219,12 @@ describe('a Redis account of one service', () => {
   })
 })
 
-describe('a RabbitMQ account of one service', () => {
+describe('the RabbitMQ account of a single service', () => {
   const text = Buffer.from('{}')
   const publish = (exchange: string, key: string) => async (channel: Channel) => {
     channel.publish(system.amqpPrefix + exchange, key, text)
-    // The broker handles the commands of a channel in order, so its reply shows that the publish was accepted.
+    // The broker handles the commands of a channel in order. So a reply to a later command shows that the broker
+    // has accepted the publish.
     await channel.checkExchange(system.amqpPrefix + CREDENTIALS_EXCHANGE)
   }
   const consume = (queue: string) => (channel: Channel) =>

@@ -1,6 +1,6 @@
 /**
- * What a web page of another origin can reach: the demo API and the control routes of the sandbox provider need no
- * service key, so they must recognise requests that a browser sends for another site.
+ * Tests what a web page of another origin can reach. The demo API and the control routes of the sandbox provider
+ * need no service key, so they must recognise requests that a browser sends for another site.
  */
 import { request } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -19,7 +19,10 @@ interface Sent {
   readonly body?: string
 }
 
-/** Sends a request with any headers and resolves with the status; fetch would reject `Host` and `Sec-Fetch-Site`. */
+/**
+ * Sends a request with the given headers and resolves with the response status. `fetch` would not allow `Host` and
+ * `Sec-Fetch-Site`.
+ */
 const statusOf = (url: string, { method = 'GET', headers = {}, body }: Sent): Promise<number> =>
   new Promise((resolve, reject) => {
     const outgoing = request(url, { method, headers, agent: false }, (incoming) => {
@@ -37,7 +40,7 @@ beforeAll(async () => {
 })
 afterAll(() => system[Symbol.asyncDispose]())
 
-describe('the demo API', () => {
+describe('the demo API when a web page calls it', () => {
   const isQueued = async (number: string): Promise<boolean> => {
     const run = `${system.url('coordinator')}/processes/OrderProcess/transactions/${number}`
     const response = await system.call(run)
@@ -77,7 +80,7 @@ describe('the demo API', () => {
   })
 })
 
-describe('the control routes of the sandbox provider', () => {
+describe('the control routes of the sandbox provider when a web page calls them', () => {
   const changes = [
     ['POST', 'reset', undefined],
     ['PUT', 'settings', '{"latencyMs":1}'],
@@ -100,7 +103,8 @@ describe('the control routes of the sandbox provider', () => {
             { ...JSON_TYPE, Host: 'evil.example' },
             421,
           ],
-          // A page can send these two to any address without a CORS preflight (Fetch standard, "CORS-safelisted").
+          // A page can send these two content types to any address without a CORS preflight (Fetch standard,
+          // "CORS-safelisted").
           ['without a content type', {}, 415],
           ['with the content type text/plain', { 'Content-Type': 'text/plain' }, 415],
         ] as const
@@ -119,20 +123,20 @@ describe('the control routes of the sandbox provider', () => {
     },
   )
 
-  it('rejects a request of another site for the counters, which contain realm ids', async () => {
+  it('rejects a cross-site request for the call counters, because they contain realm ids', async () => {
     const url = `${system.url('sandbox-provider')}/sandbox/counters`
     expect(await statusOf(url, { headers: OTHER_SITE })).toBe(403)
     expect(await statusOf(url, { headers: { Host: 'evil.example' } })).toBe(421)
   })
 
-  it('accepts a change in JSON from a client that is not a browser', async () => {
+  it('accepts a change sent as JSON by a client that is not a browser', async () => {
     await sandboxClient(system).set({ accessTokenSeconds: 77 })
     await sandboxClient(system).reset()
     expect(await settings()).toMatchObject({ accessTokenSeconds: 3_600 })
   })
 })
 
-describe('the authorization endpoint of the sandbox provider', () => {
+describe('the authorization endpoint of the sandbox provider when a web page calls it', () => {
   const MAX_COMPANIES = 2_000
   const authorize = async (realm: string): Promise<Response> => {
     const url = new URL(`${system.url('sandbox-provider')}/connect/oauth2`)
@@ -147,7 +151,7 @@ describe('the authorization endpoint of the sandbox provider', () => {
     return fetch(url, { redirect: 'manual' })
   }
 
-  it('rejects new companies with 503 beyond its limit, and still connects the existing ones', async () => {
+  it('rejects new companies with 503 above the limit, and still connects existing companies', async () => {
     await sandboxClient(system).reset()
     let next = 0
     let rejected = 0

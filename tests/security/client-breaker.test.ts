@@ -1,6 +1,6 @@
 /**
- * Browsers without a key that send made-up codes to `/callback`, at a provider that rejects an unknown code as if it
- * rejected the client credentials. The refreshes of the connected companies must continue.
+ * Browsers without a key send made-up codes to `/callback`. The provider responds to an unknown code as it would
+ * respond to wrong client credentials. The refreshes of the connected companies must continue.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sandboxClient } from '../support/clients/sandbox.ts'
@@ -35,7 +35,7 @@ afterAll(async () => {
   await system[Symbol.asyncDispose]()
 })
 
-/** Starts an authorization as a browser does, and finishes it with a code that the provider never issued. */
+/** Starts an authorization as a browser does, and ends it with a code that the provider has never issued. */
 async function callbackWithMadeUpCode(suffix: string): Promise<number> {
   const started = await fetch(`${system.url('token-service')}/authorize`, { redirect: 'manual' })
   const cookie = started.headers.getSetCookie().map((header) => header.split(';')[0])
@@ -53,7 +53,7 @@ async function callbackWithMadeUpCode(suffix: string): Promise<number> {
   return status
 }
 
-describe('token-service at a provider that rejects unknown codes like wrong client credentials', () => {
+describe('token-service with a provider whose response to an unknown code is that to wrong client credentials', () => {
   it.each([
     ['401 invalid_client', { status: 401, body: '{"error":"invalid_client"}' }],
     ['401 without a known error code', { status: 401, body: '{"error":"invalid_code"}' }],
@@ -64,7 +64,7 @@ describe('token-service at a provider that rejects unknown codes like wrong clie
       const client = tokenServiceClient(system)
       const sandbox = sandboxClient(system)
       for (const [round, realm] of REALMS.entries()) {
-        // Before each refresh a code is rejected, so the refresh never starts from an accepted exchange.
+        // Before each refresh the provider rejects a code, so that no accepted exchange precedes the refresh.
         expect(await callbackWithMadeUpCode(`${rejected.body.length}-${round}`)).toBe(502)
         const before = (await sandbox.calls(realm)).granted
         const { status } = await client.refresh(realm, {})

@@ -1,4 +1,4 @@
-/** Clients of `GET /events` that read slowly or not at all, and too many of them, against a real coordinator. */
+/** Clients of `GET /events` that read slowly or not at all, and more clients than allowed, at a real coordinator. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -8,7 +8,10 @@ import { startSystem, type System } from '../support/system.ts'
 const MAX_WATCHERS = 100
 const PROCESS = 'OrderProcess'
 const ORDERS = 300
-/** Bounds the orders that are queued until all watchers are cut off: their events are 2 MB per round. */
+/**
+ * The maximum number of rounds until all clients that do not read are disconnected. In each round, orders with 2 MB
+ * of events are queued.
+ */
 const MAX_ROUNDS = 10
 
 let system: System
@@ -20,7 +23,7 @@ beforeAll(async () => {
 })
 afterAll(() => system[Symbol.asyncDispose]())
 
-/** Opens `/events`; resolves with the status, and from then on reads nothing. */
+/** Opens `/events` and resolves with the response status. Afterwards nothing is read from the connection. */
 async function openWithoutReading(): Promise<{ socket: Socket; head: string; status: number }> {
   const { hostname, port } = new URL(system.url('coordinator'))
   const socket = connect(Number(port), hostname)
@@ -49,7 +52,7 @@ async function metric(name: string): Promise<number> {
   return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0)
 }
 
-/** Queues orders with long ids, so that their events are many bytes; resolves with the ids. */
+/** Queues orders and resolves with their ids. The ids are long, so that the events have many bytes. */
 async function queueOrders(count: number): Promise<readonly string[]> {
   const run = crypto.randomUUID()
   const ids = Array.from({ length: count }, (_, n) => `${run}-${n}-`.padEnd(128, '漢'))
@@ -65,7 +68,7 @@ async function queueOrders(count: number): Promise<readonly string[]> {
   return ids
 }
 
-/** Resolves when this many orders are completed since the coordinator was started. */
+/** Resolves when `count` orders have been completed since the coordinator was started. */
 const completed = async (count: number): Promise<void> =>
   eventually(
     async () => {
@@ -77,7 +80,7 @@ const completed = async (count: number): Promise<void> =>
     { seconds: 120, everyMs: 200 },
   )
 
-it('rejects the 101st watcher with 503 and Retry-After, and accepts one again when another has left', async () => {
+it('GET /events rejects the 101st client with 503 and Retry-After, and accepts a new client after another one has disconnected', async () => {
   const watchers = await Promise.all(Array.from({ length: MAX_WATCHERS }, openWithoutReading))
   expect(new Set(watchers.map(({ status }) => status))).toEqual(new Set([200]))
   const rejected = await system.call(`${system.url('coordinator')}/events`)
@@ -93,15 +96,17 @@ it('rejects the 101st watcher with 503 and Retry-After, and accepts one again wh
   await eventually(async () => expect(await metric('coordinator_event_watchers')).toBe(0))
 }, 60_000)
 
-it('completes orders while 300 watchers read nothing, cuts these off, and keeps its memory', async () => {
-  // The same load without watchers first, so that the growth after it is that of the watchers.
+it('the coordinator completes orders while 300 clients of /events read nothing, disconnects these clients, and its memory stays bounded', async () => {
+  // Queues the same number of orders without clients first, so that later growth of the memory is caused by the
+  // clients.
   await queueOrders(ORDERS)
   await completed(ORDERS)
   const memoryBefore = await metric('process_resident_memory_bytes')
   const watchers = await Promise.all(Array.from({ length: 3 * MAX_WATCHERS }, openWithoutReading))
   expect(watchers.filter(({ status }) => status === 200)).toHaveLength(MAX_WATCHERS)
   expect(watchers.filter(({ status }) => status === 503)).toHaveLength(2 * MAX_WATCHERS)
-  // The kernel buffers up to 4 MB for a connection that is not read. Only what exceeds that waits in the coordinator.
+  // The kernel buffers up to 4 MB for a connection whose client does not read. Only further bytes wait in the
+  // coordinator.
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     await queueOrders(ORDERS)
     await completed((round + 2) * ORDERS)
@@ -120,7 +125,7 @@ it('completes orders while 300 watchers read nothing, cuts these off, and keeps 
   closeSockets()
 }, 240_000)
 
-it('sends every event of its process to a watcher that reads, while 20 others read nothing', async () => {
+it('GET /events sends every event of a process to a client that reads, while 20 other clients read nothing', async () => {
   const cutBefore = await metric('coordinator_event_streams_cut_total')
   const controller = new AbortController()
   const url = `${system.url('coordinator')}/events?process=${PROCESS}`
@@ -137,7 +142,7 @@ it('sends every event of its process to a watcher that reads, while 20 others re
   })().catch(() => {})
   await Promise.all(Array.from({ length: 20 }, openWithoutReading))
   const ids = await queueOrders(50)
-  // An order has five events: Queued, Running at each of its three steps, Completed.
+  // An order has five events: Queued, Running for each of the three steps, and Completed.
   await eventually(() => {
     for (const id of ids) {
       const prefix = `${PROCESS}/${encodeURIComponent(id)}/0/`
@@ -150,7 +155,7 @@ it('sends every event of its process to a watcher that reads, while 20 others re
   closeSockets()
 }, 120_000)
 
-it('responds with 404 to an unknown process and with 400 to an unknown parameter of /events', async () => {
+it('GET /events responds 404 for an unknown process and 400 for an unknown parameter', async () => {
   const status = async (query: string) =>
     (await system.call(`${system.url('coordinator')}/events?${query}`)).status
   expect(await status('process=Unknown')).toBe(404)

@@ -1,4 +1,7 @@
-/** Attacks on the gateway as a process: by callers, by the accounting API and by the discovery document. */
+/**
+ * Attacks on the gateway, which runs as a real process. The attackers are callers, the accounting API and the
+ * discovery document.
+ */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -23,7 +26,7 @@ import { startHttpServer } from '../support/fakes/http-server.ts'
 const MAIN = fileURLToPath(
   new URL('../../services/accounting-gateway/src/main.ts', import.meta.url),
 )
-// Port 1 (tcpmux) has no listener, and the system never assigns it.
+// No process listens on port 1 (tcpmux), and the operating system never assigns this port.
 const UNREACHABLE = '127.0.0.1:1'
 const KEY = 'service-key-of-the-tests-0123456789abcdef'
 const AUTH = `Authorization: Bearer ${KEY}\r\n`
@@ -31,7 +34,7 @@ const PATH = '/v3/company/1/x'
 const HEAD = `Host: x\r\n${AUTH}`
 const get = (headers = '', path = PATH): string => `GET ${path} HTTP/1.1\r\n${HEAD}${headers}\r\n`
 
-/** Returns the status of each response, also of one that directly follows the body of another. */
+/** Returns the status of each response, including a response that directly follows the body of another one. */
 const statuses = (text: string): number[] =>
   [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status))
 
@@ -65,7 +68,7 @@ beforeEach(async () => {
 })
 afterEach(() => opened.disposeAsync())
 
-/** Starts a gateway without broker and Redis, which it does not need to serve calls. */
+/** Starts a gateway without broker and Redis. The gateway can forward calls without both. */
 const start = (settings: Readonly<Record<string, string>>): StartedProcess =>
   opened.use(
     startProcess([MAIN], {
@@ -81,7 +84,7 @@ const start = (settings: Readonly<Record<string, string>>): StartedProcess =>
     }),
   )
 
-/** Listens on a free loopback port until the test ends. Returns the port. */
+/** Lets a server listen on a free loopback port until the test ends. Returns the port. */
 async function listenOnLoopback(server: Server): Promise<number> {
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -89,7 +92,7 @@ async function listenOnLoopback(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
-/** Starts a server that counts its connections and responds to each of them with the same bytes. */
+/** Starts a server that counts its connections and sends the same bytes on each connection. */
 async function startTcpServer(bytes: string) {
   let connections = 0
   const server = createTcpServer((socket: Socket) => {
@@ -100,7 +103,7 @@ async function startTcpServer(bytes: string) {
   return { port: await listenOnLoopback(server), connections: () => connections }
 }
 
-describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
+describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_PATH) => {
   const listening = async (settings: Readonly<Record<string, string>> = {}) => {
     const url = await listeningUrl(start({ FAST_PATH, ...settings }))
     const call = (path: string) =>
@@ -108,7 +111,7 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     return { port: Number(new URL(url).port), call }
   }
 
-  it('responds 501 to another transfer coding than chunked and sends nothing upstream', async () => {
+  it('responds 501 to any transfer coding other than chunked and sends nothing upstream', async () => {
     const { port } = await listening()
     for (const coding of [
       'gzip, chunked',
@@ -129,7 +132,7 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     expect(seen).toEqual([])
   })
 
-  it('responds 400 to Transfer-Encoding in HTTP/1.0, and serves no request that follows on the connection', async () => {
+  it('responds 400 to Transfer-Encoding in HTTP/1.0, and serves no further request on the connection', async () => {
     const { port } = await listening()
     const head = `POST ${PATH} HTTP/1.0\r\n${HEAD}Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n`
     const { text } = await raw(port, `${head}0\r\n\r\n${get()}`)
@@ -138,7 +141,7 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     expect(seen).toEqual([])
   })
 
-  it('closes the connection after a rejected upgrade, because requests pipelined behind it are not served', async () => {
+  it('closes the connection after rejecting an upgrade, and serves no request pipelined behind it', async () => {
     const { port } = await listening()
     const upgrade = get('Connection: upgrade\r\nUpgrade: websocket\r\n')
     const { text } = await raw(port, get() + upgrade + get())
@@ -147,7 +150,7 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     expect(seen).toHaveLength(1)
   })
 
-  it('forwards 1,000 headers and responds 431 to 1,001', async () => {
+  it('forwards a request with 1,000 headers and responds 431 to one with 1,001', async () => {
     const wire = await startTcpServer('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')
     const { port } = await listening({ ACCOUNTING_URL: `http://127.0.0.1:${wire.port}` })
     expect((await raw(port, get('A: b\r\n'.repeat(998)))).status).toBe(204)
@@ -157,7 +160,7 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     expect(wire.connections()).toBe(1)
   })
 
-  it('sends no header upstream that a server could trust as set by a proxy, or that continues the trace of the caller', async () => {
+  it("removes forwarding headers that only a proxy should set, and the caller's trace headers, before calling upstream", async () => {
     const { port } = await listening()
     const names = [
       'Content_Length',
@@ -185,7 +188,7 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     ])
   })
 
-  it('releases the only permit of a realm at the deadline while a response is still arriving', async () => {
+  it('releases the only permit of a realm at the deadline even if a response is still arriving', async () => {
     const trickling = Promise.withResolvers<() => void>()
     respond = (response) => {
       response.write('first')
@@ -196,12 +199,12 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
     const finish = await trickling.promise
     respond = (response) => void response.end('ok')
     await eventually(async () => expect((await call(PATH)).status).toBe(200))
-    // A long download is not cut at the deadline.
+    // The deadline does not end a download that takes longer.
     finish()
     expect(await slow.text()).toBe('first last')
   })
 
-  it('closes the connection of a caller without a valid key after the response', async () => {
+  it('closes the connection after the response to a caller without a valid key', async () => {
     const { port } = await listening()
     const { text } = await raw(port, get().replace(KEY, 'wrong') + get())
     expect(statuses(text)).toEqual([401])
@@ -210,13 +213,13 @@ describe.each(['on', 'off'])('the gateway with FAST_PATH=%s', (FAST_PATH) => {
   })
 })
 
-describe('the address of the accounting API', () => {
+describe('the gateway with an address that is plain http', () => {
   const fixture = (name: string): URL =>
     new URL(`../../packages/shared/src/http/client/fixtures/${name}`, import.meta.url)
   const read = (name: string): string => readFileSync(fixture(name), 'utf8')
 
   it.each(['http:', 'HTTP:'])(
-    'is rejected at start if an https discovery document names one of scheme %s, and no bearer is sent there',
+    'rejects an accounting URL with the scheme %s from an https discovery document at start, and sends no bearer token there',
     async (scheme) => {
       const plain = await startTcpServer('')
       const document = { issuer: 'x', accounting_url: `${scheme}//localhost:${plain.port}` }
@@ -242,7 +245,7 @@ describe('the address of the accounting API', () => {
     ['ACCOUNTING_URL', { ACCOUNTING_URL: 'http://accounting.invalid' }],
     ['DISCOVERY_URL', { ACCOUNTING_URL: '', DISCOVERY_URL: 'http://provider.invalid/x' }],
   ])(
-    'is reported once at start if %s is plain http outside the loopback interface',
+    'logs one warning at start if %s is a plain http address outside the loopback interface',
     async (name, settings) => {
       const gateway = start(settings)
       await listeningUrl(gateway)
@@ -252,7 +255,7 @@ describe('the address of the accounting API', () => {
     },
   )
 
-  it('is not reported if it is plain http on the loopback interface', async () => {
+  it('logs no warning for a plain http address on the loopback interface', async () => {
     const gateway = start({})
     await listeningUrl(gateway)
     expect(gateway.output()).not.toContain('address is plain http')

@@ -1,4 +1,7 @@
-/** Connections of strangers must not keep a service from serving a caller with a key, or a health probe. */
+/**
+ * Connections of clients without a key must not prevent a service from responding to a caller with a key or to a
+ * health probe.
+ */
 import { once } from 'node:events'
 import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
@@ -7,7 +10,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { connectCompany } from '../support/clients/user-actions.ts'
 import { type ServiceName, serviceNames, startSystem, type System } from '../support/system.ts'
 
-/** The number of connections that a service keeps open. */
+/** The maximum number of open connections that a service keeps. */
 const LIMIT = 4_096
 const REALM = '9341453908059889'
 const KEYED = ['token-service', 'accounting-gateway', 'coordinator'] as const
@@ -29,12 +32,12 @@ afterEach(() => {
 
 interface Held {
   readonly socket: Socket
-  /** Everything that the service has sent. */
+  /** All bytes that the service has sent on this connection. */
   received: string
   isClosed: boolean
 }
 
-/** Opens connections, `text` being the first bytes of each, without waiting for responses. */
+/** Opens connections and sends `text` on each of them, without waiting for responses. */
 async function hold(name: ServiceName, count: number, text: string): Promise<readonly Held[]> {
   const port = Number(new URL(system.url(name)).port)
   const opened = Array.from({ length: count }, () => {
@@ -47,7 +50,7 @@ async function hold(name: ServiceName, count: number, text: string): Promise<rea
     return one
   })
   held.push(...opened)
-  // A connection that was closed at once has its `close` instead.
+  // A connection that the service closed at once may have emitted `close` but never `connect`.
   await eventually(() =>
     expect(opened.every(({ socket, isClosed }) => isClosed || !socket.connecting)).toBe(true),
   )
@@ -55,8 +58,9 @@ async function hold(name: ServiceName, count: number, text: string): Promise<rea
 }
 
 /**
- * Opens connections that send nothing, or a part of a request, until the service closes some to make room. By then it
- * has as many as it accepts; the kernel alone may report a connection before the service has accepted it.
+ * Opens connections that send nothing, or only a part of a request, until the service closes some to make room.
+ * Then the service has as many connections as it accepts. The number of established sockets would not show that,
+ * because the kernel completes a connection before the service accepts it.
  */
 async function fill(name: ServiceName): Promise<void> {
   const before = await closedBy(name, 'room')
@@ -81,7 +85,7 @@ async function expectServed(name: ServiceName): Promise<void> {
   await call.body?.cancel()
 }
 
-/** Returns how many connections a service has closed for this reason. */
+/** Returns the number of connections that a service has closed with the given reason. */
 async function closedBy(name: ServiceName, reason: string): Promise<number> {
   const metrics = await (await fetch(`${system.url(name)}/metrics`)).text()
   const count = new RegExp(
@@ -94,7 +98,7 @@ async function closedBy(name: ServiceName, reason: string): Promise<number> {
 const PROBE = 'GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n'
 const WITHOUT_KEY = 'GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
-describe.each(KEYED)('%s', (name) => {
+describe.each(KEYED)('connections without a key to %s', (name) => {
   it.each([
     ['a probe', PROBE, 'HTTP/1.1 200 '],
     ['a request without a key', WITHOUT_KEY, 'HTTP/1.1 401 '],
@@ -116,14 +120,17 @@ it.each(serviceNames)(
   },
 )
 
-describe.each(['demo-api', 'sandbox-provider'] as const)('%s, which has no keys', (name) => {
-  it('serves a probe while 4,096 connections are idle, and closes them after five seconds', async () => {
-    const connections = await hold(name, LIMIT, PROBE)
-    await expectServed(name)
-    await eventually(() => expect(openOnes(connections)).toEqual([]))
-    expect(await closedBy(name, 'idle')).toBeGreaterThan(0)
-  })
-})
+describe.each(['demo-api', 'sandbox-provider'] as const)(
+  'idle connections to %s, which has no service key',
+  (name) => {
+    it('serves a probe while 4,096 connections are idle, and closes them after five seconds', async () => {
+      const connections = await hold(name, LIMIT, PROBE)
+      await expectServed(name)
+      await eventually(() => expect(openOnes(connections)).toEqual([]))
+      expect(await closedBy(name, 'idle')).toBeGreaterThan(0)
+    })
+  },
+)
 
 it.each([
   ['token-service', '/imports', 400],

@@ -1,4 +1,4 @@
-/** Responses of an accounting API that frames them ambiguously or without a bound, through a real gateway. */
+/** Responses of a hostile accounting API to a real gateway. The responses have ambiguous framing or never end. */
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -11,7 +11,7 @@ const HONEST = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'
 const opened = new AsyncDisposableStack()
 let system: System
 let server: Server
-/** Writes the response to a request. */
+/** Writes the fake accounting API's response to a request. */
 let respond = (socket: Socket): void => void socket.write(HONEST)
 
 beforeAll(async () => {
@@ -36,7 +36,10 @@ beforeAll(async () => {
 })
 afterAll(() => opened.disposeAsync())
 
-/** Calls the accounting API; resolves with the status, or `cut` if the gateway closes the connection first. */
+/**
+ * Calls the accounting API through the gateway. Resolves with the status, or with `cut` if the gateway closes the
+ * connection before the end of the response.
+ */
 async function call(): Promise<number | 'cut'> {
   try {
     const response = await system.call(companyInfoUrl(system, REALM))
@@ -50,7 +53,10 @@ async function call(): Promise<number | 'cut'> {
 const headWith = (fields: string, version = '1.1'): string =>
   `HTTP/${version} 200 OK\r\n${fields}\r\n\r\n2\r\n{}\r\n0\r\n\r\n`
 
-/** Sends the same bytes again and again, as fast as the gateway reads them, until it closes the connection. */
+/**
+ * Sends `start`, then sends `more` repeatedly as fast as the gateway reads, until the gateway closes the
+ * connection.
+ */
 function flood(socket: Socket, start: string, more: string): void {
   socket.write(start)
   const write = (): void => {

@@ -1,6 +1,6 @@
 /**
- * A program that can write to Redis, but does not have CREDENTIAL_KEYS. It must not be able to use the record of one
- * company under the name of another, or to change what the record says, without being detected.
+ * An attacker can write to Redis but does not have CREDENTIAL_KEYS. Every use of one company's record under the
+ * name of another company, and every change of a record's fields, must be detected.
  */
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -50,8 +50,8 @@ const doctor = () =>
     env: { TOKEN_SERVICE_URL: system.url('token-service'), SERVICE_API_KEY: system.serviceKey },
   })
 
-describe('token-service with records that a program without the keys has changed in Redis', () => {
-  it('issues no token of a record that was copied to another name, and sends no refresh token of it', async () => {
+describe('token-service when a program without the keys has changed its records in Redis', () => {
+  it('issues no token from a record that was copied to another name, and does not send its refresh token to the provider', async () => {
     const refused = await metrics()
     expect(await redis.copy(NAME, OTHER_NAME, 'REPLACE')).toBe(1)
     const issued = await client().token(OTHER_REALM)
@@ -60,7 +60,7 @@ describe('token-service with records that a program without the keys has changed
     const calls = await sandboxClient(system).calls(REALM)
     expect([calls.granted, calls.rejected]).toEqual([0, 0])
     expect(await metrics()).toBeGreaterThan(refused)
-    // The name inside the record changed as well.
+    // In this case the attacker changes the name in the record as well.
     await redis.hset(OTHER_NAME, 'Name', OTHER_NAME)
     expect((await client().token(OTHER_REALM)).status).toBe(500)
     expect((await client().token(REALM)).status).toBe(200)
@@ -79,7 +79,7 @@ describe('token-service with records that a program without the keys has changed
     expect(stdout).toContain(`does not open 1: ${NAME}`)
   })
 
-  it('does not show the text of a fault that it has not stored', async () => {
+  it('does not show the text of a fault that token-service itself has not stored', async () => {
     const Fault = JSON.stringify({
       Code: 'provider_unavailable',
       Message: 'call 0900-1234 now',
@@ -96,7 +96,7 @@ describe('token-service with records that a program without the keys has changed
     expect((await client().token(REALM)).status).toBe(200)
   })
 
-  it('serves an earlier record of the same name that was put back, and doctor reports its version', async () => {
+  it('serves an earlier record that was restored under its own name, and doctor reports the old version', async () => {
     expect((await client().refresh(REALM, {})).status).toBe(200)
     expect((await doctor()).stdout).not.toContain('older than in the audit log: ')
     const current = await redis.hgetall(NAME)

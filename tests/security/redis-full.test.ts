@@ -1,6 +1,6 @@
 /**
- * What works while Redis rejects writes because it has reached `maxmemory` with `noeviction`, and what continues after
- * that. The Redis server belongs to this test.
+ * Redis rejects writes because it has reached `maxmemory` with the policy `noeviction`. Tests what token-service
+ * can still do, and what it does when Redis accepts writes again. The test has its own Redis server.
  */
 import type { HealthReport } from '@integration-host/shared/observability/health'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -32,7 +32,10 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]()
 })
 
-/** Limits the memory of Redis to less than it uses, so that it rejects each command that needs memory. */
+/**
+ * Sets the memory limit of Redis below its current memory, so that Redis rejects each command that needs more
+ * memory.
+ */
 async function fill(): Promise<void> {
   await redis.set('filler', 'x'.repeat(1_000_000))
   await redis.config('SET', 'maxmemory-policy', 'noeviction')
@@ -48,7 +51,7 @@ async function readiness(): Promise<{ status: number; writes: unknown }> {
 }
 
 describe('token-service while Redis rejects writes', () => {
-  it('is not ready, stores a rotation in flight, issues valid tokens, and continues when Redis has room', async () => {
+  it('reports not ready, stores a rotation in flight, issues valid tokens, and recovers when Redis has memory again', async () => {
     const [connected, later] = ['4620816365101', '4620816365102']
     const sandbox = sandboxClient(system)
     const tokens = tokenServiceClient(system)
@@ -56,7 +59,7 @@ describe('token-service while Redis rejects writes', () => {
     const consent = await consentInBrowser(system, later)
     expect(await readiness()).toMatchObject({ status: 200, writes: { status: 'up' } })
 
-    // The provider has rotated the token, and its response arrives when Redis is full.
+    // The provider rotates the token first, and its response arrives after Redis has reached the memory limit.
     await sandbox.delayNextTokenResponse(3_000)
     const rotation = tokens.refresh(connected, {})
     await eventually(async () => expect((await sandbox.calls(connected)).granted).toBe(1))
@@ -81,7 +84,8 @@ describe('token-service while Redis rejects writes', () => {
       expect(await readiness()).toMatchObject({ status: 200, writes: { status: 'up' } }),
     )
     expect(await tokens.refresh(connected, {})).toMatchObject({ status: 200, Version: 3 })
-    // The callback that Redis rejected has not used up its state.
+    // The state of the callback is still valid, because Redis rejected the write that would have marked the state
+    // as used.
     expect((await consent.follow()).headers.get('Location')).toBe(`/connected?name=ACC-${later}`)
   })
 })

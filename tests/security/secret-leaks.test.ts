@@ -1,11 +1,12 @@
 /**
- * Searches for leaked secrets. The test drives a whole system through success, failure and crash, records every
- * secret of the run, and searches everything that the system wrote for all of them. As a control it plants a
- * secret in each place and form, which proves that the search would find it.
+ * Searches for leaked secrets. The test runs a whole system through successful calls, failures and crashes, and
+ * records every secret of the run. Then it searches all data that the system wrote for these secrets. As a control,
+ * the test plants a secret in each place and in each encoding, which proves that the search would find a real leak.
  *
- * A token may occur only in the response that issues it, and in the `Authorization` header and the form of a
- * call to the provider. Redis, RabbitMQ and PostgreSQL are searched through their protocols, not through their
- * files and logs. A core dump, where the machine writes one, contains the memory of any program.
+ * A token may occur only in the response that issues the token, and in the `Authorization` header and the form body
+ * of a call to the provider. The test reads Redis, RabbitMQ and PostgreSQL through their protocols, and does not
+ * read their files and logs. It does not search core dumps, because a core dump of any program contains the
+ * program's memory.
  */
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
@@ -61,8 +62,8 @@ const hex = (text: string): string => Buffer.from(text).toString('hex')
 const base64 = (text: string): string => Buffer.from(text).toString('base64')
 
 /**
- * Malformed token responses of the kinds that real providers and proxies have sent. Each repeats as many
- * secrets as it can.
+ * Malformed token responses like those that real providers and proxies have sent. Each response contains as many
+ * secrets of its request as possible.
  */
 const leakyResponses: readonly (readonly [string, LeakyResponse])[] = [
   [
@@ -128,7 +129,7 @@ const leakyResponses: readonly (readonly [string, LeakyResponse])[] = [
   ],
 ]
 
-describe('the secrets of a system', () => {
+describe('the search for leaked secrets in a running system', () => {
   const opened = new AsyncDisposableStack()
   const secrets: KnownSecret[] = []
   const processes: { readonly name: string; readonly process: ServiceProcess }[] = []
@@ -154,7 +155,7 @@ describe('the secrets of a system', () => {
     processes.push({ name, process: started })
     return started
   }
-  /** Records a whole response, apart from the secrets that it must contain. */
+  /** Records a response for the search, except for the secrets that the response is meant to issue. */
   async function record(what: string, response: Response, issued: readonly string[] = []) {
     const text = await response.text()
     const head = [...response.headers].map((header) => header.join(': ')).join('\n')
@@ -189,7 +190,7 @@ describe('the secrets of a system', () => {
     return body.Authenticator ?? ''
   }
 
-  /** Grants the consent of a company's owner. Resolves with the provider's redirect. */
+  /** Consents as the owner of a company. Resolves with the URL to which the provider redirects. */
   async function consentTo(url: URL, realm: string): Promise<URL> {
     url.searchParams.set('sandbox_company', `${realm}:Test Company`)
     const granted = await fetch(url, { redirect: 'manual' })
@@ -198,7 +199,7 @@ describe('the secrets of a system', () => {
     return redirect
   }
 
-  /** Connects a company as a browser does. `change` may manipulate the callback. */
+  /** Connects a company as a browser does. `change` may manipulate the callback URL. */
   async function connect(realm: string, change: (callback: URL) => void = () => {}) {
     const started = await fetch(`${system.url('token-service')}/authorize`, { redirect: 'manual' })
     const consent = new URL(started.headers.get('Location') ?? '')
@@ -214,7 +215,10 @@ describe('the secrets of a system', () => {
     )
   }
 
-  /** Connects a company as an application that receives the redirect itself does. Resolves with the code. */
+  /**
+   * Connects a company as an application does that receives the provider's redirect itself. Resolves with the
+   * authorization code.
+   */
   async function connectForApplication(realm: string): Promise<string> {
     const response = await system.call(`${system.url('token-service')}/authorizations`, {
       method: 'POST',
@@ -239,12 +243,12 @@ describe('the secrets of a system', () => {
   }
 
   const refresh = (name: string) => post('token-service', `/credentials/${name}/refresh`)
-  /** Records are deleted and expire, so Redis is read at several points. */
+  /** Redis is read at several points of the run, because records are deleted or expire. */
   const recordRedis = async (): Promise<void> => {
     recorded.push(...(await readRedis(backend('TEST_REDIS_URL'), system.redisKeyPrefix)))
   }
 
-  /** Starts the target of the steps, which reads the company through the gateway before it responds. */
+  /** Starts the server that the steps call. Before each response, this server reads the company through the gateway. */
   async function startApplication(): Promise<string> {
     const server = await startHttpServer(async (request, response) => {
       const { status } = await record(
@@ -272,7 +276,7 @@ describe('the secrets of a system', () => {
     register('encryption key', key)
     register('encryption key as configured', key.toString('base64'))
     const database = new URL(system.databaseUrl)
-    // A server that trusts local connections accepts any password.
+    // PostgreSQL accepts any password if it is configured to trust local connections.
     database.password ||= random('database-password')
     register('database password', database.password)
     const discovery = `${provider.url}/.well-known/openid_configuration`
@@ -286,7 +290,7 @@ describe('the secrets of a system', () => {
       'accounting-gateway': { DISCOVERY_URL: discovery, ACCOUNTING_URL: provider.url },
       coordinator: { DATABASE_URL: database.href, DEMO_API_URL: await startApplication() },
     }
-    // Intuit does not support PKCE, but a code verifier is a secret too.
+    // PKCE is enabled although Intuit does not support it, because a code verifier is a secret too.
     start('sandbox-provider')
     await system.ready('sandbox-provider')
     await sandboxClient(system).set({ pkce: true })
@@ -314,7 +318,7 @@ describe('the secrets of a system', () => {
     expect((await record('gateway', await system.call(companyInfoUrl(system, REALM)))).status).toBe(
       200,
     )
-    // The provider expires the token: the gateway requests a refresh and repeats the call.
+    // The provider ends the validity of the token, so that the gateway requests a refresh and repeats the call.
     await sandboxClient(system).expire(REALM)
     expect((await record('gateway', await system.call(companyInfoUrl(system, REALM)))).status).toBe(
       200,
@@ -327,11 +331,13 @@ describe('the secrets of a system', () => {
 
   async function exerciseProviderFailures(): Promise<void> {
     for (const [index, [what, response]] of leakyResponses.entries()) {
-      // One company each: a call with an unknown outcome delays the next one of the same company.
+      // Each response uses another company, because after a call with an unknown outcome the next call of the same
+      // company is delayed.
       const realm = String(4_620_816_365_000 + index)
       const code = await connectForApplication(realm)
       await expire(`ACC-${realm}`) // only then is a failed refresh a fault
-      // A valid OAuth error is final; after any other response the refresh is retried once.
+      // token-service does not retry after a valid OAuth error. After any other response it retries the refresh
+      // once.
       if (response.status === 400) provider.leakNext(code, response)
       else provider.leakNext(code, response, response)
       expect((await refresh(`ACC-${realm}`)).status, what).toBe(503)
@@ -360,7 +366,7 @@ describe('the secrets of a system', () => {
       await call(name, `/${pasted}?access_token=${pasted}&api_key=${pasted}`)
       await post(name, '/callback', `{"RealmID":"1","Code":"${pasted}`)
     }
-    // Each parameter of a callback is manipulated.
+    // Each of these functions manipulates one parameter of the callback.
     for (const manipulate of [
       (url: URL) => url.searchParams.set('realmId', '77'),
       (url: URL) => url.searchParams.set('iss', `https://${pasted}.example`),
@@ -389,7 +395,7 @@ describe('the secrets of a system', () => {
     await recordRedis()
   }
 
-  /** The operations: export, import, key rotation, removal. `readAllRoutes` reads the audit log. */
+  /** Runs the operator commands: export, import, key rotation and removal. `readAllRoutes` reads the audit log. */
   async function exerciseOperations(): Promise<void> {
     const Passphrase = register('passphrase', random('passphrase'))
     const wrong = register('wrong passphrase', random('passphrase'))
@@ -422,7 +428,7 @@ describe('the secrets of a system', () => {
     await system.ready('token-service')
   }
 
-  /** Backends that reject the configured passwords, and settings that the services reject. */
+  /** Starts services whose passwords the backends reject, and services with settings that the services reject. */
   async function exerciseMisconfiguration(): Promise<void> {
     const withWrongPassword = (
       variable: 'TEST_AMQP_URL' | 'TEST_DATABASE_URL' | 'TEST_REDIS_URL',
@@ -470,7 +476,7 @@ describe('the secrets of a system', () => {
     await system.ready('token-service', 'coordinator')
   }
 
-  /** Reads the routes that need no key, and with the key every GET route of each OpenAPI document. */
+  /** Reads all routes that need no key. With the key, reads every GET route of each OpenAPI document. */
   async function readAllRoutes(): Promise<void> {
     for (const name of serviceNames) {
       for (const path of OPEN_PATHS)
@@ -478,7 +484,8 @@ describe('the secrets of a system', () => {
       const document = await fetch(`${system.url(name)}/openapi.json`)
       const { paths } = (await document.json()) as { paths: Record<string, object> }
       for (const [path, methods] of Object.entries(paths)) {
-        // The token route was called before, event streams do not end, and `/authorize` starts an authorization.
+        // These routes are left out: the token route was called before, event streams do not end, and `/authorize`
+        // would start an authorization.
         if (!('get' in methods) || /token$|events|authorize|callback|sandbox|oauth2/.test(path))
           continue
         const values: Record<string, string> = { name: NAME, process: 'OrderProcess', id: '66' }
@@ -504,7 +511,7 @@ describe('the secrets of a system', () => {
   ]
   const allSecrets = (): KnownSecret[] => [...secrets, ...provider.secrets()]
 
-  it('the search knows secrets of every kind', () => {
+  it('the run produced at least one secret of every kind that is searched for', () => {
     const kinds = new Set(allSecrets().map(({ kind }) => kind))
     expect([...kinds]).toEqual(
       expect.arrayContaining([
@@ -529,7 +536,7 @@ describe('the secrets of a system', () => {
       expect(value.length, kind).toBeGreaterThanOrEqual(16)
   })
 
-  it('no secret occurs in an output, key, message, row, file, metric, document, error, header or span', async () => {
+  it('no output, key, message, row, file, metric, document, error, header or span contains a secret', async () => {
     const written = await everything()
     const places = new Set(written.map(({ place }) => place.split(' ')[0]))
     expect(places).toEqual(
@@ -546,7 +553,7 @@ describe('the secrets of a system', () => {
     ).toEqual([])
   })
 
-  describe('as a control', () => {
+  describe('a control with planted secrets', () => {
     const planted: { readonly place: string; readonly secret: KnownSecret }[] = []
     const plant = (place: string): string => {
       const value = random('planted')
@@ -614,7 +621,7 @@ describe('the secrets of a system', () => {
 
       written = await eventually(async () => {
         const all = await everything()
-        // Messages arrive asynchronously; everything else has been written.
+        // Only messages arrive asynchronously. All other data has already been written at this point.
         for (const { secret, place } of planted.filter((one) => one.place.startsWith('RabbitMQ')))
           expect(search([secret], all).join(), place).toContain(place)
         return all

@@ -5,7 +5,10 @@ interface OpenApi {
   readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>
 }
 
-/** Paths that need no key: documentation, health and metrics, and the last page of an authorization. */
+/**
+ * Paths that need no key: documentation, health, metrics, and the page that is shown at the end of an
+ * authorization.
+ */
 const OPEN = new Set([
   '/health/live',
   '/health/ready',
@@ -30,7 +33,8 @@ describe('the routes in the OpenAPI documents of the services', () => {
     const routes = Object.entries(paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
     )
-    // The gateway's proxy route is not one of Hono's routes, so it is listed here.
+    // The gateway's proxy route is handled outside the Hono router, so it is not in the list of routes and is added
+    // here.
     const all =
       name === 'accounting-gateway'
         ? [...routes, 'GET /v3/company/1/query', 'POST /v3/company/1/invoice']

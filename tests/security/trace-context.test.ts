@@ -1,4 +1,7 @@
-/** Which requests continue the trace that their `traceparent` names, as a real collector receives the spans. */
+/**
+ * Tests which requests continue the trace that is named in their `traceparent` header. A collector receives the
+ * spans of real service processes.
+ */
 import { randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -24,7 +27,8 @@ beforeAll(async () => {
     }),
   )
   system = opened.use(await startSystem(['sandbox-provider']))
-  // Without a sampled parent nothing is exported, so that a span shows that the parent was believed.
+  // With this sampler a span is exported only if its parent is sampled. So an exported span shows that the service
+  // accepted the parent in the header.
   const sampled = { ...collector.env, OTEL_TRACES_SAMPLER: 'parentbased_always_off' }
   system.start('token-service', sampled)
   system.start('accounting-gateway', { ...sampled, ACCOUNTING_URL: accounting.url })
@@ -66,7 +70,8 @@ it.each([
     redirect: 'manual',
   })
   await response.body?.cancel()
-  // The same process exports this later span, after any of the stranger's.
+  // The same process exports the span of this later request. By then it would have exported the spans of the
+  // request without a key as well.
   const url = name === 'demo-api' ? '/order?order=1' : '/nowhere'
   await system.call(system.url(name) + url, { headers: caller.headers })
   await eventually(() => expect(namesOf(caller.traceId)).not.toEqual([]))

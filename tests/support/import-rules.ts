@@ -1,9 +1,9 @@
 import { dirname, join, normalize } from 'node:path/posix'
 
-/** A source tree: repository path (`services/coordinator/src/app.ts`) → text. */
+/** Maps the repository path of each source file (`services/coordinator/src/app.ts`) to its text. */
 export type Sources = ReadonlyMap<string, string>
 
-/** Package name → folder and doors (`exports` of its package.json, with at most one `*`). */
+/** Maps the name of each package to its folder and to the `exports` of its package.json, each with at most one `*`. */
 export type Workspace = ReadonlyMap<
   string,
   { readonly folder: string; readonly doors: Readonly<Record<string, string>> }
@@ -11,7 +11,7 @@ export type Workspace = ReadonlyMap<
 
 interface Import {
   readonly specifier: string
-  /** `import type` and `export type`, which are erased before the program runs. */
+  /** Whether the import is an `import type` or `export type`, which is erased before the program runs. */
   readonly isTypeOnly: boolean
 }
 
@@ -32,8 +32,8 @@ export const technology: readonly string[] = [
 ]
 
 /**
- * Modules of Node that reach outside the process: files, sockets, threads, other processes. Those that only compute
- * (`node:crypto`, `node:path`, `node:util`) and timers are allowed in a domain folder.
+ * Node modules that reach outside the process: files, sockets, threads and other processes. A domain folder may
+ * import timers and modules that only compute (`node:crypto`, `node:path`, `node:util`).
  */
 export const platform: readonly string[] = [
   'node:child_process',
@@ -51,18 +51,21 @@ export const platform: readonly string[] = [
 ]
 
 /**
- * Known violations of the rule on `platform`, each with its reason. Remove an entry when its file is fixed,
- * and add none.
+ * Known violations of the rule on `platform`, each with a reason. When a file is fixed, its entry is removed. No
+ * entry may be added.
  */
 const platformExceptions: ReadonlyMap<string, readonly string[]> = new Map([
-  // accounting-gateway reads and writes Node's request and response objects in its domain (types only).
+  // The domain folders of accounting-gateway use the types of Node's request and response objects.
   ['services/accounting-gateway/src/proxy/caller.ts', ['node:http']],
   ['services/accounting-gateway/src/proxy/request-body.ts', ['node:http']],
 ])
 
 const outerFolders = new Set(['adapters', 'routes', 'fast-path'])
 
-/** Returns the domain folder of a file (`services/coordinator/src/worker`); undefined for other files and tests. */
+/**
+ * Returns the domain folder that contains a file (such as `services/coordinator/src/worker`); undefined for tests
+ * and for files outside the domain folders.
+ */
 export function domainFolderOf(path: string): string | undefined {
   const [services, service, src, folder, ...rest] = path.split('/')
   if (services !== 'services' || src !== 'src' || folder === undefined || rest.length === 0) return
@@ -70,7 +73,7 @@ export function domainFolderOf(path: string): string | undefined {
   return outerFolders.has(folder) ? undefined : `services/${service}/src/${folder}`
 }
 
-/** Returns every violation of the import direction, one sentence each. */
+/** Returns one sentence for every violation of the import direction. */
 export function importViolations(sources: Sources, workspace: Workspace): string[] {
   return [...sources].flatMap(([path, text]) => {
     const imports = importsOf(text)
@@ -85,14 +88,18 @@ export function importViolations(sources: Sources, workspace: Workspace): string
   })
 }
 
-/** @returns why a file must not import another, both given as repository paths */
+/**
+ * Returns the reason why one file must not import another; undefined if the import is allowed. Both files are given
+ * as repository paths.
+ */
 function crossing(from: string, to: string): string | undefined {
   const service = serviceOf(to)
   const own = serviceOf(from)
   if (service !== undefined && service !== own) {
     if (own !== undefined) return 'services talk over HTTP and the broker, never by import'
     if (from.startsWith('packages/')) return 'packages know nothing of what is built on them'
-    // An example of a process is loaded into the coordinator. The drill of a backup reads records as token-service does.
+    // Two exceptions: the coordinator loads an example of a process, and the drill of a backup reads records as
+    // token-service does.
     if (!/^(?:host\/|examples\/|scripts\/backup\.ts$)/.test(from))
       return 'only host/ imports services'
   }
@@ -128,7 +135,7 @@ function domainViolations(path: string, sources: Sources, workspace: Workspace):
   return violations
 }
 
-/** Returns the shortest import chain through which `start` loads technology from another file. */
+/** Returns the shortest chain of imports through which the file `start` loads a technology package. */
 function detourToTechnology(
   start: string,
   sources: Sources,
@@ -154,7 +161,7 @@ function detourToTechnology(
   return undefined
 }
 
-// Only names may occur between the keyword and `from`: no quote, parenthesis or other statement.
+// Between the keyword and `from` the pattern accepts only names: no quote, parenthesis or other statement.
 const staticImport =
   /\b(?:import|export)\s+(type\s)?(?:(?!\b(?:import|export)\b)[^'"`;()])*?\bfrom\s*['"]([^'"]+)['"]/g
 const bareImport = /\bimport\s*\(?\s*['"]([^'"]+)['"]/g
@@ -189,7 +196,10 @@ function serviceOf(path: string): string | undefined {
   return /^services\/([^/]+)\//.exec(path)?.[1]
 }
 
-/** @returns the repository path of a relative import or of a workspace package's door; undefined for anything else */
+/**
+ * Returns the repository path to which a relative import or an import of a workspace package refers; undefined for
+ * any other import.
+ */
 function resolveImport(from: string, specifier: string, workspace: Workspace): string | undefined {
   if (specifier.startsWith('.')) return normalize(join(dirname(from), specifier))
   for (const [name, { folder, doors }] of workspace) {

@@ -1,7 +1,7 @@
-/** Returns a number in [0, 1). */
+/** Returns a random number in [0, 1). */
 export type Random = () => number
 
-/** Mulberry32: a small generator whose sequence depends on the seed only. */
+/** Creates a random number generator (Mulberry32) whose sequence depends only on the seed. */
 export function randomOf(seed: number): Random {
   let state = seed | 0
   return () => {

@@ -1,6 +1,6 @@
 /**
- * The whole system: each service as its own process, on real Redis, RabbitMQ and PostgreSQL. Every system has
- * its own database, Redis key prefix and AMQP prefix, which are removed when it is disposed.
+ * A whole system: each service as a separate process, with real Redis, RabbitMQ and PostgreSQL. Every system has
+ * its own database, Redis key prefix and AMQP prefix. These are removed when the system is disposed.
  */
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -35,7 +35,7 @@ export const serviceNames = [
 export type ServiceName = (typeof serviceNames)[number]
 
 export interface ServiceProcess extends StartedProcess {
-  /** URL of the configured port. For port 0, `listeningUrl` finds the address. */
+  /** URL with the configured port. If the configured port is 0, use `listeningUrl` to find the address. */
   readonly url: string
 }
 
@@ -45,40 +45,50 @@ export interface System extends AsyncDisposable {
   readonly databaseUrl: string
   readonly amqpPrefix: string
   readonly redisKeyPrefix: string
-  /** The key ring of the token-service, unless a test starts it with other CREDENTIAL_KEYS. */
+  /** The key ring with which token-service is started, unless a test passes other CREDENTIAL_KEYS. */
   readonly credentialKeys: KeyRing
   url(name: ServiceName): string
   service(name: ServiceName): ServiceProcess
-  /** Starts a service, without waiting until it is ready. Default of `entry`: its main. */
+  /**
+   * Starts a service, without waiting until it is ready. `entry` is the path of the entry module; the default is
+   * the service's main module.
+   */
   start(name: ServiceName, env?: Readonly<Record<string, string>>, entry?: string): ServiceProcess
-  /** Starts another replica of a service on a free port. Resolves when it is ready. */
+  /** Starts another replica of a service on a free port. Resolves when the replica is ready. */
   replica(name: ServiceName, env?: Readonly<Record<string, string>>): Promise<ServiceProcess>
-  /** Resolves when `/health/ready` of each service responds 200. */
+  /** Resolves when each of the services responds 200 at `/health/ready`. */
   ready(...names: readonly ServiceName[]): Promise<void>
   /** Sends a request with the service key. */
   call(url: string, init?: RequestInit): Promise<Response>
 }
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-// Tests check each response against the service's OpenAPI document; benchmarks measure the service alone.
+// In tests each response is checked against the service's OpenAPI document. Benchmarks measure the services without
+// these checks.
 const CONFORMANCE_CHECK =
   process.env['VITEST'] === undefined
     ? []
     : ['--import', new URL('openapi/check-service-process.ts', import.meta.url).href]
 const READY_DEADLINE_MS = 60_000
 
-/** How the sandbox behaves (services/sandbox-provider/src/control/personalities.ts). */
+/** Personalities of the sandbox provider (services/sandbox-provider/src/control/personalities.ts). */
 export const personalities = ['intuit', 'strict'] as const
 export type Personality = (typeof personalities)[number]
 
 export interface SystemOptions {
-  /** Personality of the sandbox; the services get the matching provider profile. Default: `intuit`. */
+  /**
+   * Personality of the sandbox. The services are started with the provider profile of this personality. Default:
+   * `intuit`.
+   */
   readonly personality?: Personality
-  /** The folder of another checkout of this repository, whose services are started instead of this one's. */
+  /** The folder of another checkout of this repository. If given, the services of that checkout are started. */
   readonly checkout?: string
 }
 
-/** Creates the system's database and names, then starts the given services; default: all. */
+/**
+ * Creates the database and the names of a system, then starts the given services. By default all services are
+ * started.
+ */
 export async function startSystem(
   names: readonly ServiceName[] = serviceNames,
   { personality = 'intuit', checkout = ROOT }: SystemOptions = {},
@@ -124,8 +134,8 @@ export async function startSystem(
       ...amqp,
       ...provider,
       ...profile,
-      // The discovery document of Intuit does not contain the accounting URL; that of the strict sandbox
-      // does.
+      // Intuit's discovery document does not contain the accounting URL. The discovery document of the strict
+      // sandbox contains it.
       ...(personality === 'intuit' && { ACCOUNTING_URL: url('sandbox-provider') }),
       TOKEN_SERVICE_URL: url('token-service'),
     },
@@ -139,7 +149,7 @@ export async function startSystem(
     'demo-api': { COORDINATOR_URL: url('coordinator') },
   }
 
-  /** The latest process of each name; `all` has every process that was started. */
+  /** Each service's process that was started last, by service name. `all` also contains the earlier processes. */
   const processes = new Map<ServiceName, ServiceProcess>()
   const all: ServiceProcess[] = []
   const startAt = (
@@ -177,7 +187,8 @@ export async function startSystem(
       return started
     },
     async replica(name, env = {}) {
-      // The system chooses the port, so that no other process can have bound it in the meantime.
+      // The operating system chooses a free port, so that no other process can bind the port before the service
+      // does.
       const listening = startAt(name, 0, env)
       const started = { ...listening, url: await listeningUrl(listening) }
       await untilReady(name, started)
@@ -241,7 +252,7 @@ async function untilReady(
   let hasEnded = false
   void ended.then(() => (hasEnded = true))
   while (Date.now() < deadline) {
-    // Without this check, another process that listens on the port could be taken for this one.
+    // Without this check, a process of another program that listens on the port could be mistaken for the service.
     if (hasEnded) throw new Error(`${name} ended before it was ready; output:\n${output()}`)
     const response = await fetch(`${url}/health/ready`).catch(() => null)
     await response?.body?.cancel()

@@ -15,8 +15,8 @@ const topologies = [
   processTopology('OrderProcess', ['order', 'report', 'csv']),
 ]
 /**
- * Names of queues and exchanges that a system declares. They remain on the broker when its processes have
- * ended.
+ * Names of the queues and exchanges that a system declares. They remain on the broker after the system's processes
+ * have ended.
  */
 export const queues = topologies.flatMap((topology) => topology.queues)
 export const exchanges = [
@@ -25,7 +25,10 @@ export const exchanges = [
   { name: COORDINATORS_EXCHANGE, type: 'fanout' },
 ] as const
 
-/** Deletes what a system declared under its prefix. It is not an error if some of it does not exist. */
+/**
+ * Deletes the queues and exchanges that a system declared under its prefix. Missing queues and exchanges are
+ * ignored.
+ */
 export async function removeTopology(url: string, prefix: string): Promise<void> {
   const connection = await connect(url)
   const channel = await connection.createChannel()

@@ -20,9 +20,9 @@ const inputs = [
 ].map((input) => Buffer.from(input))
 
 /**
- * Mutated requests to the gateway, with and without its fast path. Each request that reaches the accounting API must
- * carry the token of the company in its path, both ways must forward the same requests, and a valid request that follows
- * must get its own response.
+ * Sends mutated requests to two gateways, one with and one without the fast path. Each request that reaches the
+ * accounting API must carry the token of the company in its path. Both gateways must forward the same requests. A
+ * valid request that follows a mutated one must get its own response.
  */
 export async function gatewayRequests(): Promise<Target> {
   await using opened = new AsyncDisposableStack()
@@ -41,7 +41,8 @@ export async function gatewayRequests(): Promise<Target> {
   }
   const upstream = createServer((request, response) => void respond(request, response))
   upstream.on('clientError', (error: Error, socket) => {
-    // A caller that ends its connection in the middle of a body ends the request to the accounting API as well.
+    // If a caller ends its connection in the middle of a body, the gateway also ends the request to the accounting
+    // API.
     if (!/ECONNRESET|INVALID_EOF_STATE/.test('code' in error ? String(error.code) : ''))
       violations.push(`the gateway sent a malformed request: ${error.message}`)
     socket.destroy()

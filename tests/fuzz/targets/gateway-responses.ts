@@ -4,7 +4,7 @@ import type { Target } from '../fuzz.ts'
 import { control, KEY, startGateways } from '../gateway.ts'
 import { exchange } from '../raw-http.ts'
 
-/** How long the fake accounting API keeps a connection open after it has sent a mutated response. */
+/** How long the fake accounting API keeps a connection open after sending a mutated response. */
 const OPEN_MS = 150
 
 const inputs = [
@@ -18,9 +18,9 @@ const inputs = [
 ].map((input) => Buffer.from(input))
 
 /**
- * Mutated responses of the accounting API to the gateway, with and without its fast path. The caller must get one
- * well-formed response, and a valid request that follows must get its own response, also on a connection to the
- * accounting API that has carried a mutated one.
+ * Sends mutated responses of the accounting API to two gateways, one with and one without the fast path. The caller
+ * must get one well-formed response. A valid request that follows must get its own response, even on a connection
+ * to the accounting API on which a mutated response was sent.
  */
 export async function gatewayResponses(): Promise<Target> {
   await using opened = new AsyncDisposableStack()
@@ -62,9 +62,9 @@ export async function gatewayResponses(): Promise<Target> {
     processes: gateways.all,
     async check(input) {
       response = input
-      // A company of its own for each input, because a 429 puts the company into a cool-down.
+      // Each input uses a company of its own, because a 429 response starts a cool-down of the company.
       const realm = `r${(count += 1)}`
-      // The gateway does not repeat a POST, so each input is sent once.
+      // The request is a POST, because the gateway does not repeat a POST. So each input is sent once.
       const request = Buffer.from(
         `POST /v3/company/${realm}/invoice HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
       )

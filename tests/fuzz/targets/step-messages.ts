@@ -7,12 +7,12 @@ import { waitForRun } from '../../support/clients/user-actions.ts'
 import { backend, startSystem } from '../../support/system.ts'
 import type { Target } from '../fuzz.ts'
 
-/** After this many messages an order must complete. */
+/** Number of mutated messages after which an order must complete. */
 const CONTROL_EVERY = 50
 
 /**
- * Mutated step messages. Each is discarded or dead-lettered, none starts a run or stops the consumer, and orders complete
- * in between.
+ * Publishes mutated step messages. The coordinator must discard or dead-letter each message, start no run because
+ * of it, and continue to consume. Orders must complete between the messages.
  */
 export async function stepMessages(): Promise<Target> {
   await using opened = new AsyncDisposableStack()

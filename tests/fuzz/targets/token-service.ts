@@ -4,7 +4,10 @@ import { exchange } from '../raw-http.ts'
 import { connectCompany } from '../../support/clients/user-actions.ts'
 import { startSystem } from '../../support/system.ts'
 
-/** The key that encrypts the exported document, so that no slow key derivation limits the number of inputs. */
+/**
+ * The key that encrypts the exported document. With a key instead of a passphrase, no slow key derivation limits
+ * the number of inputs.
+ */
 const DOCUMENT_KEY = Buffer.alloc(32, 7).toString('base64')
 
 const request = (line: string, headers: readonly string[], body?: string): Buffer =>
@@ -22,7 +25,10 @@ const request = (line: string, headers: readonly string[], body?: string): Buffe
   )
 const withKey = `Authorization: Bearer ${KEY}`
 
-/** A token-service with the credential of one company, and what mutated requests must not change. */
+/**
+ * Starts a token-service with the credential of one company. The returned functions check what mutated requests
+ * must not change.
+ */
 async function startCustody() {
   await using opened = new AsyncDisposableStack()
   const system = opened.use(await startSystem(['sandbox-provider']))
@@ -61,7 +67,10 @@ const credentialsOf = async (custody: Custody): Promise<string> => {
   return items.map(({ Name, Version }) => `${Name}/${Version}`).join()
 }
 
-/** Mutated authorization starts and callbacks. None of them may store, replace or damage a credential. */
+/**
+ * Sends mutated authorization starts and callbacks. None of these requests may store, replace or damage a
+ * credential.
+ */
 export async function callbacks(): Promise<Target> {
   const custody = await startCustody()
   const started = await fetch(`${custody.callbackUrl}/authorize`, { redirect: 'manual' })
@@ -94,7 +103,10 @@ export async function callbacks(): Promise<Target> {
   }
 }
 
-/** Mutated imports of an exported document. No credential may appear under another name or with another token. */
+/**
+ * Sends mutated imports of an exported document. No import may store a credential under another name or with
+ * another token.
+ */
 export async function imports(): Promise<Target> {
   const custody = await startCustody()
   const { Authenticator: token } = JSON.parse(await custody.call('/credentials/ACC-1/token')) as {

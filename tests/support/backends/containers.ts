@@ -10,17 +10,19 @@ const images = {
   rabbitmq: 'rabbitmq:4-management-alpine',
 } as const
 
-// Limit for the start of a container. It does not include the download of the images in the first run.
+// Maximum time for the start of a container, not including the download of the image in the first run.
 const startupTimeoutMs = 120_000
 
 /**
- * Starts the three servers in containers that are removed at the end of the run.
+ * Starts the three servers in containers, which are removed at the end of the run.
  *
- * @throws {Error} when no Docker engine responds (the `docker` command is not enough) or a container does not start.
+ * @throws {Error} if no Docker engine responds (the `docker` command alone is not enough) or a container does not
+ * start
  */
 export async function startContainers(): Promise<StartedBackends> {
   await assertEngineResponds()
-  // Imported here, because importing them takes longer than finding servers on a machine without Docker.
+  // Testcontainers is imported dynamically: on a machine without Docker, the import would take longer than finding
+  // the servers.
   const [{ PostgreSqlContainer }, { RedisContainer }, { RabbitMQContainer }] = await Promise.all([
     import('@testcontainers/postgresql'),
     import('@testcontainers/redis'),
@@ -52,7 +54,7 @@ export async function startContainers(): Promise<StartedBackends> {
     const failed = started.find((one) => one.status === 'rejected')
     throw new Error('a container did not start', { cause: failed?.reason })
   }
-  // The AMQP URL of the container has no user, and not every client defaults to guest.
+  // The container's AMQP URL contains no user, and not every client uses the user guest by default.
   const amqp = new URL(rabbitmq.value.getAmqpUrl())
   amqp.username = 'guest'
   amqp.password = 'guest'
@@ -76,7 +78,8 @@ async function assertEngineResponds(): Promise<void> {
   } catch {
     throw new Error('no engine responds')
   }
-  // The docker command uses contexts (Colima, Rancher, rootless); Testcontainers reads DOCKER_HOST only.
+  // The docker command finds its engine through contexts (Colima, Rancher, rootless), but Testcontainers reads only
+  // DOCKER_HOST.
   if (!process.env['DOCKER_HOST']) {
     const format = '{{.Endpoints.docker.Host}}'
     const { stdout } = await run('docker', ['context', 'inspect', '--format', format], limits)

@@ -29,12 +29,12 @@ afterEach(() => {
   otherServer.close()
 })
 
-describe('probing a server', () => {
-  it('rejects an open port whose server sends nothing', async () => {
+describe('the probe of a backend server', () => {
+  it('the probe rejects a server that accepts the connection but sends nothing', async () => {
     await expectNoServer('no response within 3 s')
   })
 
-  it('rejects a web server for each kind of backend', async () => {
+  it('the probe rejects a web server for each kind of backend', async () => {
     otherServer.on('connection', (socket: Socket) => {
       socket.once('data', () => socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n'))
     })
@@ -42,8 +42,8 @@ describe('probing a server', () => {
   })
 })
 
-describe('finding the backends', () => {
-  it('reports an unresponsive server as an error without its URL if all variables are set', async () => {
+describe('finding the backends for the tests', () => {
+  it('if all variables are set, an unresponsive server is reported as an error that does not contain its URL', async () => {
     const env = {
       TEST_DATABASE_URL: `postgresql://user:hush@127.0.0.1:${port}/x`,
       TEST_REDIS_URL: `redis://:hush@127.0.0.1:${port}`,
@@ -54,7 +54,7 @@ describe('finding the backends', () => {
     expect(message).not.toContain('hush')
   })
 
-  it('uses no Docker if the docker command exists but no engine responds', async () => {
+  it('does not use Docker if the docker command exists but no engine responds', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'no-engine-'))
     const script = '#!/bin/sh\necho "Cannot connect to the Docker daemon" >&2\nexit 1\n'
     writeFileSync(join(folder, 'docker'), script, { mode: 0o755 })

@@ -1,16 +1,16 @@
 /**
- * Finds the PostgreSQL, Redis and RabbitMQ that the integration tests run against, and passes their URLs to
- * the test workers in `TEST_DATABASE_URL`, `TEST_REDIS_URL` and `TEST_AMQP_URL`. The first level that applies
- * is used:
+ * Finds the PostgreSQL, Redis and RabbitMQ servers for the integration tests, and passes their URLs to the test
+ * workers in `TEST_DATABASE_URL`, `TEST_REDIS_URL` and `TEST_AMQP_URL`. The first of these levels that applies is
+ * used:
  *
- * 1. `environment`: all three variables are set. It is an error if one of these servers does not respond.
+ * 1. `environment`: all three variables are set. If one of these servers does not respond, the run fails.
  * 2. `docker`: a Docker engine responds. The servers run in temporary containers.
  * 3. `local`: servers respond on their standard localhost ports.
- * 4. `private`: server programs are installed. They run on free ports, in a temporary folder.
- *    On Debian and Ubuntu, as root, missing programs are installed first.
+ * 4. `private`: server programs are installed. They run on free ports, in a temporary folder. On Debian and Ubuntu,
+ * root installs missing programs first.
  *
- * Level 4 starts the servers that level 3 did not find. `TEST_BACKENDS=docker` (or another of the names)
- * allows that level only. If no level applies the run fails with one message; no test is skipped.
+ * Level 4 starts the servers that level 3 did not find. `TEST_BACKENDS=docker` (or the name of another level)
+ * allows only that level. If no level applies, the run fails with one message; no test is skipped.
  */
 import {
   backendKinds,
@@ -34,7 +34,7 @@ const variables: Record<BackendKind, string> = {
 }
 
 const localUrls: Record<BackendKind, readonly string[]> = {
-  // The second is the default of the official image and of most guides.
+  // The second password is the default of the official image and of most guides.
   postgres: [
     'postgresql://postgres@127.0.0.1:5432/postgres',
     'postgresql://postgres:postgres@127.0.0.1:5432/postgres',
@@ -43,7 +43,10 @@ const localUrls: Record<BackendKind, readonly string[]> = {
   rabbitmq: ['amqp://guest:guest@127.0.0.1:5672'],
 }
 
-/** Vitest's global setup: runs before the first worker starts. The function it returns runs after the last. */
+/**
+ * The global setup of Vitest, which runs before the first worker starts. The returned function runs after the last
+ * worker has ended.
+ */
 export default async function setup(): Promise<() => Promise<void>> {
   const { backends, stop } = await findBackends(process.env).catch(exitWithMessage)
   const origins = backendKinds.map((kind) => {
@@ -57,7 +60,11 @@ export default async function setup(): Promise<() => Promise<void>> {
   return stop
 }
 
-/** @throws {Error} whose message names the missing servers and what to do about it. */
+/**
+ * Finds the servers.
+ *
+ * @throws {Error} whose message names the missing servers and the remedy
+ */
 export async function findBackends(env: NodeJS.ProcessEnv): Promise<StartedBackends> {
   const only = forcedLevel(env)
   const allows = (level: Level): boolean => only === undefined || only === level
@@ -95,8 +102,8 @@ export async function findBackends(env: NodeJS.ProcessEnv): Promise<StartedBacke
 }
 
 /**
- * Ends the run with the error message. If the setup rejected, vitest would print the message after "No test
- * files found" and with a stack.
+ * Prints the error message and ends the run. If the setup rejected instead, vitest would print the message after
+ * "No test files found" and with a stack trace.
  */
 function exitWithMessage(error: unknown): never {
   console.error(`\n${error instanceof Error ? error.message : String(error)}\n`)

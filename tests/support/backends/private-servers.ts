@@ -5,9 +5,9 @@ import { setUpServer, startServer } from './server-commands.ts'
 import { ServerGroup } from './server-group.ts'
 
 /**
- * Starts servers that belong to this test run alone, on free loopback ports.
+ * Starts servers on free loopback ports. Only this test run uses these servers.
  *
- * @throws {Error} with a reason for each server that is not installed or did not start.
+ * @throws {Error} with a reason for each server that is not installed or did not start
  */
 export async function startPrivateServers(kinds: readonly BackendKind[]): Promise<StartedBackends> {
   const folders = await serverFolders(kinds)

@@ -7,9 +7,10 @@ import type { BackendKind } from './backend.ts'
 const probeTimeoutMs = 3_000
 
 /**
- * Connects to a server in its own protocol, as the tests will: an open port is not enough.
+ * Connects to a server with the server's own protocol, because an open port does not show that the tests can use
+ * the server.
  *
- * @throws {Error} whose message states in one phrase, without the URL, why the tests cannot use the server.
+ * @throws {Error} whose message states in one phrase, without the URL, why the tests cannot use the server
  */
 export async function probe(kind: BackendKind, url: string): Promise<void> {
   const timeout = AbortSignal.timeout(probeTimeoutMs)
@@ -40,7 +41,7 @@ export async function untilReachable(
 }
 
 /**
- * Returns the messages of an error and of its causes on one line. Drivers often leave the outer message
+ * Returns the messages of an error and of all its causes on one line, because drivers often leave the outer message
  * empty.
  */
 export function reasonOf(error: unknown): string {
@@ -57,7 +58,7 @@ const probes: Record<BackendKind, (url: string) => Promise<void>> = {
     try {
       const [role] = await sql<{ creates: boolean }[]>`
         select rolsuper or rolcreatedb as creates from pg_roles where rolname = current_user`
-      // Every test creates its own database.
+      // The user needs permission to create databases, because every test creates its own database.
       if (role?.creates !== true) throw new Error('the user may not create databases')
     } finally {
       await sql.end({ timeout: 1 })
@@ -71,7 +72,8 @@ const probes: Record<BackendKind, (url: string) => Promise<void>> = {
       maxRetriesPerRequest: 0,
       retryStrategy: () => null,
     })
-    // The rejected call below reports the failure; without a listener ioredis would print it too.
+    // The call below rejects and so reports the failure. Without this listener, ioredis would print the failure
+    // too.
     redis.on('error', () => {})
     try {
       await redis.connect()
@@ -87,7 +89,8 @@ const probes: Record<BackendKind, (url: string) => Promise<void>> = {
     try {
       const { product, version } = connection.connection.serverProperties
       const [major = 0, minor = 0] = version.split('.').map(Number)
-      // The step queues need quorum queues with TTL and at-least-once dead-lettering, which came with 3.10.
+      // The step queues are quorum queues with TTL and at-least-once dead-lettering, which RabbitMQ supports since
+      // 3.10.
       if (product !== 'RabbitMQ' || major < 3 || (major === 3 && minor < 10)) {
         throw new Error(`the server is ${product} ${version}, but RabbitMQ 3.10 or newer is needed`)
       }

@@ -1,4 +1,7 @@
-/** Servers that belong to one test, which can kill them and start them again with the data on their disk. */
+/**
+ * Servers that belong to a single test. The test can kill such a server and start it again with the data on its
+ * disk.
+ */
 import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -12,9 +15,9 @@ const run = promisify(execFile)
 
 export interface RestartableServer extends AsyncDisposable {
   readonly url: string
-  /** Ends the server abruptly, whatever it is doing. */
+  /** Kills the server at once, without a shutdown. */
   kill(): Promise<void>
-  /** Starts the killed server again. Resolves when it responds. */
+  /** Starts the killed server again. Resolves when the server responds. */
   restart(): Promise<void>
 }
 
@@ -25,14 +28,22 @@ export interface RestartableRabbitMq extends RestartableServer {
   control(...args: readonly string[]): Promise<string>
 }
 
-/** @throws {Error} when the server is not installed or does not start. */
+/**
+ * Starts a server.
+ *
+ * @throws {Error} if the server is not installed or does not start
+ */
 export async function startRestartableServer(
   kind: 'postgres' | 'redis',
 ): Promise<RestartableServer> {
   return (await start(kind)).server
 }
 
-/** @throws {Error} when RabbitMQ is not installed or does not start. */
+/**
+ * Starts a RabbitMQ server.
+ *
+ * @throws {Error} if RabbitMQ is not installed or does not start
+ */
 export async function startRestartableRabbitMq(): Promise<RestartableRabbitMq> {
   const { server, programs, setup } = await start('rabbitmq')
   const control = async (...args: readonly string[]): Promise<string> =>

@@ -14,9 +14,9 @@ const packages: Record<BackendKind, string> = {
 }
 
 /**
- * Returns the folder of each server's programs. Installs missing ones with apt-get where that is possible.
+ * Returns the folder of each server's programs. Missing programs are installed with apt-get where that is possible.
  *
- * @throws {Error} that names every server that is not installed.
+ * @throws {Error} that names every server that is not installed
  */
 export async function serverFolders(
   kinds: readonly BackendKind[],
@@ -47,12 +47,14 @@ async function findFolder(kind: BackendKind): Promise<string | undefined> {
   const path = (process.env['PATH'] ?? '').split(delimiter)
   switch (kind) {
     case 'postgres':
-      // Debian's folder is not on the PATH. Links to initdb are resolved, because its siblings are needed too.
+      // Debian's folder of PostgreSQL programs is not on the PATH. A link to initdb is resolved, because the
+      // programs next to initdb are needed too.
       return firstWith('initdb', [...path, ...(await debianPostgresFolders())])
     case 'redis':
       return firstWith('redis-server', [...path, '/usr/sbin', '/usr/local/sbin'])
     case 'rabbitmq':
-      // On Debian the program on the PATH is a wrapper that does not forward signals, so the real one comes first.
+      // Debian's own folder comes first, because Debian's program on the PATH is a wrapper that does not forward
+      // signals.
       return firstWith('rabbitmq-server', [
         '/usr/lib/rabbitmq/bin',
         ...path,
@@ -69,7 +71,7 @@ async function firstWith(program: string, folders: readonly string[]): Promise<s
       await access(file, constants.X_OK)
       return dirname(await realpath(file))
     } catch {
-      // Try the next folder.
+      // The program is not in this folder, so try the next folder.
     }
   }
   return undefined

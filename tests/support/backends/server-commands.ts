@@ -1,4 +1,4 @@
-/** How each server is configured and started, on a free loopback port and with all its files in one folder. */
+/** Configures and starts each server on a free loopback port, with all its files in one folder. */
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { chown, mkdir, writeFile } from 'node:fs/promises'
@@ -11,29 +11,29 @@ import type { Server, ServerCommand, ServerGroup } from './server-group.ts'
 
 const run = promisify(execFile)
 
-// RabbitMQ starts within a few seconds on two idle cores; under load the start takes many times longer.
+// RabbitMQ starts within a few seconds on two idle cores. On a busy machine the start takes many times longer.
 const START_DEADLINE_MS = 90_000
 
 export interface ServerSetup {
   readonly url: string
   readonly command: ServerCommand
-  /** A process that must run as long as the server. */
+  /** Another process that must run for as long as the server runs. */
   readonly companion?: ServerCommand
-  /** Where the server writes its process id; absent if the started process is the server itself. */
+  /** The file into which the server writes its process id; absent if the started process is the server itself. */
   readonly pidFile?: string
 }
 
 interface ServerFiles {
-  /** The server's own folder, empty at first. */
+  /** A folder for this server only, empty at first. */
   readonly folder: string
   /** The folder of the server's programs. */
   readonly programs: string
-  /** Random for each server, so that no other user of the machine can connect. */
+  /** A random password for each server, so that no other user of the machine can connect. */
   readonly password: string
 }
 
 /**
- * Writes the configuration of a server into a folder of its own below the group's.
+ * Creates a folder for a server in the group's folder and writes the server's configuration into it.
  *
  * @param programs the folder of the server's programs
  */
@@ -51,9 +51,9 @@ export async function setUpServer(
 }
 
 /**
- * Starts a server that was set up. Resolves when it responds.
+ * Starts a server that was set up. Resolves when the server responds.
  *
- * @throws {Error} with the end of its log if it stops instead
+ * @throws {Error} with the end of the server's log if the server stops instead
  */
 export async function startServer(
   kind: BackendKind,
@@ -96,8 +96,8 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       port: String(port),
       unix_socket_directories: '',
       max_connections: '300',
-      // fsync is off: data written to a file survive the death of the process, which is all that the tests
-      // need.
+      // fsync is disabled. Data that was written to a file survives the death of the process, and the tests need no
+      // more than that.
       fsync: 'off',
     }
     return {
@@ -120,7 +120,7 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
   async redis({ folder, programs, password }) {
     const port = await freePort()
     const config = join(folder, 'redis.conf')
-    // The password is in a file, because every user of the machine can read the arguments of a process.
+    // The password is passed in a file, because every user of the machine can read the arguments of a process.
     const lines = [
       `port ${port}`,
       'bind 127.0.0.1',
@@ -152,7 +152,7 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
     const config = `default_user = tests\ndefault_pass = ${password}\nlog.console = true\n`
     const env = {
       ...process.env,
-      // Contains the Erlang cookie, which belongs to this node alone.
+      // This folder contains the Erlang cookie of the node. No other node uses this cookie.
       HOME: folder,
       ERL_EPMD_PORT: String(epmdPort),
       ERL_EPMD_ADDRESS: '127.0.0.1',
@@ -165,7 +165,7 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       RABBITMQ_MNESIA_BASE: join(folder, 'data'),
       RABBITMQ_LOG_BASE: join(folder, 'logs'),
       RABBITMQ_LOGS: '-',
-      // The configuration of the machine's own broker does not apply to this one.
+      // These settings replace the configuration files of the machine's own broker.
       RABBITMQ_CONF_ENV_FILE: await file('rabbitmq-env.conf', ''),
       RABBITMQ_CONFIG_FILE: await file('rabbitmq.conf', config),
       RABBITMQ_ADVANCED_CONFIG_FILE: await file('advanced.config', '[].\n'),
@@ -175,8 +175,8 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
     return {
       url: `amqp://tests:${password}@127.0.0.1:${port}`,
       pidFile,
-      // Erlang would start its port mapper (epmd) as a daemon that outlives the broker. This one is stopped
-      // with the group.
+      // Without a running port mapper (epmd), Erlang would start one as a daemon that outlives the broker. This
+      // epmd is stopped together with the server group.
       companion: {
         program: 'epmd',
         args: [],
@@ -195,7 +195,10 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
   },
 }
 
-/** PostgreSQL refuses to run as root; the account `postgres` then runs it. `undefined` for other users. */
+/**
+ * The account that runs PostgreSQL: `postgres` if the tests run as root, because PostgreSQL refuses to run as root.
+ * `undefined` for other users.
+ */
 async function serverAccount(): Promise<ServerCommand['user']> {
   if (process.getuid?.() !== 0) return undefined
   const id = async (option: '-u' | '-g'): Promise<number> => {

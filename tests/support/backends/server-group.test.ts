@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { ServerGroup } from './server-group.ts'
 
-// A program that exits on its stop signal SIGINT only, after 150 ms.
+// A program that exits 150 ms after its stop signal SIGINT and ignores other signals.
 const server = `
   const { writeFileSync } = require('node:fs')
   process.on('SIGTERM', () => {})

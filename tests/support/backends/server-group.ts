@@ -10,16 +10,17 @@ export interface ServerCommand {
   readonly args: readonly string[]
   readonly env?: NodeJS.ProcessEnv
   readonly logFile: string
-  /** The signal on which the server shuts down at once and cleanly. */
+  /** The signal on which the server shuts down cleanly and at once. */
   readonly stopSignal: 'TERM' | 'INT'
   /** The account that runs the server if root must not. */
   readonly user?: { readonly uid: number; readonly gid: number } | undefined
 }
 
 /**
- * The guardian process ends the servers when its standard input ends. `ServerGroup.stop` closes the input, or
- * the system does because the test run has ended for any reason: vitest exits immediately on Ctrl-C and runs
- * no teardown. It reads one line `<signal> <process group>` for each server.
+ * Script of the guardian process, which ends the servers when its standard input ends. `ServerGroup.stop` closes
+ * the input. If the test run ends for any other reason, the operating system closes the input; for example, vitest
+ * exits immediately on Ctrl-C and runs no teardown. For each server the guardian reads one line `<signal> <process
+ * group>`.
  */
 const guardian = `
   folder=$1 servers=
@@ -33,14 +34,14 @@ const guardian = `
   rm -rf -- "$folder"
 `
 
-/** Servers that run as long as this test run, with all their files in one temporary folder. */
+/** A group of servers that run for as long as the test run, with all their files in one temporary folder. */
 export class ServerGroup {
   readonly folder: string
   readonly #guardian: ChildProcess
 
   constructor() {
     this.folder = mkdtempSync(join(tmpdir(), 'integration-host-tests-'))
-    // The server's folder below this one may belong to another account, which needs access to this folder.
+    // The folder of a server may belong to another account, which needs access to this parent folder.
     chmodSync(this.folder, 0o711)
     this.#guardian = spawn('sh', ['-c', guardian, 'guardian', this.folder], {
       detached: true,
@@ -51,8 +52,8 @@ export class ServerGroup {
   start(command: ServerCommand): Server {
     const log = openSync(command.logFile, 'a')
     const child = spawn(command.program, command.args, {
-      // The server gets a process group of its own: Ctrl-C is meant for the tests, and the guardian then ends
-      // the servers.
+      // Each server gets its own process group, so that Ctrl-C reaches only the tests. The guardian then ends the
+      // servers.
       detached: true,
       stdio: ['ignore', log, log],
       env: command.env ?? process.env,
@@ -86,20 +87,24 @@ export class Server {
     })
   }
 
-  /** Resolves when the process that was started has ended. */
+  /** Resolves when the started process has ended. */
   get ended(): Promise<unknown> {
     const { exitCode, signalCode } = this.#child
     return exitCode === null && signalCode === null ? once(this.#child, 'exit') : Promise.resolve()
   }
 
-  /** Kills the server without a shutdown, as a power failure would end it. */
+  /** Kills the server without a shutdown, like a crash. */
   async kill(): Promise<void> {
     const { ended } = this
     this.#child.kill('SIGKILL')
     await ended
   }
 
-  /** @throws {Error} with the end of its log if the server has stopped. */
+  /**
+   * Fails if the server has stopped.
+   *
+   * @throws {Error} with the end of the server's log
+   */
   async assertRunning(): Promise<void> {
     const { exitCode, signalCode } = this.#child
     if (this.#startError === undefined && exitCode === null && signalCode === null) return

@@ -4,10 +4,13 @@ import type { ChannelModel } from 'amqplib'
 import { expect } from 'vitest'
 import type { System } from '../system.ts'
 
-/** The credential events since its start as `<name>/<version>/<kind>`, in order, duplicates included. */
+/** The credential events since the recording started as `<name>/<version>/<kind>`, in order, including duplicates. */
 export interface CredentialEventCollector {
   readonly ids: readonly string[]
-  /** Stops once every event that the broker has confirmed so far has arrived. Resolves with all ids. */
+  /**
+   * Stops recording when every event that the broker has confirmed so far has arrived. Resolves with the ids of all
+   * events.
+   */
   stop(): Promise<readonly string[]>
 }
 

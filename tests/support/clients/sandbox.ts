@@ -1,16 +1,16 @@
 import { expect } from 'vitest'
 import type { System } from '../system.ts'
 
-/** How the provider responded to the refresh calls of one realm since its start. */
+/** Number of refresh calls of one realm since the start of the provider, by the provider's response. */
 export interface RefreshCalls {
   readonly granted: number
   readonly rejected: number
-  /** Calls with a token that had been rotated before, accepted or not. */
+  /** Calls with a refresh token that had already been rotated, whether the provider accepted the call or not. */
   readonly reused: number
   readonly maxConcurrent: number
 }
 
-/** The control API of the sandbox provider, and its accounting API as a resource server. */
+/** Returns a client of the sandbox provider's control API and of its accounting API. */
 export function sandboxClient(system: System) {
   const url = system.url('sandbox-provider')
   const control = async (method: string, path: string, body?: unknown): Promise<unknown> => {
@@ -44,11 +44,11 @@ export function sandboxClient(system: System) {
     reset: () => control('POST', 'reset'),
     addFault,
     clearFaults: () => control('DELETE', 'faults'),
-    /** Ends the validity of the realm's access token. */
+    /** Makes the realm's access token invalid. */
     expire: (realm: string) => control('POST', `realms/${realm}/expire`),
-    /** Revokes the realm's grant, as the company's owner can. */
+    /** Revokes the realm's grant, as the owner of the company can do at the provider. */
     revoke: (realm: string) => control('POST', `realms/${realm}/revoke`),
-    /** Delays the response of the next token call by `ms`; its effect happens at once. */
+    /** Delays the response to the next token call by `ms`. The call still takes effect at once. */
     delayNextTokenResponse: (ms: number) => addFault({ target: 'token', latencyMs: ms }),
     allCalls,
     calls: async (realm: string): Promise<RefreshCalls> =>

@@ -1,13 +1,13 @@
 import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import type { System } from '../system.ts'
 
-/** A response of the token-service: the requested view, or a problem with its code. */
+/** A response of token-service: either the requested view, or a problem with its code. */
 export type ViewOrProblem<View> = Partial<View> & {
   readonly status: number
   readonly code?: string
 }
 
-/** The token-service's API for one company. */
+/** Returns a client of token-service's API. */
 export function tokenServiceClient(system: System) {
   const request = async <View>(
     realm: string,

@@ -1,19 +1,19 @@
-/** Actions of a user or an application on a running system, and reads of their results. */
+/** Actions that a user or an application performs on a running system, and functions that read the results. */
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect } from 'vitest'
 import type { System } from '../system.ts'
 
-/** A browser between the provider's redirect and the token-service's callback. */
+/** The state of a browser after the provider's redirect and before the callback to token-service. */
 export interface GrantedConsent {
   /** The callback URL with the parameters that the provider added. */
   readonly callback: URL
-  /** The authorization cookie in the form of a `Cookie` header. */
+  /** The authorization cookie as the value of a `Cookie` header. */
   readonly cookie: string
   readonly follow: () => Promise<Response>
 }
 
-/** Requests the consent of a company's owner as a browser does: redirect by redirect, keeping the cookie. */
+/** Obtains the consent of a company's owner as a browser does: follows each redirect and keeps the cookie. */
 export async function consentInBrowser(
   system: System,
   realm: string,
@@ -53,7 +53,7 @@ async function consentAt(
   }
 }
 
-/** Connects a company. Resolves with the response of the callback. */
+/** Connects a company. Resolves with the response to the callback. */
 export const connectCompany = async (system: System, realm: string): Promise<Response> =>
   (await consentInBrowser(system, realm)).follow()
 

@@ -7,8 +7,8 @@ export interface HttpServer extends AsyncDisposable {
 }
 
 /**
- * Starts an HTTP server on a free loopback port. If `handle` rejects, the response is destroyed, so that the
- * client sees a missing response. Disposing closes the open connections too.
+ * Starts an HTTP server on a free loopback port. If `handle` rejects, the server closes the connection without a
+ * response. Disposing the server also closes all open connections.
  */
 export async function startHttpServer(
   handle: (request: IncomingMessage, response: ServerResponse) => void | Promise<void>,

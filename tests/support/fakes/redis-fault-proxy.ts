@@ -3,8 +3,9 @@ import { createConnection, createServer, type AddressInfo, type Socket } from 'n
 import type { Relay } from '@integration-host/shared/test-support/relay'
 
 /**
- * The writes of a refresh, in their order, with the number of keys of each Lua script. The first key is the
- * credential's. Both identify the EVALSHA command of a write in the byte stream.
+ * The writes of a refresh in their order, with the number of keys of each Lua script. The first key is the name of
+ * the credential. The proxy recognises the EVALSHA command of a write in the byte stream by the number of keys and
+ * the first key.
  */
 const scriptKeys = { acquire: 3, intent: 2, commit: 6 } as const
 export type StoreWrite = keyof typeof scriptKeys
@@ -12,16 +13,16 @@ export type StoreWrite = keyof typeof scriptKeys
 export interface RedisFaultProxy extends AsyncDisposable {
   readonly url: string
   /**
-   * Stalls the connection at the next such write for the credential at `key`. `request`: Redis never receives
-   * the command. `reply`: Redis executes the command, but its reply is dropped.
+   * Stalls the connection at the next write of this kind for the credential at `key`. With `request`, Redis never
+   * receives the command. With `reply`, Redis executes the command, but its reply is dropped.
    */
   failNext(write: StoreWrite, key: string, lost: 'request' | 'reply'): void
   hasFailed(): boolean
-  /** Ends the fault: replies pass again, and the relay is open. */
+  /** Ends the fault: replies are forwarded again, and the relay accepts connections. */
   restore(): void
 }
 
-/** Relays a connection to Redis and can stall it in the middle of one write. */
+/** Starts a proxy that forwards connections to Redis and can stall a connection in the middle of one write. */
 export async function startRedisFaultProxy(relay: Relay): Promise<RedisFaultProxy> {
   const target = new URL(relay.url)
   const sockets = new Set<Socket>()

@@ -2,26 +2,29 @@ import type { ServerResponse } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { startHttpServer } from './http-server.ts'
 
-/** A call of a step, as received by its target. */
+/** A call that a step made, as received by the step target. */
 export interface ReceivedCall {
-  /** `/order` or `/report`; `/v3/company/…` when the target replaces the gateway. */
+  /** `/order` or `/report`; a path `/v3/company/…` if the target replaces the gateway. */
   readonly path: string
-  /** The order id; empty in a call of a company's API. */
+  /** The order id; empty in a call to a company's API. */
   readonly order: string
   readonly idempotencyKey: string
   readonly at: number
 }
 
-/** A fake of the demo API and of the gateway, called by the coordinators' steps. */
+/** A fake of the demo API and of the gateway. The steps of the coordinators call this server. */
 export interface StepTarget extends AsyncDisposable {
   readonly url: string
   readonly calls: readonly ReceivedCall[]
-  /** URL for `INTERNET_PROBES`; it responds only while `isOnline` is true. */
+  /** A URL for the setting `INTERNET_PROBES`. The target responds to it only while `isOnline` is true. */
   readonly probe: string
   isOnline: boolean
-  /** Delay of each response. */
+  /** Delay of each response in milliseconds. */
   latencyMs: number
-  /** Handles a call itself and returns true, or returns false if the target shall respond. */
+  /**
+   * A test's handler for the calls. It returns true if it has responded to the call, and false if the target shall
+   * respond.
+   */
   intercept: ((call: ReceivedCall, response: ServerResponse) => boolean | Promise<boolean>) | null
 }
 

@@ -4,27 +4,32 @@ import { startHttpServer } from './http-server.ts'
 
 /** A proxy in front of the provider's token endpoint. It counts the calls in flight and can pause them. */
 export interface TokenEndpointProxy extends AsyncDisposable {
-  /** The provider's discovery document, with this proxy as the token endpoint. */
+  /** URL of a discovery document that is a copy of the provider's, except that the token endpoint is this proxy. */
   readonly discoveryUrl: string
-  /** Holds further calls back from the provider until `resume`. */
+  /** Delays further calls to the provider until `resume` is called. */
   pause(): void
   resume(): void
   inFlight(): number
-  /** Returns the maximum number of calls in flight at a time since the last call of this function. */
+  /** Returns the maximum number of calls that were in flight at the same time since this function was last called. */
   takeMaxInFlight(): number
 }
 
-/** The response to a call that does not reach the provider. */
+/** The proxy's own response to a call that it does not forward to the provider. */
 export interface RejectedCall {
   readonly status: number
   readonly body: string
 }
 
 const DISCOVERY = '/.well-known/openid_configuration'
-/** The request headers of a token call that the provider reads. */
+/** The request headers of a token call that the provider evaluates. */
 const FORWARDED = ['authorization', 'content-type', 'x-include-refresh-token-hard-expires-in']
 
-/** `reject` may respond to a call in place of the provider; it gets the form of the request. */
+/**
+ * Starts the proxy.
+ *
+ * @param reject receives the form parameters of each token call and returns the response that the proxy sends
+ * itself; `null` if the proxy shall forward the call
+ */
 export async function startTokenEndpointProxy(
   providerUrl: string,
   reject: (form: URLSearchParams) => RejectedCall | null = () => null,

@@ -1,23 +1,23 @@
 import { buffer } from 'node:stream/consumers'
 import { startHttpServer } from './http-server.ts'
 
-/** The part of an exported span that tests compare. */
+/** The members of an exported span that tests compare. */
 export interface CollectedSpan {
   readonly service: string
   readonly name: string
   readonly traceId: string
   readonly spanId: string
-  /** Empty for the root span of a trace. */
+  /** The id of the parent span; empty for the root span of a trace. */
   readonly parentSpanId: string
   readonly isFailed: boolean
   readonly attributes: Readonly<Record<string, string | number | boolean>>
 }
 
 export interface TraceCollector extends AsyncDisposable {
-  /** The settings with which a service exports its traces here, every 50 ms. */
+  /** The settings with which a service exports its spans to this collector every 50 ms. */
   readonly env: Readonly<Record<string, string>>
   readonly spans: readonly CollectedSpan[]
-  /** All request bodies so far. */
+  /** Returns all request bodies that were received so far. */
   received(): Buffer
 }
 
@@ -82,9 +82,9 @@ const valuesOf = (attributes: readonly Attribute[]) =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0] ?? '']))
 
 /**
- * Returns the spans below `parentSpanId`, one per line, indented below their parents, with siblings in
- * alphabetical order. Identical siblings are listed once: how often the gateway requests a token depends on
- * timing, because each credential event between two calls makes it request the token again.
+ * Returns the spans below `parentSpanId`, one per line. Each span is indented below its parent, and siblings are in
+ * alphabetical order. Identical siblings are listed once, because the number of the gateway's token requests
+ * depends on timing: each credential event between two calls makes the gateway request the token again.
  */
 export function treeOf(spans: readonly CollectedSpan[], parentSpanId: string): string[] {
   const branches = spans

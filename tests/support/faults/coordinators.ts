@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { expect } from 'vitest'
 import type { ServiceProcess, System } from '../system.ts'
 
-/** Folder of Node's compile cache, at its default path. */
+/** The default folder of Node's compile cache. */
 const compileCache = join(tmpdir(), 'node-compile-cache')
 
 /** Starts one more coordinator on a free port, without waiting until it is ready. */
@@ -12,12 +12,16 @@ export const startAnotherCoordinator = (
   env: Readonly<Record<string, string>>,
   entry?: string,
 ): ServiceProcess =>
-  // Most of the life of a process that is soon killed would be compilation, hence the compile cache.
+  // The compile cache is used, because a process that is soon killed would otherwise spend most of its life on
+  // compilation.
   system.start('coordinator', { NODE_COMPILE_CACHE: compileCache, ...env, PORT: '0' }, entry)
 
 const TRANSACTIONS = '/processes/OrderProcess/transactions'
 
-/** Sends `POST` to a path below the transactions. Returns the status; `null` if the coordinator died first. */
+/**
+ * Sends a `POST` request to a path below the transactions. Returns the response status; `null` if the coordinator
+ * died before it responded.
+ */
 export async function post(
   system: System,
   coordinator: string,
@@ -35,7 +39,7 @@ export async function post(
   return response?.status ?? null
 }
 
-/** Queues an order whose initial data is its number, as the demo API does. */
+/** Queues an order with the order number as its initial data, as the demo API does. */
 export const queueOrder = (system: System, coordinator: string, id: string) =>
   post(system, coordinator, '', { TransactionID: id, InitialData: id })
 
@@ -60,6 +64,6 @@ export const orders = (count: number, prefix: string) =>
     InitialData: `${prefix}${n}`,
   }))
 
-/** Counts the log lines with this message. */
+/** Counts the log lines of a coordinator that contain this message. */
 export const countLogLines = (process: ServiceProcess, message: string): number =>
   process.output().split(`"msg":"${message}"`).length - 1

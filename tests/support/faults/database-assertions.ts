@@ -6,24 +6,27 @@ import type { StepTarget } from '../fakes/step-target.ts'
 import type { System } from '../system.ts'
 import { STEPS } from './step-queues.ts'
 
-/** Reads the rows of a system directly, because the services' own reports could hide an inconsistency. */
+/**
+ * Reads the rows of a system directly from the database, because the services' own reports could hide an
+ * inconsistency.
+ */
 export interface DatabaseAssertions extends AsyncDisposable {
   readonly sql: postgres.Sql
-  /** Counts all runs and the completed ones. */
+  /** Returns the number of all runs and the number of completed runs. */
   countRuns(): Promise<{ runs: number; completed: number }>
-  /** Makes every lease expire and every active run due for the sweeper now. */
+  /** Makes every lease expire now, and makes every active run due for the sweeper now. */
   expireLeases(): Promise<void>
   /**
-   * Compares rows, calls and files once all runs are completed. Fails unless each of `ids` ran each step
-   * once, and each call was repeated at most once for every worker that died in it, always under the same
-   * idempotency key.
+   * Compares rows, calls and files after all runs have completed. Fails unless each transaction in `ids` has run
+   * each step once. A call may be repeated at most once for every worker that died during the call, and always
+   * under the same idempotency key.
    */
   expectConsistent(ids: readonly string[], target: StepTarget): Promise<FaultCounts>
 }
 
-/** Work that faults repeated in a system that stayed consistent. */
+/** Counts the work that was repeated because of faults, in a system that stayed consistent. */
 export interface FaultCounts {
-  /** Attempts whose worker was lost. */
+  /** Number of attempts whose worker was lost. */
   readonly inDoubt: number
   readonly repeatedCalls: number
 }
@@ -55,8 +58,8 @@ export async function openDatabase(system: System): Promise<DatabaseAssertions> 
 }
 
 /**
- * Checks that nothing is lost or duplicated: each id has one header, and one item and one recorded result for
- * each step.
+ * Checks that no row is lost or duplicated: each id has one header, and one item and one recorded result for each
+ * step.
  */
 async function expectRows(sql: postgres.Sql, ids: readonly string[]): Promise<void> {
   const headers = await sql<{ id: string; status: string; version: number }[]>`
@@ -77,9 +80,9 @@ async function expectRows(sql: postgres.Sql, ids: readonly string[]): Promise<vo
   expect(wrong).toEqual([])
 }
 
-/** Checks that each id has one complete file: the CSV header, one row, and nothing else. */
+/** Checks that each id has one complete file, which contains only the CSV header and one row. */
 async function expectFiles(folder: string, ids: readonly string[]): Promise<void> {
-  // A killed worker may leave a temporary file, whose name has another extension.
+  // A killed worker may leave a temporary file behind, which has another extension than `.csv`.
   const files = (await readdir(folder)).filter((file) => file.endsWith('.csv'))
   expect(files.toSorted()).toEqual(ids.map((id) => `Order_${id}.0.csv`).toSorted())
   for (const id of ids) {
@@ -98,7 +101,7 @@ async function expectCalls(
     select "TransactionID" as id, "StepName" as step, "Outcome" as outcome, "Error" as error
     from "Order_Attempt"
     where "Outcome" <> 'completed'`
-  // The target never fails, so an attempt without a result is one whose worker died.
+  // The target never fails, so the worker of an attempt without a result has died.
   expect(attempts.filter(({ outcome }) => outcome !== 'in_doubt')).toEqual([])
   const made = Map.groupBy(
     target.calls,

@@ -3,14 +3,14 @@ import { connect } from 'amqplib'
 import { backend, type System } from '../system.ts'
 import { STEPS } from './step-queues.ts'
 
-/** Counts the step messages that a system publishes, with a queue of its own on the exchange. */
+/** Counts the step messages that a system publishes. The counter binds a queue of its own to the exchange. */
 export interface MessageCounter extends AsyncDisposable {
   readonly published: number
-  /** The highest number of messages for one transaction. */
+  /** The highest number of messages that were published for one transaction. */
   readonly maxPerTransaction: number
 }
 
-/** A coordinator must have been ready before, because it declares the exchange. */
+/** Starts counting. A coordinator must have been ready before, because the coordinator declares the exchange. */
 export async function countStepMessages(system: System): Promise<MessageCounter> {
   const connection = await connect(backend('TEST_AMQP_URL'))
   const channel = await connection.createChannel()

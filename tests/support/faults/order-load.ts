@@ -16,7 +16,7 @@ export interface OrderLoadOptions {
   readonly env: Readonly<Record<string, string>>
   /** Path of the coordinators' entry module. Default: `src/main.ts`. */
   readonly entry?: string
-  /** Outages of backends, one after the other. Each resolves when its backend is available again. */
+  /** Causes outages of backends, one after the other. Each function resolves when its backend is available again. */
   readonly outages?: readonly (() => Promise<void>)[]
 }
 
@@ -28,11 +28,14 @@ export interface OrderLoadResult extends FaultCounts {
   readonly recoverySeconds: number
 }
 
-/** Long enough that workers die during calls, short enough that the orders are completed. */
+/**
+ * The response time of the target. It is long enough for workers to die during calls, and short enough for the
+ * orders to be completed.
+ */
 const RESPONSE_MS = 250
 const CONCURRENT_CALLERS = 40
 const RECOVERY_SECONDS = 60
-/** Longer than a coordinator takes from its start to its first step. */
+/** A coordinator reaches its first step in less than this time after its start. */
 const FIRST_STEP_DEADLINE_MS = 10_000
 
 interface FaultPhase {
@@ -41,9 +44,9 @@ interface FaultPhase {
 }
 
 /**
- * Queues orders through the demo API while one coordinator keeps running and others are killed with SIGKILL,
- * one every `killEveryMs` on average. Fails unless every order is completed within a minute after the last
- * fault and the rows, calls and files are consistent.
+ * Queues orders through the demo API while one coordinator keeps running and other coordinators are killed with
+ * SIGKILL, on average one every `killEveryMs`. Fails unless every order is completed within a minute after the last
+ * fault, and unless the rows, calls and files are consistent.
  */
 export async function runOrderLoad(
   system: System,
@@ -62,8 +65,7 @@ export async function runOrderLoad(
 
   const queueing = queueAll(system, ids)
   const phase: FaultPhase = { isOver: false, isBackendUnavailable: false }
-  // Starts the replica without `system.replica`, which waits until the service is ready: a backend may be
-  // unavailable.
+  // `system.replica` is not used here: it waits until the service is ready, but a backend may be unavailable.
   const startNext = (): ServiceProcess => {
     const coordinator = startAnotherCoordinator(system, env, entry)
     coordinators.push(coordinator)
@@ -79,7 +81,8 @@ export async function runOrderLoad(
   phase.isOver = true
   const kills = await killing
   const lastFaultAt = performance.now()
-  // The target responds without delay from here on, so that the recovery is measured and not the target.
+  // From here on the target responds without delay, so that the measured recovery time does not include the delay
+  // of the target.
   target.latencyMs = 0
   await queueing
   await eventually(
@@ -90,7 +93,8 @@ export async function runOrderLoad(
   const recoverySeconds = (performance.now() - lastFaultAt) / 1_000
   await eventually(async () => expect(await queues.ready()).toEqual({})).catch(
     async (error: unknown) => {
-      // A message is dead-lettered by the broker, or by a coordinator, which then logs a line.
+      // A message is dead-lettered either by the broker or by a coordinator. The coordinator logs a line in this
+      // case.
       const logLines = coordinators
         .flatMap((coordinator) => coordinator.output().split('\n'))
         .filter((line) => /dead-lettered|delivery handler failed/.test(line))
@@ -101,7 +105,7 @@ export async function runOrderLoad(
   return { ...(await database.expectConsistent(ids, target)), ...kills, recoverySeconds }
 }
 
-/** Queues each id, and repeats each request until it succeeds: a caller must not lose an order. */
+/** Queues an order for each id. Each request is repeated until it succeeds, because a caller must not lose an order. */
 async function queueAll(system: System, ids: readonly string[]): Promise<void> {
   const remaining = ids.values()
   const call = async (): Promise<void> => {
@@ -117,7 +121,10 @@ async function queueAll(system: System, ids: readonly string[]): Promise<void> {
   await Promise.all(Array.from({ length: CONCURRENT_CALLERS }, call))
 }
 
-/** Runs three coordinators at a time, so that each has run for three intervals when it is killed. */
+/**
+ * Kills coordinators repeatedly. Three of them run at a time, so each has run for three intervals when it is
+ * killed.
+ */
 async function killRepeatedly(
   startNext: () => ServiceProcess,
   { kills: minimum, killEveryMs }: OrderLoadOptions,
@@ -132,8 +139,8 @@ async function killRepeatedly(
     await delay(killEveryMs * (0.5 + random()))
     const victim = running.shift()
     if (victim === undefined) break
-    // Kills a coordinator only while it has steps in flight, because any other kill proves nothing. During an
-    // outage none has steps in flight.
+    // Waits until the coordinator has steps in flight, because killing an idle coordinator proves nothing. During
+    // an outage of a backend no coordinator has steps in flight, so the wait is short then.
     const waitingSince = performance.now()
     const deadlineMs = () => (phase.isBackendUnavailable ? killEveryMs : FIRST_STEP_DEADLINE_MS)
     while (!hasStepsInFlight(victim) && performance.now() - waitingSince < deadlineMs())

@@ -10,15 +10,21 @@ import { backend, type System } from '../system.ts'
 export const STEPS = ['order', 'report', 'csv'] as const
 type StepName = (typeof STEPS)[number]
 
-/** The queues of a system as RabbitMQ reports them, independent of what the services report. */
+/** The queues of a system as RabbitMQ itself reports them, because a report of the services could hide an error. */
 export interface StepQueues {
-  /** Counts the messages that are ready, by queue. Empty queues are left out. */
+  /** Returns the number of ready messages in each queue that is not empty. */
   ready(): Promise<Record<string, number>>
-  /** Describes each dead-lettered message with its reason: the coordinator's, or the broker's. */
+  /**
+   * Returns a description of each dead-lettered message, with the reason that the coordinator or the broker has
+   * set.
+   */
   deadLetters(): Promise<string[]>
   /** Counts the consumers of the first step's queue. */
   consumers(): Promise<number>
-  /** Deletes the ready messages of a step, as the loss of the broker's disk would. Returns their number. */
+  /**
+   * Deletes the ready messages of a step, to simulate the loss of the broker's disk. Returns the number of deleted
+   * messages.
+   */
   purge(step: StepName): Promise<number>
 }
 
@@ -30,7 +36,7 @@ export function stepQueuesOf(system: System): StepQueues {
     deadQueue('OrderProcess'),
     ...delays.map(({ name }) => delayName(name)),
   ]
-  // A new connection each time: the broker may have restarted since the last one.
+  // Each call opens a new connection, because the broker may have restarted since the previous call.
   async function onChannel<Result>(work: (channel: Channel) => Promise<Result>): Promise<Result> {
     const connection = await connect(backend('TEST_AMQP_URL'))
     connection.on('error', () => {})

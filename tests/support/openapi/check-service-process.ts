@@ -1,7 +1,8 @@
 /**
- * OpenAPI conformance in a service's own process. Loaded by `node --import` before the service's main, it
- * replaces the module `@integration-host/shared/http/service-app` by `checked-service-app.ts`, as the alias in
- * vitest.config.ts does in the process of the tests. `support/system.ts` loads it; benchmarks do not.
+ * Adds the OpenAPI checks to a service that runs as a separate process. `node --import` loads this file before the
+ * main module of the service. It then replaces the module `@integration-host/shared/http/service-app` with
+ * `checked-service-app.ts`. The alias in vitest.config.ts does the same in the process of the tests.
+ * `support/system.ts` loads this file for tests, but not for benchmarks.
  */
 import { registerHooks } from 'node:module'
 

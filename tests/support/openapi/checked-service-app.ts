@@ -1,11 +1,11 @@
 /**
- * Replaces `@integration-host/shared/http/service-app` in every test. It exports the same names and behaves the
- * same, but each app that it creates compares its routes and every response with its own OpenAPI document.
- * A deviation fails the test that caused it. So no test has to check status codes, content types and bodies
- * against the document by itself, and no route can be added without being documented.
+ * Replaces `@integration-host/shared/http/service-app` in every test. This module has the same exports and the same
+ * behaviour. In addition, each app that it creates compares its routes and every response with its own OpenAPI
+ * document. A deviation fails the test that caused it. Therefore tests need not compare status codes, content types
+ * and bodies with the document, and no undocumented route can be added.
  *
- * Two mechanisms do the replacement: in the process of the tests the alias in vitest.config.ts, in the service
- * processes of a system `check-service-process.ts`. The services themselves know nothing of it.
+ * In the process of the tests, the alias in vitest.config.ts replaces the module. In the service processes of a
+ * system, `check-service-process.ts` replaces it. The code of the services is not changed for this.
  */
 import { createServiceApp as createApp } from '../../../packages/shared/src/http/service-app.ts'
 import { createResponseCheck, type OpenApiDocument, undocumented } from './conformance.ts'
@@ -16,7 +16,8 @@ export * from '../../../packages/shared/src/http/service-app.ts'
 export const createServiceApp: typeof createApp = (deps, addRoutes) => {
   const app = createApp(deps, addRoutes)
   const handle = app.fetch
-  // A service process has no test to fail: `support/system.ts` searches its output for these lines.
+  // In a service process there is no test that could fail. So the deviation is also printed, and
+  // `support/system.ts` searches the output of the process for such lines.
   const report = (deviation: string): void => {
     deviations.push(`${deps.name}: ${deviation}`)
     console.error(`${DEVIATION}${deps.name}: ${deviation}`)

@@ -32,7 +32,7 @@ const deviationOf = (line: string, response: Response): Promise<string | null> =
 const csv = (status = 200) =>
   new Response('a,b', { status, headers: { 'Content-Type': 'text/csv; charset=utf-8' } })
 
-describe('the response check', () => {
+describe('the check of responses against an OpenAPI document', () => {
   it.each([
     ['with the documented body', 'GET /things/1', Response.json({ id: 1 })],
     [
@@ -50,7 +50,7 @@ describe('the response check', () => {
   })
 })
 
-describe('the response check for a deviation', () => {
+describe('the check of responses that deviate from an OpenAPI document', () => {
   it.each([
     ['with another status', 'GET /things/1', csv(418), 'the status is not documented'],
     ['with another content type', 'GET /things/1', csv(), '"text/csv" is not documented'],
@@ -70,7 +70,7 @@ describe('the response check for a deviation', () => {
   })
 })
 
-describe('the documented operations and the routes', () => {
+describe('the comparison of routes with an OpenAPI document', () => {
   const routes = [
     { method: 'ALL', path: '/*' },
     { method: 'GET', path: '/things/:id{[0-9]+}' },

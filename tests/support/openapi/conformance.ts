@@ -1,4 +1,4 @@
-/** Compares what a service's OpenAPI document specifies with what the service does. */
+/** Compares the OpenAPI document of a service with the routes and responses of the service. */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 
 export interface OpenApiDocument {
@@ -10,13 +10,13 @@ interface Operation {
 }
 type Content = Readonly<Record<string, { readonly schema?: object }>>
 
-/** A route of the router. Middleware is mounted with the method `ALL`. */
+/** A route of the Hono router. Middleware is registered with the method `ALL`. */
 interface Route {
   readonly method: string
   readonly path: string
 }
 
-/** Returns the routes that are not documented, and the documented operations without a route. */
+/** Returns the routes that the document does not contain, and the documented operations that have no route. */
 export function undocumented(routes: readonly Route[], { paths }: OpenApiDocument): string[] {
   const served = new Set(
     routes.flatMap(({ method, path }) =>
@@ -38,9 +38,12 @@ export function undocumented(routes: readonly Route[], { paths }: OpenApiDocumen
   ]
 }
 
-/** Returns a function that describes how a response deviates from the document; `null` if it conforms. */
+/**
+ * Returns a function that checks a response against the document. The function returns a description of the
+ * deviation; `null` if there is none.
+ */
 export function createResponseCheck(document: OpenApiDocument) {
-  // OpenAPI adds keywords to JSON Schema, so the validator is not strict. Formats are not checked: where a
+  // The validator is not strict, because OpenAPI adds keywords to JSON Schema. It does not check formats: where a
   // format matters, the schema also has a pattern.
   const ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true })
   const validators = new Map<object, ValidateFunction>()

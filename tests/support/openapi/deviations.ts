@@ -1,5 +1,5 @@
-/** Prefix of the line that a service process writes for each response that deviates from its document. */
+/** Prefix of the line that a service process prints for each response that deviates from the OpenAPI document. */
 export const DEVIATION = 'not as documented: '
 
-/** Deviations seen in this process since the last test ended. */
+/** Deviations that were found in this process since the previous test ended. */
 export const deviations: string[] = []

@@ -5,7 +5,7 @@ import {
   runProcess,
 } from '@integration-host/shared/test-support/start-process'
 
-/** The command-line program, started as an operator starts it. */
+/** Runs the command-line program as a separate process, as an operator does. */
 export const CLI = fileURLToPath(new URL('../../../packages/cli/src/main.ts', import.meta.url))
 
 export const runCli = (args: readonly string[], options: ProcessOptions): Promise<ProcessResult> =>

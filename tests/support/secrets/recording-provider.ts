@@ -1,24 +1,25 @@
 /**
- * A proxy in front of the sandbox provider that records every secret in requests and responses, so that a
- * search knows them all. On request it responds to a token call with a body that leaks these secrets.
+ * A proxy in front of the sandbox provider. It records every secret in requests and responses, so that a later
+ * search knows all secrets. On request, it responds to a token call with a body that leaks the secrets of this
+ * call.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import { startHttpServer } from '../fakes/http-server.ts'
 import { type KnownSecret, knownSecret } from './secret-search.ts'
 
-/** The secrets that a response to one token request can leak. */
+/** The secrets of one token request, which a response can leak. */
 export interface TokenCallSecrets {
-  /** The request body as the client sent it. */
+  /** The form-encoded request body as the client sent it. */
   readonly form: string
   readonly refreshToken: string
   readonly authorization: string
-  /** From the provider's own response, which the client never receives. */
+  /** The token from the provider's own response, which the client never receives. */
   readonly accessToken: string
   readonly nextRefreshToken: string
 }
 
-/** A response that replaces the provider's own. */
+/** A response that the proxy sends instead of the provider's own response. */
 export interface LeakyResponse {
   readonly status: number
   readonly contentType: string
@@ -29,25 +30,29 @@ export interface RecordingProvider extends AsyncDisposable {
   readonly url: string
   /** All secrets seen so far, without duplicates. */
   secrets(): readonly KnownSecret[]
-  /** The bearer tokens of the calls to the accounting API. */
+  /** The bearer tokens that were used in calls to the accounting API. */
   readonly bearers: readonly string[]
   /**
-   * Replaces the responses to the next refreshes of the grant that `code` started, after the provider has
-   * granted them.
+   * Replaces the responses to the next refreshes of a grant. `code` is the authorization code that started the
+   * grant. The provider accepts these refreshes before the proxy replaces its responses.
    */
   leakNext(code: string, ...responses: readonly LeakyResponse[]): void
-  /** Returns how many of these responses have not been used yet. */
+  /** Returns the number of replacement responses that have not been sent yet. */
   remainingLeaks(code: string): number
 }
 
 const SECRET_PARAMETERS = ['refresh_token', 'code', 'code_verifier', 'token', 'client_secret']
 const SECRET_MEMBERS = ['access_token', 'refresh_token', 'id_token']
 
-/** @param target the URL of the provider */
+/**
+ * Starts the proxy.
+ *
+ * @param target the URL of the provider
+ */
 export async function startRecordingProvider(target: string): Promise<RecordingProvider> {
   const seen = new Map<string, KnownSecret>()
   const bearers: string[] = []
-  /** Refresh token → the authorization code that started its grant. */
+  /** Maps each refresh token to the authorization code that started the token's grant. */
   const codes = new Map<string, string>()
   const leaks = new Map<string, LeakyResponse[]>()
   const record = (kind: string, value: string | null | undefined): void => {

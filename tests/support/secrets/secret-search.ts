@@ -1,12 +1,12 @@
-/** Searches everything that a system wrote for the secrets of a test run, in every likely encoding. */
+/** Searches all data that a system wrote for the secrets of a test run, in every likely encoding. */
 
-/** A failure names the kind of a secret; the value is never printed. */
+/** An error message names only the kind of a secret. The value is never printed. */
 export interface KnownSecret {
   readonly kind: string
   readonly value: Buffer
 }
 
-/** Something that the system wrote, and where. */
+/** Data that the system wrote, and the place where the data was found. */
 export interface WrittenData {
   readonly place: string
   readonly bytes: Buffer
@@ -17,18 +17,21 @@ export const knownSecret = (kind: string, value: string | Buffer): KnownSecret =
   value: Buffer.from(value),
 })
 
-/** Length of the part of a secret that is searched too, so that a truncated or masked secret is found. */
+/**
+ * Length of the part of a secret that is searched for as well, so that a truncated or partly masked secret is
+ * found.
+ */
 const PART = 16
 
 /**
- * Returns the encoded forms in which a secret may have been written, by name. Base64 comes in all three
- * alignments, because a secret may start anywhere in a larger encoded value.
+ * Returns the encodings in which a secret may have been written, by name. Base64 has three variants, because a
+ * secret may start at any offset of a larger encoded value.
  */
 export function formsOf(value: Buffer): ReadonlyMap<string, string> {
   const raw = value.toString('latin1')
   const forms = new Map([['raw', raw]])
   if (value.length >= 2 * PART) {
-    // The search leaves out the first characters, because the prefix that names a token's kind is not secret.
+    // The first characters are not searched for, because the prefix that shows the kind of a token is not secret.
     forms.set('a part of it', raw.slice(PART, 2 * PART))
     forms.set('its end', raw.slice(-PART))
   }
@@ -39,7 +42,7 @@ export function formsOf(value: Buffer): ReadonlyMap<string, string> {
   for (const encoding of ['base64', 'base64url'] as const) {
     for (const offset of [0, 1, 2]) {
       const shifted = Buffer.concat([Buffer.alloc(offset), value])
-      // Leaves out the characters that contain bits of the data before or after the secret.
+      // Removes the first and last characters, which also encode bits of the data before and after the secret.
       const whole = shifted.toString(encoding).slice(offset === 0 ? 0 : offset + 1)
       const shared = shifted.length % 3
       const text = whole.replace(/=+$/, '')
@@ -49,7 +52,7 @@ export function formsOf(value: Buffer): ReadonlyMap<string, string> {
   return forms
 }
 
-/** Returns one line for each secret that the data contain: `<kind> in <place> (<form>)`. */
+/** Returns one line for each secret that occurs in the data: `<kind> in <place> (<form>)`. */
 export function search(secrets: readonly KnownSecret[], written: readonly WrittenData[]): string[] {
   const wanted = secrets.map(({ kind, value }) => ({ kind, forms: [...formsOf(value)] }))
   const hits = written.flatMap(({ place, bytes }) => {

@@ -1,4 +1,4 @@
-/** Reads everything that a system wrote to Redis, RabbitMQ, PostgreSQL and its data folder. */
+/** Reads all data that a system wrote to Redis, RabbitMQ, PostgreSQL and its data folder. */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Channel, connect } from 'amqplib'
@@ -10,7 +10,7 @@ import type { WrittenData } from './secret-search.ts'
 /**
  * Reads the name and value of every key with a prefix.
  *
- * @throws {Error} for a type of value that it cannot read
+ * @throws {Error} for a value whose type is not supported
  */
 export async function readRedis(url: string, prefix: string): Promise<WrittenData[]> {
   const redis = new Redis(url)
@@ -52,14 +52,17 @@ async function valuesOf(redis: Redis, key: string): Promise<readonly (string | B
 
 /** Records a copy of every message that a system publishes from now on. */
 export interface MessageRecorder extends AsyncDisposable {
-  /** Returns the recorded messages and those still in the system's queues, which it empties. */
+  /**
+   * Returns the recorded messages and the messages that are still in the queues of the system. Empties these
+   * queues.
+   */
   read(): Promise<WrittenData[]>
   readonly channel: Channel
 }
 
 export const exchangeNames: readonly string[] = exchanges.map(({ name }) => name)
 
-/** Returns the routing keys with which an exchange routes to at least one queue. */
+/** Returns the routing keys for which an exchange has at least one bound queue. */
 function routingKeys({ name, type }: (typeof exchanges)[number]): readonly string[] {
   if (type === 'topic') return ['#']
   const bindings = queues.flatMap((queue) => queue.bindings)
@@ -67,7 +70,7 @@ function routingKeys({ name, type }: (typeof exchanges)[number]): readonly strin
   return type === 'fanout' ? [''] : keys
 }
 
-/** The system must have declared its exchanges. */
+/** Starts recording. The system must already have declared its exchanges. */
 export async function recordMessages(url: string, prefix: string): Promise<MessageRecorder> {
   const connection = await connect(url)
   const channel = await connection.createChannel()
@@ -103,7 +106,7 @@ export async function recordMessages(url: string, prefix: string): Promise<Messa
   }
 }
 
-/** Reads every row of every table of a database, including the table of migrations. */
+/** Reads every row of every table of a database, including the table of applied migrations. */
 export async function readPostgres(url: string): Promise<WrittenData[]> {
   const sql = postgres(url, { max: 1, onnotice: () => {} })
   const tables = await sql<{ schema: string; name: string }[]>`
@@ -119,7 +122,7 @@ export async function readPostgres(url: string): Promise<WrittenData[]> {
   return written
 }
 
-/** Reads the path and content of every file below a folder. */
+/** Reads the path and the content of every file below a folder. */
 export async function readFolder(folder: string): Promise<WrittenData[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   return Promise.all(
