@@ -40,7 +40,7 @@ export const summaryFields = [
 ] as const
 
 /** The fields whose values are envelopes. */
-export const secretFields = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
+const secretFields = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
 
 /** The fields that a failed or unfinished refresh adds to a token pair, and that the next pair removes. */
 export const overlayFields = ['Fault', 'FaultSeal', 'Attempts', 'NextTryAt', 'Intent'] as const

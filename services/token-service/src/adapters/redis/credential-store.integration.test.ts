@@ -22,15 +22,15 @@ import {
 } from '../../credential/credential-store.contract.ts'
 
 const { open, openUsable, firstPrefix } = redisStoresPerTest()
-let opened: TestRedis
+let contractRedis: TestRedis
 
 credentialStoreContract('Redis', {
   async open() {
-    opened = await openUsable()
-    return opened.store
+    contractRedis = await openUsable()
+    return contractRedis.store
   },
   async edit(change) {
-    const { redis, store } = opened
+    const { redis, store } = contractRedis
     const names = await redis.zrange('credentials:names', '0', '-1')
     const records: StoredRecords = {}
     for (const name of names) records[name] = await redis.hgetall(name)
