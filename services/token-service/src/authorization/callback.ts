@@ -14,7 +14,7 @@ import { invalid } from './authorization-request.ts'
 import type { AuthorizationStore, CodeClaim } from './authorization-store.ts'
 import type { CodeExchanges } from './code-exchange.ts'
 import { digest } from './digest.ts'
-import type { ExchangeAdmission } from './exchange-admission.ts'
+import { busy, type ExchangeAdmission } from './exchange-admission.ts'
 
 export type CompletedAuthorization =
   | {
@@ -58,8 +58,27 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     }
   }
 
-  /** C3: resolves with the result of the callback that has used the state. */
+  let waiting = 0
+
+  /**
+   * C3: resolves with the result of the callback that has used the state.
+   *
+   * @throws {IntegrationError} `busy` if too many callbacks wait already.
+   */
   async function resultOfFirst(
+    callback: Callback,
+    options: { readonly mayBeFinished: boolean },
+  ): Promise<CompletedAuthorization> {
+    if (waiting >= MAX_WAITING) throw busy()
+    waiting += 1
+    try {
+      return await waitForFirst(callback, options)
+    } finally {
+      waiting -= 1
+    }
+  }
+
+  async function waitForFirst(
     { state, code, realm }: Callback,
     { mayBeFinished }: { readonly mayBeFinished: boolean },
   ): Promise<CompletedAuthorization> {
@@ -109,6 +128,11 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   }
 }
 
+/**
+ * How many callbacks may wait for the result of another one. They hold no permit, so without a limit a client could
+ * repeat one callback on every connection of the service while the provider responds slowly.
+ */
+const MAX_WAITING = 100
 /** The first callback claims its code a few milliseconds after it has used the state, later on a busy machine. */
 const CLAIM_READS = 5
 const CLAIM_READ_PAUSE_MS = 100

@@ -6,7 +6,8 @@
  *     claimant's result.
  * E2  For a holder of a service key, a request that was not sent or whose outcome is unknown is retried at most
  *     twice. After a usable response no request is retried. For a browser no request is ever retried, because any
- *     client can send a callback with a made-up code and must not cause more than one request.
+ *     client can send a callback with a made-up code and must not cause more than one request for each configured
+ *     client secret.
  * E3  A received grant is stored even if the store is unavailable for a while. Nothing is stored before a complete,
  *     valid response.
  * E4  The user of the browser can change the realm in a callback, but not the one in the id token, which comes from

@@ -40,6 +40,12 @@ export interface ExchangeAdmission {
   admit(caller: ExchangeCaller): Promise<ExchangePermit>
 }
 
+/** The error for a caller that has to try again later. */
+export const busy = (): IntegrationError =>
+  new IntegrationError('busy', 'too many authorizations are being completed; retry', {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  })
+
 export function createExchangeAdmission(): ExchangeAdmission {
   const semaphores = {
     browser: createSemaphore(PERMITS.browser),
@@ -48,11 +54,7 @@ export function createExchangeAdmission(): ExchangeAdmission {
   return {
     async admit(caller) {
       const release = await semaphores[caller].acquire(QUEUES[caller])
-      if (release === null) {
-        throw new IntegrationError('busy', 'too many authorizations are being completed; retry', {
-          retryAfterSeconds: RETRY_AFTER_SECONDS,
-        })
-      }
+      if (release === null) throw busy()
       const admittedAt = performance.now()
       return {
         release(wasUsed) {

@@ -187,7 +187,7 @@ function openFault(keys: KeyRing, name: string, fields: StoredFields): Fault {
   } catch (error) {
     if (!(error instanceof DecryptionError)) throw error
   }
-  if (parsed === null || !(parsed.Code in faultClasses))
+  if (parsed === null || !Object.hasOwn(faultClasses, parsed.Code))
     return keys.reject('the fault was not stored by this service')
   const { TraceId: _, ...effect } = parsed
   const { remedy } = faultClasses[parsed.Code as FaultClass]

@@ -140,6 +140,23 @@ describe('the state of an authorization', () => {
     expect(exchanges()).toHaveLength(1)
   })
 
+  it('lets at most 100 callbacks wait for the result of a code exchange in flight, and rejects more as busy', async () => {
+    const started = await startInBrowser()
+    const gate = Promise.withResolvers<void>()
+    provider.script({ until: gate.promise })
+    const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
+    const send = () => callBack(service.url, query, started.cookie)
+    const first = send()
+    await eventually(() => expect(exchanges()).toHaveLength(1))
+    const others = Array.from({ length: 101 }, send)
+    const rejected = await Promise.race(others)
+    expect([rejected.status, rejected.headers.get('Retry-After')]).toEqual([503, '5'])
+    gate.resolve()
+    const statuses = (await Promise.all([first, ...others])).map(({ status }) => status)
+    expect(statuses.toSorted()).toEqual([...Array(101).fill(302), 503])
+    expect(exchanges()).toHaveLength(1)
+  })
+
   it('rejects a used state that is replayed with another code', async () => {
     const started = await startInBrowser()
     expect((await callBackFor(started)).status).toBe(302)
