@@ -71,8 +71,8 @@ const chosen = entries
 const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
-// The benchmark uses the local servers only: the processor time of a server in a container cannot be read, and the
-// PostgreSQL that the tests would start runs without fsync.
+// The benchmark uses local servers only. The processor time of a server in a container cannot be read, and fsync is off
+// in a PostgreSQL that the tests start.
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const stub = opened.use(await startStub())

@@ -300,7 +300,7 @@ describe('the bootstrap while its program runs', () => {
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
   })
 
-  it('puts the folder of the Node in node_modules first on the PATH of a package program', async () => {
+  it('starts a package program with a PATH that begins with the folder of the installed Node executable', async () => {
     needNode('>=999.0')
     const result = await bootstrap('--bin', 'tool', 'run', '--fast')
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)

@@ -70,8 +70,8 @@ it.each([
     redirect: 'manual',
   })
   await response.body?.cancel()
-  // The same process exports the span of this later request. By then it would have exported the spans of the
-  // request without a key as well.
+  // The same process exports the span of this later request. If it had recorded spans of the request
+  // without a key, it would have exported them by then.
   const url = name === 'demo-api' ? '/order?order=1' : '/nowhere'
   await system.call(system.url(name) + url, { headers: caller.headers })
   await eventually(() => expect(namesOf(caller.traceId)).not.toEqual([]))

@@ -222,7 +222,7 @@ describe('a hostile response of upstream', () => {
     },
   )
 
-  it('removes cookies, headers that apply to an origin, and headers that contain the token from a response', async () => {
+  it('removes from a response all cookies, headers that apply to an origin, and headers that contain the token', async () => {
     const before = upstream.handle
     upstream.handle = (request, response) =>
       response

@@ -122,7 +122,7 @@ describe('a response without a body', () => {
     },
   )
 
-  it('keeps the connection usable after responses to HEAD and with status 204', async () => {
+  it('keeps the connection usable after a response to HEAD and after a response with status 204', async () => {
     upstream.handle = (request, response) =>
       request.method === 'HEAD'
         ? response.writeHead(200, { 'Transfer-Encoding': 'chunked' }).end()

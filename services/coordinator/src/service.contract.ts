@@ -365,7 +365,7 @@ export function coordinatorContract(
       })
     })
 
-    it('charges no attempt to a step that calls waitFor any number of times', async () => {
+    it('does not count waitFor as an attempt, however often a step calls it', async () => {
       let times = 0
       const waiting = (step: Step) => {
         times += 1

@@ -6,8 +6,8 @@ import type { ProviderProfile } from '@integration-host/shared/provider-profile/
 import type { ProviderResponse } from './provider-call.ts'
 
 /**
- * Returns the names of members, claims, headers or scopes that look like names: words in snake_case, kebab-case or
- * camelCase. A token does not match, because it mixes digits and letters.
+ * Returns the words in snake_case, kebab-case or camelCase, which are names of members, claims, headers or scopes. A
+ * token does not match, because it mixes digits and letters.
  */
 export const names = (given: Iterable<string>): string =>
   [...new Set([...given].map((name) => (NAME.test(name) ? name : '(a name not shown)')))]

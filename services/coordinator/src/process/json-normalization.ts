@@ -40,8 +40,8 @@ export const isPreservedAsJson = (value: unknown): boolean =>
 
 /**
  * Parses JSON from a client; returns `undefined` for text that is not JSON. A number that a double cannot
- * represent exactly (`9007199254740993`, `1e400`) would be stored as another number. The parsed result then
- * contains a value that `isPreservedAsJson` rejects.
+ * represent exactly (`9007199254740993`, `1e400`) would be stored as another number. For such a number
+ * the result contains a value that `isPreservedAsJson` rejects, so that the number is not changed silently.
  */
 export function parseClientJson(text: string): unknown {
   // A reviver that checks every number makes parsing many times slower, and most texts contain no number that

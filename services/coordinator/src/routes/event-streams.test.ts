@@ -114,7 +114,7 @@ describe('the streams of /events', () => {
     expect(response.ids).toEqual(['1', '2'])
   })
 
-  it('writes only the events of the process that a stream names', () => {
+  it('writes to a stream only the events of the process that was requested for it', () => {
     const [all, orders, invoices] = [
       open(),
       open({ process: 'Orders' }),

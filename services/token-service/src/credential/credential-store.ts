@@ -154,8 +154,8 @@ export interface PutOptions {
   /** Identifies this grant. A retried `put` uses the same value. */
   readonly id?: string
   /**
-   * The version that must be stored at present; `null` if no credential may be stored. Otherwise `put` throws {@link
-   * VersionConflict}.
+   * The version that `put` expects in the store; `null` if it expects no stored credential. If the store contains
+   * anything else, `put` throws {@link VersionConflict}.
    */
   readonly over?: number | null
 }

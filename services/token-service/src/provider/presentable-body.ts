@@ -26,8 +26,8 @@ export function presentableBody(body: string, secrets: readonly string[]): strin
     // A request that the response echoes, and JSON web tokens.
     .replace(/\b(Basic|Bearer)\s+[\w+/=.~%-]{16,}/gi, `$1 ${REDACTED}`)
     .replace(/eyJ[\w-]{8,}(?:\.[\w-]*){0,4}/g, REDACTED)
-    // Any other text that is as long as a token, under any name and in any encoding. The limit of 40 characters keeps
-    // UUIDs, which have 36 characters.
+    // Any other text of at least 40 characters could be a token, under any name and in any encoding. UUIDs have 36
+    // characters, so they are not redacted.
     .replace(/(?<![\w~+-])[\w~+-]{40,}/g, REDACTED)
   return shown.length > BODY_LIMIT ? `${shown.slice(0, BODY_LIMIT)}…` : shown
 }

@@ -116,7 +116,7 @@ describe('the tables of the PostgreSQL source', () => {
     await eventually(async () => expect(await source.recoverExpiredLeases(10)).toHaveLength(1))
   })
 
-  it('runs a finished run again after SQL sets it to Queued and leaves CompletedAt and the error set', async () => {
+  it('repeats a finished run that SQL has set to Queued without clearing CompletedAt and the error', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "CompletedAt")
