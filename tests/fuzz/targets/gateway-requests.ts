@@ -19,6 +19,8 @@ const inputs = [
   head('GET http://gateway/v3/company/1/x HTTP/1.1'),
 ].map((input) => Buffer.from(input))
 
+const MAX_TRIES = 3
+
 /**
  * Sends mutated requests to two gateways, one with and one without the fast path. Each request that reaches the
  * accounting API must carry the token of the company in its path. Both gateways must forward the same requests. A
@@ -78,10 +80,18 @@ export async function gatewayRequests(): Promise<Target> {
     inputs,
     processes: gateways.all,
     async check(input) {
-      const forwarded: (readonly string[])[] = []
-      for (const gateway of gateways.all) forwarded.push(await forwardedBy(gateway, input))
-      const [fast, plain] = forwarded.map((requests) => requests.join('\n'))
-      if (fast !== plain) violations.push(`with the fast path:\n${fast}\nand without it:\n${plain}`)
+      for (let tries = 1; ; tries += 1) {
+        const forwarded: (readonly string[])[] = []
+        for (const gateway of gateways.all) forwarded.push(await forwardedBy(gateway, input))
+        const [fast, plain] = forwarded.map((requests) => requests.join('\n'))
+        if (fast === plain) break
+        // On a slow machine, the caller may end its connection before a gateway has a token, and the gateway then sends
+        // nothing. Only a difference that repeats is a difference between the gateways.
+        if (tries === MAX_TRIES) {
+          violations.push(`with the fast path:\n${fast}\nand without it:\n${plain}`)
+          break
+        }
+      }
       if (violations.length > 0) throw new Error(violations.splice(0).join('\n'))
     },
     [Symbol.asyncDispose]: () => running.disposeAsync(),
