@@ -1,7 +1,6 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { text } from 'node:stream/consumers'
+import { startHttpServer } from '../../support/fakes/http-server.ts'
 import type { Target } from '../fuzz.ts'
 import { control, KEY, startGateways, tokenOf } from '../gateway.ts'
 import { exchange } from '../raw-http.ts'
@@ -41,23 +40,15 @@ export async function gatewayRequests(): Promise<Target> {
     if (body !== null) seen.push(`${method} ${url} ${JSON.stringify(body)}`)
     response.end(`for ${realm}`)
   }
-  const upstream = createServer((request, response) => void respond(request, response))
-  upstream.on('clientError', (error: Error, socket) => {
-    // If a caller ends its connection in the middle of a body, the gateway also ends the request to the accounting
-    // API.
-    if (!/ECONNRESET|INVALID_EOF_STATE/.test('code' in error ? String(error.code) : ''))
-      violations.push(`the gateway sent a malformed request: ${error.message}`)
-    socket.destroy()
-  })
-  opened.defer(async () => {
-    upstream.close()
-    upstream.closeAllConnections()
-    await once(upstream, 'close')
-  })
-  upstream.listen(0, '127.0.0.1')
-  await once(upstream, 'listening')
-  const { port } = upstream.address() as AddressInfo
-  const gateways = opened.use(await startGateways(`http://127.0.0.1:${port}`))
+  const upstream = opened.use(
+    await startHttpServer(respond, (error) => {
+      // If a caller ends its connection in the middle of a body, the gateway also ends the request to the accounting
+      // API.
+      if (!/ECONNRESET|INVALID_EOF_STATE/.test('code' in error ? String(error.code) : ''))
+        violations.push(`the gateway sent a malformed request: ${error.message}`)
+    }),
+  )
+  const gateways = opened.use(await startGateways(upstream.url))
   let count = 0
   async function forwardedBy(
     gateway: (typeof gateways.all)[number],

@@ -8,10 +8,12 @@ export interface HttpServer extends AsyncDisposable {
 
 /**
  * Starts an HTTP server on a free loopback port. If `handle` rejects, the server closes the connection without a
- * response. Disposing the server also closes all open connections.
+ * response. `onClientError` is called for each malformed request, whose connection is then closed. Disposing the server
+ * also closes all open connections.
  */
 export async function startHttpServer(
   handle: (request: IncomingMessage, response: ServerResponse) => void | Promise<void>,
+  onClientError?: (error: Error) => void,
 ): Promise<HttpServer> {
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
@@ -21,6 +23,11 @@ export async function startHttpServer(
     }
   }
   const server = createServer((request, response) => void respond(request, response))
+  if (onClientError !== undefined)
+    server.on('clientError', (error, socket) => {
+      onClientError(error)
+      socket.destroy()
+    })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   return {

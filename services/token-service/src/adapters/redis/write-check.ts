@@ -12,7 +12,8 @@ const INTERVAL_MS = 3_000
 const KEY_TTL_MS = 60_000
 
 /**
- * Reports to `dependency` whether the last write succeeded. At most one write is in flight. Disposing ends the
+ * Reports to `dependency` whether the last write succeeded. A reconnect starts a check at once, also while an
+ * earlier write has no reply yet. Disposing ends the
  * checks.
  */
 export function watchWrites(redis: Redis, dependency: Dependency): Disposable {
