@@ -152,7 +152,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
       responses: { 200: textResponse('metrics', 'text/plain') },
     }),
     async (c) => {
-      return c.body(await metrics.read(), 200, {
+      return c.body(await metrics.readForScrape(), 200, {
         'Content-Type': metrics.registry.contentType,
       })
     },

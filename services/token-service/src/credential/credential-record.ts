@@ -135,18 +135,30 @@ export function summaryOf(fields: StoredFields): CredentialSummary {
  * @throws {DecryptionError} The record was changed by another program, is that of another name, or was encrypted with a
  * key that the ring does not have.
  */
-export function openCredential(keys: KeyRing, name: string, fields: StoredFields): Credential {
+export const openCredential = (keys: KeyRing, name: string, fields: StoredFields): Credential =>
+  openRecord(keys, name, fields).credential
+
+/** Also returns whether a stored fault may be authenticated, which is not the case for a fault of B5. */
+function openRecord(
+  keys: KeyRing,
+  name: string,
+  fields: StoredFields,
+): { readonly credential: Credential; readonly maySealFault: boolean } {
   const access = openField(keys, name, fields, 'Authenticator')
   // A record without an access token is authenticated by its refresh token.
   const carrier = access ?? openField(keys, name, fields, 'RefreshToken')
   if (fields['Name'] !== name) keys.reject('the record has another name')
   const accessToken = access?.secret ?? null
-  if (carrier?.hasLabels !== true) return { ...summaryOf(fields), accessToken } // B4
+  if (carrier?.hasLabels !== true)
+    return { credential: { ...summaryOf(fields), accessToken }, maySealFault: true } // B4
   const hasFault = Boolean(fields['Fault'])
   if (fields['Status'] !== (hasFault ? 'faulted' : 'active'))
     keys.reject('Status contradicts the fault')
-  const fault = hasFault ? openFault(keys, name, fields) : null
-  return { ...summaryOf(fields), fault, accessToken }
+  const { fault, isAuthenticated } = hasFault
+    ? openFault(keys, name, fields)
+    : { fault: null, isAuthenticated: false }
+  const credential = { ...summaryOf(fields), fault, accessToken }
+  return { credential, maySealFault: isAuthenticated }
 }
 
 /**
@@ -176,14 +188,23 @@ export function openForList(keys: KeyRing, name: string, fields: StoredFields): 
   }
 }
 
-/** @throws {DecryptionError} for a fault that no release of this service can have stored. */
-function openFault(keys: KeyRing, name: string, fields: StoredFields): Fault {
+/**
+ * Reads the stored fault of a record. Without a valid `FaultSeal` the fault stays in effect, but its texts are replaced
+ * (B5).
+ *
+ * @throws {DecryptionError} for a fault that no release of this service can have stored.
+ */
+function openFault(
+  keys: KeyRing,
+  name: string,
+  fields: StoredFields,
+): { readonly fault: Fault; readonly isAuthenticated: boolean } {
   const text = fields['Fault'] ?? ''
   const place = { name, field: 'FaultSeal', version: Number(fields['Version']) }
   const parsed = parseJsonAs(Fault, text)
   try {
     const { hasLabels } = keys.openWithLabels(fields['FaultSeal'] ?? '', place, text)
-    if (hasLabels && parsed !== null) return parsed
+    if (hasLabels && parsed !== null) return { fault: parsed, isAuthenticated: true }
   } catch (error) {
     if (!(error instanceof DecryptionError)) throw error
   }
@@ -191,7 +212,8 @@ function openFault(keys: KeyRing, name: string, fields: StoredFields): Fault {
     return keys.reject('the fault was not stored by this service')
   const { TraceId: _, ...effect } = parsed
   const { remedy } = faultClasses[parsed.Code as FaultClass]
-  return { ...effect, Message: UNAUTHENTICATED_FAULT, Remedy: remedy } // B5
+  const fault = { ...effect, Message: UNAUTHENTICATED_FAULT, Remedy: remedy }
+  return { fault, isAuthenticated: false }
 }
 
 const UNAUTHENTICATED_FAULT =
@@ -240,7 +262,7 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
   const hasStaleFault = Boolean(fields['FaultSeal']) && !keys.isCurrent(fields['FaultSeal'] ?? '')
   if (stale.length === 0 && !hasStaleFault) return null
   // Decrypting the secrets also verifies the plain fields before these are authenticated again.
-  const { fault } = openCredential(keys, name, fields)
+  const { credential, maySealFault } = openRecord(keys, name, fields)
   const version = Number(fields['Version'])
   const secrets = stale.map((field) => {
     const text = openField(keys, name, fields, field)?.secret.reveal() ?? ''
@@ -251,11 +273,8 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
     // A seal without a valid fault is removed, because otherwise every further pass would count it as encrypted with
     // an old key.
     ...(hasStaleFault && { FaultSeal: '' }),
-    // A fault that is not authenticated (B5) must not get a seal.
-    ...(fault !== null &&
-      fault.Message !== UNAUTHENTICATED_FAULT && {
-        FaultSeal: faultSeal(keys, name, version, fields['Fault'] ?? ''),
-      }),
+    ...(credential.fault !== null &&
+      maySealFault && { FaultSeal: faultSeal(keys, name, version, fields['Fault'] ?? '') }),
   }
 }
 

@@ -27,6 +27,7 @@ import { outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import { createStoreCommands } from './commands.ts'
 import { retireKeyCheckValues } from './key-check-value.ts'
 import { keysOf, KEYS } from './key-names.ts'
+import { createRecordOpener, type FieldValues } from './opened-records.ts'
 import { createRedisOutbox } from './outbox.ts'
 
 const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator', 'RefreshToken'] as const
@@ -45,6 +46,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
   const commands = createStoreCommands(redis, ensureUsable)
   const { using, script } = commands
 
+  const openRecord = createRecordOpener(keys, (values) => toFields(CREDENTIAL_FIELDS, values))
+
   async function read(name: string, fields: readonly string[]): Promise<StoredFields | null> {
     const values = await using(() => redis.hmget(name, ...fields))
     return toFields(fields, values)
@@ -54,8 +57,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     ...createRedisOutbox(commands, auditEntries),
 
     async get(name) {
-      const fields = await read(name, CREDENTIAL_FIELDS)
-      return fields === null ? null : openCredential(keys, name, fields)
+      return openRecord(name, await using(() => redis.hmget(name, ...CREDENTIAL_FIELDS)))
     },
 
     async list({ after, limit }) {
@@ -266,10 +268,7 @@ const leaseArguments = (lease: Lease) => ({
 const flat = (fields: StoredFields): string[] => Object.entries(fields).flat()
 
 /** The fields of an HMGET reply; `null` if the hash does not exist, for which Redis returns null in every field. */
-function toFields(
-  names: readonly string[],
-  values: readonly (string | null)[],
-): StoredFields | null {
+function toFields(names: readonly string[], values: FieldValues): StoredFields | null {
   if (values[names.indexOf('Name')] === null) return null
   return Object.fromEntries(names.map((name, index) => [name, values[index] ?? '']))
 }

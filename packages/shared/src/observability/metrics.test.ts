@@ -1,0 +1,44 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { createMetrics } from './metrics.ts'
+
+describe('the metrics that a scrape reads', () => {
+  beforeEach(() => void vi.useFakeTimers())
+  afterEach(() => void vi.useRealTimers())
+
+  /** Returns a function that scrapes once, and returns how many times the metrics have been computed. */
+  function scraper(): () => Promise<number> {
+    const metrics = createMetrics('test')
+    let computed = 0
+    metrics.beforeEach(() => void (computed += 1))
+    return async () => {
+      await metrics.readForScrape()
+      return computed
+    }
+  }
+
+  it('are computed for each scrape while there are few', async () => {
+    const scrape = scraper()
+    for (let scrapes = 1; scrapes <= 20; scrapes += 1) expect(await scrape()).toBe(scrapes)
+  })
+
+  it('are computed four times a second while clients scrape without a pause', async () => {
+    const scrape = scraper()
+    for (let scrapes = 0; scrapes < 100; scrapes += 1) await scrape()
+    const afterBurst = await scrape()
+    for (let tenths = 0; tenths < 100; tenths += 1) {
+      vi.advanceTimersByTime(100)
+      await scrape()
+    }
+    expect((await scrape()) - afterBurst).toBe(40)
+  })
+
+  it('are the last computed ones between two computations', async () => {
+    const metrics = createMetrics('test')
+    const calls = metrics.counter('calls_total', 'Calls')
+    for (let scrapes = 0; scrapes < 100; scrapes += 1) await metrics.readForScrape()
+    calls.inc()
+    expect(await metrics.readForScrape()).toContain('calls_total{service="test"} 0')
+    vi.advanceTimersByTime(250)
+    expect(await metrics.readForScrape()).toContain('calls_total{service="test"} 1')
+  })
+})

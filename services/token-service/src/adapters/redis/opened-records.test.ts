@@ -1,0 +1,75 @@
+import { describe, expect, it } from 'vitest'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
+import { grantOf } from '../../../test-support/grants.ts'
+import { testKeys } from '../../../test-support/service-fixture.ts'
+import { sealGrant, type StoredFields } from '../../credential/credential-record.ts'
+import { createRecordOpener } from './opened-records.ts'
+
+const NAME = 'ACC-1'
+const FIELDS = [
+  ...['Name', 'Environment', 'Expiry', 'Version', 'RefreshedAt', 'IdleExpiry', 'HardExpiry'],
+  ...['ExpiryNotice', 'Status', 'Authenticator', 'RefreshToken'],
+]
+
+/** Returns an opener, the values of a stored record, and a function that returns the number of decryptions. */
+function fixture() {
+  let decryptions = 0
+  const ring = testKeys()
+  const keys: KeyRing = {
+    ...ring,
+    openWithLabels(...input) {
+      decryptions += 1
+      return ring.openWithLabels(...input)
+    },
+  }
+  const open = createRecordOpener(keys, (values) =>
+    values[0] === null
+      ? null
+      : (Object.fromEntries(
+          FIELDS.map((field, index) => [field, values[index] ?? '']),
+        ) as StoredFields),
+  )
+  const valuesOf = (version: number): (string | null)[] => {
+    const fields = sealGrant(ring, grantOf(NAME, `token-${version}`), version)
+    return FIELDS.map((field) => fields[field] ?? null)
+  }
+  return { open, valuesOf, decryptions: () => decryptions }
+}
+
+describe('the opener of records', () => {
+  it('decrypts a record once until the record changes', () => {
+    const { open, valuesOf, decryptions } = fixture()
+    const first = valuesOf(1)
+    expect(open(NAME, first)).toBe(open(NAME, [...first]))
+    expect(decryptions()).toBe(1)
+    expect(open(NAME, valuesOf(2))?.version).toBe(2)
+    expect(decryptions()).toBe(2)
+  })
+
+  it('rejects a record whose plain fields were changed, although it has opened the record before', () => {
+    const { open, valuesOf } = fixture()
+    const values = valuesOf(1)
+    open(NAME, values)
+    const changed = values.with(FIELDS.indexOf('Expiry'), '2099-01-01T00:00:00.000Z')
+    expect(() => open(NAME, changed)).toThrow(DecryptionError)
+    expect(open(NAME, values)?.version).toBe(1)
+  })
+
+  it('rejects the record under another name', () => {
+    const { open, valuesOf } = fixture()
+    const values = valuesOf(1)
+    open(NAME, values)
+    expect(() => open('ACC-2', values)).toThrow(DecryptionError)
+  })
+
+  it('returns null for a record that was removed', () => {
+    const { open, valuesOf } = fixture()
+    open(NAME, valuesOf(1))
+    expect(
+      open(
+        NAME,
+        Array.from(FIELDS, () => null),
+      ),
+    ).toBeNull()
+  })
+})
