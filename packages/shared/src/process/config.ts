@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 import { Secret } from '../secrets/secret.ts'
+import { tlsProblems } from '../tls/tls-files.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
@@ -18,7 +19,8 @@ export class ConfigError extends Error {
 
 /**
  * Reads settings from the environment. An empty variable counts as unset. `X_FILE` names a file whose content becomes
- * the value of `X`, without one trailing newline.
+ * the value of `X`, without one trailing newline. A setting whose own name ends in `_FILE` is a path, and has no such
+ * second form. The files of the TLS settings in the schema are checked as well.
  *
  * @throws {ConfigError} naming every wrong variable.
  */
@@ -33,6 +35,7 @@ export function parseConfig<Shape extends z.ZodObject>(
       name === 'SERVICE_API_KEY' ? readServiceKeys(env, problems) : readSetting(name, env, problems)
     if (value !== undefined) values[name] = value
   }
+  problems.push(...tlsProblems(schema.shape, values))
   const parsed = schema.safeParse(values)
   if (!parsed.success) {
     for (const issue of parsed.error.issues) {
@@ -48,7 +51,7 @@ export function parseConfig<Shape extends z.ZodObject>(
 
 function readSetting(name: string, env: Environment, problems: string[]): string | undefined {
   const direct = env[name] || undefined
-  const file = env[`${name}_FILE`] || undefined
+  const file = name.endsWith('_FILE') ? undefined : env[`${name}_FILE`] || undefined
   if (file === undefined) return direct
   if (direct !== undefined) {
     problems.push(`${name}_FILE: is set beside ${name}; keep one`)

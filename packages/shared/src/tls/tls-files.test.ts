@@ -1,0 +1,120 @@
+import { copyFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import {
+  type Authority,
+  type Certificate,
+  createAuthority,
+} from '../../test-support/certificates.ts'
+import { parseConfig } from '../process/config.ts'
+import { tlsFiles, tlsSettings } from './tls-files.ts'
+
+const Settings = z.object({ REDIS_URL: z.string().optional(), ...tlsSettings('REDIS') })
+const parse = (env: Record<string, string>) =>
+  parseConfig(Settings, { REDIS_URL: 'rediss://:hush@host', ...env })
+
+let authority: Authority
+let client: Certificate
+let other: Certificate
+beforeAll(async () => {
+  authority = await createAuthority()
+  client = await authority.issue('client')
+  other = await authority.issue('other')
+})
+afterAll(() => authority[Symbol.asyncDispose]())
+
+async function fileWith(content: string): Promise<string> {
+  const path = join(authority.folder, crypto.randomUUID())
+  await writeFile(path, content)
+  return path
+}
+
+describe('the settings of TLS files', () => {
+  it('are paths: the value of a setting is not replaced by the content of the file', () => {
+    const config = parse({ REDIS_CA_FILE: authority.caFile })
+    expect(config.REDIS_CA_FILE).toBe(authority.caFile)
+    expect(tlsFiles('REDIS', config)?.read().ca).toContain('BEGIN CERTIFICATE')
+  })
+
+  it('have no second form with the path in a file', async () => {
+    const config = parse({ REDIS_CA_FILE_FILE: await fileWith(authority.caFile) })
+    expect(config.REDIS_CA_FILE).toBeUndefined()
+    expect(tlsFiles('REDIS', config)).toBeUndefined()
+  })
+
+  it.each([
+    ['a missing file', async () => '/nowhere', 'the file cannot be read (ENOENT)'],
+    ['an empty file', () => fileWith('\n'), 'the file is empty'],
+    ['a file without PEM', () => fileWith('text'), 'the file contains no PEM certificate'],
+    ['a private key', async () => client.keyFile, 'the file contains no PEM certificate'],
+    [
+      'a damaged certificate',
+      () => fileWith('-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'),
+      'the file contains a certificate that cannot be parsed',
+    ],
+  ])('reject %s as REDIS_CA_FILE', async (_, path, problem) => {
+    const REDIS_CA_FILE = await path()
+    expect(() => parse({ REDIS_CA_FILE })).toThrow(`  REDIS_CA_FILE: ${problem}`)
+  })
+
+  it('reject a certificate as the key', () => {
+    const env = { REDIS_CERT_FILE: client.certFile, REDIS_KEY_FILE: client.certFile }
+    expect(() => parse(env)).toThrow('REDIS_KEY_FILE: the file contains no PEM private key')
+  })
+
+  it('reject a key that does not belong to the certificate', () => {
+    const env = { REDIS_CERT_FILE: client.certFile, REDIS_KEY_FILE: other.keyFile }
+    expect(() => parse(env)).toThrow(
+      'REDIS_KEY_FILE: the key does not belong to the certificate in REDIS_CERT_FILE',
+    )
+  })
+
+  it('reject a certificate without a key, and a key without a certificate', () => {
+    expect(() => parse({ REDIS_CERT_FILE: client.certFile })).toThrow(
+      'REDIS_CERT_FILE: needs REDIS_KEY_FILE as well',
+    )
+    expect(() => parse({ REDIS_KEY_FILE: client.keyFile })).toThrow(
+      'REDIS_KEY_FILE: needs REDIS_CERT_FILE as well',
+    )
+  })
+
+  it.each(['redis://:hush@host', 'redis+sentinel://:hush@host/name', ''])(
+    'reject TLS files for the address %j, which does not use TLS',
+    (REDIS_URL) => {
+      const read = () => parse({ REDIS_URL, REDIS_CA_FILE: authority.caFile })
+      expect(read).toThrow('REDIS_CA_FILE: needs a REDIS_URL with TLS, which starts with rediss')
+      expect(read).not.toThrow(/hush/)
+    },
+  )
+})
+
+describe('reading TLS files', () => {
+  it('returns the new content after the files were rotated', async () => {
+    const certFile = await fileWith('')
+    const keyFile = await fileWith('')
+    const rotate = async (to: Certificate) => {
+      await copyFile(to.certFile, certFile)
+      await copyFile(to.keyFile, keyFile)
+    }
+    await rotate(client)
+    const files = tlsFiles('REDIS', { REDIS_CERT_FILE: certFile, REDIS_KEY_FILE: keyFile })
+    const before = files?.read()
+    await rotate(other)
+    const after = files?.read()
+    expect(after).not.toEqual(before)
+    expect(after?.cert).not.toBe(before?.cert)
+  })
+
+  it('returns the last usable content while only the certificate has been replaced, or a file is missing', async () => {
+    const certFile = await fileWith('')
+    await copyFile(client.certFile, certFile)
+    const paths = { REDIS_CERT_FILE: certFile, REDIS_KEY_FILE: client.keyFile }
+    const files = tlsFiles('REDIS', paths)
+    const before = files?.read()
+    await copyFile(other.certFile, certFile)
+    expect(files?.read()).toEqual(before)
+    await rm(certFile)
+    expect(files?.read()).toEqual(before)
+  })
+})

@@ -1,0 +1,90 @@
+/** Creates certificates with the program `openssl`, for tests of TLS. Nothing of it is checked in. */
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+const run = promisify(execFile)
+
+export interface Certificate {
+  readonly certFile: string
+  readonly keyFile: string
+}
+
+export interface Authority extends AsyncDisposable {
+  /** A folder for this authority only, which is removed when the authority is disposed. */
+  readonly folder: string
+  /** The certificate of the authority. */
+  readonly caFile: string
+  /**
+   * Issues a certificate.
+   *
+   * @param subject the common name; also the name of the files
+   * @param names the subject alternative names as openssl writes them, such as `DNS:localhost,IP:127.0.0.1`
+   */
+  issue(subject: string, names?: string, validity?: 'valid' | 'expired'): Promise<Certificate>
+}
+
+export const LOOPBACK_NAMES = 'DNS:localhost,IP:127.0.0.1'
+
+/** Creates an authority with a key of its own. */
+export async function createAuthority(): Promise<Authority> {
+  const folder = await mkdtemp(join(tmpdir(), 'certificates-'))
+  const file = (name: string): string => join(folder, name)
+  const request = async (subject: string, out: string, ...options: string[]): Promise<string> => {
+    const keyFile = file(`${subject}.key`)
+    const key = [
+      '-newkey',
+      'ec',
+      '-pkeyopt',
+      'ec_paramgen_curve:P-256',
+      '-nodes',
+      '-keyout',
+      keyFile,
+    ]
+    await run('openssl', ['req', ...key, '-out', out, '-subj', `/CN=${subject}`, ...options])
+    return keyFile
+  }
+  const caFile = file('authority.pem')
+  const caKey = await request('authority', caFile, '-x509', '-days', '2')
+  const config = file('ca.conf')
+  await writeFile(file('index'), '')
+  await writeFile(config, CONFIG.replaceAll('FOLDER', folder))
+  return {
+    folder,
+    caFile,
+    async issue(subject, names = LOOPBACK_NAMES, validity = 'valid') {
+      const [requestFile, certFile] = [file(`${subject}.csr`), file(`${subject}.pem`)]
+      const keyFile = await request(subject, requestFile)
+      const extensions = file(`${subject}.ext`)
+      await writeFile(extensions, `subjectAltName=${names}\nbasicConstraints=CA:FALSE\n`)
+      await run('openssl', [
+        ...['ca', '-batch', '-notext', '-config', config, '-extfile', extensions],
+        ...['-cert', caFile, '-keyfile', caKey, '-in', requestFile, '-out', certFile],
+        ...(validity === 'valid'
+          ? ['-days', '2']
+          : ['-startdate', '20200101000000Z', '-enddate', '20200102000000Z']),
+      ])
+      return { certFile, keyFile }
+    },
+    async [Symbol.asyncDispose]() {
+      await rm(folder, { recursive: true })
+    },
+  }
+}
+
+/** `openssl ca` is used because `openssl req` cannot issue a certificate that has expired already. */
+const CONFIG = `
+[ca]
+default_ca = authority
+[authority]
+database = FOLDER/index
+new_certs_dir = FOLDER
+rand_serial = yes
+unique_subject = no
+default_md = sha256
+policy = policy
+[policy]
+commonName = supplied
+`
