@@ -1,0 +1,36 @@
+import { describe, expect, it } from 'vitest'
+import { checkPostgresStandbys } from './postgres-standbys.ts'
+
+const ANY_1 = 'ANY 1 (*)'
+
+describe('checking the standbys of a PostgreSQL primary', () => {
+  it.each([
+    ['a single server', '', [], 'ok', 'none'],
+    ['asynchronous standbys only', '', ['async', 'async'], 'problem', 'accepted orders vanish'],
+    ['asynchronous standbys that the user may not inspect', '', [null], 'problem', 'vanish'],
+    ['a standby to spare', ANY_1, ['quorum', 'quorum'], 'ok', '2 synchronous, 1 must have'],
+    ['a potential standby to spare', 's1, s2', ['sync', 'potential'], 'ok', '2 synchronous, 1'],
+    ['one synchronous standby', ANY_1, ['quorum'], 'warning', '1 synchronous, all of them needed'],
+    ['one beside an asynchronous one', 's1', ['sync', 'async'], 'warning', '1 synchronous, all'],
+    ['two that are both needed', 'FIRST 2 (a, b)', ['sync', 'sync'], 'warning', '2 synchronous'],
+    ['no connected standby', '*', [], 'problem', '0 synchronous, 1 needed: every commit waits'],
+    ['fewer standbys than needed', '2 (a, b, c)', ['sync'], 'problem', '1 synchronous, 2 needed'],
+    ['synchronous standbys that the user may not inspect', ANY_1, [null], 'skipped', 'not shown'],
+  ])('reports %s', (_, standbyNames, syncStates, verdict, found) => {
+    expect(
+      checkPostgresStandbys({ synchronousCommit: 'on', standbyNames, syncStates }),
+    ).toMatchObject({ check: 'standbys', verdict, found: expect.stringContaining(found) })
+  })
+
+  it('reports a synchronous standby that commits do not wait for', () => {
+    const replication = { standbyNames: ANY_1, syncStates: ['quorum', 'quorum'] }
+    for (const synchronousCommit of ['local', 'off'])
+      expect(checkPostgresStandbys({ ...replication, synchronousCommit })).toMatchObject({
+        verdict: 'problem',
+        found: expect.stringContaining(`synchronous_commit is ${synchronousCommit}`),
+      })
+    expect(
+      checkPostgresStandbys({ ...replication, synchronousCommit: 'remote_write' }),
+    ).toMatchObject({ verdict: 'ok' })
+  })
+})

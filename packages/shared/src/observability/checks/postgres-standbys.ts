@@ -1,0 +1,80 @@
+import { type CheckResult, ok, problem, skipped, warning } from './check-result.ts'
+
+/** The replication settings of a PostgreSQL primary and its connected standbys. */
+export interface PostgresReplication {
+  readonly synchronousCommit: string
+  /** The setting `synchronous_standby_names`; empty if no commit waits for a standby. */
+  readonly standbyNames: string
+  /**
+   * The `sync_state` of each standby in `pg_stat_replication`: `sync`, `quorum`, `potential` or `async`; `null` if the
+   * user may not read it.
+   */
+  readonly syncStates: readonly (string | null)[]
+}
+
+type Query = <Row extends object>(
+  text: TemplateStringsArray,
+  ...values: never[]
+) => PromiseLike<readonly Row[]>
+
+/** Reads the replication settings; `sql` is the driver's tag function. */
+export async function readPostgresReplication(sql: Query): Promise<PostgresReplication> {
+  const [settings] = await sql<{ commit: string; names: string }>`
+    select current_setting('synchronous_commit') as commit,
+           current_setting('synchronous_standby_names') as names`
+  // Backups and subscribers of logical replication are in this view as well, but are never promoted.
+  const standbys = await sql<{ sync: string | null }>`
+    select r.sync_state as sync
+    from pg_stat_replication r
+    where r.application_name not in ('pg_basebackup', 'pg_receivewal')
+      and not exists (
+        select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')`
+  return {
+    synchronousCommit: settings?.commit ?? 'unknown',
+    standbyNames: settings?.names ?? '',
+    syncStates: standbys.map(({ sync }) => sync),
+  }
+}
+
+const CHECK = 'standbys'
+const SYNCHRONOUS: ReadonlySet<string | null> = new Set(['sync', 'quorum', 'potential'])
+
+/** Checks whether an accepted order survives the loss of the primary, and whether one standby can stop all commits. */
+export function checkPostgresStandbys(replication: PostgresReplication): CheckResult {
+  const { synchronousCommit, standbyNames, syncStates } = replication
+  if (standbyNames.trim() === '')
+    return syncStates.length === 0
+      ? ok(CHECK, 'none')
+      : problem(
+          CHECK,
+          `${syncStates.length}, asynchronous: if one is promoted, accepted orders vanish`,
+          "Run two standbys and set synchronous_standby_names = 'ANY 1 (*)' (docs/clusters.md).",
+        )
+  if (synchronousCommit === 'local' || synchronousCommit === 'off')
+    return problem(
+      CHECK,
+      `not waited for, because synchronous_commit is ${synchronousCommit}: if one is promoted, accepted orders vanish`,
+      'Set synchronous_commit = on.',
+    )
+  if (syncStates.includes(null))
+    return skipped(
+      CHECK,
+      'pg_stat_replication is not shown to this user',
+      'Grant it the role pg_monitor.',
+    )
+  const candidates = syncStates.filter((state) => SYNCHRONOUS.has(state)).length
+  const needed = Number(/^\s*(?:ANY|FIRST)?\s*(\d+)\s*\(/i.exec(standbyNames)?.[1] ?? 1)
+  if (candidates < needed)
+    return problem(
+      CHECK,
+      `${candidates} synchronous, ${needed} needed: every commit waits`,
+      'Start the standbys. Do not cancel a commit that waits: it would count without its copy.',
+    )
+  return candidates === needed
+    ? warning(
+        CHECK,
+        `${candidates} synchronous, all of them needed`,
+        'Add a standby: when one of them stops responding, every commit waits for it.',
+      )
+    : ok(CHECK, `${candidates} synchronous, ${needed} must have each commit`)
+}
