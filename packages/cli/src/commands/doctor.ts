@@ -4,7 +4,13 @@ import {
   problem,
   skipped,
 } from '@integration-host/shared/observability/checks/check-result'
-import { backendUrl, httpUrl, parseConfig, secret } from '@integration-host/shared/process/config'
+import {
+  backendUrl,
+  httpUrl,
+  integer,
+  parseConfig,
+  secret,
+} from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
@@ -26,6 +32,7 @@ import { type Colour, counted, createTable, painter, plain, print, notify } from
 
 const Settings = z.object({
   REDIS_URL: backendUrl(/^rediss?$/, 'redis://localhost:6379').optional(),
+  REDIS_REPLICAS: integer(0, 9).optional(),
   DATABASE_URL: backendUrl(
     /^postgres(ql)?$/,
     'postgresql://user:password@host:5432/database',
@@ -69,8 +76,8 @@ With --json one check result on each line.
   --timeout SECONDS   the deadline of all checks together (default ${DEFAULT_SECONDS})
   --strict            exit with code 1 for warnings too
 
-It reads the settings of the services: REDIS_URL, DATABASE_URL, AMQP_URL, AMQP_PREFIX, DISCOVERY_URL, CLIENT_ID,
-CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE;
+It reads the settings of the services: REDIS_URL, REDIS_REPLICAS, DATABASE_URL, AMQP_URL, AMQP_PREFIX, DISCOVERY_URL,
+CLIENT_ID, CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE;
 and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with a user who has the tag monitoring. A check
 whose setting is missing is reported as skipped.
 
@@ -103,7 +110,9 @@ Examples:
       AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),
     )
     const examinations: Record<Subject, () => Promise<readonly CheckResult[]>> = {
-      redis: given(settings.REDIS_URL, 'REDIS_URL', (url) => examineRedis(url, signal)),
+      redis: given(settings.REDIS_URL, 'REDIS_URL', (url) =>
+        examineRedis(url, settings.REDIS_REPLICAS, signal),
+      ),
       postgres: given(settings.DATABASE_URL, 'DATABASE_URL', (url) => examinePostgres(url, signal)),
       rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) =>
         examineBroker(url, settings, (await coordinator).processes, signal),

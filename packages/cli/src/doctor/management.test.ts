@@ -16,6 +16,9 @@ interface Queue {
   policy?: string | null
   effective_policy_definition?: unknown
   messages: number
+  members?: readonly string[]
+  online?: readonly string[]
+  leader?: string | null
 }
 
 /** Responds as the management API of RabbitMQ 3.10.8 does. The queues are correct unless a test changes them. */
@@ -136,6 +139,27 @@ describe('checks of RabbitMQ by the management API', () => {
     ])
     nodes = { error: 'not_authorised' }
     expect(await amiss()).toMatchObject([{ check: 'alarms', verdict: 'skipped' }])
+  })
+
+  it('reports queues whose only member is on a node that does not run, and a node that does not run', async () => {
+    nodes = [
+      { name: 'rabbit@a', running: true },
+      { name: 'rabbit@b', running: true },
+      { name: 'rabbit@c', running: false },
+    ]
+    for (const { name } of queues)
+      change(name, {
+        members: ['rabbit@a', 'rabbit@b'],
+        online: ['rabbit@a', 'rabbit@b'],
+        leader: 'rabbit@a',
+      })
+    change(STEPS, { members: ['rabbit@c'], online: [], leader: null })
+    expect(await amiss()).toMatchObject([
+      { check: 'alarms', found: 'rabbit@c does not run' },
+      { check: 'nodes', verdict: 'warning' },
+      { check: 'majority', found: expect.stringContaining(STEPS) },
+      { check: 'members', found: `1 of 2: ${STEPS}` },
+    ])
   })
 
   it('returns the reason if the management API cannot be used', async () => {

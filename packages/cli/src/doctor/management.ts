@@ -19,6 +19,7 @@ import {
   type WantedQueue,
 } from './broker-topology.ts'
 import { counted } from '../terminal.ts'
+import { checkMembers } from './members.ts'
 import { driftProblem, summary } from './rabbitmq.ts'
 
 const Settings = z.record(z.string(), z.unknown())
@@ -33,6 +34,10 @@ const Queues = z.array(
       .nullable()
       .optional(),
     messages: z.number().optional(),
+    // Only quorum queues have these members. RabbitMQ sends null for a queue without a leader.
+    members: z.array(z.string()).nullish(),
+    online: z.array(z.string()).nullish(),
+    leader: z.string().nullish(),
   }),
 )
 type Queue = z.output<typeof Queues>[number]
@@ -44,7 +49,8 @@ const Nodes = z.array(
     disk_free_alarm: z.boolean().optional(),
   }),
 )
-const COLUMNS = 'name,arguments,policy,effective_policy_definition,messages'
+type Node = z.output<typeof Nodes>[number]
+const COLUMNS = 'name,arguments,policy,effective_policy_definition,messages,members,online,leader'
 
 export interface Management {
   /** The address of the management API, without credentials. */
@@ -81,11 +87,22 @@ export async function examineManagement(
     return { why: 'it rejects the user, who needs the tag monitoring' }
   const parsed = Queues.safeParse(await response.json().catch(() => null))
   if (!response.ok || !parsed.success) return { why: 'its responses are not those of RabbitMQ' }
+  const names = new Set(wanted.map(({ name }) => name))
+  const ours = parsed.data.filter(({ name }) => names.has(name))
+  const nodes = await readNodes(get)
   return {
     results: [
       ...checkQueues(parsed.data, wanted, prefix),
-      ...checkPolicies(parsed.data, wanted, prefix),
-      ...(await checkAlarms(get)),
+      ...checkPolicies(ours, prefix),
+      ...(nodes === null
+        ? [skipped('alarms', 'not shown to this user', 'Give the user the tag monitoring.')]
+        : [
+            checkAlarms(nodes),
+            ...checkMembers(
+              ours,
+              nodes.filter(({ running }) => running !== false).map(({ name }) => name),
+            ),
+          ]),
       ...(clock === null ? [] : [checkClock(clock)]),
     ],
   }
@@ -123,13 +140,7 @@ function checkQueues(
 /** The policy keys that make RabbitMQ delete undelivered messages or a whole queue. */
 const HARMFUL = ['message-ttl', 'expires']
 
-function checkPolicies(
-  there: readonly Queue[],
-  wanted: readonly WantedQueue[],
-  prefix: string,
-): CheckResult[] {
-  const names = new Set(wanted.map(({ name }) => name))
-  const ours = there.filter(({ name }) => names.has(name))
+function checkPolicies(ours: readonly Queue[], prefix: string): CheckResult[] {
   return shippedPolicies().flatMap((shipped) => {
     const pattern = new RegExp(shipped.pattern)
     const covered = ours.filter(
@@ -175,27 +186,30 @@ function checkPolicy({ name, definition }: ShippedPolicy, covered: readonly Queu
   )
 }
 
-async function checkAlarms(get: (path: string) => Promise<Response>): Promise<CheckResult[]> {
+/** Returns the nodes of the cluster; `null` if the user may not read them. */
+async function readNodes(
+  get: (path: string) => Promise<Response>,
+): Promise<readonly Node[] | null> {
   const response = await get('nodes?columns=name,running,mem_alarm,disk_free_alarm').catch(
     () => null,
   )
   const nodes = Nodes.safeParse(
     response?.ok === true ? await response.json().catch(() => null) : null,
   )
-  if (!nodes.success)
-    return [skipped('alarms', 'not shown to this user', 'Give the user the tag monitoring.')]
-  const alarms = nodes.data.flatMap(({ name, running, mem_alarm, disk_free_alarm }) => [
+  return nodes.success ? nodes.data : null
+}
+
+function checkAlarms(nodes: readonly Node[]): CheckResult {
+  const alarms = nodes.flatMap(({ name, running, mem_alarm, disk_free_alarm }) => [
     ...(running === false ? [`${name} does not run`] : []),
     ...(mem_alarm === true ? [`${name} is out of memory`] : []),
     ...(disk_free_alarm === true ? [`${name} is out of disk`] : []),
   ])
   return alarms.length === 0
-    ? [ok('alarms', 'none')]
-    : [
-        problem(
-          'alarms',
-          alarms.join(', '),
-          'Free memory or disk space there: until then the broker accepts no message.',
-        ),
-      ]
+    ? ok('alarms', 'none')
+    : problem(
+        'alarms',
+        alarms.join(', '),
+        'Start nodes that do not run. Free memory or disk space: until then the broker accepts no message.',
+      )
 }

@@ -10,6 +10,10 @@ import {
   checkMigrations,
   readMigrationState,
 } from '@integration-host/shared/observability/checks/migrations'
+import {
+  checkPostgresStandbys,
+  readPostgresReplication,
+} from '@integration-host/shared/observability/checks/postgres-standbys'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
@@ -51,6 +55,9 @@ export async function examinePostgres(
       reached(host),
       checkVersion('postgres', settings.version),
       ...settingsOf(settings),
+      ...(settings.read_only === 'off'
+        ? [checkPostgresStandbys(await readPostgresReplication(sql))]
+        : []),
       ...checkMigrations(MIGRATIONS, await readMigrationState(sql)),
       clock,
     ]

@@ -7,14 +7,23 @@ import {
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
 import { checkClock } from '@integration-host/shared/observability/checks/clock'
+import {
+  checkRedisReplicas,
+  DEFAULT_MAX_LAG_SECONDS,
+} from '@integration-host/shared/observability/checks/redis-replicas'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
 const TIMEOUT_MS = 3_000
 
-/** Checks whether a Redis server stores data durably. The check writes nothing. */
+/**
+ * Checks whether a Redis server stores data durably. The check writes nothing.
+ *
+ * @param requiredReplicas `REDIS_REPLICAS`; if it is not set, token-service uses the server's `min-replicas-to-write`
+ */
 export async function examineRedis(
   url: Secret,
+  requiredReplicas: number | undefined,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
   const host = hostOf(url)
@@ -42,9 +51,23 @@ export async function examineRedis(
       requestedAt,
       respondedAt: Date.now(),
     })
-    const [, appendfsync] = (await redis.config('GET', 'appendfsync').catch(() => [])) as string[]
+    const setting = async (name: string): Promise<string | undefined> =>
+      ((await redis.config('GET', name).catch(() => [])) as string[])[1]
+    const minToWrite = Number((await setting('min-replicas-to-write')) ?? 0)
+    const replication = {
+      info,
+      required: requiredReplicas ?? minToWrite,
+      minToWrite,
+      maxLagSeconds: Number((await setting('min-replicas-max-lag')) ?? DEFAULT_MAX_LAG_SECONDS),
+    }
     const replayer = (await redis.call('ACL', 'GETUSER', 'default').catch(() => [])) as unknown[]
-    return [reached(host), ...checkServer(info, appendfsync), ...checkDefaultUser(replayer), clock]
+    return [
+      reached(host),
+      ...checkServer(info, await setting('appendfsync')),
+      ...(isPrimary(info) ? [checkRedisReplicas(replication)] : []),
+      ...checkDefaultUser(replayer),
+      clock,
+    ]
   } catch (error) {
     return [
       unreachable(host, 'REDIS_URL', signal.aborted ? new DeadlinePassed() : (failure ?? error)),
@@ -97,6 +120,8 @@ export function checkDefaultUser(replayer: readonly unknown[]): readonly CheckRe
         ),
   ]
 }
+
+const isPrimary = (text: string): boolean => parseInfo(text).get('role') === 'master'
 
 function roleOf(info: Info): CheckResult[] {
   const role = info.get('role') ?? 'unknown'

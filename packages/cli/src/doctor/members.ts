@@ -1,0 +1,97 @@
+/** Checks whether the quorum queues have a member on each of three nodes, a leader, and a majority of members online. */
+import {
+  type CheckResult,
+  ok,
+  problem,
+  warning,
+} from '@integration-host/shared/observability/checks/check-result'
+import { counted } from '../terminal.ts'
+
+/** A queue as the management API describes it. What the broker does not know is absent or `null`. */
+export interface QuorumQueue {
+  readonly name: string
+  /** The nodes that have a copy of the queue. */
+  readonly members?: readonly string[] | null | undefined
+  /** Those of `members` that run. */
+  readonly online?: readonly string[] | null | undefined
+  readonly leader?: string | null | undefined
+}
+
+/** The number of members that RabbitMQ gives a quorum queue by default, if there are as many nodes. */
+const GROUP_SIZE = 3
+
+/** @param running the names of the nodes that run */
+export function checkMembers(
+  queues: readonly QuorumQueue[],
+  running: readonly string[],
+): CheckResult[] {
+  const known = queues.flatMap(({ name, members, online, leader }) =>
+    members ? [{ name, members, online: online ?? [], leader }] : [],
+  )
+  const stopped = known.filter(({ members, online }) => online.length * 2 <= members.length)
+  const leaderless = known.filter(
+    (queue) => !stopped.includes(queue) && !queue.online.some((node) => node === queue.leader),
+  )
+  const wanted = Math.min(GROUP_SIZE, running.length)
+  const short = known.filter(({ members }) => members.length < wanted)
+  return [
+    checkNodes(running.length),
+    ...(stopped.length > 0
+      ? [
+          problem(
+            'majority',
+            `no majority of its members is online: ${named(stopped)}`,
+            'Start the nodes that do not run: until then these queues neither accept nor deliver a message.',
+          ),
+        ]
+      : []),
+    ...(leaderless.length > 0
+      ? [
+          problem(
+            'leader',
+            `has none: ${named(leaderless)}`,
+            'Wait some seconds for the election. If it does not end, read the log of RabbitMQ.',
+          ),
+        ]
+      : []),
+    ...(short.length > 0 ? [growProblem(short, running, wanted)] : []),
+    ...(known.length > 0 && stopped.length + leaderless.length + short.length === 0
+      ? [ok('members', `each queue has ${wanted} or more and a leader`)]
+      : []),
+  ]
+}
+
+function checkNodes(running: number): CheckResult {
+  if (running === 1) return ok('nodes', '1 runs: no other machine has a copy of a message')
+  return running === 2
+    ? warning('nodes', '2 run: messaging stops when either is lost', 'Run three nodes.')
+    : ok('nodes', `${running} run`)
+}
+
+/** Returns the problem of queues that were declared while fewer nodes ran, with the commands that add members. */
+function growProblem(
+  short: readonly { readonly name: string; readonly members: readonly string[] }[],
+  running: readonly string[],
+  wanted: number,
+): CheckResult {
+  const nodes = new Set(
+    short.flatMap(({ members }) =>
+      running.filter((node) => !members.includes(node)).slice(0, wanted - members.length),
+    ),
+  )
+  const fewest = Math.min(...short.map(({ members }) => members.length))
+  return problem(
+    'members',
+    `${fewest} of ${wanted}: ${named(short)}`,
+    `${[...nodes].map((node) => `rabbitmq-queues grow ${node} all`).join(' && ')} (docs/rabbitmq.md)`,
+  )
+}
+
+const SHOWN = 3
+const named = (queues: readonly { readonly name: string }[]): string =>
+  `${queues
+    .slice(0, SHOWN)
+    .map(({ name }) => name)
+    .join(
+      ', ',
+    )}${queues.length > SHOWN ? `, and ${counted(queues.length - SHOWN, 'more queue')}` : ''}`

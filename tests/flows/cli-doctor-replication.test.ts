@@ -1,0 +1,127 @@
+/** Runs doctor against a Redis with a replica and a PostgreSQL with a standby, both of this test only. */
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import postgres from 'postgres'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { describe, expect, it } from 'vitest'
+import { startPrivateServers } from '../support/backends/private-servers.ts'
+import { serverFolders } from '../support/backends/server-binaries.ts'
+import { ServerGroup } from '../support/backends/server-group.ts'
+import { parseJsonLines, runCli } from '../support/processes/cli.ts'
+
+interface CheckResult {
+  readonly Check: string
+  readonly Verdict: string
+  readonly Found: string
+  readonly Mend: string | null
+}
+
+/** Runs doctor for one subject. Resolves with the result of one check. */
+async function doctor(
+  subject: 'redis' | 'postgres',
+  check: string,
+  env: Readonly<Record<string, string>>,
+): Promise<CheckResult | undefined> {
+  const { stdout } = await runCli(['doctor', '--json', '--only', subject], { env })
+  return parseJsonLines<CheckResult>(stdout).find(({ Check }) => Check === check)
+}
+
+describe('the doctor command against replicated backends', () => {
+  it('doctor compares the replicas of Redis with REDIS_REPLICAS and with min-replicas-to-write', async () => {
+    await using opened = new AsyncDisposableStack()
+    const urls: URL[] = []
+    for (const _ of ['primary', 'replica']) {
+      const { backends, stop } = await startPrivateServers(['redis'])
+      opened.defer(stop)
+      urls.push(new URL(backends.redis?.url ?? ''))
+    }
+    const [primaryUrl, replicaUrl] = urls as [URL, URL]
+    const connect = ({ href }: URL): Redis => {
+      const redis = new Redis(href)
+      opened.defer(() => redis.disconnect())
+      return redis
+    }
+    const primary = connect(primaryUrl)
+    const replica = connect(replicaUrl)
+    const replicas = (env: Readonly<Record<string, string>> = {}) =>
+      doctor('redis', 'replicas', { REDIS_URL: primaryUrl.href, ...env })
+
+    expect(await replicas()).toMatchObject({ Verdict: 'ok', Found: 'none' })
+    expect(await replicas({ REDIS_REPLICAS: '1' })).toMatchObject({
+      Verdict: 'problem',
+      Found: '0 connected; 1 needed',
+    })
+
+    await replica.config('SET', 'masterauth', primaryUrl.password)
+    await replica.replicaof(primaryUrl.hostname, primaryUrl.port)
+    await eventually(async () => expect(await primary.info('replication')).toMatch(/state=online/))
+    expect(await replicas()).toMatchObject({
+      Verdict: 'problem',
+      Found: expect.stringContaining('REDIS_REPLICAS is 0'),
+      Mend: expect.stringContaining('REDIS_REPLICAS=1'),
+    })
+    expect(await replicas({ REDIS_REPLICAS: '1' })).toMatchObject({
+      Verdict: 'warning',
+      Found: '1 connected; all of them needed',
+    })
+    await primary.config('SET', 'min-replicas-to-write', '2')
+    expect(await replicas({ REDIS_REPLICAS: '1' })).toMatchObject({
+      Verdict: 'problem',
+      Found: '1 connected; 2 needed',
+    })
+    expect(await doctor('redis', 'role', { REDIS_URL: replicaUrl.href })).toMatchObject({
+      Verdict: 'problem',
+      Found: 'slave',
+    })
+  })
+
+  it('doctor reports standbys of Postgres that commits do not wait for, and one that all commits wait for', async () => {
+    await using opened = new AsyncDisposableStack()
+    const { backends, stop } = await startPrivateServers(['postgres'])
+    opened.defer(stop)
+    const url = backends.postgres?.url ?? ''
+    const sql = postgres(url, { max: 1, onnotice: () => {} })
+    opened.defer(() => sql.end({ timeout: 1 }))
+    const standbys = () => doctor('postgres', 'standbys', { DATABASE_URL: url })
+    expect(await standbys()).toMatchObject({ Verdict: 'ok', Found: 'none' })
+
+    // pg_receivewal streams the log as a standby does; with --synchronous it also confirms what it has written.
+    const group = new ServerGroup()
+    opened.defer(() => group.stop())
+    const programs = (await serverFolders(['postgres'])).get('postgres') ?? ''
+    const standby = group.start({
+      program: join(programs, 'pg_receivewal'),
+      args: ['--synchronous', '-D', group.folder, '-d', `${url}?application_name=standby`],
+      logFile: join(group.folder, 'log'),
+      stopSignal: 'TERM',
+    })
+    const untilSyncState = (wanted: string) =>
+      eventually(async () => {
+        await standby.assertRunning()
+        const [row] = await sql<{ state: string; sync: string }[]>`
+          select state, sync_state as sync from pg_stat_replication`
+        expect(row).toEqual({ state: 'streaming', sync: wanted })
+      })
+    await untilSyncState('async')
+    expect(await standbys()).toMatchObject({
+      Verdict: 'problem',
+      Found: '1, asynchronous: if one is promoted, accepted orders vanish',
+    })
+
+    await sql`alter system set synchronous_standby_names = 'ANY 1 (*)'`
+    await sql`select pg_reload_conf()`
+    await untilSyncState('quorum')
+    expect(await standbys()).toMatchObject({
+      Verdict: 'warning',
+      Found: '1 synchronous, all of them needed',
+    })
+
+    await standby.kill()
+    await eventually(async () =>
+      expect(await standbys()).toMatchObject({
+        Verdict: 'problem',
+        Found: '0 synchronous, 1 needed: every commit waits',
+      }),
+    )
+  })
+})
