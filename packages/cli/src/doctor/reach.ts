@@ -5,9 +5,15 @@ import {
 } from '@integration-host/shared/observability/checks/check-result'
 import { brokerReason } from '@integration-host/shared/messaging/rabbitmq/broker-errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
+import { tlsFailure } from '@integration-host/shared/tls/tls-failure'
 
-/** Returns the host and port of a backend's address, without user and password. */
-export const hostOf = (url: Secret): string => new URL(url.reveal()).host
+/** Returns the hosts and ports of a backend's address as they are written there, without user and password. */
+export const hostOf = (url: Secret): string =>
+  url
+    .reveal()
+    .split(/,(?=\w+:\/\/)/)
+    .map((one) => /:\/\/(?:[^/?#]*@)?([^/?#]*)/.exec(one)?.[1] ?? '')
+    .join(',')
 
 export const reached = (host: string): CheckResult => ok('connection', host)
 
@@ -17,10 +23,11 @@ export const reached = (host: string): CheckResult => ok('connection', host)
  */
 export function unreachable(host: string, variable: string, error: unknown): CheckResult {
   const reason = reasonFor(error)
-  const [found, remediation] = (Object.hasOwn(meanings, reason) ? meanings[reason] : undefined) ?? [
-    `cannot be used (${reason})`,
-    'Check that the address is right and the server is running.',
-  ]
+  const [found, remediation] = meaningOfTls(error, variable) ??
+    (Object.hasOwn(meanings, reason) ? meanings[reason] : undefined) ?? [
+      `cannot be used (${reason})`,
+      'Check that the address is right and the server is running.',
+    ]
   return problem(
     'connection',
     `${host}: ${found}`,
@@ -31,6 +38,14 @@ export function unreachable(host: string, variable: string, error: unknown): Che
 /** The deadline of doctor passed before the backend responded. */
 export class DeadlinePassed extends Error {
   override readonly name = 'DeadlinePassed'
+}
+
+// Only the three backends have settings for the files of TLS.
+function meaningOfTls(error: unknown, variable: string): readonly [string, string] | undefined {
+  const [, prefix] = /^(REDIS|AMQP|DATABASE)_URL$/.exec(variable) ?? []
+  const failure = tlsFailure(error instanceof Error ? (error.cause ?? error) : error)
+  if (prefix === undefined || failure === null) return undefined
+  return [failure.reason, failure.remediation.replaceAll('*', prefix)]
 }
 
 function reasonFor(error: unknown): string {

@@ -98,7 +98,8 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
 
 /**
  * Returns the part of an error that may be logged: its code, or its class if it has no code. The messages of drivers'
- * errors are left out, because they may contain secrets.
+ * errors are left out, because they may contain secrets. The code of an error reply of Redis is the first word of the
+ * message.
  */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
@@ -108,5 +109,6 @@ export function reasonOf(error: unknown): string {
   // Node tries all addresses of a host in turn (Happy Eyeballs, RFC 8305) and collects the errors in one
   // AggregateError.
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
-  return error.name
+  const reply = error.name === 'ReplyError' ? /^[A-Z]{3,20}(?= )/.exec(error.message) : null
+  return reply !== null && reply[0] !== 'ERR' ? reply[0] : error.name
 }

@@ -1,15 +1,27 @@
 import { Redis } from 'ioredis'
 import { coalesceWrites } from '../batching/coalesce-writes.ts'
-import { checkClock } from '../observability/checks/clock.ts'
-import { throwOnProblem, checkVersion } from '../observability/checks/check-result.ts'
-import { type Dependency, reasonOf } from '../observability/health.ts'
+import type { Dependency } from '../observability/health.ts'
 import { backoffMs } from '../process/backoff.ts'
+import { nameOf, type Server } from '../process/server-list.ts'
 import type { Secret } from '../secrets/secret.ts'
+import type { TlsFiles } from '../tls/tls-files.ts'
+import { parseRedisUrl, type RedisAddress } from './address.ts'
+import {
+  type ClientOptions,
+  type ConnectorDeps,
+  connectorOptions,
+  type ServerInfo,
+} from './connector.ts'
+import { redisReason } from './reason.ts'
+import { findPrimary, watchFailovers } from './sentinel.ts'
+import { checkServer, NotWritable, writeProblem } from './server-check.ts'
 
 export interface RedisOptions {
   /** The name of the connection in the output of `CLIENT LIST`. */
   readonly name: string
   readonly dependency: Dependency
+  /** The files of `REDIS_CA_FILE`, `REDIS_CERT_FILE` and `REDIS_KEY_FILE`. */
+  readonly tls?: TlsFiles | undefined
   /** Prepended to every key (`REDIS_KEY_PREFIX`), so that installations can share a server. */
   readonly keyPrefix?: string
   /** The timeout of a command, in milliseconds. */
@@ -21,56 +33,82 @@ export interface RedisConnection extends AsyncDisposable {
 }
 
 /**
- * Connects to Redis, and reconnects automatically. While Redis is unavailable, commands fail immediately instead of
- * being queued, so that the caller can decide how to continue without Redis.
+ * Connects to the primary at an address in one of the forms of `REDIS_URL` (see address.ts), and reconnects
+ * automatically. While Redis is unavailable, commands fail immediately instead of being queued, so that the caller can
+ * decide how to continue without Redis.
+ *
+ * @throws {AddressError} if the address has none of these forms.
  */
 export function connectRedis(url: Secret, options: RedisOptions): RedisConnection {
-  const { dependency } = options
+  const { dependency, tls } = options
+  const address = parseRedisUrl(url.reveal())
+  const attempts = createAttempts(address, tls)
   let mayReconnectAt = 0
-  const redis = new Redis(url.reveal(), {
+  /** Whether the client may reconnect now in order to find another primary. */
+  const mayReconnect = (): boolean => {
+    const now = performance.now()
+    if (now < mayReconnectAt) return false
+    mayReconnectAt = now + RECONNECT_INTERVAL_MS
+    return true
+  }
+  const redis = new Redis({
+    ...clientOptions(address, { ...attempts, tls }),
     connectionName: options.name,
     keyPrefix: options.keyPrefix ?? '',
     commandTimeout: options.commandTimeoutMs ?? 2_000,
     // Without this timeout an unresponsive connection stays open until TCP stops retransmitting, after about 15 minutes.
     socketTimeout: RESPONSE_TIMEOUT_MS,
-    // After a failover the old primary keeps our connections open as a replica, while the address may lead to the new
-    // primary. The client therefore reconnects on READONLY, but at most every 5 s, so that reads on the replica keep
-    // working between the attempts.
-    reconnectOnError({ message }) {
-      const now = performance.now()
-      if (!/\b(READONLY|MASTERDOWN)\b/.test(message) || now < mayReconnectAt) return false
-      mayReconnectAt = now + RECONNECT_INTERVAL_MS
-      return true
-    },
+    // After a failover the old primary keeps our connections open: as a replica (READONLY), or as a primary that lost
+    // its replicas (NOREPLICAS). The address may lead to the new primary by now, so the client reconnects, but at most
+    // every 5 s, so that reads on the old one keep working between the attempts.
+    reconnectOnError: ({ message }) =>
+      /\b(READONLY|MASTERDOWN|NOREPLICAS)\b/.test(message) && mayReconnect(),
     connectTimeout: 3_000,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
     // The driver must not repeat a write if the reply was lost, because the write may have been executed.
     autoResendUnfulfilledCommands: false,
-    retryStrategy: (attempt) => backoffMs(attempt, { baseMs: 100, capMs: 2_000, random: 1 }),
+    retryStrategy: attempts.pauseMs,
   })
   let isClosing = false
   let next: NodeJS.Timeout | undefined
-  redis.on('connect', () => coalesceWrites(redis.stream))
   async function check(): Promise<void> {
     clearTimeout(next)
     try {
-      await examine(redis, dependency)
+      await checkServer(redis, dependency)
       if (redis.status === 'ready') dependency.up()
     } catch (error) {
-      dependency.down(reasonOf(error))
+      dependency.down(redisReason(error))
+      if (redis.status !== 'ready' || isClosing) return
+      if (error instanceof NotWritable && mayReconnect()) return redis.disconnect(true)
       // The check is retried, because one slow reply must not keep the dependency down until the next reconnect.
-      if (redis.status === 'ready') next = setTimeout(() => void check(), CHECK_INTERVAL_MS)
+      next = setTimeout(() => void check(), CHECK_INTERVAL_MS)
     }
   }
-  redis.on('ready', () => void check())
-  redis.on('error', (error) => dependency.down(reasonOf(error)))
-  redis.on('close', () => isClosing || dependency.down('connection closed'))
+  redis.on('connect', () => coalesceWrites(redis.stream))
+  redis.on('ready', () => {
+    attempts.succeeded()
+    void check()
+  })
+  redis.on('error', (error) => attempts.failed(redisReason(error)))
+  redis.on('close', () => {
+    const reason = attempts.ended()
+    const isReported = dependency.state.status === 'up' || attempts.isRoundOver()
+    if (!isClosing && isReported) dependency.down(reason)
+  })
+  const failovers =
+    address.kind === 'servers'
+      ? null
+      : watchFailovers(address.sentinels, tls, (primary) => {
+          const isCurrent = nameOf(primary) === attempts.current()
+          if (redis.status === 'ready' && !isCurrent) redis.disconnect(true)
+        })
   return {
     redis,
     async [Symbol.asyncDispose]() {
       isClosing = true
       clearTimeout(next)
+      failovers?.[Symbol.dispose]()
       redis.disconnect()
     },
   }
@@ -81,22 +119,80 @@ const RESPONSE_TIMEOUT_MS = 4_000
 const RECONNECT_INTERVAL_MS = 5_000
 
 /**
- * Checks the version and the clock of a Redis server after a connection to it was established.
- *
- * @throws {UnsupportedBackend} if the server is too old.
- * @throws the driver's error if the connection is lost during the check.
+ * Returns the options of an ioredis client that connects to the address. The options contain the password.
  */
-async function examine(redis: Redis, dependency: Dependency): Promise<void> {
-  const info = await redis.info('server').catch((error: unknown) => {
-    // An ACL user without the command category @dangerous may not run INFO. No other command in use needs this
-    // category, so the server is accepted although its version is unknown.
-    if (error instanceof Error && error.message.startsWith('NOPERM')) return ''
-    throw error
-  })
-  const version = /^redis_version:(\S+)/m.exec(info)?.[1]
-  if (version !== undefined) throwOnProblem([checkVersion('redis', version)])
-  const requestedAt = Date.now()
-  const [seconds, micros] = await redis.time()
-  const remoteAt = Number(seconds) * 1_000 + Number(micros) / 1_000
-  dependency.logCheck(checkClock({ remoteAt, requestedAt, respondedAt: Date.now() }))
+export const clientOptions = (
+  { username, password, db, usesTls }: RedisAddress,
+  deps: Omit<ConnectorDeps, 'usesTls'>,
+): ClientOptions => ({
+  ...connectorOptions({ ...deps, usesTls }),
+  ...(username !== undefined && { username }),
+  ...(password !== undefined && { password }),
+  db,
+})
+
+/**
+ * The connection attempts of one client. A round is one attempt for each listed server; with Sentinels, or with one
+ * server, every attempt is a round. Within a round the next attempt follows at once; a pause follows a round in which
+ * every attempt failed.
+ */
+function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
+  const servers = address.kind === 'servers' ? address.servers : []
+  const roundLength = Math.max(servers.length, 1)
+  const reasons = new Map<string, string>()
+  let position = -1
+  let current = ''
+  /** Attempts that ended since a connection was usable, including this connection. */
+  let ended = 0
+  let failure: string | null = null
+
+  return {
+    async next(): Promise<Server> {
+      position = (position + 1) % roundLength
+      const server =
+        address.kind === 'sentinels'
+          ? await findPrimary(address.sentinels, tls)
+          : (address.servers[position] ?? address.servers[0])
+      current = nameOf(server)
+      return server
+    },
+    accepts(info: ServerInfo): boolean {
+      const unwritable = writeProblem(info)
+      // A single server is used whatever its role is, so that reads work while it is a replica.
+      if (unwritable === null || servers.length === 1) return true
+      // A primary with too few replicas may have been replaced by another listed server. It is used if no other server
+      // is found.
+      if (unwritable.check === 'replicas' && (servers.length === 0 || ended >= roundLength))
+        return true
+      failure = unwritable.found
+      return false
+    },
+    current: () => current,
+    failed(reason: string): void {
+      failure ??= reason
+    },
+    /** Returns why the last attempt, or the established connection, ended. */
+    ended(): string {
+      const reason = failure ?? 'connection closed'
+      failure = null
+      if (roundLength === 1) return reason
+      reasons.set(current, reason)
+      return servers
+        .map(nameOf)
+        .flatMap((server) => (reasons.has(server) ? [`${server}: ${reasons.get(server)}`] : []))
+        .join('; ')
+    },
+    succeeded(): void {
+      ended = 0
+      failure = null
+      reasons.clear()
+    },
+    isRoundOver: () => ended % roundLength === 0,
+    /** Returns the milliseconds until the next attempt. */
+    pauseMs(attempt: number): number {
+      ended = attempt
+      if (attempt % roundLength > 0) return 0
+      return backoffMs(attempt / roundLength, { baseMs: 100, capMs: 2_000, random: 1 })
+    },
+  }
 }

@@ -1,6 +1,7 @@
 /** Reads the server properties and the errors of RabbitMQ (3.10 to 4.x). */
 import type { ChannelModel } from 'amqplib'
 import { reasonOf } from '../../observability/health.ts'
+import { tlsFailure } from '../../tls/tls-failure.ts'
 
 /**
  * A queue or exchange exists with a different argument than the declared one. The broker names only the first
@@ -47,6 +48,18 @@ export function inequivalenceOf(error: unknown): Inequivalence | null {
 const bare = (text: string): string =>
   /^(?:the value )?'(?<value>.*?)'(?: of type '\w+')?$/s.exec(text)?.groups?.['value'] ?? text
 
+/** Messages of amqplib's errors that have no code, and what they mean. */
+const meanings: readonly (readonly [RegExp, string])[] = [
+  [/^connect ETIMEDOUT$/, 'ETIMEDOUT'],
+  [/^Socket closed abruptly during opening handshake$/, 'ended the handshake'],
+  [/^Unexpected close$/, 'ended the connection'],
+  [/^Heartbeat timeout$/, 'does not respond'],
+  [
+    /^SASL mechanism EXTERNAL is not provided/,
+    'does not accept a client certificate as login (plugin rabbitmq_auth_mechanism_ssl)',
+  ],
+]
+
 /**
  * Returns the part of a broker's error that may be logged. For an AMQP reply this is its name, such as
  * `ACCESS-REFUSED`.
@@ -57,6 +70,9 @@ export function brokerReason(error: unknown): string {
     const { kind, name, setting, wanted, found } = differs
     return `${kind} ${name} exists with another ${setting} (${found}) than it needs (${wanted})`
   }
-  const reply = /\b[3-5]\d\d \((?<reply>[A-Z-]+)\)/.exec((error as Error | null)?.message ?? '')
-  return reply?.groups?.['reply'] ?? reasonOf(error)
+  const failure = tlsFailure(error)
+  if (failure !== null) return failure.reason
+  const message = (error as Error | null)?.message ?? ''
+  const reply = /\b[3-5]\d\d \((?<reply>[A-Z-]+)\)/.exec(message)?.groups?.['reply']
+  return reply ?? meanings.find(([pattern]) => pattern.test(message))?.[1] ?? reasonOf(error)
 }

@@ -1,15 +1,24 @@
 /**
  * Keeps one connection to the broker open, and replaces the connection when it is lost. amqplib's own recovery is not
  * used: if a connection breaks while being opened, set up or closed, amqplib waits forever or ends the process.
+ *
+ * The nodes of a cluster are tried in rounds, each in random order, so that the connections of many replicas are spread
+ * over the nodes. After a failed attempt the next node of the round follows at once; a pause follows the last one.
  */
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type ChannelModel, connect } from 'amqplib'
+import { type ChannelModel, connect, credentials } from 'amqplib'
 import { backoffMs } from '../../process/backoff.ts'
 import type { Secret } from '../../secrets/secret.ts'
+import type { TlsFiles } from '../../tls/tls-files.ts'
+import { type AmqpNode, parseAmqpUrl } from './address.ts'
+import { brokerReason } from './broker-errors.ts'
 
+/** How long a node may be silent while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
+/** The same while another node of the round is left: a node that responds at all does so in much less time. */
+const HASTY_CONNECT_TIMEOUT_MS = 1_500
 const HEARTBEAT_SECONDS = '10'
 const RECONNECT = { baseMs: 100, capMs: 2_000 } as const
 /** The timeout for the close handshake of a channel or connection. */
@@ -18,6 +27,8 @@ export const CLOSE_TIMEOUT_MS = 1_000
 export interface ConnectionHandlers {
   /** The connection's name on RabbitMQ's management page. */
   readonly name: string
+  /** The files of `AMQP_CA_FILE`, `AMQP_CERT_FILE` and `AMQP_KEY_FILE`. */
+  readonly tls: TlsFiles | undefined
   /**
    * Sets up a new connection: channels, topology, consumers. If this fails, the connection is closed and another one is
    * opened.
@@ -25,29 +36,39 @@ export interface ConnectionHandlers {
   setUp(connection: ChannelModel): Promise<void>
   /** Called when the connection has been set up and is still open. */
   established(): void
-  /** Called when a connection could not be opened, or when the current connection has ended. */
-  lost(error: unknown): void
+  /**
+   * Called when a connection could not be opened, or when the current connection has ended. `reason` may be logged; with
+   * several nodes it names the nodes. It is `null` for a failed attempt if another node of the round is left to try.
+   */
+  lost(reason: string | null): void
 }
 
 /**
  * Keeps a connection open until disposed. Disposing closes the connection, and waits at most one second for the
  * broker's reply.
+ *
+ * @throws {AddressError} if the address has none of the forms of `AMQP_URL`.
  */
-export function keepConnected(url: Secret, handlers: ConnectionHandlers): AsyncDisposable {
+export function keepConnected(address: Secret, handlers: ConnectionHandlers): AsyncDisposable {
+  const nodes = parseAmqpUrl(address.reveal())
   const closing = new AbortController()
   const { signal } = closing
   const closed = once(signal, 'abort').then(() => Promise.reject(new Error('closed')))
   closed.catch(() => {})
-  let failures = 0
 
   /** Opens a connection and waits until it ends. @throws the reason why it could not be opened, or has ended. */
-  async function runConnection(): Promise<never> {
-    const connection = await connect(withHeartbeat(url), {
+  async function runConnection(
+    node: AmqpNode,
+    timeout: number,
+    onEstablished: () => void,
+  ): Promise<never> {
+    const connection = await connect(withHeartbeat(node.url), {
       // If noDelay is not set, every pair of small frames waits for a delayed TCP ACK, and a transaction takes 100 ms
       // instead of 9 ms.
       noDelay: true,
-      timeout: CONNECT_TIMEOUT_MS,
+      timeout,
       clientProperties: { connection_name: handlers.name },
+      ...(node.usesTls && tlsOptions(node, handlers.tls)),
     })
     // This listener is registered first, because an `error` event without a listener ends the process. The event
     // `close` contains the same error again.
@@ -59,7 +80,7 @@ export function keepConnected(url: Secret, handlers: ConnectionHandlers): AsyncD
       signal.throwIfAborted()
       const over = Promise.race([closed, ended.then((error) => Promise.reject(error))])
       await Promise.race([over, handlers.setUp(connection)])
-      failures = 0
+      onEstablished()
       handlers.established()
       return await over
     } finally {
@@ -68,12 +89,36 @@ export function keepConnected(url: Secret, handlers: ConnectionHandlers): AsyncD
   }
 
   async function keep(): Promise<void> {
-    for (; !signal.aborted; failures += 1) {
-      await runConnection().catch((error: unknown) => handlers.lost(error))
+    /** Why the attempts of this round failed. */
+    const reasons = new Map<AmqpNode, string>()
+    let untried = shuffled(nodes)
+    let failedRounds = 0
+    while (!signal.aborted) {
+      const node = untried.pop() ?? nodes[0]
+      const timeout = untried.length > 0 ? HASTY_CONNECT_TIMEOUT_MS : CONNECT_TIMEOUT_MS
+      let wasEstablished = false
+      const onEstablished = (): void => {
+        wasEstablished = true
+        failedRounds = 0
+        reasons.clear()
+        // When this connection is lost, the other nodes are tried first.
+        untried = shuffled(nodes.filter((other) => other !== node))
+      }
+      await runConnection(node, timeout, onEstablished).catch((error: unknown) =>
+        reasons.set(node, brokerReason(error)),
+      )
+      const isRoundOver = untried.length === 0
+      handlers.lost(wasEstablished || isRoundOver ? described(nodes, reasons) : null)
+      if (!isRoundOver) continue
+      failedRounds += 1
       // The delay has a random part, so that replicas that lost the same broker do not all reconnect at the same
       // moment.
-      const pauseMs = backoffMs(failures + 1, { ...RECONNECT, random: 0.7 + 0.3 * Math.random() })
-      await delay(pauseMs, undefined, { signal }).catch(() => {})
+      const random = 0.7 + 0.3 * Math.random()
+      await delay(backoffMs(failedRounds, { ...RECONNECT, random }), undefined, { signal }).catch(
+        () => {},
+      )
+      untried = shuffled(nodes)
+      reasons.clear()
     }
   }
 
@@ -114,9 +159,35 @@ export async function within<Result>(ms: number, work: Promise<Result>): Promise
   }
 }
 
+/** Returns the reasons of failed attempts, with the name of the node if there are several nodes. */
+const described = (nodes: readonly AmqpNode[], reasons: ReadonlyMap<AmqpNode, string>): string =>
+  nodes
+    .flatMap((node) => {
+      const reason = reasons.get(node)
+      if (reason === undefined) return []
+      return [nodes.length === 1 ? reason : `${node.name}: ${reason}`]
+    })
+    .join('; ')
+
+/** Returns the elements in random order. */
+const shuffled = <T>(elements: readonly T[]): T[] =>
+  elements
+    .map((element) => ({ element, order: Math.random() }))
+    .toSorted((one, other) => one.order - other.order)
+    .map(({ element }) => element)
+
+/**
+ * Returns the options for TLS. A client certificate also authenticates the user (SASL EXTERNAL) if the URL names no
+ * user; RabbitMQ then needs the plugin rabbitmq_auth_mechanism_ssl.
+ */
+const tlsOptions = (node: AmqpNode, tls: TlsFiles | undefined) => ({
+  ...tls?.read(),
+  ...(tls?.hasCertificate && !node.hasUser && { credentials: credentials.external() }),
+})
+
 // amqplib reads the heartbeat interval from the URL. An interval that the operator has set there has precedence.
-function withHeartbeat(secret: Secret): string {
-  const url = new URL(secret.reveal())
+function withHeartbeat(text: string): string {
+  const url = new URL(text)
   if (!url.searchParams.has('heartbeat')) url.searchParams.set('heartbeat', HEARTBEAT_SECONDS)
   return url.href
 }

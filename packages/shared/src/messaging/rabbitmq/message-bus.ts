@@ -24,6 +24,7 @@ import type {
   Topology,
 } from '../message-bus.ts'
 import type { Secret } from '../../secrets/secret.ts'
+import type { TlsFiles } from '../../tls/tls-files.ts'
 import { CLOSE_TIMEOUT_MS, closeConnection, keepConnected, streamOf, within } from './connection.ts'
 import { deliveryOf, publishOptions } from './messages.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
@@ -35,6 +36,8 @@ export interface RabbitMqOptions {
   readonly name: string
   readonly dependency: Dependency
   readonly logger: Logger
+  /** The files of `AMQP_CA_FILE`, `AMQP_CERT_FILE` and `AMQP_KEY_FILE`. */
+  readonly tls?: TlsFiles | undefined
   /** Prepended to every exchange and queue name (`AMQP_PREFIX`), so that installations can share a vhost. */
   readonly prefix?: string
   /** The milliseconds after which a publish or request without a reply fails; amqplib itself waits forever. */
@@ -56,7 +59,10 @@ interface RunningConsumer {
   isCancelled: boolean
 }
 
-/** Connects in the background; `ready()` resolves once the broker is available. */
+/**
+ * Connects in the background; `ready()` resolves once the broker is available. `url` has one of the forms of `AMQP_URL`
+ * (see address.ts).
+ */
 export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageBus {
   const { dependency, logger, prefix = '', confirmDeadlineMs = 5_000 } = options
   const topologies: Topology[] = []
@@ -204,14 +210,15 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     if (isOpen) await settlements.settle(message, settlement)
   }
 
-  const lost = (error: unknown): void => {
-    if (!isClosing) dependency.down(brokerReason(error))
+  const lost = (reason: string | null): void => {
+    if (reason !== null && !isClosing) dependency.down(reason)
     model = null
     publisher = null
     for (const { settle: fail } of publishings) fail(unavailable('the connection was lost'))
   }
   const connection = keepConnected(url, {
     name: options.name,
+    tls: options.tls,
     setUp,
     established() {
       if (isBlocked) dependency.down(BLOCKED)
@@ -341,7 +348,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       // Further deliveries may have arrived before the connection ended, so their handlers are awaited as well.
       await handled()
       clearInterval(overdue)
-      lost(new Error('closed'))
+      lost(null)
     },
   }
   return bus

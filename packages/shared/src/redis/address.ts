@@ -1,0 +1,105 @@
+/**
+ * The forms of `REDIS_URL`:
+ *
+ *     redis://[user[:password]@]host[:port][,host[:port]…][/db]
+ *     redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/name[/db][?sentinel_user=…&sentinel_password=…]
+ *
+ * `rediss` and `rediss+sentinel` are the same with TLS. In the second form the hosts are Sentinels.
+ */
+import {
+  AddressError,
+  addressSetting,
+  decoded,
+  parseServerList,
+  type ServerList,
+} from '../process/server-list.ts'
+
+interface Login {
+  readonly username?: string
+  readonly password?: string
+}
+
+interface Common extends Login {
+  readonly usesTls: boolean
+  readonly db: number
+}
+
+/** One of the servers is the primary. */
+interface ListedServers extends Common {
+  readonly kind: 'servers'
+  readonly servers: ServerList['servers']
+}
+
+/** The Sentinels know which server is the primary. */
+interface ListedSentinels extends Common {
+  readonly kind: 'sentinels'
+  readonly sentinels: SentinelAddress
+}
+
+export type RedisAddress = ListedServers | ListedSentinels
+
+export interface SentinelAddress extends Login {
+  readonly servers: ServerList['servers']
+  /** The name of the primary at the Sentinels, such as `mymaster`. */
+  readonly name: string
+  readonly usesTls: boolean
+}
+
+const REDIS_PORT = 6_379
+const SENTINEL_PORT = 26_379
+
+/** The setting `REDIS_URL`. */
+export const redisUrl = () => addressSetting(parseRedisUrl, 'redis://user:password@host:6379/0')
+
+/** @throws {AddressError} */
+export function parseRedisUrl(text: string): RedisAddress {
+  const isSentinel = /^rediss?\+sentinel:/.test(text)
+  const { scheme, userInfo, servers, rest } = parseServerList(
+    text,
+    isSentinel ? SENTINEL_PORT : REDIS_PORT,
+  )
+  if (!/^rediss?(\+sentinel)?$/.test(scheme))
+    throw new AddressError('must begin with redis, rediss, redis+sentinel or rediss+sentinel')
+  const usesTls = scheme.startsWith('rediss')
+  const [path = '', query = ''] = rest.split('?', 2)
+  const names = path.split('/').slice(1).map(decoded)
+  const name = isSentinel ? names.shift() : undefined
+  if (name === '' || (isSentinel && name === undefined))
+    throw new AddressError('lacks the name of the primary: redis+sentinel://host:26379/name')
+  const [db = '', ...more] = names
+  if (!/^\d{0,5}$/.test(db) || more.length > 0)
+    throw new AddressError('has a path that is not the number of a database')
+  const parameters = parametersOf(query, isSentinel)
+  const [username, password] = userInfo.split(/:(.*)/s)
+  const common = { ...loginOf(username, password), usesTls, db: Number(db) }
+  if (name === undefined) return { ...common, kind: 'servers', servers }
+  const login = loginOf(parameters.get('sentinel_user'), parameters.get('sentinel_password'))
+  const sentinelTls = usesTls && parameters.get('sentinel_tls') !== 'off'
+  return {
+    ...common,
+    kind: 'sentinels',
+    sentinels: { ...login, servers, name, usesTls: sentinelTls },
+  }
+}
+
+const loginOf = (username = '', password = ''): Login => ({
+  ...(username !== '' && { username: decoded(username) }),
+  ...(password !== '' && { password: decoded(password) }),
+})
+
+// `URLSearchParams` is not used, because it decodes `+` as a space, and a password may contain `+`.
+function parametersOf(query: string, isSentinel: boolean): ReadonlyMap<string, string> {
+  const known = isSentinel ? ['sentinel_user', 'sentinel_password', 'sentinel_tls'] : []
+  const parameters = new Map(
+    query
+      .split('&')
+      .filter((part) => part !== '')
+      .map((part) => part.split(/=(.*)/s, 2) as [string, string?])
+      .map(([name, value = '']) => [name, value] as const),
+  )
+  for (const name of parameters.keys())
+    if (!known.includes(name)) throw new AddressError('has an unknown parameter after the ?')
+  if (!['on', 'off', undefined].includes(parameters.get('sentinel_tls')))
+    throw new AddressError('has a sentinel_tls that is not on or off')
+  return parameters
+}

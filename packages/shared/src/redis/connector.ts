@@ -1,0 +1,61 @@
+import { connect as connectTcp, Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { AbstractConnector, type RedisOptions } from 'ioredis'
+import type { Server } from '../process/server-list.ts'
+import type { TlsFiles } from '../tls/tls-files.ts'
+
+/** The options of a client whose replies have the default form. */
+export type ClientOptions = Omit<RedisOptions, 'replyMapping'>
+
+/** The reply to INFO, by field. It is empty if the user may not run INFO. */
+export type ServerInfo = Readonly<Record<string, string | undefined>>
+
+export interface ConnectorDeps {
+  /** Returns the server of the next connection attempt. An error counts as a failed attempt. */
+  readonly next: () => Server | Promise<Server>
+  readonly usesTls: boolean
+  readonly tls: TlsFiles | undefined
+  /** Decides whether a new connection is used. If not, the client closes it and makes another attempt. */
+  readonly accepts?: (info: ServerInfo) => boolean
+}
+
+const DISCONNECT_TIMEOUT_MS = 2_000
+
+/**
+ * Returns the options by which an ioredis client asks `next` for a server before each connection attempt, and reads
+ * the TLS files again. ioredis itself fixes both when a client is created.
+ */
+export function connectorOptions(deps: ConnectorDeps): ClientOptions {
+  class Connector extends AbstractConnector {
+    constructor() {
+      super(DISCONNECT_TIMEOUT_MS)
+    }
+
+    override async connect(): Promise<Socket> {
+      this.connecting = true
+      delete this.firstError
+      try {
+        const server = await deps.next()
+        // `disconnect` may have been called in the meantime.
+        this.stream = this.connecting ? open(server, deps) : closedSocket()
+      } catch (error) {
+        if (error instanceof Error) this.firstError = error
+        this.stream = closedSocket()
+      }
+      this.stream.once('error', (error: Error) => (this.firstError = error))
+      return this.stream
+    }
+
+    override check(info: ServerInfo): boolean {
+      return deps.accepts?.(info) ?? true
+    }
+  }
+  // With the option `tls` ioredis waits for the end of the TLS handshake. The files are not its content: see `open`.
+  return { Connector, ...(deps.usesTls && { tls: {} }) }
+}
+
+const open = ({ host, port }: Server, { usesTls, tls }: ConnectorDeps): Socket =>
+  usesTls ? connectTls({ host, port, ...tls?.read() }) : connectTcp({ host, port })
+
+// ioredis makes another attempt after it was given a closed socket. If `connect` rejects, ioredis makes none.
+const closedSocket = (): Socket => new Socket().destroy()

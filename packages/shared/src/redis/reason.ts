@@ -1,0 +1,38 @@
+import { UnsupportedBackend } from '../observability/checks/check-result.ts'
+import { reasonOf } from '../observability/health.ts'
+import { tlsFailure } from '../tls/tls-failure.ts'
+
+/** No server could be found that is the primary. The message may be logged. */
+export class NoPrimary extends Error {
+  override readonly name = 'NoPrimary'
+}
+
+export const NO_CLUSTER = 'Redis Cluster is not supported; use Sentinel or a single primary'
+
+/** What the codes mean with which Redis begins an error reply. Other codes are reported as they are. */
+const meanings: Readonly<Record<string, string>> = {
+  WRONGPASS: 'rejects the user or the password',
+  NOAUTH: 'needs a password',
+  NOPERM: 'denies this user a needed permission',
+  DENIED: 'accepts connections from its own machine only',
+  LOADING: 'is loading its data',
+  READONLY: 'is a replica and rejects writes',
+  MASTERDOWN: 'is a replica that lost its primary',
+  NOREPLICAS: 'is a primary with too few replicas and rejects writes',
+  MOVED: NO_CLUSTER,
+  ASK: NO_CLUSTER,
+  CROSSSLOT: NO_CLUSTER,
+  CLUSTERDOWN: NO_CLUSTER,
+}
+
+/** Returns the part of an error of Redis, or of a connection to it, that may be logged. */
+export function redisReason(error: unknown): string {
+  if (error instanceof NoPrimary || error instanceof UnsupportedBackend) return error.message
+  const failure = tlsFailure(error)
+  if (failure !== null) return failure.reason
+  const message = error instanceof Error ? error.message : ''
+  if (message.startsWith('ERR No such master')) return 'knows no primary of this name'
+  if (/^ERR unknown command .?sentinel/i.test(message)) return 'is not a Sentinel'
+  const reason = reasonOf(error)
+  return Object.hasOwn(meanings, reason) ? (meanings[reason] ?? reason) : reason
+}

@@ -1,0 +1,104 @@
+import { Redis } from 'ioredis'
+import { nameOf, type Server } from '../process/server-list.ts'
+import type { TlsFiles } from '../tls/tls-files.ts'
+import type { SentinelAddress } from './address.ts'
+import { type ClientOptions, connectorOptions } from './connector.ts'
+import { NoPrimary, redisReason } from './reason.ts'
+
+const TIMEOUT_MS = 1_000
+const RECONNECT_INTERVAL_MS = 5_000
+
+/**
+ * Asks all Sentinels for the address of the primary. If they disagree, the newest configuration counts: a Sentinel
+ * that is cut off from the others still names the previous primary.
+ *
+ * @throws {NoPrimary} says for each Sentinel why it named none.
+ */
+export async function findPrimary(
+  sentinels: SentinelAddress,
+  tls: TlsFiles | undefined,
+): Promise<Server> {
+  const replies = await Promise.allSettled(
+    sentinels.servers.map((server) => askSentinel(server, sentinels, tls)),
+  )
+  const [newest] = replies
+    .flatMap((reply) => (reply.status === 'fulfilled' ? [reply.value] : []))
+    .toSorted((one, other) => other.epoch - one.epoch)
+  if (newest !== undefined) return newest
+  const reasons = replies.map((reply, index) => {
+    const server = sentinels.servers[index]
+    const reason = reply.status === 'rejected' ? redisReason(reply.reason) : ''
+    return `Sentinel ${server === undefined ? '' : nameOf(server)}: ${reason}`
+  })
+  throw new NoPrimary(reasons.join('; '))
+}
+
+async function askSentinel(
+  server: Server,
+  sentinels: SentinelAddress,
+  tls: TlsFiles | undefined,
+): Promise<Server & { readonly epoch: number }> {
+  const client = new Redis({
+    ...clientOptions(server, sentinels, tls),
+    commandTimeout: TIMEOUT_MS,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  })
+  // The error of a command on a lost connection does not say why the connection was lost; this event does.
+  let failure: unknown
+  client.on('error', (error) => (failure ??= error))
+  try {
+    await client.connect()
+    const reply = (await client.call('SENTINEL', 'MASTER', sentinels.name)) as string[]
+    const field = (name: string): string => reply[reply.indexOf(name) + 1] ?? ''
+    return { host: field('ip'), port: Number(field('port')), epoch: Number(field('config-epoch')) }
+  } catch (error) {
+    throw failure ?? error
+  } finally {
+    client.disconnect()
+  }
+}
+
+/** Calls `onSwitch` with the new primary when a Sentinel announces a failover. Disposing closes the connections. */
+export function watchFailovers(
+  sentinels: SentinelAddress,
+  tls: TlsFiles | undefined,
+  onSwitch: (primary: Server) => void,
+): Disposable {
+  const clients = sentinels.servers.map((server) => {
+    const client = new Redis({
+      ...clientOptions(server, sentinels, tls),
+      maxRetriesPerRequest: null,
+      retryStrategy: () => RECONNECT_INTERVAL_MS,
+    })
+    // A Sentinel that is unavailable needs no report while another one announces failovers. If all are unavailable,
+    // the next search for the primary reports it.
+    client.on('error', () => {})
+    client.on('message', (_, text: string) => {
+      // <name> <previous host> <previous port> <host> <port>
+      const [name, , , host, port] = text.split(' ')
+      if (name === sentinels.name && host !== undefined) onSwitch({ host, port: Number(port) })
+    })
+    client.subscribe('+switch-master').catch(() => {})
+    return client
+  })
+  return {
+    [Symbol.dispose]() {
+      for (const client of clients) client.disconnect()
+    },
+  }
+}
+
+const clientOptions = (
+  server: Server,
+  { username, password, usesTls }: SentinelAddress,
+  tls: TlsFiles | undefined,
+): ClientOptions => ({
+  ...connectorOptions({ next: () => server, usesTls, tls }),
+  ...(username !== undefined && { username }),
+  ...(password !== undefined && { password }),
+  lazyConnect: true,
+  enableReadyCheck: false,
+  disableClientInfo: true,
+  connectTimeout: TIMEOUT_MS,
+})

@@ -1,0 +1,81 @@
+import type { Redis } from 'ioredis'
+import { checkClock } from '../observability/checks/clock.ts'
+import {
+  checkVersion,
+  type CheckResult,
+  problem,
+  throwOnProblem,
+  UnsupportedBackend,
+} from '../observability/checks/check-result.ts'
+import type { Dependency } from '../observability/health.ts'
+import type { ServerInfo } from './connector.ts'
+import { NO_CLUSTER } from './reason.ts'
+
+/** The server is not a primary that accepts writes. Another server, or this one later, may be. */
+export class NotWritable extends UnsupportedBackend {}
+
+/** Returns why the server is not a primary that accepts writes; `null` if it is, or if INFO may not be run. */
+export function writeProblem(info: ServerInfo): CheckResult | null {
+  if (info['role'] !== undefined && info['role'] !== 'master' && info['redis_mode'] !== 'sentinel')
+    return problem(
+      'role',
+      'the server is a replica and rejects writes',
+      'REDIS_URL must lead to the primary, list all servers, or name it by Sentinels.',
+    )
+  // INFO has this field only if min-replicas-to-write is set. Its value is not in INFO, so only zero is conclusive.
+  if (info['min_slaves_good_slaves'] === '0')
+    return problem(
+      'replicas',
+      'the primary has too few replicas and rejects writes (min-replicas-to-write)',
+      'Check the replicas, and whether another server has become the primary.',
+    )
+  return null
+}
+
+/**
+ * Checks the kind, the role, the version and the clock of a Redis server after a connection to it was established.
+ *
+ * @throws {UnsupportedBackend} if the server is too old, a Sentinel, or a node of a Redis Cluster.
+ * @throws {NotWritable} if the server does not accept writes now.
+ * @throws the driver's error if the connection is lost during the check.
+ */
+export async function checkServer(redis: Redis, dependency: Dependency): Promise<void> {
+  const info = parseInfo(
+    await redis.info().catch((error: unknown) => {
+      // An ACL user without the command category @dangerous may not run INFO. No other command in use needs this
+      // category, so the server is accepted although nothing is known about it.
+      if (error instanceof Error && error.message.startsWith('NOPERM')) return ''
+      throw error
+    }),
+  )
+  const version = info['redis_version']
+  throwOnProblem([...kindProblems(info), ...(version ? [checkVersion('redis', version)] : [])])
+  const requestedAt = Date.now()
+  const [seconds, micros] = await redis.time()
+  const remoteAt = Number(seconds) * 1_000 + Number(micros) / 1_000
+  dependency.logCheck(checkClock({ remoteAt, requestedAt, respondedAt: Date.now() }))
+  const unwritable = writeProblem(info)
+  if (unwritable !== null) throw new NotWritable(unwritable)
+}
+
+function kindProblems(info: ServerInfo): CheckResult[] {
+  if (info['redis_mode'] === 'sentinel')
+    return [
+      problem(
+        'kind',
+        'the server is a Sentinel',
+        'Set REDIS_URL to redis+sentinel://host:26379/name.',
+      ),
+    ]
+  return info['cluster_enabled'] === '1' || info['redis_mode'] === 'cluster'
+    ? [problem('kind', NO_CLUSTER, 'See docs/adr/0022-addresses-of-clusters.md.')]
+    : []
+}
+
+const parseInfo = (text: string): ServerInfo =>
+  Object.fromEntries(
+    text.split(/\r?\n/).flatMap((line) => {
+      const at = line.indexOf(':')
+      return at > 0 ? [[line.slice(0, at), line.slice(at + 1)]] : []
+    }),
+  )
