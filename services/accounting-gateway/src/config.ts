@@ -1,5 +1,5 @@
+import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
-  backendUrl,
   type Environment,
   httpUrl,
   integer,
@@ -10,6 +10,8 @@ import {
 } from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import type { ProviderLimits } from '@integration-host/shared/provider-profile/provider-profile'
+import { redisUrl } from '@integration-host/shared/redis/address'
+import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
 
 const shape = {
@@ -46,9 +48,11 @@ const shape = {
 }
 
 const backends = {
-  REDIS_URL: backendUrl(/^rediss?$/, 'redis://127.0.0.1:6379').optional(),
+  REDIS_URL: redisUrl().optional(),
+  ...tlsSettings('REDIS'),
   REDIS_KEY_PREFIX: z.string().max(64).default(''),
-  AMQP_URL: backendUrl(/^amqps?$/, 'amqp://127.0.0.1:5672'),
+  AMQP_URL: amqpUrl(),
+  ...tlsSettings('AMQP'),
   AMQP_PREFIX: z.string().max(64).default(''),
 }
 

@@ -6,6 +6,7 @@ import type { ProviderLimits } from '@integration-host/shared/provider-profile/p
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import type { Secret } from '@integration-host/shared/secrets/secret'
+import { type TlsFiles, tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { createRedisAvailability, createRedisRateLimiter } from './adapters/redis/rate-limiter.ts'
 import { limitsOf, readConfig } from './config.ts'
 import { createGatewayLimits } from './realm/process-rate-limiter.ts'
@@ -34,6 +35,7 @@ await runService(NAME, async () => {
       name: NAME,
       dependency: health.dependency('rabbitmq'),
       logger,
+      tls: tlsFiles('AMQP', config),
       prefix: config.AMQP_PREFIX,
     }),
   )
@@ -46,6 +48,7 @@ await runService(NAME, async () => {
           provider: limitsOf(config),
           logger,
           health,
+          tls: tlsFiles('REDIS', config),
           REDIS_KEY_PREFIX,
         })
   const service = stack.use(await startAccountingGateway(config, { logger, health, bus, limits }))
@@ -57,18 +60,20 @@ interface SharedLimitsOptions {
   readonly provider: ProviderLimits
   readonly logger: Logger
   readonly health: Health
+  readonly tls: TlsFiles | undefined
   readonly REDIS_KEY_PREFIX: string
 }
 
 function sharedLimits(
   stack: AsyncDisposableStack,
   url: Secret,
-  { provider, logger, health, REDIS_KEY_PREFIX }: SharedLimitsOptions,
+  { provider, logger, health, tls, REDIS_KEY_PREFIX }: SharedLimitsOptions,
 ): GatewayLimits {
   const { redis } = stack.use(
     connectRedis(url, {
       name: NAME,
       dependency: health.dependency('redis', 'optional'),
+      tls,
       keyPrefix: REDIS_KEY_PREFIX,
       // Timeout of a Redis command. It is short because calls wait for the reply, and because after a timeout this
       // process can still count its own calls without Redis.

@@ -1,3 +1,4 @@
+import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   backendUrl,
   type Environment,
@@ -9,6 +10,7 @@ import {
   serviceKeys,
 } from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
+import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
 
 /** A check that the internet is reachable: an HTTP URL that must respond, or a TCP port that must accept a connection. */
@@ -55,7 +57,8 @@ const Embedded = z.object({
 export type EmbeddedConfig = z.output<typeof Embedded>
 
 const backends = {
-  AMQP_URL: backendUrl(/^amqps?$/, 'amqp://user:password@host:5672'),
+  AMQP_URL: amqpUrl(),
+  ...tlsSettings('AMQP'),
   AMQP_PREFIX: z
     .string()
     .regex(/^[A-Za-z0-9._-]{0,64}$/, 'must be at most 64 of A-Z a-z 0-9 . _ -')

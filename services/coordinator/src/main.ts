@@ -2,6 +2,7 @@ import { createHealth } from '@integration-host/shared/observability/health'
 import { runService } from '@integration-host/shared/process/lifecycle'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
+import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { tracedStore } from '@integration-host/shared/observability/telemetry'
 import { type Config, readConfig } from './config.ts'
 import { startCoordinator } from './service.ts'
@@ -21,6 +22,7 @@ await runService('coordinator', async () => {
       name: `coordinator (${process.pid})`,
       dependency: health.dependency('rabbitmq'),
       logger,
+      tls: tlsFiles('AMQP', config),
       prefix: config.AMQP_PREFIX,
     }),
   )

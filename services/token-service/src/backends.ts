@@ -3,6 +3,7 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
 import { connectRedis } from '@integration-host/shared/redis/connection'
+import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { tracedStore } from '@integration-host/shared/observability/telemetry'
 import { createRedisAuthorizationStore } from './adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
@@ -26,6 +27,7 @@ export async function openBackends(
     connectRedis(config.REDIS_URL, {
       name: 'token-service',
       dependency: health.dependency('redis'),
+      tls: tlsFiles('REDIS', config),
       keyPrefix: config.REDIS_KEY_PREFIX,
     }),
   )
@@ -40,6 +42,7 @@ export async function openBackends(
       name: 'token-service',
       dependency: health.dependency('rabbitmq'),
       logger,
+      tls: tlsFiles('AMQP', config),
       prefix: config.AMQP_PREFIX,
     }),
   )

@@ -1,6 +1,6 @@
 import { z } from 'zod'
+import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
-  backendUrl,
   type Environment,
   integer,
   listenSettings,
@@ -11,7 +11,9 @@ import {
 } from '@integration-host/shared/process/config'
 import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
+import { redisUrl } from '@integration-host/shared/redis/address'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 
 /** A URL that is fetched, or compared by the provider, exactly as written. Parsing must not change the URL. */
 const exactUrl = () =>
@@ -87,8 +89,10 @@ const settings = {
 const EmbeddedConfig = z.object(settings)
 
 const Config = EmbeddedConfig.extend({
-  REDIS_URL: backendUrl(/^rediss?$/, 'redis://localhost:6379'),
-  AMQP_URL: backendUrl(/^amqps?$/, 'amqp://localhost:5672'),
+  REDIS_URL: redisUrl(),
+  ...tlsSettings('REDIS'),
+  AMQP_URL: amqpUrl(),
+  ...tlsSettings('AMQP'),
   REDIS_KEY_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
   AUDIT_ENTRIES: integer(1_000, 100_000_000).default(100_000),
   AMQP_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
