@@ -1,7 +1,9 @@
 # One image for all services, because they share nearly all of their dependencies. The compose file and the Kubernetes manifests
 # say which main.ts a container runs.
 
-FROM node:24-bookworm-slim AS dependencies
+ARG NODE_IMAGE=node:24-bookworm-slim
+
+FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /app
 COPY package.json pnpm-lock.yaml pnpm-workspace.yaml ./
 COPY patches patches
@@ -18,7 +20,7 @@ COPY services/sandbox-provider/package.json services/sandbox-provider/
 RUN corepack pnpm install \
       --frozen-lockfile --prod --no-optional --filter './services/*' --filter './packages/*'
 
-FROM node:24-bookworm-slim
+FROM ${NODE_IMAGE}
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=dependencies /app ./

@@ -46,6 +46,26 @@ const sections = haproxy
 const monitoring = all.filter(([, { profiles }]) => profiles?.includes('monitoring') === true)
 
 describe('the compose file', () => {
+  it('every image of the stack has a digest in deploy/pinned-images.yml', () => {
+    const override = parse(readFileSync(join(root, 'deploy/pinned-images.yml'), 'utf8')) as {
+      readonly services: Readonly<
+        Record<string, { image?: string; build?: { args: { NODE_IMAGE: string } } }>
+      >
+    }
+    const pinned = override.services
+    const DIGEST = /@sha256:[0-9a-f]{64}$/
+    for (const [name, { image, profiles }] of all) {
+      if (image === 'integration-host' || profiles?.includes('monitoring') === true) continue
+      const [tag, digest] = (pinned[name]?.image ?? '').split(/(?=@)/)
+      expect({ name, tag, digest }).toEqual({
+        name,
+        tag: image,
+        digest: expect.stringMatching(DIGEST),
+      })
+    }
+    expect(pinned['init']?.build?.args.NODE_IMAGE).toMatch(DIGEST)
+  })
+
   it('the compose file publishes ports on the loopback interface only', () => {
     const ports = all.flatMap(([, service]) => service.ports ?? [])
     expect(ports.filter((port) => !port.startsWith('127.0.0.1:'))).toEqual([])
