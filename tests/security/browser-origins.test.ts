@@ -129,6 +129,16 @@ describe('the control routes of the sandbox provider when a web page calls them'
     expect(await statusOf(url, { headers: { Host: 'evil.example' } })).toBe(421)
   })
 
+  it.each([
+    '/.well-known/openid_configuration',
+    '/oauth2/v1/authorize',
+    '/oauth2/v1/tokens/bearer',
+    '/v3/company/1/query',
+  ])('responds 421 to %s under a host name that resolves to loopback', async (path) => {
+    const url = system.url('sandbox-provider') + path
+    expect(await statusOf(url, { headers: { Host: 'evil.example' } })).toBe(421)
+  })
+
   it('accepts a change sent as JSON by a client that is not a browser', async () => {
     await sandboxClient(system).set({ accessTokenSeconds: 77 })
     await sandboxClient(system).reset()

@@ -17,7 +17,7 @@ import { accountingRoutes } from './routes/accounting.ts'
 import type { Addresses } from './routes/addresses.ts'
 import { authorizeRoutes } from './routes/authorize.ts'
 import type { Client } from './routes/client-authentication.ts'
-import { controlGuard } from './routes/control-guard.ts'
+import { controlGuard, hostGuard } from './routes/guards.ts'
 import { discoveryRoutes } from './routes/discovery.ts'
 import { identityRoutes } from './routes/identity.ts'
 import { revocationRoutes } from './routes/revocation.ts'
@@ -82,6 +82,7 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       maxBodyBytes: MAX_BODY_BYTES,
     },
     (app) => {
+      app.route('/', hostGuard(deps.addresses))
       app.use(async (c, next) => {
         await next()
         if (!c.req.path.startsWith('/v3/')) deps.changed()
@@ -103,7 +104,7 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       app.route('/', revocationRoutes(shared))
       app.route('/', identityRoutes(shared))
       app.route('/', accountingRoutes(shared))
-      app.route('/', controlGuard(deps.addresses))
+      app.route('/', controlGuard)
       app.route('/', sandboxRoutes(shared))
     },
   )

@@ -1,0 +1,50 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import { allowOwnHosts, rejectCrossSite } from '@integration-host/shared/http/origin-guard'
+import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import type { Addresses } from './addresses.ts'
+import { mediaType } from './client-authentication.ts'
+
+const CHANGES = ['POST', 'PUT', 'DELETE']
+
+/**
+ * Rejects requests under a host name that is not one of the provider's own: an attacker can make another host name
+ * resolve to a loopback address (DNS rebinding).
+ */
+export function hostGuard(addresses: () => Addresses) {
+  return new Hono().use(
+    describeRoute({
+      responses: { 421: textResponse('the host name is not served', 'text/plain') },
+    }),
+    async (c, next) => {
+      const { base, browser } = addresses()
+      const own = [new URL(base).hostname, new URL(browser).hostname]
+      return allowOwnHosts(own, 'BASE_URL or BROWSER_URL')(c, next)
+    },
+  )
+}
+
+/**
+ * Rejects requests to the control routes that a web page of another origin made. The control routes need no key, so
+ * browsers must not give such pages access to them.
+ *
+ * Every change must have the content type `application/json`, even a change without a body. For this content type a
+ * browser first sends a CORS preflight, which this provider does not accept. Older browsers need the preflight, because
+ * they send no other header that identifies a cross-site request.
+ */
+export const controlGuard = new Hono().use(
+  '/sandbox/*',
+  describeRoute({
+    responses: problemResponses({
+      403: 'forbidden: the request was initiated by another site',
+      415: 'unsupported_media_type: a change needs the content type application/json',
+    }),
+  }),
+  rejectCrossSite,
+  async (c, next) => {
+    if (CHANGES.includes(c.req.method) && mediaType(c) !== 'application/json')
+      throw new IntegrationError('unsupported_media_type', 'send application/json')
+    await next()
+  },
+)
