@@ -2,13 +2,13 @@
  * Validates deploy/kubernetes against the schemas of Kubernetes and against the settings that the services read,
  * and checks that the manifests are consistent with each other.
  */
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Deployment } from 'kubernetes-models/apps/v1'
 import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2'
 import { Ingress, NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1'
 import { PodDisruptionBudget } from 'kubernetes-models/policy/v1'
-import { Namespace, PersistentVolumeClaim, Service } from 'kubernetes-models/v1'
+import { ConfigMap, Namespace, PersistentVolumeClaim, Service } from 'kubernetes-models/v1'
 import { describe, expect, it } from 'vitest'
 import { parseAllDocuments } from 'yaml'
 import { brokerPermissions, redisRules } from '../scripts/backend-accounts.ts'
@@ -19,6 +19,7 @@ const kinds = {
   'networking.k8s.io/v1 Ingress': Ingress,
   'networking.k8s.io/v1 NetworkPolicy': NetworkPolicy,
   'policy/v1 PodDisruptionBudget': PodDisruptionBudget,
+  'v1 ConfigMap': ConfigMap,
   'v1 Namespace': Namespace,
   'v1 PersistentVolumeClaim': PersistentVolumeClaim,
   'v1 Service': Service,
@@ -72,6 +73,10 @@ interface Workload extends Manifest {
       readonly spec: {
         readonly containers: readonly [Container]
         readonly volumes: readonly Volume[]
+        readonly topologySpreadConstraints: readonly {
+          readonly topologyKey: string
+          readonly labelSelector: Selector
+        }[]
       }
     }
   }
@@ -219,6 +224,15 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(scaler).toMatchObject({ spec: { scaleTargetRef: { kind: 'Deployment', name } } })
     })
 
+    it('the pods are spread over zones and over nodes', () => {
+      expect(pod.topologySpreadConstraints.map(({ topologyKey }) => topologyKey)).toEqual([
+        'topology.kubernetes.io/zone',
+        'kubernetes.io/hostname',
+      ])
+      for (const { labelSelector } of pod.topologySpreadConstraints)
+        expect(labelSelector).toEqual(spec.selector)
+    })
+
     it('the pods get every setting from an existing secret file or config map', () => {
       const maps = kustomization(BASE).configMapGenerator.map((map) => map.name)
       for (const { configMapRef } of container.envFrom) expect(maps).toContain(configMapRef.name)
@@ -293,6 +307,88 @@ describe('the example overlay', () => {
       /openPaths: \[([^\]]*)\]/.exec(read('services/token-service/src/app.ts'))?.[1] ?? ''
     expect(paths.map(({ path }) => `'${path}'`).join(', ')).toBe(open)
     for (const { pathType } of paths) expect(pathType).toBe('Exact')
+  })
+})
+
+describe('the examples for the operators of the backends', () => {
+  const EXAMPLES = 'deploy/kubernetes/examples'
+  const resources = manifests(EXAMPLES, readdirSync(join(root, EXAMPLES)))
+  /** Returns the specification of a custom resource, whose schema is not available here. */
+  const specOf = <Spec>(kind: string): Spec => {
+    const found = resources.find((resource) => resource.kind === kind) as
+      | (Manifest & { spec: Spec })
+      | undefined
+    if (found === undefined) throw new Error(`no example of ${kind}`)
+    return found.spec
+  }
+  /** Returns the settings of a configuration file whose lines have the form `name value` or `name = value`. */
+  const settingsOf = (file: string): ReadonlyMap<string, string> =>
+    new Map(
+      file
+        .split('\n')
+        .filter((line) => line !== '' && !line.startsWith('#'))
+        .map((line) => (/^(\S+)(?: = | )(.*)$/.exec(line) ?? []).slice(1) as [string, string]),
+    )
+  const ZONE = 'topology.kubernetes.io/zone'
+
+  it('the examples contain no secret, and resources of Kubernetes conform to their schemas', () => {
+    expect(resources.filter(({ kind }) => kind === 'Secret')).toEqual([])
+    const own = resources.filter(({ apiVersion }) => /^(?:v1|policy\/v1)$/.test(apiVersion))
+    expect(own.map(titleOf)).toEqual(['PodDisruptionBudget rabbitmq', 'ConfigMap redis-settings'])
+    expect(own.flatMap(faultsOf)).toEqual([])
+  })
+
+  it('RabbitMQ has three nodes in different zones, and grows its queues as deploy/rabbitmq.conf does', () => {
+    const spec = specOf<{
+      replicas: number
+      rabbitmq: { additionalConfig: string }
+      override: { statefulSet: { spec: Workload['spec'] } }
+    }>('RabbitmqCluster')
+    expect(spec.replicas).toBe(3)
+    const settings = settingsOf(spec.rabbitmq.additionalConfig)
+    const shipped = [...settingsOf(read('deploy/rabbitmq.conf'))].filter(([name]) =>
+      name.startsWith('quorum_queue.'),
+    )
+    expect(shipped).toHaveLength(3)
+    for (const [name, value] of shipped) expect(settings.get(name), name).toBe(value)
+    expect(Number(settings.get('net_ticktime'))).toBeLessThan(60)
+    const [spread] = spec.override.statefulSet.spec.template.spec.topologySpreadConstraints
+    expect(spread?.topologyKey).toBe(ZONE)
+  })
+
+  it('Redis has two replicas, and an isolated primary rejects writes before Sentinel replaces it', () => {
+    const { clusterSize, topologySpreadConstraints } = specOf<{
+      clusterSize: number
+      topologySpreadConstraints: { topologyKey: string }[]
+    }>('RedisReplication')
+    expect([clusterSize, topologySpreadConstraints[0]?.topologyKey]).toEqual([3, ZONE])
+    const { data } = resources.find(({ kind }) => kind === 'ConfigMap') as Manifest & {
+      data: Record<string, string>
+    }
+    const settings = settingsOf(data['redis-additional.conf'] ?? '')
+    expect(Object.fromEntries(settings)).toMatchObject({
+      appendonly: 'yes',
+      'maxmemory-policy': 'noeviction',
+      'min-replicas-to-write': '1',
+    })
+    const sentinel = specOf<{
+      clusterSize: number
+      redisSentinelConfig: { quorum: string; downAfterMilliseconds: string }
+    }>('RedisSentinel')
+    expect(sentinel).toMatchObject({ clusterSize: 3, redisSentinelConfig: { quorum: '2' } })
+    expect(Number(settings.get('min-replicas-max-lag')) * 1_000).toBeLessThan(
+      Number(sentinel.redisSentinelConfig.downAfterMilliseconds),
+    )
+  })
+
+  it('PostgreSQL has two standbys in other zones, and every commit is on one of them', () => {
+    expect(specOf('Cluster')).toMatchObject({
+      instances: 3,
+      postgresql: {
+        synchronous: { method: 'any', number: 1, dataDurability: 'required', failoverQuorum: true },
+      },
+      affinity: { podAntiAffinityType: 'required', topologyKey: ZONE },
+    })
   })
 })
 
