@@ -28,6 +28,13 @@ type Exported = ReadonlyMap<string, ReadonlySet<string>>
 /** The labels of every series. Prometheus adds `job` and `instance`; createMetrics adds `service`. */
 const EVERYWHERE = ['job', 'instance', 'service']
 
+/**
+ * A series of RabbitMQ 4.1 or newer. A node reports it at `/metrics/detailed` for each queue of which it has a member, if
+ * one of QUEUE_FAMILIES is requested (rabbitmq/rabbitmq-server#13583).
+ */
+const QUEUE_INFO = 'rabbitmq_detailed_queue_info'
+const QUEUE_FAMILIES = ['queue_coarse_metrics', 'queue_consumer_count', 'queue_metrics']
+
 /** Returns metrics of a service that record the name and the labels of each registered metric in `into`. */
 function recorded(service: string, into: Map<string, Set<string>>): Metrics {
   const metrics = createMetrics(service)
@@ -57,7 +64,10 @@ function recorded(service: string, into: Map<string, Set<string>>): Metrics {
  * metrics.
  */
 async function exportedNames(): Promise<Exported> {
-  const names = new Map<string, Set<string>>([['up', new Set(['job', 'instance'])]])
+  const names = new Map<string, Set<string>>([
+    ['up', new Set(['job', 'instance'])],
+    [QUEUE_INFO, new Set(['job', 'instance', 'vhost', 'queue', 'queue_type', 'membership'])],
+  ])
   const dataDir = await mkdtemp(join(tmpdir(), 'monitoring-'))
   await using opened = new AsyncDisposableStack()
   opened.defer(() => rm(dataDir, { recursive: true, force: true }))
@@ -177,6 +187,18 @@ describe('the alert rules', () => {
     )
     expect(faults).toEqual([])
     expect(alerts.length).toBeGreaterThan(10)
+  })
+
+  it('the scrape job for RabbitMQ requests the series that the alert rules query', async () => {
+    const { scrape_configs: jobs } = parse(await read('deploy/prometheus/rabbitmq.yml')) as {
+      scrape_configs: { job_name: string; metrics_path: string; params: { family: string[] } }[]
+    }
+    expect(jobs).toMatchObject([{ job_name: 'rabbitmq', metrics_path: '/metrics/detailed' }])
+    for (const { params } of jobs)
+      expect(params.family.some((family) => QUEUE_FAMILIES.includes(family))).toBe(true)
+    const broker = alerts.filter(({ expr }) => expr.includes(QUEUE_INFO))
+    expect(broker.map(({ alert }) => alert)).toEqual(['QueueMembersMissing', 'QueueUnavailable'])
+    for (const { expr } of broker) expect(expr).toContain('job="rabbitmq"')
   })
 
   it('the runbook has exactly one section for each alert rule', async () => {
