@@ -35,6 +35,13 @@ describe('the documents', () => {
       expect(references.map(([named]) => named)).toContain(file)
   })
 
+  it('docs/clusters.md names only existing files', async () => {
+    const text = await read('docs/clusters.md')
+    const files = [...text.matchAll(/`((?:tests|packages|services|deploy)\/[\w./-]+)`/g)]
+    expect(files.length).toBeGreaterThan(3)
+    for (const [, file = ''] of files) expect(await read(file), file).not.toBe('')
+  })
+
   it('no command in a document passes a service key as an argument, which other users could see', async () => {
     const names = (await readdir(new URL('../docs/', import.meta.url))).filter((name) =>
       name.endsWith('.md'),
