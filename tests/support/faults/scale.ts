@@ -1,4 +1,4 @@
-import { type Random, randomOf } from '../random.ts'
+import { type Random, randomOf } from '@integration-host/shared/random'
 
 /**
  * Sizes of the fault tests: `test` in `npm test`, `faults` in `npm run test:faults`, and `long` with the option
